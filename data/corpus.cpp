@@ -1,0 +1,79 @@
+#include "data/corpus.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/paths.h"
+
+extern char** environ;
+
+namespace folio::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+void fetch_tinyshakespeare(const fs::path& directory) {
+  const std::string script = (core::folio_home() / "scripts" / "get_tinyshakespeare.py").string();
+  core::require(fs::exists(script), "{} is missing, and so is {} that would fetch it",
+                (directory / "input.txt").string(), script);
+  const std::string out = directory.string();
+  std::array<const char*, 5> arguments{"python3", script.c_str(), "--out", out.c_str(), nullptr};
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, "python3", nullptr, nullptr, const_cast<char**>(arguments.data()), environ);
+  core::require(error == 0, "cannot run python3 {}: {}", script, std::strerror(error));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  core::require(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                "TinyShakespeare could not be fetched (see above); put it into {} yourself",
+                (directory / "input.txt").string());
+}
+
+}  // namespace
+
+std::string dataset_name(const std::string& dataset) {
+  return dataset == "tinyshakespeare" ? dataset : fs::path(dataset).stem().string();
+}
+
+Corpus load_corpus(const std::string& dataset) {
+  Corpus corpus;
+  corpus.name = dataset_name(dataset);
+  if (dataset == "tinyshakespeare") {
+    corpus.path = core::data_directory() / dataset / "input.txt";
+    if (!fs::exists(corpus.path)) fetch_tinyshakespeare(corpus.path.parent_path());
+  } else {
+    corpus.path = dataset;
+    core::require(fs::exists(corpus.path), "the dataset {} is neither \"tinyshakespeare\" nor a text file that exists",
+                  core::printable(dataset));
+  }
+  corpus.text = core::read_text_file(corpus.path);
+  core::require(!corpus.text.empty(), "the dataset {} is empty", corpus.path.string());
+  return corpus;
+}
+
+Splits split_tokens(std::span<const int32_t> tokens, double validation_fraction, double test_fraction) {
+  core::require(validation_fraction > 0.0 && test_fraction >= 0.0 && validation_fraction + test_fraction < 1.0,
+                "validation and test fractions of {} and {} leave nothing to train on", validation_fraction,
+                test_fraction);
+  const auto border = [&](double fraction) {
+    // The small addition mends 0.9 and its kind, whose products fall just short of a whole number.
+    return static_cast<size_t>(std::floor(static_cast<double>(tokens.size()) * fraction + 1e-6));
+  };
+  const size_t train_end = border(1.0 - validation_fraction - test_fraction);
+  const size_t validation_end = test_fraction == 0.0 ? tokens.size() : border(1.0 - test_fraction);
+  Splits splits{.train = tokens.first(train_end),
+                .validation = tokens.subspan(train_end, validation_end - train_end),
+                .test = tokens.subspan(validation_end)};
+  core::require(
+      splits.train.size() > 1 && splits.validation.size() > 1 && (test_fraction == 0.0 || splits.test.size() > 1),
+      "a text of {} tokens is too short for splits of {:g} / {:g} / {:g}", tokens.size(),
+      1.0 - validation_fraction - test_fraction, validation_fraction, test_fraction);
+  return splits;
+}
+
+}  // namespace folio::data

@@ -1,0 +1,107 @@
+// How well can counting predict the next character? Table, picture and explanation: README.md beside this file.
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/batches.h"
+#include "data/ngram.h"
+#include "experiments/common/report.h"
+#include "experiments/common/shakespeare.h"
+#include "train/evaluate.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Report;
+
+constexpr int kMaxOrder = 8;
+constexpr double kAdd = 0.01;
+
+struct Losses {
+  double train = 0.0;
+  double validation = 0.0;
+};
+
+// The loss of the bigram whose logits for the character after i are row i, in nats per character.
+double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> split) {
+  const auto all =
+      train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
+  const torch::Tensor log_p_VV = logits_VV.log_softmax(1);
+  return -log_p_VV.index({all.inputs_BT, all.targets_BT}).mean().item<double>();
+}
+
+// A table of V x V logits, all 0 at first, moved down the gradient of the loss on random pairs of neighbours.
+Losses bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t seed) {
+  constexpr int64_t kSteps = 2000;
+  constexpr double kLearningRate = 0.1;
+  const data::BatchSampler batches(text.splits.train, 256, 16, seed);
+  torch::Tensor logits_VV = torch::zeros({text.vocab_size, text.vocab_size}, torch::requires_grad());
+  torch::optim::AdamW optimizer({logits_VV}, torch::optim::AdamWOptions(kLearningRate).weight_decay(0.0));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto batch = train::to_tensors(batches.batch(static_cast<uint64_t>(step)), torch::kCPU);
+    const torch::Tensor logits_NV = torch::embedding(logits_VV, batch.inputs_BT.flatten());
+    optimizer.zero_grad();
+    torch::cross_entropy_loss(logits_NV, batch.targets_BT.flatten()).backward();
+    // Down to 0 in a straight line: with a constant rate the last batches' noise stays in the table.
+    const double left = 1.0 - static_cast<double>(step) / kSteps;
+    static_cast<torch::optim::AdamWOptions&>(optimizer.param_groups()[0].options()).lr(kLearningRate * left);
+    optimizer.step();
+  }
+  const torch::NoGradGuard no_grad;
+  return {bigram_loss(logits_VV, text.splits.train), bigram_loss(logits_VV, text.splits.validation)};
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.0);
+  const data::NgramCounts counts(text.splits.train, text.vocab_size, kMaxOrder);
+
+  train::LineChart::Series add_train{"add-0.01, training", {}};
+  train::LineChart::Series add_validation{"add-0.01, validation", {}};
+  train::LineChart::Series smooth_validation{"Witten-Bell, validation", {}};
+  std::vector<std::vector<Report::Json>> rows;
+  for (int n = 1; n <= kMaxOrder; ++n) {
+    const Losses add{counts.add_k_loss(text.splits.train, n, kAdd), counts.add_k_loss(text.splits.validation, n, kAdd)};
+    const Losses smooth{counts.witten_bell_loss(text.splits.train, n),
+                        counts.witten_bell_loss(text.splits.validation, n)};
+    add_train.points.push_back({static_cast<double>(n), add.train});
+    add_validation.points.push_back({static_cast<double>(n), add.validation});
+    smooth_validation.points.push_back({static_cast<double>(n), smooth.validation});
+    rows.push_back({n, add.train, add.validation, smooth.train, smooth.validation});
+  }
+  report.table("Loss by counting n-grams (nats per character)",
+               {"n", "add-0.01 training", "validation", "Witten-Bell training", "validation "}, rows);
+
+  const Losses counted{add_train.points[1].y, add_validation.points[1].y};
+  const Losses learned = bigram_by_gradient_descent(text, report.seed());
+  report.table("The same bigram twice (nats per character)", {"bigram", "training", "validation"},
+               {{"counted, add-0.01", counted.train, counted.validation},
+                {"gradient descent", learned.train, learned.validation}});
+
+  const auto& add = add_validation.points;
+  const auto by_loss = [](const auto& a, const auto& b) { return a.y < b.y; };
+  const auto lowest = std::min_element(add.begin(), add.end(), by_loss);
+  double smallest_rise = INFINITY;
+  for (auto point = lowest + 1; point < add.end(); ++point) {
+    smallest_rise = std::min(smallest_rise, point->y - (point - 1)->y);
+  }
+  const double smoothed_5 = smooth_validation.points[4].y;
+  report.claim_equal("add-0.01 has its lowest validation loss at n", std::lround(lowest->x), 5);
+  report.claim_above("from there every longer context makes it worse, by at least", smallest_rise, 0.2);
+  report.claim_below("smoothing lets n = 5 count for more", smoothed_5, 1.68);
+  report.claim_below("so Witten-Bell's 5-gram beats every add-0.01 n-gram", smoothed_5, lowest->y);
+  report.claim_below("gradient descent finds the counted bigram, training loss apart by",
+                     std::abs(learned.train - counted.train), 0.01);
+  report.claim_below("gradient descent finds the counted bigram, validation loss apart by",
+                     std::abs(learned.validation - counted.validation), 0.01);
+
+  report.picture("counts.svg", {.title = "Predicting a character of TinyShakespeare by counting",
+                                .x_label = "n: the character and the n - 1 before it",
+                                .y_label = "loss (nats per character)",
+                                .series = {add_train, add_validation, smooth_validation},
+                                .references = {{"bigram by gradient descent", learned.validation}}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run(argc, argv, "01_counts", study); }

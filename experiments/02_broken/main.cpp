@@ -1,0 +1,134 @@
+// What does a softmax before the cross-entropy cost? Table, picture and explanation: README.md beside this file.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/batches.h"
+#include "data/ngram.h"
+#include "experiments/common/report.h"
+#include "experiments/common/shakespeare.h"
+#include "train/evaluate.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Report;
+
+// The tutorial's setting.
+constexpr int64_t kWidth = 128;
+constexpr int64_t kContext = 16;
+constexpr int64_t kBatchSize = 32;
+constexpr int64_t kSteps = 1000;
+constexpr int64_t kEvalEvery = 50;
+
+// What the tutorial's first two models share: they see one character and score the next, [N] to logits [N, V].
+torch::nn::Sequential make_model(int64_t vocab_size) {
+  return torch::nn::Sequential(torch::nn::Embedding(vocab_size, kWidth), torch::nn::Linear(kWidth, kWidth),
+                               torch::nn::ReLU(), torch::nn::Linear(kWidth, vocab_size));
+}
+
+// cross_entropy_loss takes logits and applies the softmax itself; `broken` hands it one that was applied already.
+torch::Tensor training_loss(const torch::Tensor& logits_NV, const torch::Tensor& targets_N, bool broken) {
+  return torch::cross_entropy_loss(broken ? logits_NV.softmax(1) : logits_NV, targets_N);
+}
+
+struct Evaluation {
+  double loss = 0.0;       ///< what the training minimizes
+  double true_loss = 0.0;  ///< -ln p of the right character, p = softmax(logits): the model as a language model
+  double mean_p = 0.0;     ///< of the right character
+  double accuracy = 0.0;   ///< how often the right character is the likeliest
+};
+
+// On all of a split. The model sees one character, so the logits after each of the V say all that it can say.
+Evaluation evaluate(torch::nn::Sequential& model, std::span<const int32_t> split, int64_t vocab_size, bool broken) {
+  const torch::NoGradGuard no_grad;
+  const auto length = static_cast<int64_t>(split.size()) - 1;
+  const auto all = train::to_tensors(data::consecutive_batch(split, 0, 1, length), torch::kCPU);
+  const torch::Tensor targets_N = all.targets_BT.flatten();
+  const torch::Tensor logits_NV = model->forward(torch::arange(vocab_size)).index_select(0, all.inputs_BT.flatten());
+  const torch::Tensor p_N = logits_NV.softmax(1).gather(1, targets_N.unsqueeze(1));
+  return {.loss = training_loss(logits_NV, targets_N, broken).item<double>(),
+          .true_loss = training_loss(logits_NV, targets_N, false).item<double>(),
+          .mean_p = p_N.mean().item<double>(),
+          .accuracy = logits_NV.argmax(1).eq(targets_N).to(torch::kFloat).mean().item<double>()};
+}
+
+struct Run {
+  int64_t parameters = 0;
+  double first_gradient = 0.0;  ///< norm of the first batch's gradient
+  double lowest = INFINITY;     ///< of the validation losses on the way
+  Evaluation end{};
+  train::LineChart::Series curve{};
+};
+
+Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) {
+  torch::manual_seed(seed);  // both models begin with the same weights and see the same batches
+  torch::nn::Sequential model = make_model(text.vocab_size);
+  const data::BatchSampler batches(text.splits.train, kBatchSize, kContext, seed);
+  torch::optim::Adam optimizer(model->parameters());
+  Run run;
+  run.curve.name = broken ? "with the extra softmax" : "without";
+  for (const torch::Tensor& parameter : model->parameters()) run.parameters += parameter.numel();
+
+  for (int64_t step = 0; step <= kSteps; ++step) {
+    if (step % kEvalEvery == 0) {
+      run.end = evaluate(model, text.splits.validation, text.vocab_size, broken);
+      run.lowest = std::min(run.lowest, run.end.loss);
+      run.curve.points.push_back({static_cast<double>(step), run.end.loss});
+    }
+    if (step == kSteps) break;
+    const auto batch = train::to_tensors(batches.batch(static_cast<uint64_t>(step)), torch::kCPU);
+    optimizer.zero_grad();
+    training_loss(model->forward(batch.inputs_BT.flatten()), batch.targets_BT.flatten(), broken).backward();
+    if (step == 0) run.first_gradient = torch::nn::utils::clip_grad_norm_(model->parameters(), INFINITY);
+    optimizer.step();
+  }
+  return run;
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
+  const double characters = text.vocab_size;
+  // The cross-entropy of numbers z is ln(sum of e^z_j) - z_y. Of probabilities p, the best are 1 for y and 0 elsewhere.
+  const double log_sum_at_most = std::log(std::exp(1.0) + characters - 1.0);
+  const double log_sum_at_least = std::log(characters) + 1.0 / characters;
+  const double bound = log_sum_at_most - 1.0;
+  const double bigram =
+      data::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
+
+  const Run broken = train_one(text, report.seed(), true);
+  const Run mended = train_one(text, report.seed(), false);
+
+  std::vector<std::vector<Report::Json>> rows;
+  for (const Run* run : {&broken, &mended}) {
+    rows.push_back(
+        {run->curve.name, run->end.loss, run->end.true_loss, run->end.mean_p, run->end.accuracy, run->first_gradient});
+  }
+  report.table(fmt::format("After {} steps, on the validation split", kSteps),
+               {"model", "loss it minimizes", "-ln p(right)", "mean p(right)", "accuracy", "first gradient"}, rows);
+  report.say(fmt::format("The bigram by counting (add-0.01) costs {:.3f} on the same split.\n", bigram));
+
+  report.claim_equal("the tutorial's number of parameters", broken.parameters, 33217);
+  report.claim_above("with the extra softmax no loss gets below ln(e + 64) - 1", broken.lowest, bound);
+  report.claim_below("its loss is ln(e + 64) - mean p(right), but for at most",
+                     std::abs(broken.end.loss - (log_sum_at_most - broken.end.mean_p)),
+                     log_sum_at_most - log_sum_at_least);
+  report.claim_above("after training it is still far from that bound", broken.end.loss, 3.8);
+  report.claim_below("without the softmax the same model learns", mended.end.loss, 2.6);
+  report.claim_above("as a language model the broken one is worse by", broken.end.true_loss - mended.end.true_loss,
+                     1.0);
+
+  report.picture("broken.svg", {.title = "One softmax too many",
+                                .x_label = "step",
+                                .y_label = "validation loss that is minimized (nats per character)",
+                                .series = {broken.curve, mended.curve},
+                                .references = {{"ln 65, knowing nothing", std::log(characters)},
+                                               {"ln(e + 64) - 1, the bound", bound},
+                                               {"bigram by counting", bigram}}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run(argc, argv, "02_broken", study); }

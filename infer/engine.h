@@ -1,0 +1,93 @@
+// The engine: one forward pass over a ragged batch of tokens, each a row (token, sequence, position).
+// A prompt, a chunk of one, a decode step and sixteen users at once are all this call.
+// A row's result is a function of its own sequence alone, bit for bit: see kernels/kernels.h for the order of sums.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "infer/kernels/kernels.h"
+#include "infer/kv_cache.h"
+#include "infer/model.h"
+
+namespace folio::infer {
+
+struct Row {
+  int32_t token;
+  SequenceId sequence;
+  int64_t position;  ///< the next of its sequence: rows of one sequence are in order
+  bool wants_logits = true;
+};
+
+/// Sees each named intermediate of the rows in hand: values is (n_rows, values.size() / n_rows). Names:
+/// "embedding", "layers.N.attention_norm", "layers.N.attention_residual", "layers.N.ffn_norm", "layers.N.ffn_residual",
+/// and, for the rows that want logits, "norm" and "logits". A call with more than kMaxRows rows is seen in slices.
+using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
+
+struct EngineOptions {
+  size_t n_threads = 0;       ///< 0: all cores of this process
+  int64_t max_positions = 0;  ///< positions that the cache can hold over all sequences; 0: one full context
+  const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names
+};
+
+class Engine {
+ public:
+  static constexpr size_t kMaxRows = 256;  ///< rows that go through a layer together; longer batches go in slices
+
+  /// `model` has to outlive the engine. Throws core::Error if the model's heads are wider than the kernels take.
+  explicit Engine(const Model& model, const EngineOptions& options = {});
+
+  [[nodiscard]] const Model& model() const { return model_; }
+  [[nodiscard]] KvCache& cache() { return cache_; }
+  [[nodiscard]] const kernels::Kernels& kernels() const { return kernels_; }
+  [[nodiscard]] size_t n_threads() const { return pool_.size(); }
+
+  /// Runs the rows and stores their keys and values. `logits` is (rows that want logits, vocab_size), in row order.
+  /// Throws core::Error, and changes nothing, if a token, a sequence or a position is not valid or the cache is full.
+  void forward(std::span<const Row> rows, std::span<float> logits, const Observer& observer = {});
+
+ private:
+  struct Projection {
+    const float* weight;  ///< (n_out, k)
+    size_t n_out;
+    float* out;  ///< (n_rows, n_out)
+  };
+
+  void check(std::span<const Row> rows, std::span<const float> logits) const;
+  void reserve(std::span<const Row> rows);
+  void forward_slice(std::span<const Row> rows, std::span<float> logits, const Observer& observer);
+
+  void embed(std::span<const Row> rows);
+  void normalize(const float* x, const float* weight, size_t n_rows, float* out);
+  void project(const float* x, size_t n_rows, size_t k, std::span<const Projection> projections,
+               bool accumulate = false);
+  void rotate_and_store(std::span<const Row> rows, size_t layer);
+  void attend(std::span<const Row> rows, size_t layer);
+  void activate(size_t n_rows);
+  size_t gather_wanted(std::span<const Row> rows);
+
+  const Model& model_;
+  const core::ModelConfig& config_;
+  const kernels::Kernels& kernels_;
+  core::ThreadPool pool_;
+  KvCache cache_;
+
+  std::vector<float> rope_cos_;  ///< (context_length, head_dim)
+  std::vector<float> rope_sin_;  ///< (context_length, head_dim), negative at even dimensions
+
+  // What flows through a layer; rows are those of a slice.
+  std::vector<float> x_;       ///< (rows, dim): the residual stream
+  std::vector<float> normed_;  ///< (rows, dim)
+  std::vector<float> q_;       ///< (rows, dim)
+  std::vector<float> k_;       ///< (rows, kv_dim)
+  std::vector<float> v_;       ///< (rows, kv_dim)
+  std::vector<float> heads_;   ///< (rows, dim): attention's output before Wo
+  std::vector<float> gate_;    ///< (rows, hidden_dim)
+  std::vector<float> up_;      ///< (rows, hidden_dim)
+};
+
+}  // namespace folio::infer

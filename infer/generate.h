@@ -1,0 +1,43 @@
+// One sequence from a prompt to its end: prefill in one call, then a token at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "infer/engine.h"
+#include "infer/sampler.h"
+
+namespace folio::infer {
+
+struct GenerateOptions {
+  int64_t max_tokens = 256;
+  int64_t context = 0;  ///< positions that may be used; 0: the model's context length
+  bool slide = false;   ///< at the end of the context keep the last half and go on
+  std::vector<std::string> stops;
+  SamplerOptions sampler;
+  std::function<bool()> interrupted;  ///< asked before each token; may be empty
+};
+
+enum class FinishReason { Stop, Length, Interrupted };
+
+[[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
+
+struct GenerateResult {
+  std::vector<int32_t> tokens;  ///< generated, without the prompt
+  std::string text;             ///< what they say, up to a stop string
+  FinishReason finish_reason = FinishReason::Length;
+  double prefill_seconds = 0.0;
+  double decode_seconds = 0.0;  ///< of all tokens after the first
+};
+
+/// `on_text` gets the text as it comes, in whole UTF-8 characters; it may be empty.
+/// Throws core::Error if the prompt is empty or longer than the context.
+GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const std::function<void(std::string_view)>& on_text = {});
+
+}  // namespace folio::infer

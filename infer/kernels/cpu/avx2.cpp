@@ -1,0 +1,20 @@
+// The kernels for AVX2. Only this file is compiled with its instructions.
+// The kernels need the Vec before them:
+// clang-format off
+#include "infer/kernels/cpu/vec_avx2.h"
+#include "infer/kernels/cpu/kernels_body.h"
+// clang-format on
+
+namespace folio::infer::kernels {
+
+const Kernels& avx2_kernels() {
+  static const Kernels table{.isa = core::Isa::Avx2,
+                             .rms_norm = rms_norm,
+                             .matmul = matmul,
+                             .rope = rope,
+                             .attention = attention,
+                             .swiglu = swiglu};
+  return table;
+}
+
+}  // namespace folio::infer::kernels

@@ -1,0 +1,258 @@
+// The vector kernels, written once for a Vec of sixteen floats and compiled once for each instruction set, in a file
+// that is compiled only for it (avx2.cpp, avx512.cpp). Included after that set's vec_*.h; everything has internal
+// linkage, so that no function compiled for one set is ever called on a machine that lacks it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "infer/kernels/exp_constants.h"
+#include "infer/kernels/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+inline Vec exp(Vec x) {
+  using namespace exp_constants;
+  x = Vec::max(x, Vec::all(kLow));
+  x = Vec::min(x, Vec::all(kHigh));
+  const Vec n = Vec::round(x * Vec::all(kLog2E));
+  Vec r = Vec::fma(n, Vec::all(-kLn2High), x);
+  r = Vec::fma(n, Vec::all(-kLn2Low), r);
+  Vec p = Vec::all(kPolynomial[0]);
+  for (int i = 1; i < 6; ++i) p = Vec::fma(p, r, Vec::all(kPolynomial[i]));
+  return (Vec::fma(p, r * r, r) + Vec::all(1.0F)) * Vec::power_of_two(n);
+}
+
+inline float exp(float x) {
+  float y = 0.0F;
+  exp(Vec::all(x)).store_first(&y, 1);
+  return y;
+}
+
+inline float join_lanes(Vec v) {
+  const Vec sums[16] = {v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v};
+  float y = 0.0F;
+  Vec::join_lanes(sums).store_first(&y, 1);
+  return y;
+}
+
+// Sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t].
+template <size_t kRows, size_t kTokens>
+inline void add_chunk(const float* const* weight, const float* const* x, size_t begin, size_t end, Vec* sums) {
+  Vec sum[kRows * kTokens];
+  for (Vec& s : sum) s = Vec::zero();
+  size_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    Vec input[kTokens];
+    for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vec w = Vec::load(weight[r] + i);
+      for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
+    }
+  }
+  if (i < end) {
+    Vec input[kTokens];
+    for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load_first(x[t] + i, end - i);
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vec w = Vec::load_first(weight[r] + i, end - i);
+      for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
+    }
+  }
+  for (size_t s = 0; s < kRows * kTokens; ++s) sums[s] = sum[s];
+}
+
+// Sixteen outputs at once: kRows = 16 / kTokens weight rows for kTokens inputs. Rows and inputs past the end repeat the
+// last one, and what they give is not stored.
+template <size_t kTokens>
+void matmul_tiles(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
+                  float* out, size_t out_stride, bool accumulate) {
+  constexpr size_t kRows = kLanes / kTokens;
+  constexpr size_t kTileRows = std::max<size_t>(1, std::min(kRows, Vec::kTileSums / std::min(kTokens, Vec::kTileSums)));
+  constexpr size_t kTileTokens = std::min(kTokens, Vec::kTileSums / kTileRows);
+  for (size_t row = row_begin; row < row_end; row += kRows) {
+    const float* w[kRows];
+    for (size_t r = 0; r < kRows; ++r) w[r] = weight + std::min(row + r, row_end - 1) * k;
+    const size_t rows = std::min(kRows, row_end - row);
+    for (size_t token = 0; token < n_rows; token += kTokens) {
+      const float* in[kTokens];
+      for (size_t t = 0; t < kTokens; ++t) in[t] = x + std::min(token + t, n_rows - 1) * k;
+      const size_t tokens = std::min(kTokens, n_rows - token);
+      Vec total = Vec::zero();
+      for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+        const size_t end = std::min(k, chunk + kChunk);
+        Vec sums[kLanes];  // of token t and row r at t * kRows + r, so that a token's outputs are neighbours
+        for (size_t t = 0; t < kTokens; t += kTileTokens) {
+          for (size_t r = 0; r < kRows; r += kTileRows) {
+            Vec tile[kTileRows * kTileTokens];
+            add_chunk<kTileRows, kTileTokens>(w + r, in + t, chunk, end, tile);
+            for (size_t a = 0; a < kTileRows; ++a) {
+              for (size_t b = 0; b < kTileTokens; ++b) sums[(t + b) * kRows + r + a] = tile[a * kTileTokens + b];
+            }
+          }
+        }
+        total = total + Vec::join_lanes(sums);
+      }
+      float y[kLanes];
+      total.store(y);
+      for (size_t t = 0; t < tokens; ++t) {
+        float* to = out + (token + t) * out_stride + row;
+        for (size_t r = 0; r < rows; ++r) to[r] = accumulate ? to[r] + y[t * kRows + r] : y[t * kRows + r];
+      }
+    }
+  }
+}
+
+void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+            size_t out_stride, bool accumulate) {
+  if (row_begin >= row_end || n_rows == 0) return;
+  const auto run = n_rows == 1 ? matmul_tiles<1> : n_rows == 2 ? matmul_tiles<2> : matmul_tiles<4>;
+  run(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+}
+
+float dot_self(const float* x, size_t k) {
+  float total = 0.0F;
+  for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+    Vec sum;
+    add_chunk<1, 1>(&x, &x, chunk, std::min(k, chunk + kChunk), &sum);
+    total += join_lanes(sum);
+  }
+  return total;
+}
+
+// Calls body(i, n) for each group of up to sixteen of `count` lanes; n < 16 only in the last.
+template <typename Body>
+inline void for_lanes(size_t count, Body&& body) {
+  for (size_t i = 0; i < count; i += kLanes) body(i, std::min(kLanes, count - i));
+}
+
+void rms_norm(const float* x, const float* weight, float eps, size_t dim, float* out) {
+  const float mean_square = dot_self(x, dim) / static_cast<float>(dim);
+  const Vec inverse = Vec::all(1.0F / std::sqrt(mean_square + eps));
+  for_lanes(dim, [&](size_t i, size_t n) {
+    (Vec::load_first(x + i, n) * inverse * Vec::load_first(weight + i, n)).store_first(out + i, n);
+  });
+}
+
+void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim) {
+  for (size_t h = 0; h < n_heads; ++h) {
+    float* head = x + h * head_dim;
+    for_lanes(head_dim, [&](size_t d, size_t n) {
+      const Vec v = Vec::load_first(head + d, n);
+      const Vec turned = v.swap_pairs() * Vec::load_first(sin + d, n);
+      Vec::fma(v, Vec::load_first(cos + d, n), turned).store_first(head + d, n);
+    });
+  }
+}
+
+void swiglu(const float* gate, const float* up, size_t n, float* out) {
+  for_lanes(n, [&](size_t i, size_t count) {
+    const Vec g = Vec::load_first(gate + i, count);
+    const Vec silu = g / (Vec::all(1.0F) + exp(Vec::zero() - g));
+    (silu * Vec::load_first(up + i, count)).store_first(out + i, count);
+  });
+}
+
+struct Partial {
+  float max;
+  float sum;
+  float value[kMaxHeadDim];
+};
+
+// value (head_dim) = Σ_j p_j values[j], kVecs vectors of dimensions at a time so that their sums stay in registers.
+template <size_t kVecs>
+inline void weighted_values(const float* p, const float* values, size_t n, size_t head_dim, float* value) {
+  Vec sum[kVecs];
+  for (Vec& s : sum) s = Vec::zero();
+  for (size_t j = 0; j < n; ++j) {
+    const Vec weight = Vec::all(p[j]);
+    for (size_t i = 0; i < kVecs; ++i) {
+      sum[i] = Vec::fma(weight, Vec::load(values + j * head_dim + i * kLanes), sum[i]);
+    }
+  }
+  for (size_t i = 0; i < kVecs; ++i) sum[i].store(value + i * kLanes);
+}
+
+inline void weighted_values_tail(const float* p, const float* values, size_t n, size_t head_dim, size_t lanes,
+                                 float* value) {
+  Vec sum = Vec::zero();
+  for (size_t j = 0; j < n; ++j) sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
+  sum.store_first(value, lanes);
+}
+
+// keys (head_dim, 32), values (32, head_dim), of which the first n positions are seen. See reference/attention.cpp.
+inline void attend_block(const float* query, const float* keys, const float* values, size_t n, const AttentionInput& in,
+                         Partial& partial) {
+  const size_t n_first = std::min(n, kLanes);
+  const size_t n_second = n - n_first;
+  Vec first = Vec::zero();
+  Vec second = Vec::zero();
+  if (n == kBlockPositions) {
+    for (size_t d = 0; d < in.head_dim; ++d) {
+      const Vec q = Vec::all(query[d]);
+      first = Vec::fma(q, Vec::load(keys + d * kBlockPositions), first);
+      second = Vec::fma(q, Vec::load(keys + d * kBlockPositions + kLanes), second);
+    }
+  } else {
+    for (size_t d = 0; d < in.head_dim; ++d) {
+      const Vec q = Vec::all(query[d]);
+      first = Vec::fma(q, Vec::load_first(keys + d * kBlockPositions, n_first), first);
+      if (n_second > 0) {
+        second = Vec::fma(q, Vec::load_first(keys + d * kBlockPositions + kLanes, n_second), second);
+      }
+    }
+  }
+  const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
+  first = (first * Vec::all(in.scale)).first_or(n_first, nothing);
+  second = (second * Vec::all(in.scale)).first_or(n_second, nothing);
+  partial.max = Vec::max(first, second).largest();
+  const Vec max = Vec::all(partial.max);
+  first = exp(first - max).first_or(n_first, Vec::zero());
+  second = exp(second - max).first_or(n_second, Vec::zero());
+  partial.sum = join_lanes(first + second);
+
+  float p[kBlockPositions];
+  first.store(p);
+  second.store(p + kLanes);
+  size_t d = 0;
+  for (; d + 4 * kLanes <= in.head_dim; d += 4 * kLanes) {
+    weighted_values<4>(p, values + d, n, in.head_dim, partial.value + d);
+  }
+  for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
+    weighted_values<2>(p, values + d, n, in.head_dim, partial.value + d);
+  }
+  for (; d < in.head_dim; d += kLanes) {
+    weighted_values_tail(p, values + d, n, in.head_dim, std::min(kLanes, in.head_dim - d), partial.value + d);
+  }
+}
+
+void attention(const AttentionInput& in, float* out) {
+  for (size_t h = 0; h < in.n_queries; ++h) {
+    Partial total;
+    Partial block;
+    for (size_t first = 0; first < in.n_positions; first += kBlockPositions) {
+      const float* base = in.blocks[first / kBlockPositions];
+      attend_block(in.query + h * in.head_dim, base + in.key_offset, base + in.value_offset,
+                   std::min(kBlockPositions, in.n_positions - first), in, first == 0 ? total : block);
+      if (first == 0) continue;
+      const float max = std::max(total.max, block.max);
+      const float keep = exp(total.max - max);
+      const float join = exp(block.max - max);
+      total.max = max;
+      total.sum = std::fma(block.sum, join, total.sum * keep);
+      for_lanes(in.head_dim, [&](size_t d, size_t n) {
+        const Vec kept = Vec::load_first(total.value + d, n) * Vec::all(keep);
+        Vec::fma(Vec::load_first(block.value + d, n), Vec::all(join), kept).store_first(total.value + d, n);
+      });
+    }
+    const Vec inverse = Vec::all(1.0F / total.sum);
+    for_lanes(in.head_dim, [&](size_t d, size_t n) {
+      (Vec::load_first(total.value + d, n) * inverse).store_first(out + h * in.head_dim + d, n);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

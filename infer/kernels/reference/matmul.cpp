@@ -1,0 +1,31 @@
+#include <algorithm>
+#include <cmath>
+
+#include "infer/kernels/reference/reference.h"
+
+namespace folio::infer::kernels::reference {
+
+float dot(const float* a, const float* b, size_t k) {
+  float total = 0.0F;
+  for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+    std::array<float, kLanes> lane{};
+    for (size_t i = chunk; i < std::min(k, chunk + kChunk); ++i) {
+      lane[i % kLanes] = std::fma(a[i], b[i], lane[i % kLanes]);
+    }
+    total += join_lanes(lane);
+  }
+  return total;
+}
+
+void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+            size_t out_stride, bool accumulate) {
+  for (size_t n = 0; n < n_rows; ++n) {
+    for (size_t r = row_begin; r < row_end; ++r) {
+      const float total = dot(x + n * k, weight + r * k, k);
+      float& y = out[n * out_stride + r];
+      y = accumulate ? y + total : total;
+    }
+  }
+}
+
+}  // namespace folio::infer::kernels::reference

@@ -1,0 +1,48 @@
+// From logits to a token: penalty, top-k, top-p, min-p, temperature, in llama.cpp's order, then one draw.
+// The draw is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace folio::infer {
+
+struct SamplerOptions {
+  float temperature = 0.8F;  ///< 0: the likeliest token
+  int32_t top_k = 0;         ///< keep the k likeliest; 0: off
+  float top_p = 0.95F;       ///< keep the fewest that have this much probability; 1: off (Holtzman et al. 2020)
+  float min_p = 0.0F;        ///< keep those with this share of the likeliest's probability; 0: off (Nguyen et al. 2024)
+  float repeat_penalty = 1.0F;  ///< divides positive logits, multiplies negative ones; 1: off (Keskar et al. 2019)
+  int32_t repeat_last_n = 64;   ///< over so many last tokens; 0: none
+  uint64_t seed = 0;
+};
+
+class Sampler {
+ public:
+  /// `never` are ids that are not drawn. Throws core::Error if an option is out of its range.
+  Sampler(const SamplerOptions& options, std::vector<int32_t> never);
+
+  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is drawn for.
+  /// Throws core::Error if no token is left or a logit is not finite.
+  [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position);
+
+ private:
+  struct Candidate {
+    int32_t id;
+    float logit;
+    double probability;
+  };
+
+  void penalize(std::span<float> logits, std::span<const int32_t> history) const;
+  void keep_top_k();
+  void normalize(double temperature);
+  void keep_top_p();
+  void keep_min_p();
+
+  SamplerOptions options_;
+  std::vector<int32_t> never_;
+  std::vector<Candidate> candidates_;  ///< likeliest first
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,48 @@
+// Causal self-attention with rotary positions: multi-head, grouped-query and multi-query by the number of key/value
+// heads. Position t sees positions 0 .. t and no later one.
+// The plain form spells the formula out; the fused form is LibTorch's kernel for the same formula, and the default.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "core/model_config.h"
+#include "modules/rope.h"
+
+namespace folio::nn {
+
+enum class AttentionKind { Plain, Fused };
+
+/// y = wo · concat over heads of softmax(q kᵀ / √head_dim + causal mask) v, where q, k, v = wq x, wk x, wv x, and q and
+/// k are rotated. Query head h reads key/value head h / (n_heads / n_kv_heads).
+/// Source: Vaswani et al., 2017, section 3.2; grouped queries: Ainslie et al., "GQA", 2023, section 2.2.
+class AttentionImpl : public torch::nn::Module {
+ public:
+  /// `rope` may be shared by all layers. `dropout` is the probability that a weight is dropped while training.
+  /// Throws core::Error where the configuration is invalid or dropout is not in [0, 1).
+  AttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0);
+
+  /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape, and where T exceeds the context.
+  torch::Tensor forward(const torch::Tensor& x);
+
+  /// The attention weights of the plain form without dropout, [B, n_heads, T, T]: row t says how much of each position
+  /// goes into position t. Throws as forward does.
+  torch::Tensor weights(const torch::Tensor& x);
+
+  AttentionKind kind = AttentionKind::Fused;
+
+ private:
+  struct Heads {
+    torch::Tensor q, k, v;  ///< q [B, n_heads, T, head_dim]; k and v [B, n_kv_heads, T, head_dim]
+  };
+  Heads project(const torch::Tensor& x);
+  torch::Tensor attend_plain(const Heads& heads);
+  torch::Tensor attend_fused(const Heads& heads);
+
+  int64_t dim_, n_heads_, n_kv_heads_;
+  double dropout_;
+  RopeCache rope_;
+  torch::nn::Linear wq_, wk_, wv_, wo_;
+};
+TORCH_MODULE(Attention);
+
+}  // namespace folio::nn

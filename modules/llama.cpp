@@ -1,0 +1,79 @@
+// Shapes: B sequences, T positions, D model width, V vocabulary.
+#include "modules/llama.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "modules/shapes.h"
+
+namespace folio::nn {
+
+BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
+  core::validate(config, "llama_blocks");
+  RopeCache rope(config.context_length, config.head_dim(), config.rope_theta);
+  return [rope, dropout](const core::ModelConfig& c, int64_t) { return Block(llama_parts(c, rope, dropout), dropout); };
+}
+
+LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFactory make_block)
+    : config_(config), dropout_(dropout), tok_embeddings_(nullptr), layers_(nullptr), norm_(nullptr), output_(nullptr) {
+  core::validate(config, "Llama");
+  core::require(dropout >= 0 && dropout < 1, "Llama: dropout has to be in [0, 1), but is {}", dropout);
+  if (!make_block) make_block = llama_blocks(config, dropout);
+
+  tok_embeddings_ = register_module("tok_embeddings", torch::nn::Embedding(config.vocab_size, config.dim));
+  layers_ = register_module("layers", torch::nn::ModuleList());
+  for (int64_t layer = 0; layer < config.n_layers; ++layer) layers_->push_back(make_block(config, layer));
+  norm_ = register_module("norm", RMSNorm(config.dim, config.norm_eps));
+  if (!config.tie_embeddings) {
+    const auto options = torch::nn::LinearOptions(config.dim, config.vocab_size).bias(false);
+    output_ = register_module("output", torch::nn::Linear(options));
+  }
+  initialize(*this, config.n_layers);
+}
+
+torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer) {
+  if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
+    core::fail("Llama: tokens have to be Long [B, T] with B, T >= 1, but are {}", describe(tokens_BT));
+  }
+  if (tokens_BT.size(1) > config_.context_length) {
+    core::fail("Llama: tokens have to be at most context_length {} long, but are {}", config_.context_length,
+               describe(tokens_BT));
+  }
+  const auto observed = [&](const char* name, torch::Tensor value) {
+    if (observer) observer(name, value);
+    return value;
+  };
+
+  auto x_BTD = torch::dropout(tok_embeddings_->forward(tokens_BT), dropout_, is_training());
+  observed("embedding", x_BTD);
+  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
+    x_BTD = layers_[layer]->as<Block>()->forward(x_BTD, observer, fmt::format("layers.{}.", layer));
+  }
+  x_BTD = observed("norm", norm_->forward(x_BTD));
+  const auto& head_VD = config_.tie_embeddings ? tok_embeddings_->weight : output_->weight;
+  return observed("logits", torch::linear(x_BTD, head_VD));
+}
+
+torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT) {
+  if (targets_BT.sizes() != tokens_BT.sizes() || targets_BT.scalar_type() != tokens_BT.scalar_type()) {
+    core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
+  }
+  return torch::cross_entropy_loss(forward(tokens_BT).flatten(0, 1), targets_BT.flatten());
+}
+
+void initialize(torch::nn::Module& model, int64_t n_layers) {
+  constexpr double kStd = 0.02;
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : model.named_parameters()) {
+    const std::string_view name = parameter.key();
+    const bool writes_to_stream = name.ends_with(".wo.weight") || name.ends_with(".w2.weight");
+    if (parameter->dim() < 2) continue;
+    parameter->normal_(0.0, writes_to_stream ? kStd / std::sqrt(2.0 * static_cast<double>(n_layers)) : kStd);
+  }
+}
+
+}  // namespace folio::nn

@@ -1,0 +1,26 @@
+// Root-mean-square normalization over the last dimension, and over nothing else: each position is scaled by its own
+// root mean square, so that no position learns anything about another one from its norm.
+#pragma once
+
+#include <torch/torch.h>
+
+namespace folio::nn {
+
+/// y = x / sqrt(mean(x²) + eps) · weight, with the mean over the last dimension.
+/// Source: Zhang & Sennrich, "Root Mean Square Layer Normalization", 2019, equation 4; eps as in Llama.
+class RMSNormImpl : public torch::nn::Module {
+ public:
+  /// `dim` is the size of the last dimension. Throws core::Error unless dim >= 1 and eps >= 0.
+  explicit RMSNormImpl(int64_t dim, double eps = 1e-5);
+
+  /// x [..., dim] to [..., dim]. Throws core::Error where the last dimension is another one.
+  torch::Tensor forward(const torch::Tensor& x);
+
+  torch::Tensor weight;  ///< [dim], ones at first
+
+ private:
+  double eps_;
+};
+TORCH_MODULE(RMSNorm);
+
+}  // namespace folio::nn

@@ -1,0 +1,31 @@
+// Rotary position embedding: position p turns the pair (2i, 2i+1) of each query and key by the angle p · theta^(-2i/d).
+// Rotations keep norms, and the score of two rotated vectors depends on their distance alone.
+// The rotations are kept in double precision and are no part of a module's state: one cache serves all layers.
+#pragma once
+
+#include <torch/torch.h>
+
+namespace folio::nn {
+
+/// The rotations of every position of the context.
+/// Source: Su et al., "RoFormer", 2021, section 3.2.2, with its adjacent pairs (Llama's and GGUF's convention too).
+class RopeCacheImpl : public torch::nn::Module {
+ public:
+  /// `context_length` positions, heads of `head_dim` numbers. Throws core::Error for an odd head_dim, and unless the
+  /// lengths are at least 1 and theta is positive.
+  RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0);
+
+  /// Rotates x [B, T, heads, head_dim], whose positions are first_position .. first_position + T - 1. The result has
+  /// x's shape and type. Throws core::Error for another shape, and for positions outside of the context.
+  torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0);
+
+  /// cos(angle) + i sin(angle), complex double [context_length, head_dim / 2].
+  [[nodiscard]] const torch::Tensor& rotations() const { return rotations_; }
+
+ private:
+  torch::Tensor rotations_;
+  torch::Tensor converted_;  ///< rotations_ in the type and on the device of the last input
+};
+TORCH_MODULE(RopeCache);
+
+}  // namespace folio::nn

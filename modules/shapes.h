@@ -1,0 +1,26 @@
+// Words for tensors in error messages, so that every shape error shows what was expected and what was given.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <string>
+
+#include "core/error.h"
+
+namespace folio::nn {
+
+/// A tensor's type and shape, as "Float [2, 5, 16]".
+[[nodiscard]] inline std::string describe(const torch::Tensor& x) {
+  return fmt::format("{} [{}]", c10::toString(x.scalar_type()), fmt::join(x.sizes(), ", "));
+}
+
+/// Throws core::Error unless x is [B, T, dim]. `who` names the module in the message.
+inline void require_BTD(const torch::Tensor& x, int64_t dim, const char* who) {
+  if (x.dim() != 3 || x.size(2) != dim) {
+    core::fail("{}: the input has to be [B, T, {}], but is {}", who, dim, describe(x));
+  }
+}
+
+}  // namespace folio::nn

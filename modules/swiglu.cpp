@@ -1,0 +1,24 @@
+// Shapes: B sequences, T positions, D model width, F hidden width.
+#include "modules/swiglu.h"
+
+#include "core/error.h"
+#include "modules/shapes.h"
+
+namespace folio::nn {
+
+SwiGLUImpl::SwiGLUImpl(int64_t dim, int64_t hidden_dim) : dim_(dim), w1_(nullptr), w2_(nullptr), w3_(nullptr) {
+  core::require(dim >= 1 && hidden_dim >= 1, "SwiGLU: dim and hidden_dim have to be at least 1, but are {} and {}", dim,
+                hidden_dim);
+  w1_ = register_module("w1", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden_dim).bias(false)));
+  w2_ = register_module("w2", torch::nn::Linear(torch::nn::LinearOptions(hidden_dim, dim).bias(false)));
+  w3_ = register_module("w3", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden_dim).bias(false)));
+}
+
+torch::Tensor SwiGLUImpl::forward(const torch::Tensor& x_BTD) {
+  require_BTD(x_BTD, dim_, "SwiGLU");
+  const auto gate_BTF = torch::silu(w1_->forward(x_BTD));
+  const auto up_BTF = w3_->forward(x_BTD);
+  return w2_->forward(gate_BTF * up_BTF);
+}
+
+}  // namespace folio::nn

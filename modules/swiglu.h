@@ -1,0 +1,25 @@
+// The feed-forward network of Llama: a gate (w1) decides, number by number, how much of the up-projection (w3) passes
+// to the down-projection (w2). No biases.
+#pragma once
+
+#include <torch/torch.h>
+
+namespace folio::nn {
+
+/// y = w2 (silu(w1 x) ⊙ w3 x), with silu(z) = z / (1 + e^-z).
+/// Source: Shazeer, "GLU Variants Improve Transformer", 2020, equation 6.
+class SwiGLUImpl : public torch::nn::Module {
+ public:
+  /// w1, w3 [hidden_dim, dim] and w2 [dim, hidden_dim]. Throws core::Error unless both are at least 1.
+  SwiGLUImpl(int64_t dim, int64_t hidden_dim);
+
+  /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  int64_t dim_;
+  torch::nn::Linear w1_, w2_, w3_;
+};
+TORCH_MODULE(SwiGLU);
+
+}  // namespace folio::nn

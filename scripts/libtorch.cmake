@@ -1,0 +1,35 @@
+# Finds LibTorch: CMAKE_PREFIX_PATH or Torch_DIR first, then the active Python's torch, then the wheel that
+# scripts/bootstrap.sh puts into build/venv, then the system's. Refuses what is too old or has the old C++ ABI.
+set(FOLIO_MIN_TORCH 2.7)
+
+function(folio_torch_of_python python)
+  execute_process(COMMAND ${python} -c "import torch; print(torch.utils.cmake_prefix_path)"
+                  OUTPUT_VARIABLE prefix ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT failed)
+    list(APPEND CMAKE_PREFIX_PATH ${prefix})
+    find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
+    if(Torch_FOUND)
+      set(Torch_DIR ${Torch_DIR} CACHE PATH "Where TorchConfig.cmake is" FORCE)
+    endif()
+  endif()
+endfunction()
+
+# Torch's own configuration warns about parts of the wheel that nothing here links.
+find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
+if(NOT Torch_FOUND)
+  foreach(python IN ITEMS python3 ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
+    if(NOT Torch_DIR OR Torch_DIR MATCHES NOTFOUND)
+      folio_torch_of_python(${python})
+    endif()
+  endforeach()
+  find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
+endif()
+if(NOT Torch_FOUND)
+  message(FATAL_ERROR "No LibTorch of at least ${FOLIO_MIN_TORCH} was found. Run scripts/bootstrap.sh, or pass "
+          "-DCMAKE_PREFIX_PATH=<libtorch>, or build the serving half alone with -DFOLIO_TRAIN=OFF.")
+endif()
+if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+  message(FATAL_ERROR "The LibTorch in ${Torch_DIR} is an old-ABI build (_GLIBCXX_USE_CXX11_ABI=0), which can't be "
+          "linked with fmt and GoogleTest of this system. Take a build of 2.7 or newer, or the cxx11-ABI one.")
+endif()
+message(STATUS "LibTorch: ${Torch_DIR}")

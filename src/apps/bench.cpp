@@ -1,0 +1,160 @@
+// bench: how fast a model runs here, and what share of the memory's read bandwidth its decoding reaches.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "apps/program.h"
+#include "core/error.h"
+#include "infer/engine.h"
+
+namespace {
+
+using namespace folio;
+
+struct Options {
+  apps::ModelFlags model;
+  int64_t prompt_tokens = 128;
+  int64_t gen_tokens = 64;
+  std::vector<int64_t> batch{1};
+  int repetitions = 5;
+  bool json = false;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Bytes per second that all threads read together, over 512 MiB, the best of five passes.
+double read_bandwidth(size_t n_threads) {
+  constexpr size_t kBytes = size_t{512} << 20U;
+  std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
+  core::ThreadPool pool(n_threads);
+  std::vector<uint64_t> sums(pool.size() * 8);
+  double best = 0.0;
+  for (int pass = 0; pass < 5; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    const size_t share = (memory.size() + pool.size() - 1) / pool.size();
+    pool.parallel_for(memory.size(), share, [&](size_t begin, size_t end) {
+      uint64_t lanes[32] = {};
+      for (size_t i = begin; i + 32 <= end; i += 32) {
+        for (size_t l = 0; l < 32; ++l) lanes[l] ^= memory[i + l];
+      }
+      for (const uint64_t lane : lanes) sums[begin / share * 8] += lane;
+    });
+    best = std::max(best, static_cast<double>(kBytes) / seconds_since(start));
+  }
+  core::require(sums[0] < ~uint64_t{0}, "the sum is used, so that it is computed");
+  return best;
+}
+
+struct Speeds {
+  double prefill;  ///< tokens/s
+  double decode;   ///< tokens/s over all sequences
+};
+
+Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
+  const auto vocab = engine.model().config().vocab_size;
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  std::vector<float> logits;
+  for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
+    std::vector<infer::SequenceId> sequences;
+    std::vector<infer::Row> rows;
+    for (int64_t b = 0; b < batch; ++b) {
+      sequences.push_back(engine.cache().add_sequence());
+      for (int64_t p = 0; p < o.prompt_tokens; ++p) {
+        const auto token = static_cast<int32_t>((p * 7919 + b * 31 + 13) % vocab);
+        rows.push_back({token, sequences.back(), p, p + 1 == o.prompt_tokens});
+      }
+    }
+    logits.resize(static_cast<size_t>(batch * vocab));
+    auto start = std::chrono::steady_clock::now();
+    engine.forward(rows, logits);
+    prefill.push_back(static_cast<double>(rows.size()) / seconds_since(start));
+    start = std::chrono::steady_clock::now();
+    for (int64_t step = 0; step < o.gen_tokens; ++step) {
+      rows.clear();
+      for (const auto sequence : sequences) {
+        rows.push_back(
+            {static_cast<int32_t>((step * 104729 + sequence) % vocab), sequence, o.prompt_tokens + step, true});
+      }
+      engine.forward(rows, logits);
+    }
+    decode.push_back(static_cast<double>(batch * o.gen_tokens) / seconds_since(start));
+    for (const auto sequence : sequences) engine.cache().release(sequence);
+  }
+  prefill.erase(prefill.begin());  // the first warms up
+  decode.erase(decode.begin());
+  return {median(prefill), median(decode)};
+}
+
+int run(const Options& o) {
+  const infer::Model model(apps::resolve_model(o.model));
+  const auto& config = model.config();
+  if (o.prompt_tokens + o.gen_tokens > config.context_length) {
+    throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} are more than the context of {}",
+                                       o.prompt_tokens, o.gen_tokens, config.context_length));
+  }
+  const int64_t largest = *std::max_element(o.batch.begin(), o.batch.end());
+  constexpr int64_t kBlock = infer::KvCache::kBlock;
+  const int64_t positions = (o.prompt_tokens + o.gen_tokens + kBlock - 1) / kBlock * kBlock;
+  infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = largest * positions});
+  const double bandwidth = read_bandwidth(engine.n_threads());
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const int64_t batch : o.batch) {
+    const Speeds speeds = measure(engine, o, batch);
+    const double bytes_per_s = speeds.decode / static_cast<double>(batch) * static_cast<double>(model.weight_bytes());
+    rows.push_back({{"batch", batch},
+                    {"prefill_tokens_per_s", speeds.prefill},
+                    {"decode_tokens_per_s", speeds.decode},
+                    {"decode_gb_per_s", bytes_per_s / 1e9},
+                    {"bandwidth_share", bytes_per_s / bandwidth}});
+    if (!o.json) {
+      fmt::print(
+          "batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s, {:.0f}% of "
+          "memory's\n",
+          batch, speeds.prefill, speeds.decode, bytes_per_s / 1e9, 100.0 * bytes_per_s / bandwidth);
+    }
+  }
+  if (o.json) {
+    const nlohmann::ordered_json json = {{"isa", core::isa_name(engine.kernels().isa)},
+                                         {"threads", engine.n_threads()},
+                                         {"prefill_tokens_per_s", rows[0]["prefill_tokens_per_s"]},
+                                         {"decode_tokens_per_s", rows[0]["decode_tokens_per_s"]},
+                                         {"weight_bytes", model.weight_bytes()},
+                                         {"read_gb_per_s", bandwidth / 1e9},
+                                         {"bandwidth_share", rows[0]["bandwidth_share"]},
+                                         {"batches", rows}};
+    fmt::print("{}\n", json.dump());
+  } else {
+    fmt::print(
+        "{} threads, {}, memory reads at {:.1f} GB/s, weights {:.1f} MB (a share above 100% means they stay in "
+        "cache)\n",
+        engine.n_threads(), core::isa_name(engine.kernels().isa), bandwidth / 1e9,
+        static_cast<double>(model.weight_bytes()) / 1e6);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures prefill and decoding, medians of the repetitions, sampling not included.", "bench");
+  Options o;
+  apps::add_model_flags(app, o.model);
+  app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
+  app.add_option("--gen-tokens", o.gen_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
+  app.add_option("--batch", o.batch, "sequences at once; several numbers give a row each")
+      ->delimiter(',')
+      ->check(apps::in_range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--repetitions", o.repetitions)->check(apps::in_range(5, 1000))->capture_default_str();
+  app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
+  return apps::run_program(app, argc, argv, [&] { return run(o); });
+}

@@ -1,0 +1,104 @@
+// inspect: what is in a model file: configuration, tokenizer, tensors.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "apps/program.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/model_files.h"
+#include "core/safetensors.h"
+#include "data/char_tokenizer.h"
+
+namespace {
+
+using namespace folio;
+namespace fs = std::filesystem;
+
+std::string shown(const core::GgufValue& value) {
+  return std::visit(
+      [](const auto& v) -> std::string {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, core::GgufArray>) {
+          return fmt::format("[{} items]", v.size());
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return fmt::format("\"{}\"", core::printable(v));
+        } else {
+          return fmt::format("{}", v);
+        }
+      },
+      value);
+}
+
+void print_config(const core::ModelConfig& config) {
+  fmt::print("configuration\n");
+  core::ModelConfig::visit_fields(config,
+                                  [](const char* name, auto value) { fmt::print("  {:<16} {}\n", name, value); });
+  fmt::print("  {:<16} {}\n", "parameters", core::parameter_count(config));
+}
+
+void print_tokenizer(const data::Tokenizer& tokenizer) {
+  fmt::print("tokenizer\n  {:<16} {}\n  {:<16} {}\n  {:<16} {}\n", "kind", tokenizer.kind(), "tokens",
+             tokenizer.vocab_size(), "end of text", tokenizer.end_of_text());
+}
+
+void print_tensors(const std::vector<core::TensorView>& tensors) {
+  fmt::print("tensors ({})\n", tensors.size());
+  for (const auto& t : tensors) {
+    fmt::print("  {:<42} {:<6} {:<16} {} bytes\n", core::printable(t.name), core::info(t.type).name,
+               core::shape_string(t.shape), t.bytes.size());
+  }
+}
+
+void inspect_gguf(const fs::path& path) {
+  const core::GgufFile file(path);
+  fmt::print("{}: GGUF, {} bytes\n", path.string(), file.size());
+  fmt::print("metadata\n");
+  for (const auto& [key, value] : file.metadata()) fmt::print("  {:<42} {}\n", core::printable(key), shown(value));
+  // A file that Folio can't run is still worth a look: what is amiss is said in its place.
+  const auto attempt = [](const char* what, const auto& print) {
+    try {
+      print();
+    } catch (const core::Error& error) {
+      fmt::print("{}\n  not usable here: {}\n", what, error.what());
+    }
+  };
+  attempt("configuration", [&] { print_config(core::config_from_gguf(file)); });
+  attempt("tokenizer", [&] { print_tokenizer(*data::tokenizer_from_gguf(file)); });
+  print_tensors(file.tensors());
+}
+
+void inspect_safetensors(const fs::path& path) {
+  const core::SafetensorsFile file(path);
+  fmt::print("{}: safetensors\n", path.string());
+  print_tensors(file.tensors());
+}
+
+void inspect_directory(const fs::path& path) {
+  fmt::print("{}: Hugging Face directory\n", path.string());
+  print_config(core::config_from_hf_json(path / "config.json"));
+  if (fs::exists(path / "tokenizer.json")) print_tokenizer(data::CharTokenizer::read_hf(path));
+  print_tensors(core::SafetensorsFile(path / "model.safetensors").tensors());
+}
+
+int run(const std::string& name) {
+  const fs::path path = name;
+  if (fs::is_directory(path)) {
+    inspect_directory(path);
+  } else if (path.extension() == ".safetensors") {
+    inspect_safetensors(path);
+  } else {
+    inspect_gguf(path);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Shows configuration, tokenizer and tensors of a GGUF, a safetensors file or a Hugging Face directory.",
+               "inspect");
+  std::string file;
+  app.add_option("file", file, "the file or directory")->required();
+  return apps::run_program(app, argc, argv, [&] { return run(file); });
+}

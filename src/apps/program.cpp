@@ -1,0 +1,84 @@
+#include "apps/program.h"
+
+#include <fmt/core.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "core/error.h"
+#include "core/paths.h"
+
+namespace folio::apps {
+namespace {
+
+std::atomic<int> interrupts{0};  // written by a signal handler, hence global
+
+void note_interrupt(int /*signal*/) {
+  if (interrupts.fetch_add(1) > 0) std::_Exit(kExitInterrupted);
+}
+
+// One line, whatever the message was made of.
+std::string one_line(std::string message) {
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  for (size_t at = 0; (at = message.find('\n', at)) != std::string::npos;) message.replace(at, 1, "; ");
+  return message;
+}
+
+int complain(const CLI::App& app, const std::string& message, int code) {
+  fmt::print(stderr, "{}: {}\n", app.get_name(), one_line(message));
+  return code;
+}
+
+}  // namespace
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  try {
+    app.parse(argc, argv);
+    return body();
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return complain(app, fmt::format("{} (see {} --help)", error.what(), app.get_name()), 2);
+  } catch (const core::UsageError& error) {
+    return complain(app, error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return complain(app, "out of memory; take a smaller model, batch or context", 1);
+  } catch (const std::exception& error) {
+    return complain(app, error.what(), 1);
+  }
+}
+
+CLI::Validator in_range(double low, double high) {
+  const std::string range = fmt::format("[{:g}, {:g}]", low, high);
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        const bool whole = end != text.c_str() && *end == '\0';
+        if (whole && value >= low && value <= high) return "";
+        return fmt::format("{} is not a number in {}", core::printable(text), range);
+      },
+      "in " + range);
+}
+
+void watch_interrupt() { std::signal(SIGINT, note_interrupt); }
+
+bool interrupted() { return interrupts.load() > 0; }
+
+void add_model_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("-m,--model", flags.model, "GGUF file (default: that of the newest run)");
+  app.add_option("-t,--threads", flags.threads, "threads (default: all cores)")->check(in_range(1, 1024));
+}
+
+std::string resolve_model(const ModelFlags& flags) {
+  if (!flags.model.empty()) return flags.model;
+  const std::string newest = core::newest_model().string();
+  fmt::print(stderr, "model: {}\n", newest);
+  return newest;
+}
+
+}  // namespace folio::apps

@@ -1,0 +1,194 @@
+// train: a Llama from a text file: counts a baseline, trains, exports model.gguf, prints a sample by the engine.
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "apps/program.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/paths.h"
+#include "data/ngram.h"
+#include "infer/generate.h"
+#include "train/run.h"
+#include "train/run_directory.h"
+#include "train/weights.h"
+
+namespace {
+
+using namespace folio;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string dataset;
+  std::optional<std::string> out;
+  std::optional<std::string> init;
+  double minutes = 0.0;
+  int threads = 0;
+  bool resume = false;
+  bool force = false;
+  train::TrainConfig config;
+};
+
+// Flags of the preset's values are bound to `o.config`, which holds the preset's (or the resumed run's) values already.
+std::unique_ptr<CLI::App> make_app(Options& o) {
+  auto app = std::make_unique<CLI::App>("Trains a Llama on a text.", "train");
+  app->add_option("dataset", o.dataset, "tinyshakespeare, or a UTF-8 text file")->required();
+  app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
+      ->capture_default_str();
+  app->set_config("--config", "", "values from a TOML file; flags go before it");
+  app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
+  app->add_option("--init", o.init, "take the weights of this checkpoint directory");
+  app->add_option("--minutes", o.minutes, "train so long in place of --steps")->check(apps::in_range(0.01, 1e6));
+  app->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
+  app->add_flag("--resume", o.resume, "go on with an interrupted run");
+  app->add_flag("--force", o.force, "remove the run that stands in the directory");
+
+  core::ModelConfig& m = o.config.model;
+  const auto shape = [&](const char* flag, int64_t& value, const char* help, double high) {
+    app->add_option(flag, value, help)->check(apps::in_range(1, high))->capture_default_str()->group("Model");
+  };
+  shape("--layers", m.n_layers, "blocks", 1024);
+  shape("--heads", m.n_heads, "query heads", 4096);
+  shape("--kv-heads", m.n_kv_heads, "key/value heads: fewer than --heads for GQA, 1 for MQA", 4096);
+  shape("--dim", m.dim, "width of the residual stream", 1 << 17);
+  shape("--hidden-dim", m.hidden_dim, "inner width of SwiGLU", 1 << 20);
+  shape("--context", m.context_length, "most positions of a sequence", 1 << 24);
+  app->add_option("--rope-theta", m.rope_theta)->check(apps::in_range(1, 1e9))->capture_default_str()->group("Model");
+  app->add_option("--norm-eps", m.norm_eps)->check(apps::in_range(1e-12, 1))->capture_default_str()->group("Model");
+  app->add_option("--tie-embeddings", m.tie_embeddings, "true or false")->capture_default_str()->group("Model");
+
+  train::TrainConfig::visit_fields(o.config, [&](const std::string& flags, auto& value, const char* help, double low, double high) {
+    CLI::Option* option = app->add_option("--" + flags, value, help)->capture_default_str()->group("Training");
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>> && !std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+      option->check(apps::in_range(low, high));
+    }
+  });
+  return app;
+}
+
+// What the last parse gives is what counts. The first only finds which values to start from. False after --help.
+bool parse(Options& o, int argc, char** argv) {
+  Options first;
+  const auto scout = make_app(first);
+  try {
+    scout->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", scout->help());
+    return false;
+  }
+  o.config = train::preset(first.config.preset);
+  if (first.resume) {
+    const auto choice = train::choose_run(data::dataset_name(first.dataset), first.out, true, false);
+    o.config = train::read_trainer_state(choice.path / "checkpoints" / "last").config;
+  }
+  const auto app = make_app(o);
+  app->parse(argc, argv);
+  if (app->count("--heads") > 0 && app->count("--kv-heads") == 0) o.config.model.n_kv_heads = o.config.model.n_heads;
+  if (app->count("--context") > 0 && app->count("--window") == 0) {
+    o.config.window = std::min(o.config.window, o.config.model.context_length);
+  }
+  if (app->count("--lr") > 0 && app->count("--min-lr") == 0) o.config.min_lr = std::min(o.config.min_lr, o.config.lr);
+  if (o.minutes > 0.0) o.config.warmup_steps = std::max(o.config.warmup_steps, train::kMeasuredSteps);
+  return true;
+}
+
+std::string config_toml(const train::TrainConfig& c) {
+  std::string toml = fmt::format("preset = \"{}\"\n", c.preset);
+  const auto line = [&](const std::string& key, const auto& value) {
+    using T = std::decay_t<decltype(value)>;
+    toml += std::is_same_v<T, std::string> ? fmt::format("{} = \"{}\"\n", key, value) : fmt::format("{} = {}\n", key, value);
+  };
+  line("layers", c.model.n_layers);
+  line("heads", c.model.n_heads);
+  line("kv-heads", c.model.n_kv_heads);
+  line("dim", c.model.dim);
+  line("hidden-dim", c.model.hidden_dim);
+  line("context", c.model.context_length);
+  line("rope-theta", c.model.rope_theta);
+  line("norm-eps", c.model.norm_eps);
+  line("tie-embeddings", c.model.tie_embeddings);
+  train::TrainConfig::visit_fields(c, [&](const std::string& flags, const auto& value, auto&&...) {
+    line(flags.substr(0, flags.find(',')), value);
+  });
+  return toml;
+}
+
+void print_sample(const fs::path& path) {
+  const infer::Model model(path);
+  const auto tokenizer = data::tokenizer_from_gguf(model.file());
+  infer::Engine engine(model);
+  infer::GenerateOptions options;
+  options.max_tokens = std::min<int64_t>(200, model.config().context_length);
+  options.sampler.seed = 1;
+  const auto result = infer::generate(engine, *tokenizer, tokenizer->default_prompt(), options);
+  fmt::print("\na sample by the engine:\n{}\n\nmore: ./generate --model {}\n", result.text, path.string());
+}
+
+double count_baseline(const train::Dataset& dataset) {
+  constexpr int kOrder = 5;
+  const auto start = std::chrono::steady_clock::now();
+  const int32_t characters = dataset.tokenizer().end_of_text();  // the vocabulary without <|endoftext|>
+  const data::NgramCounts counts(dataset.splits().train, characters, kOrder);
+  const double loss = counts.witten_bell_loss(dataset.splits().validation, kOrder);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n", kOrder,
+             loss, seconds);
+  return loss;
+}
+
+int run(Options& o) {
+  if (o.threads > 0) at::set_num_threads(o.threads);
+  data::Corpus corpus = data::load_corpus(o.dataset);
+  const auto choice = train::choose_run(corpus.name, o.out, o.resume, o.force);
+  const fs::path& run = choice.path;
+  const train::Dataset dataset(std::move(corpus), o.config);
+  train::Trainer trainer(o.config, dataset);
+  if (o.init) trainer.init_from(*o.init);
+  if (choice.resume) trainer.resume(run / "checkpoints" / "last");
+
+  const train::TrainConfig& c = trainer.config();
+  std::error_code error;
+  fs::create_directories(run, error);
+  core::require(!error, "cannot make the folder {}: {}", run.string(), error.message());
+  core::write_file_atomically(run / "config.toml", config_toml(c));
+  fmt::print("{}: {} training, {} validation characters, vocabulary {}\n", dataset.name(), dataset.splits().train.size(),
+             dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
+  fmt::print("preset {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
+             c.preset, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
+             c.batch_size * c.accumulation, c.steps, at::get_num_threads());
+  fmt::print("run: {}{}\n", run.string(), choice.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
+  const double baseline = count_baseline(dataset);
+  fmt::print("validation loss: {}\n", c.eval_batches == 0
+                                          ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
+                                          : fmt::format("the mean of {} random batches", c.eval_batches));
+
+  apps::watch_interrupt();
+  const auto start = std::chrono::steady_clock::now();
+  if (!train::run_to_end(trainer, {.run = run, .minutes = o.minutes, .baseline = baseline, .interrupted = apps::interrupted})) {
+    return apps::kExitInterrupted;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto& state = trainer.state();
+  fmt::print("done in {:.1f} s: best validation loss {:.4f} at step {}, {:.4f} {} the 5-gram\n", seconds,
+             state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
+             state.best_validation_loss < baseline ? "below" : "above");
+
+  const fs::path best = run / "checkpoints" / "best";
+  core::write_model_gguf(run / "model.gguf", core::read_hf_directory(best), dataset.name(), dataset.tokenizer().to_gguf());
+  print_sample(run / "model.gguf");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Its own parser takes the arguments as they are; parse() then reads them with all flags.
+  CLI::App app("Trains a Llama on a text.", "train");
+  app.set_help_flag();
+  app.prefix_command();
+  Options options;
+  return apps::run_program(app, argc, argv, [&] { return parse(options, argc, argv) ? run(options) : 0; });
+}

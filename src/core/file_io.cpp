@@ -1,0 +1,96 @@
+#include "core/file_io.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace folio::core {
+namespace fs = std::filesystem;
+
+std::string read_text_file(const fs::path& path, size_t max_bytes) {
+  std::error_code error;
+  require(fs::is_regular_file(path, error), "cannot read {}: {}", path.string(),
+          fs::exists(path, error) ? "it is not a regular file" : "no such file");
+  const auto size = fs::file_size(path, error);
+  require(!error, "cannot read {}: {}", path.string(), error.message());
+  require(size <= max_bytes, "{} has {} bytes, more than the {} that are read here", path.string(), size, max_bytes);
+  std::ifstream in(path, std::ios::binary);
+  std::string text(size, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(size));
+  require(in.good() || size == 0, "cannot read {}: {}", path.string(), std::strerror(errno));
+  return text;
+}
+
+OutputFile::OutputFile(const fs::path& path)
+    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail("cannot write {}: {}", path.string(), std::strerror(errno));
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset_ += static_cast<size_t>(written);
+  }
+}
+
+void OutputFile::pad_to(size_t offset) {
+  static constexpr std::array<std::byte, 256> kZeros{};
+  while (offset_ < offset) write(std::span(kZeros).first(std::min(kZeros.size(), offset - offset_)));
+}
+
+void OutputFile::sync_and_close() {
+  if (::fsync(fd_) != 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+  const int closed = ::close(fd_);
+  fd_ = -1;
+  if (closed != 0) fail("cannot write {}: {}", path_.string(), std::strerror(errno));
+}
+
+void sync_directory(const fs::path& path) {
+  const fs::path directory = path.empty() ? "." : path;
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail("cannot open the folder {}: {}", directory.string(), std::strerror(errno));
+  const int synced = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some file systems can't sync a directory and say EINVAL; their renames are as durable as they get.
+  if (synced != 0 && error != EINVAL) fail("cannot sync the folder {}: {}", directory.string(), std::strerror(error));
+}
+
+void write_file_atomically(const fs::path& path, const std::function<void(OutputFile&)>& write) {
+  const fs::path temporary = path.parent_path() / fmt::format(".{}.tmp-{}", path.filename().string(), ::getpid());
+  try {
+    OutputFile file(temporary);
+    write(file);
+    file.sync_and_close();
+    fs::rename(temporary, path);
+    sync_directory(path.parent_path());
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    fail("cannot write {}: {}", path.string(), error.code().message());
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+void write_file_atomically(const fs::path& path, std::string_view text) {
+  write_file_atomically(path, [&](OutputFile& file) { file.write(text); });
+}
+
+}  // namespace folio::core

@@ -1,0 +1,69 @@
+// GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file.
+// The reader checks every size against the file's length before it allocates or points anywhere.
+// A value's index in the variants below is its type number in the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/mapped_file.h"
+#include "core/tensor_view.h"
+
+namespace folio::core {
+
+class OutputFile;
+
+struct GgufArray {
+  std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>, std::vector<int16_t>,
+               std::vector<uint32_t>, std::vector<int32_t>, std::vector<float>, std::vector<bool>,
+               std::vector<std::string>, std::vector<GgufArray>, std::vector<uint64_t>, std::vector<int64_t>,
+               std::vector<double>>
+      items;
+  [[nodiscard]] size_t size() const;
+  bool operator==(const GgufArray&) const = default;
+};
+
+using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool, std::string,
+                               GgufArray, uint64_t, int64_t, double>;
+using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
+
+class GgufFile {
+ public:
+  /// Maps and parses the file. Throws Error (what, where, remedy) on anything that is not a sound GGUF v2 or v3.
+  explicit GgufFile(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
+  [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
+  [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
+  [[nodiscard]] uint64_t size() const { return file_.bytes().size(); }
+
+  [[nodiscard]] const GgufValue* find(const std::string& key) const;
+  /// Each throws Error that names the key where it is missing (unless there is a fallback) or of another type.
+  [[nodiscard]] int64_t integer(const std::string& key, std::optional<int64_t> fallback = {}) const;
+  [[nodiscard]] float real(const std::string& key, std::optional<float> fallback = {}) const;
+  [[nodiscard]] bool boolean(const std::string& key, std::optional<bool> fallback = {}) const;
+  [[nodiscard]] const std::string& string(const std::string& key) const;
+  [[nodiscard]] const std::vector<std::string>& strings(const std::string& key) const;
+
+  /// The tensor of that name, or null.
+  [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
+
+ private:
+  MappedFile file_;
+  GgufMetadata metadata_;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, size_t> key_index_;
+  std::map<std::string, size_t> tensor_index_;
+};
+
+/// Writes a GGUF v3 whose tensor data is aligned to 64 bytes, tensors in the given order.
+/// Throws Error on a repeated key or name and on a tensor that the format cannot hold.
+void write_gguf(OutputFile& out, GgufMetadata metadata, const std::vector<TensorView>& tensors);
+
+}  // namespace folio::core

@@ -1,0 +1,20 @@
+// Which instruction set the engine's kernels use: the best that this machine has, or what FOLIO_ISA names.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace folio::core {
+
+enum class Isa { Reference, Avx2, Avx512 };
+
+[[nodiscard]] std::string_view isa_name(Isa isa);
+
+/// Those that this machine can run, best last. Reference is always there.
+[[nodiscard]] std::vector<Isa> supported_isas();
+
+/// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512) forces one.
+/// Throws Error if that is unknown or not supported here.
+[[nodiscard]] Isa select_isa();
+
+}  // namespace folio::core

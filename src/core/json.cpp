@@ -1,0 +1,29 @@
+#include "core/json.h"
+
+#include <set>
+#include <vector>
+
+namespace folio::core {
+
+nlohmann::json parse_json(std::string_view text, const std::string& where) {
+  constexpr int kMaxDepth = 64;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open now
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    const bool opens = event == Event::object_start || event == Event::array_start;  // reported before it counts
+    if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: the JSON nests deeper than {}", where, kMaxDepth);
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      fail("{}: the key \"{}\" occurs twice", where, printable(parsed.get<std::string>()));
+    }
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text.begin(), text.end(), watch);
+  } catch (const nlohmann::json::exception& error) {
+    fail("{}: not valid JSON: {}", where, printable(error.what(), 120));
+  }
+}
+
+}  // namespace folio::core

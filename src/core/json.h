@@ -1,0 +1,46 @@
+// JSON text to a value, with limits: nesting is bounded, a duplicated key and broken UTF-8 are errors.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace folio::core {
+
+/// Throws Error that begins with `where` if the text is not JSON, nests deeper than 64, or repeats a key.
+[[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& where);
+
+/// The value at `key`, converted. Throws Error that names `where` and the key if it is missing or of another type.
+template <typename T>
+[[nodiscard]] T json_get(const nlohmann::json& object, const std::string& key, const std::string& where);
+
+}  // namespace folio::core
+
+#include "core/error.h"
+
+namespace folio::core {
+
+template <typename T>
+T json_get(const nlohmann::json& object, const std::string& key, const std::string& where) {
+  require(object.is_object() && object.contains(key), "{}: the key \"{}\" is missing", where, key);
+  try {
+    const auto& value = object.at(key);
+    if constexpr (std::is_same_v<T, bool>) require(value.is_boolean(), "{}: \"{}\" is not true or false", where, key);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      require(value.is_number_integer(), "{}: \"{}\" is not an integer", where, key);
+      const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.template get<uint64_t>())
+                                                   : std::in_range<T>(value.template get<int64_t>());
+      require(fits, "{}: \"{}\" is {}, which is out of range", where, key, value.dump());
+    }
+    if constexpr (std::is_floating_point_v<T>) {
+      require(value.is_number(), "{}: \"{}\" is not a number", where, key);
+    }
+    return value.get<T>();
+  } catch (const nlohmann::json::exception&) {
+    fail("{}: the key \"{}\" has a value of the wrong type", where, key);
+  }
+}
+
+}  // namespace folio::core

@@ -1,0 +1,73 @@
+#include "core/model_config.h"
+
+#include <array>
+#include <cmath>
+#include <type_traits>
+
+#include "core/error.h"
+
+namespace folio::core {
+namespace {
+
+struct Limit {
+  const char* name;
+  int64_t low;
+  int64_t high;
+};
+
+// Generous for any published Llama, and small enough that products of three of them fit 64 bits.
+constexpr std::array<Limit, 7> kLimits{{{"vocab_size", 1, 1 << 22},
+                                        {"dim", 1, 1 << 17},
+                                        {"n_layers", 1, 1 << 10},
+                                        {"n_heads", 1, 1 << 12},
+                                        {"n_kv_heads", 1, 1 << 12},
+                                        {"hidden_dim", 1, 1 << 20},
+                                        {"context_length", 1, 1 << 24}}};
+
+}  // namespace
+
+void validate(const ModelConfig& config, const std::string& where) {
+  ModelConfig::visit_fields(config, [&](const std::string& name, auto value) {
+    if constexpr (std::is_same_v<decltype(value), int64_t>) {
+      for (const Limit& limit : kLimits) {
+        if (name != limit.name) continue;
+        require(value >= limit.low && value <= limit.high, "{}: {} is {}, but has to be in [{}, {}]", where, name,
+                value, limit.low, limit.high);
+      }
+    }
+  });
+  require(config.dim % config.n_heads == 0, "{}: dim {} is not a multiple of n_heads {}", where, config.dim,
+          config.n_heads);
+  require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
+          config.n_heads, config.n_kv_heads);
+  require(config.head_dim() % 2 == 0, "{}: dim / n_heads is {}, but RoPE rotates pairs, so it has to be even", where,
+          config.head_dim());
+  require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
+          "{}: rope_theta is {}, but has to be a finite number of at least 1", where, config.rope_theta);
+  require(std::isfinite(config.norm_eps) && config.norm_eps > 0.0F && config.norm_eps <= 1.0F,
+          "{}: norm_eps is {}, but has to be in (0, 1]", where, config.norm_eps);
+}
+
+int64_t parameter_count(const ModelConfig& c) {
+  const int64_t attention = 2 * c.dim * c.dim + 2 * c.dim * c.kv_dim();
+  const int64_t feed_forward = 3 * c.dim * c.hidden_dim;
+  const int64_t norms = 2 * c.dim;
+  return c.vocab_size * c.dim * (c.tie_embeddings ? 1 : 2) + c.n_layers * (attention + feed_forward + norms) + c.dim;
+}
+
+std::string describe_difference(const ModelConfig& from, const ModelConfig& to) {
+  std::string difference;
+  ModelConfig::visit_fields(from, [&](const std::string& name, auto old_value) {
+    using Old = decltype(old_value);  // g++ 12 takes decltype of a captured parameter for a reference
+    ModelConfig::visit_fields(to, [&](const std::string& other, auto new_value) {
+      if (name != other) return;
+      if constexpr (std::is_same_v<Old, decltype(new_value)>) {
+        if (old_value == new_value) return;
+        difference += fmt::format("{}{} {} -> {}", difference.empty() ? "" : ", ", name, old_value, new_value);
+      }
+    });
+  });
+  return difference;
+}
+
+}  // namespace folio::core

@@ -1,0 +1,53 @@
+// The shape of a Llama: every number that decides which tensors exist and how the forward pass runs.
+// `visit_fields` is the only list of these fields; printing, parsing and comparing all go through it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace folio::core {
+
+struct ModelConfig {
+  int64_t vocab_size = 0;  ///< tokens, `<|endoftext|>` included
+  int64_t dim = 128;       ///< width of the residual stream
+  int64_t n_layers = 4;
+  int64_t n_heads = 4;           ///< query heads
+  int64_t n_kv_heads = 4;        ///< key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
+  int64_t hidden_dim = 352;      ///< inner width of SwiGLU
+  int64_t context_length = 256;  ///< the most positions that a sequence may have
+  float rope_theta = 10000.0F;
+  float norm_eps = 1e-5F;
+  bool tie_embeddings = true;  ///< the output projection is the embedding matrix
+
+  [[nodiscard]] int64_t head_dim() const { return dim / n_heads; }
+  [[nodiscard]] int64_t kv_dim() const { return n_kv_heads * head_dim(); }
+
+  bool operator==(const ModelConfig&) const = default;
+
+  /// Calls visit(name, field) for each field. `Self` is a ModelConfig or a const one.
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("vocab_size", self.vocab_size);
+    visit("dim", self.dim);
+    visit("n_layers", self.n_layers);
+    visit("n_heads", self.n_heads);
+    visit("n_kv_heads", self.n_kv_heads);
+    visit("hidden_dim", self.hidden_dim);
+    visit("context_length", self.context_length);
+    visit("rope_theta", self.rope_theta);
+    visit("norm_eps", self.norm_eps);
+    visit("tie_embeddings", self.tie_embeddings);
+  }
+};
+
+/// Throws Error unless the numbers describe a model that can exist. `where` names their source in the message.
+void validate(const ModelConfig& config, const std::string& where);
+
+/// The number of trainable parameters, by formula:
+/// V d (twice if untied) + L (2 d² + 2 d d_kv + 3 d h + 2 d) + d.
+[[nodiscard]] int64_t parameter_count(const ModelConfig& config);
+
+/// The fields in which two configurations differ, as "n_heads 4 -> 8, dim 128 -> 256"; empty if none.
+[[nodiscard]] std::string describe_difference(const ModelConfig& from, const ModelConfig& to);
+
+}  // namespace folio::core

@@ -1,0 +1,31 @@
+// Random numbers as a pure function of (seed, counter): nothing to save but the counter.
+// SplitMix64 (Steele, Lea & Flood 2014): a bijection that passes BigCrush when fed a counter.
+#pragma once
+
+#include <cstdint>
+
+namespace folio::core {
+
+[[nodiscard]] constexpr uint64_t splitmix64(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31U);
+}
+
+/// 64 random bits, the same for the same seed and counter.
+[[nodiscard]] constexpr uint64_t random_bits(uint64_t seed, uint64_t counter) {
+  return splitmix64(splitmix64(seed) ^ counter);
+}
+
+/// Uniform in [0, 1), with 53 bits.
+[[nodiscard]] constexpr double random_uniform(uint64_t seed, uint64_t counter) {
+  return static_cast<double>(random_bits(seed, counter) >> 11U) * 0x1.0p-53;
+}
+
+/// Uniform in [0, n), n > 0, by multiplication (Lemire 2019; the bias is below n / 2^64).
+[[nodiscard]] constexpr uint64_t random_below(uint64_t seed, uint64_t counter, uint64_t n) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, counter)) * n) >> 64U);
+}
+
+}  // namespace folio::core

@@ -1,0 +1,19 @@
+// The one boundary between RoPE's two conventions. Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1);
+// Hugging Face rotates (i, i + head_dim/2), so its files hold the rows of Wq and Wk permuted within each head.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace folio::core {
+
+/// `rows` is [n_heads * head_dim, columns] with adjacent pairs; writes the same matrix in Hugging Face's order.
+/// Row 2i + j of a head becomes row j * head_dim/2 + i. Both spans have n_heads * head_dim * columns elements.
+void adjacent_to_split_halves(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim,
+                              int64_t columns);
+
+/// The inverse.
+void split_halves_to_adjacent(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim,
+                              int64_t columns);
+
+}  // namespace folio::core

@@ -1,0 +1,38 @@
+// safetensors (https://github.com/huggingface/safetensors): a JSON header, then the tensors' bytes.
+// Files that are written here hold every tensor at a multiple of 64 bytes.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/mapped_file.h"
+#include "core/tensor_view.h"
+
+namespace folio::core {
+
+class SafetensorsFile {
+ public:
+  /// Maps and parses the file. Throws Error on anything that is not a sound safetensors file.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
+  [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  /// The tensor of that name, or null.
+  [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
+
+ private:
+  MappedFile file_;
+  std::vector<TensorView> tensors_;  // in the order of their data
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Writes the tensors, in the given order, atomically to `path`. Throws Error on a repeated name and on a tensor that
+/// the format cannot hold.
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+}  // namespace folio::core

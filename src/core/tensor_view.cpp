@@ -1,0 +1,77 @@
+#include "core/tensor_view.h"
+
+#include <array>
+#include <set>
+
+#include "core/checked.h"
+#include "core/error.h"
+
+namespace folio::core {
+namespace {
+
+// Block sizes: ggml's ggml-common.h.
+constexpr std::array kTypes{
+    DTypeInfo{DType::F32, "F32", 0, "F32", 1, 4},     DTypeInfo{DType::F16, "F16", 1, "F16", 1, 2},
+    DTypeInfo{DType::BF16, "BF16", 30, "BF16", 1, 2}, DTypeInfo{DType::Q4_0, "Q4_0", 2, "", 32, 18},
+    DTypeInfo{DType::Q4_1, "Q4_1", 3, "", 32, 20},    DTypeInfo{DType::Q5_0, "Q5_0", 6, "", 32, 22},
+    DTypeInfo{DType::Q5_1, "Q5_1", 7, "", 32, 24},    DTypeInfo{DType::Q8_0, "Q8_0", 8, "", 32, 34},
+    DTypeInfo{DType::Q2_K, "Q2_K", 10, "", 256, 84},  DTypeInfo{DType::Q3_K, "Q3_K", 11, "", 256, 110},
+    DTypeInfo{DType::Q4_K, "Q4_K", 12, "", 256, 144}, DTypeInfo{DType::Q5_K, "Q5_K", 13, "", 256, 176},
+    DTypeInfo{DType::Q6_K, "Q6_K", 14, "", 256, 210}, DTypeInfo{DType::Q8_K, "Q8_K", 15, "", 256, 292},
+    DTypeInfo{DType::I8, "I8", 24, "I8", 1, 1},       DTypeInfo{DType::I16, "I16", 25, "I16", 1, 2},
+    DTypeInfo{DType::I32, "I32", 26, "I32", 1, 4},    DTypeInfo{DType::I64, "I64", 27, "I64", 1, 8},
+    DTypeInfo{DType::F64, "F64", 28, "F64", 1, 8},    DTypeInfo{DType::U8, "U8", -1, "U8", 1, 1},
+};
+
+}  // namespace
+
+const DTypeInfo& info(DType type) {
+  for (const DTypeInfo& candidate : kTypes) {
+    if (candidate.type == type) return candidate;
+  }
+  fail("unknown tensor type {}", static_cast<int>(type));
+}
+
+std::optional<DType> dtype_from_ggml(uint32_t id) {
+  for (const DTypeInfo& candidate : kTypes) {
+    if (candidate.ggml_id >= 0 && static_cast<uint32_t>(candidate.ggml_id) == id) return candidate.type;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_from_safetensors(std::string_view name) {
+  for (const DTypeInfo& candidate : kTypes) {
+    if (!candidate.safetensors.empty() && candidate.safetensors == name) return candidate.type;
+  }
+  return std::nullopt;
+}
+
+std::span<const float> TensorView::floats() const {
+  require(type == DType::F32, "tensor {} has type {}, but F32 is needed here", name, info(type).name);
+  require(reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0, "tensor {} is not aligned to 4 bytes", name);
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+std::string shape_string(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape) {
+  const DTypeInfo& t = info(type);
+  const auto elements = checked_product(shape);
+  if (!elements) return std::nullopt;
+  const uint64_t row = shape.empty() ? 1 : static_cast<uint64_t>(shape.back());
+  if (row % t.block_elements != 0) return std::nullopt;
+  return checked_mul(*elements / t.block_elements, t.block_bytes);
+}
+
+void require_writable(const std::vector<TensorView>& tensors) {
+  std::set<std::string_view> names;
+  for (const TensorView& t : tensors) {
+    require(names.insert(t.name).second, "the tensor {} would be written twice", printable(t.name));
+    require(tensor_bytes(t.type, t.shape) == t.bytes.size(), "the tensor {} of shape {} and type {} has {} bytes",
+            printable(t.name), shape_string(t.shape), info(t.type).name, t.bytes.size());
+  }
+}
+
+}  // namespace folio::core

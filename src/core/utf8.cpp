@@ -1,0 +1,58 @@
+#include "core/utf8.h"
+
+namespace folio::core {
+
+Utf8Char decode_utf8(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {.code_point = lead, .length = 1, .valid = true};
+
+  size_t length = 0;
+  if (lead >= 0xC2 && lead <= 0xDF) length = 2;
+  if (lead >= 0xE0 && lead <= 0xEF) length = 3;
+  if (lead >= 0xF0 && lead <= 0xF4) length = 4;
+  if (length == 0) return {.code_point = lead};
+
+  uint32_t code_point = lead & (0x7FU >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if (at + i >= text.size()) return {.code_point = lead, .truncated = true};
+    if ((byte(i) & 0xC0U) != 0x80U) return {.code_point = lead};
+    // The second byte alone decides overlong forms, surrogates and the upper limit.
+    if (i == 1 && ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F) ||
+                   (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F))) {
+      return {.code_point = lead};
+    }
+    code_point = (code_point << 6U) | (byte(i) & 0x3FU);
+  }
+  return {.code_point = code_point, .length = length, .valid = true};
+}
+
+void append_utf8(std::string& out, uint32_t c) {
+  const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0U | (c >> 6U));
+    put(0x80U | (c & 0x3FU));
+  } else if (c < 0x10000) {
+    put(0xE0U | (c >> 12U));
+    put(0x80U | ((c >> 6U) & 0x3FU));
+    put(0x80U | (c & 0x3FU));
+  } else {
+    put(0xF0U | (c >> 18U));
+    put(0x80U | ((c >> 12U) & 0x3FU));
+    put(0x80U | ((c >> 6U) & 0x3FU));
+    put(0x80U | (c & 0x3FU));
+  }
+}
+
+size_t complete_utf8_prefix(std::string_view text) {
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const size_t at = text.size() - back;
+    if ((static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) continue;
+    return decode_utf8(text, at).truncated ? at : text.size();
+  }
+  return text.size();
+}
+
+}  // namespace folio::core

@@ -1,0 +1,28 @@
+// UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF (RFC 3629).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace folio::core {
+
+struct Utf8Char {
+  uint32_t code_point = 0;
+  size_t length = 1;  ///< bytes used; 1 where the byte is invalid
+  bool valid = false;
+  bool truncated = false;  ///< invalid only because the text ends inside a character
+};
+
+/// The character that starts at byte `at`; `at` must be below text.size().
+[[nodiscard]] Utf8Char decode_utf8(std::string_view text, size_t at);
+
+/// Appends one code point (at most U+10FFFF) to `out`.
+void append_utf8(std::string& out, uint32_t code_point);
+
+/// How many bytes at the start of `text` are whole characters: all, but for an unfinished character at its end.
+/// Invalid bytes count as whole, since waiting doesn't mend them.
+[[nodiscard]] size_t complete_utf8_prefix(std::string_view text);
+
+}  // namespace folio::core

@@ -1,0 +1,52 @@
+// Laws of core/error.h: an Error carries its text, and whatever a file holds can be shown on one line.
+#include "core/error.h"
+
+#include <gtest/gtest.h>
+
+#include "core/utf8.h"
+#include "tests/core/support.h"
+
+namespace folio::core {
+namespace {
+
+TEST(Error, RequireThrowsOnlyWhereTheConditionFails) {
+  EXPECT_NO_THROW(require(true, "not {}", "shown"));
+  EXPECT_EQ(test::error_of([] { require(false, "{} of {}", 3, "x"); }), "3 of x");
+  EXPECT_EQ(test::error_of([] { fail("{}", "plain"); }), "plain");
+}
+
+TEST(Error, UsageErrorIsAnError) {
+  EXPECT_EQ(test::error_of([] { throw UsageError("--top-p"); }), "--top-p");
+}
+
+TEST(Printable, LeavesPlainAndAccentedTextAlone) {
+  EXPECT_EQ(printable(""), "");
+  EXPECT_EQ(printable("ROMEO: \"ça\" 日本 😀"), "ROMEO: \"ça\" 日本 😀");
+}
+
+TEST(Printable, EscapesControlCharactersAndInvalidBytes) {
+  EXPECT_EQ(printable("a\nb\tc"), "a\\x0Ab\\x09c");
+  EXPECT_EQ(printable(std::string("\0\x7F", 2)), "\\x00\\x7F");
+  EXPECT_EQ(printable("\x1B[31m"), "\\x1B[31m");
+  EXPECT_EQ(printable("\xFF\xC0\x80"), "\\xFF\\xC0\\x80");
+  EXPECT_EQ(printable("\xC2\x9B"), "\\xC2\\x9B") << "U+009B begins a terminal's escape sequences too";
+  EXPECT_EQ(printable("caf\xC3"), "caf\\xC3");
+}
+
+TEST(Printable, CutsLongTextBetweenCharacters) {
+  EXPECT_EQ(printable("abcdef", 6), "abcdef");
+  EXPECT_EQ(printable("abcdefg", 6), "abcdef…");
+  for (size_t max = 1; max < 40; ++max) {
+    const std::string shown = printable(std::string(10, 'x') + "日本日本日本日本日本", max);
+    EXPECT_EQ(complete_utf8_prefix(shown), shown.size());
+    EXPECT_LE(shown.size(), max + 3 + std::string("…").size());
+    for (size_t at = 0; at < shown.size();) {
+      const Utf8Char c = decode_utf8(shown, at);
+      ASSERT_TRUE(c.valid) << max;
+      at += c.length;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::core

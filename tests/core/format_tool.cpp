@@ -1,0 +1,129 @@
+// A tool of the tests: shows what Folio reads in a GGUF or safetensors file as JSON, and writes it anew.
+//   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/gguf.h"
+#include "core/mapped_file.h"
+#include "core/model_files.h"
+#include "core/safetensors.h"
+
+namespace folio::core {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_gguf(const std::string& path) {
+  const MappedFile file(path);
+  return file.bytes().size() >= 4 && std::memcmp(file.bytes().data(), "GGUF", 4) == 0;
+}
+
+Json to_json(const GgufArray& array) {
+  Json items = Json::array();
+  std::visit(
+      [&](const auto& values) {
+        for (const auto& value : values) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, GgufArray>) {
+            items.push_back(to_json(value));
+          } else {
+            items.push_back(static_cast<std::decay_t<decltype(values[0])>>(value));
+          }
+        }
+      },
+      array.items);
+  return {{"of", array.items.index()}, {"items", items}};
+}
+
+Json to_json(const GgufValue& value) {
+  Json json = {{"type", value.index()}};
+  std::visit(
+      [&](const auto& v) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, GgufArray>) {
+          json.update(to_json(v));
+        } else {
+          json["value"] = v;
+        }
+      },
+      value);
+  return json;
+}
+
+Json to_json(const TensorView& tensor) {
+  std::string hex;
+  for (const std::byte b : tensor.bytes) hex += fmt::format("{:02x}", static_cast<unsigned>(b));
+  return {{"name", tensor.name}, {"type", info(tensor.type).name}, {"shape", tensor.shape}, {"hex", hex}};
+}
+
+Json dump(const std::string& path) {
+  Json json = {{"metadata", Json::object()}, {"tensors", Json::array()}};
+  const auto add = [&](const auto& file) {
+    for (const TensorView& tensor : file.tensors()) json["tensors"].push_back(to_json(tensor));
+  };
+  if (is_gguf(path)) {
+    const GgufFile file(path);
+    for (const auto& [key, value] : file.metadata()) json["metadata"][key] = to_json(value);
+    add(file);
+  } else {
+    const SafetensorsFile file(path);
+    json["metadata"] = file.metadata();
+    add(file);
+  }
+  return json;
+}
+
+void rewrite(const std::string& in, const std::string& out) {
+  if (is_gguf(in)) {
+    const GgufFile file(in);
+    write_file_atomically(out, [&](OutputFile& stream) { write_gguf(stream, file.metadata(), file.tensors()); });
+  } else {
+    const SafetensorsFile file(in);
+    std::vector<TensorView> tensors = file.tensors();
+    std::erase_if(tensors, [](const TensorView& t) { return t.name.starts_with("__pad__."); });
+    write_safetensors(out, tensors, file.metadata());
+  }
+}
+
+void to_hf(const std::string& gguf, const std::string& directory, int64_t end_of_text) {
+  const GgufFile file(gguf);
+  Weights weights{.config = config_from_gguf(file), .tensors = {}};
+  for (const TensorView& view : manifest_tensors(file, weights.config)) {
+    weights.tensors.emplace_back(view.floats().begin(), view.floats().end());
+  }
+  write_hf_directory(directory, weights, end_of_text);
+}
+
+int run(const std::vector<std::string>& args) {
+  const auto is = [&](std::string_view name, size_t n) { return args.size() == n + 1 && args[0] == name; };
+  if (is("dump", 1)) {
+    fmt::print("{}\n", dump(args[1]).dump());
+  } else if (is("rewrite", 2)) {
+    rewrite(args[1], args[2]);
+  } else if (is("to-hf", 3)) {
+    to_hf(args[1], args[2], std::stoll(args[3]));
+  } else if (is("from-hf", 2)) {
+    write_model_gguf(args[2], read_hf_directory(args[1]), "from-hf", {});
+  } else {
+    fail("usage: format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf");
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace folio::core
+
+int main(int argc, char** argv) {
+  try {
+    return folio::core::run({argv + 1, argv + argc});
+  } catch (const folio::core::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,348 @@
+"""Folio's files against programs that are not Folio's: the gguf, safetensors and transformers packages.
+
+Each format is tested both ways: what the oracle writes, our tool reads; what our tool writes, the oracle reads.
+The environment's FOLIO_FORMAT_TOOL names the tool (see format_tool.cpp).
+"""
+
+import json
+import math
+import os
+import struct
+import subprocess
+
+import gguf
+import numpy as np
+import pytest
+import safetensors
+from gguf import GGMLQuantizationType as Q
+from gguf import GGUFValueType as V
+from safetensors.numpy import load_file, save_file
+
+TOOL = os.environ["FOLIO_FORMAT_TOOL"]
+
+
+def run(*args):
+    done = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1), f"{args} ended with {done.returncode}: {done.stderr}"
+    return done
+
+
+def ours(*args):
+    done = run(*args)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def assert_refused(path):
+    done = run("dump", path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and str(path) in done.stderr, done.stderr
+
+
+# ---- GGUF ----
+
+SCALARS = {
+    "u8": (V.UINT8, 255), "i8": (V.INT8, -128), "u16": (V.UINT16, 65535), "i16": (V.INT16, -32768),
+    "u32": (V.UINT32, 2**32 - 1), "i32": (V.INT32, -(2**31)), "u64": (V.UINT64, 2**64 - 1),
+    "i64": (V.INT64, -(2**63)), "f32": (V.FLOAT32, float(np.float32(1e-5))), "f64": (V.FLOAT64, 0.1),
+    "bool.t": (V.BOOL, True), "bool.f": (V.BOOL, False), "string": (V.STRING, "Grüße\n日本"), "empty": (V.STRING, ""),
+}
+ARRAYS = {
+    "a.u8": (V.UINT8, [0, 255]), "a.i8": (V.INT8, [-128, 127]), "a.u16": (V.UINT16, [1, 65535]),
+    "a.i16": (V.INT16, [-1, 5]), "a.u32": (V.UINT32, [7]), "a.i32": (V.INT32, [-7, 7]),
+    "a.u64": (V.UINT64, [2**64 - 1]), "a.i64": (V.INT64, [-(2**63), 1]), "a.f32": (V.FLOAT32, [0.5, -2.25]),
+    "a.f64": (V.FLOAT64, [0.1, 1e300]), "a.bool": (V.BOOL, [True, False, True]), "a.str": (V.STRING, ["a", "", "é"]),
+}
+NESTED = [[1, 2], [3]]
+
+
+def random_tensors():
+    rng = np.random.default_rng(7)
+    floats = rng.standard_normal((6, 512)).astype(np.float32)
+    plain = {
+        "f32": (floats[:, :5].copy(), None), "f16": (floats[0, :7].astype(np.float16), None),
+        "f64": (floats[:2, :3].astype(np.float64), None), "i8": (np.arange(-4, 5, dtype=np.int8), None),
+        "i16": (np.arange(24, dtype=np.int16).reshape(2, 3, 4), None), "i32": (np.arange(11, dtype=np.int32), None),
+        "i64": (np.array([[-(2**63)]], dtype=np.int64), None),
+    }
+    packed = {q.name: (gguf.quants.quantize(floats, q), q) for q in (Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0)}
+    # gguf cannot quantize to these, but knows their sizes.
+    for q in (Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q8_K):
+        row = gguf.quant_shape_to_byte_shape((6, 512), q)
+        packed[q.name] = (rng.integers(0, 256, row, dtype=np.uint8), q)
+    return {**plain, **packed}
+
+
+def write_with_gguf(path, alignment):
+    writer = gguf.GGUFWriter(path, "llama")
+    if alignment != 32:
+        writer.add_custom_alignment(alignment)
+    for key, (vtype, value) in SCALARS.items():
+        writer.add_key_value(key, value, vtype)
+    for key, (vtype, value) in ARRAYS.items():
+        writer.add_key_value(key, value, V.ARRAY, sub_type=vtype)
+    writer.add_key_value("nested", NESTED, V.ARRAY)
+    tensors = random_tensors()
+    for name, (data, qtype) in tensors.items():
+        writer.add_tensor(name, data, raw_dtype=qtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tensors
+
+
+def logical_shape(data, qtype):
+    return list(data.shape if qtype is None else gguf.quant_shape_from_byte_shape(data.shape, qtype))
+
+
+def array_items(entry):
+    return [array_items(i) if isinstance(i, dict) else i for i in entry["items"]]
+
+
+@pytest.mark.parametrize("alignment", [32, 64, 16])
+def test_we_read_what_gguf_writes(tmp_path, alignment):
+    path = tmp_path / "f.gguf"
+    tensors = write_with_gguf(path, alignment)
+    read = ours("dump", path)
+    metadata = read["metadata"]
+    assert metadata["general.architecture"] == {"type": V.STRING, "value": "llama"}
+    for key, (vtype, value) in SCALARS.items():
+        assert metadata[key] == {"type": vtype, "value": value}, key
+        assert type(metadata[key]["value"]) is type(value), key
+    for key, (vtype, value) in ARRAYS.items():
+        assert (metadata[key]["type"], metadata[key]["of"]) == (V.ARRAY, vtype), key
+        assert metadata[key]["items"] == value, key
+    assert array_items(metadata["nested"]) == NESTED
+    assert len(metadata) == 2 + len(SCALARS) + len(ARRAYS) + (alignment != 32)
+
+    assert [t["name"] for t in read["tensors"]] == list(tensors)
+    for entry in read["tensors"]:
+        data, qtype = tensors[entry["name"]]
+        assert entry["shape"] == logical_shape(data, qtype), entry["name"]
+        assert bytes.fromhex(entry["hex"]) == data.tobytes(), entry["name"]
+        assert entry["type"] == (qtype.name if qtype else entry["name"].upper())
+
+
+@pytest.mark.parametrize("alignment", [32, 64])
+def test_gguf_reads_what_we_write(tmp_path, alignment):
+    tensors = write_with_gguf(tmp_path / "in.gguf", alignment)
+    ours("rewrite", tmp_path / "in.gguf", tmp_path / "out.gguf")
+    reader = gguf.GGUFReader(tmp_path / "out.gguf")
+    assert reader.alignment == 64
+    for key, (vtype, value) in SCALARS.items():
+        field = reader.fields[key]
+        assert field.types == [vtype] and field.contents() == value, key
+    for key, (vtype, value) in ARRAYS.items():
+        field = reader.fields[key]
+        assert field.types == [V.ARRAY, vtype] and field.contents() == value, key
+    assert reader.fields["nested"].types[:2] == [V.ARRAY, V.ARRAY]
+    assert [t.name for t in reader.tensors] == list(tensors)
+    for tensor in reader.tensors:
+        data, qtype = tensors[tensor.name]
+        assert tensor.data_offset % 64 == 0
+        assert list(map(int, tensor.shape))[::-1] == logical_shape(data, qtype)
+        assert tensor.data.tobytes() == data.tobytes(), tensor.name
+        assert tensor.n_bytes == data.nbytes
+        if qtype is not None:
+            assert tensor.tensor_type == qtype
+
+
+def test_our_rewriting_is_idempotent(tmp_path):
+    write_with_gguf(tmp_path / "a.gguf", 32)
+    ours("rewrite", tmp_path / "a.gguf", tmp_path / "b.gguf")
+    ours("rewrite", tmp_path / "b.gguf", tmp_path / "c.gguf")
+    assert (tmp_path / "b.gguf").read_bytes() == (tmp_path / "c.gguf").read_bytes()
+    before, after = ours("dump", tmp_path / "a.gguf"), ours("dump", tmp_path / "b.gguf")
+    assert after["metadata"].pop("general.alignment")["value"] == 64
+    assert before == after
+
+
+def test_truncated_gguf_is_refused(tmp_path):
+    write_with_gguf(tmp_path / "f.gguf", 32)
+    whole = (tmp_path / "f.gguf").read_bytes()
+    cut = tmp_path / "cut.gguf"
+    for size in (1, 3, 4, 20, 24, 100, 1000, len(whole) // 2, len(whole) - 64):
+        cut.write_bytes(whole[:size])
+        assert_refused(cut)
+    cut.write_bytes(b"")
+    assert_refused(cut)
+
+
+# ---- safetensors ----
+
+def numpy_tensors():
+    rng = np.random.default_rng(3)
+    return {
+        "z.first": rng.standard_normal((3, 5)).astype(np.float32), "a": rng.standard_normal(7).astype(np.float16),
+        "f64": rng.standard_normal((2, 2, 2)), "i8": np.arange(-3, 4, dtype=np.int8),
+        "u8": np.array([[255]], dtype=np.uint8), "i16": np.arange(5, dtype=np.int16),
+        "i32": np.arange(16, dtype=np.int32), "i64": np.array([-(2**63)], dtype=np.int64),
+        "scalar": np.array(2.5, dtype=np.float32), "nothing": np.zeros((0, 4), dtype=np.float32),
+    }
+
+
+def assert_same_arrays(read, expected):
+    assert set(read) == set(expected)
+    for name, array in expected.items():
+        assert read[name].dtype == array.dtype and read[name].shape == array.shape, name
+        assert read[name].tobytes() == array.tobytes(), name
+
+
+def test_we_read_what_safetensors_writes(tmp_path):
+    tensors = numpy_tensors()
+    save_file(tensors, tmp_path / "f.st", metadata={"format": "np", "naïve": "ü\n"})
+    read = ours("dump", tmp_path / "f.st")
+    assert read["metadata"] == {"format": "np", "naïve": "ü\n"}
+    assert sorted(t["name"] for t in read["tensors"]) == sorted(tensors)
+    for entry in read["tensors"]:
+        array = tensors[entry["name"]]
+        assert entry["shape"] == list(array.shape)
+        assert entry["type"] == {"f": "F", "i": "I", "u": "U"}[array.dtype.kind] + str(8 * array.itemsize)
+        assert bytes.fromhex(entry["hex"]) == array.tobytes()
+
+
+def test_safetensors_reads_what_we_write(tmp_path):
+    tensors = numpy_tensors()
+    save_file(tensors, tmp_path / "in.st", metadata={"format": "np"})
+    ours("rewrite", tmp_path / "in.st", tmp_path / "out.st")
+    read = load_file(tmp_path / "out.st")
+    pads = [name for name in read if name.startswith("__pad__.")]
+    assert pads and all(not read.pop(name).any() for name in pads)
+    assert_same_arrays(read, tensors)
+    with safetensors.safe_open(tmp_path / "out.st", framework="np") as file:
+        assert file.metadata() == {"format": "np"}
+
+
+def safetensors_file(header, data):
+    text = (header if isinstance(header, str) else json.dumps(header)).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def entry(begin, end, shape=None, dtype="U8"):
+    return {"dtype": dtype, "shape": [end - begin] if shape is None else shape, "data_offsets": [begin, end]}
+
+
+@pytest.mark.parametrize("file", [
+    safetensors_file({"a": entry(0, 4)}, b"ddddd"),                        # a byte too many
+    safetensors_file({"a": entry(0, 4)}, b"ddd"),                          # a byte too few
+    safetensors_file({"a": entry(1, 4)}, b"dddd"),                         # a hole in front
+    safetensors_file({"a": entry(0, 2), "b": entry(3, 4)}, b"dddd"),       # a hole between
+    safetensors_file({"a": entry(0, 3), "b": entry(2, 4)}, b"dddd"),       # an overlap
+    safetensors_file({"a": entry(0, 4, [2], "F32")}, b"dddd"),             # the wrong size
+    safetensors_file({"a": entry(0, 4, [-4])}, b"dddd"),
+    safetensors_file({"a": entry(0, 4, [2**63, 2**63])}, b"dddd"),
+    safetensors_file({"a": entry(0, 4, None, "Q8_0")}, b"dddd"),
+    safetensors_file({"__metadata__": {"a": 1}}, b""),
+    safetensors_file("[]", b""), safetensors_file("{", b""), safetensors_file("", b""),
+    struct.pack("<Q", 2**63) + b"{}", b"{}", struct.pack("<Q", 100) + b"{}",
+])
+def test_both_refuse_the_same_damaged_files(tmp_path, file):
+    path = tmp_path / "f.st"
+    path.write_bytes(file)
+    with pytest.raises(Exception):
+        load_file(path)
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("file", [
+    safetensors_file({}, b""),
+    safetensors_file({"a": entry(0, 4)}, b"dddd"),
+    safetensors_file({"b": entry(2, 4), "a": entry(0, 2), "n": entry(2, 2)}, b"dddd"),
+    safetensors_file(json.dumps({"a": entry(0, 4)}) + "   ", b"dddd"),
+])
+def test_both_take_the_same_sound_files(tmp_path, file):
+    path = tmp_path / "f.st"
+    path.write_bytes(file)
+    load_file(path)
+    ours("dump", path)
+
+
+# ---- A model's two layouts ----
+
+DIM, HEADS, KV_HEADS, HIDDEN, LAYERS, VOCAB = 24, 4, 2, 20, 2, 11
+
+
+def write_model(path, tied):
+    """A tiny Llama, written by the gguf package. Returns {gguf name: array}."""
+    rng = np.random.default_rng(5)
+    kv = DIM // HEADS * KV_HEADS
+    shapes = {"token_embd": (VOCAB, DIM)}
+    for layer in range(LAYERS):
+        shapes.update({f"blk.{layer}.{name}": shape for name, shape in {
+            "attn_norm": (DIM,), "attn_q": (DIM, DIM), "attn_k": (kv, DIM), "attn_v": (kv, DIM),
+            "attn_output": (DIM, DIM), "ffn_norm": (DIM,), "ffn_gate": (HIDDEN, DIM), "ffn_up": (HIDDEN, DIM),
+            "ffn_down": (DIM, HIDDEN)}.items()})
+    shapes["output_norm"] = (DIM,)
+    if not tied:
+        shapes["output"] = (VOCAB, DIM)
+    arrays = {f"{name}.weight": rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(33)
+    writer.add_embedding_length(DIM)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(HIDDEN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_rope_freq_base(12345.0)
+    writer.add_rope_dimension_count(DIM // HEADS)
+    writer.add_layer_norm_rms_eps(1e-6)
+    for name, array in arrays.items():
+        writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return arrays
+
+
+def permute(weights, n_heads):
+    """From Hugging Face's rows to GGUF's: LlamaModel.permute of llama.cpp's convert_hf_to_gguf.py."""
+    return weights.reshape(n_heads, 2, weights.shape[0] // n_heads // 2, *weights.shape[1:]).swapaxes(1, 2).reshape(
+        weights.shape)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_hugging_face_directory_is_what_llama_cpp_would_convert(tmp_path, tied):
+    arrays = write_model(tmp_path / "m.gguf", tied)
+    (tmp_path / "hf").mkdir()
+    ours("to-hf", tmp_path / "m.gguf", tmp_path / "hf", 10)
+    hf = load_file(tmp_path / "hf" / "model.safetensors")
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
+    converted = {}
+    for name, array in hf.items():
+        if name.startswith("__pad__."):
+            continue
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            array = permute(array, HEADS if "q_proj" in name else KV_HEADS)
+        converted[names.get_name(name, try_suffixes=(".weight",))] = array
+    assert_same_arrays(converted, arrays)
+
+    ours("from-hf", tmp_path / "hf", tmp_path / "back.gguf")
+    back = gguf.GGUFReader(tmp_path / "back.gguf")
+    assert_same_arrays({t.name: t.data.reshape(arrays[t.name].shape) for t in back.tensors}, arrays)
+    theta = back.fields["llama.rope.freq_base"].contents()
+    eps = back.fields["llama.attention.layer_norm_rms_epsilon"].contents()
+    assert theta == 12345.0 and math.isclose(eps, 1e-6, rel_tol=1e-7)
+
+
+def test_transformers_loads_our_directory(tmp_path):
+    write_model(tmp_path / "m.gguf", tied=False)
+    ours("to-hf", tmp_path / "m.gguf", tmp_path, 10)
+    transformers = pytest.importorskip("transformers")
+    model, loading = transformers.LlamaForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not loading["missing_keys"] and not loading["mismatched_keys"]
+    assert all(key.startswith("__pad__.") for key in loading["unexpected_keys"]), loading
+    config = model.config
+    assert config.rope_parameters["rope_theta"] == 12345.0 and config.rope_parameters["rope_type"] == "default"
+    assert (config.num_key_value_heads, config.eos_token_id, config.tie_word_embeddings) == (KV_HEADS, 10, False)
+    hf = load_file(tmp_path / "model.safetensors")
+    for name, parameter in model.state_dict().items():
+        assert parameter.numpy().tobytes() == hf[name].tobytes(), name
+
+    # What transformers writes, we read: the same weights again, whatever it did to config.json.
+    model.save_pretrained(tmp_path / "saved")
+    ours("from-hf", tmp_path / "saved", tmp_path / "back.gguf")
+    before, after = gguf.GGUFReader(tmp_path / "m.gguf"), gguf.GGUFReader(tmp_path / "back.gguf")
+    assert_same_arrays({t.name: t.data for t in after.tensors}, {t.name: t.data for t in before.tensors})
+    assert after.fields["llama.rope.freq_base"].contents() == 12345.0

@@ -1,0 +1,335 @@
+// Laws of core/gguf.h for damaged files: an Error with one line, never a crash, a hang or a huge allocation.
+#include <gtest/gtest.h>
+
+#include "core/file_io.h"
+#include "core/gguf.h"
+#include "tests/core/support.h"
+
+namespace folio::core {
+namespace {
+
+using test::raw;
+using test::TempDir;
+
+std::string string(const std::string& s) { return raw<uint64_t>(s.size()) + s; }
+
+struct RawTensor {
+  std::string name = "w";
+  std::vector<uint64_t> dims{16};  // as in the file: fastest first
+  uint32_t type = 0;
+  uint64_t offset = 0;
+};
+
+// A file, field by field, so that a test can make one of them wrong.
+struct RawGguf {
+  std::string magic = "GGUF";
+  uint32_t version = 3;
+  std::vector<std::string> pairs;  // key, type and value as bytes
+  std::vector<RawTensor> tensors;
+  std::optional<uint64_t> n_tensors;
+  std::optional<uint64_t> n_pairs;
+  size_t alignment = 32;
+  std::string data = std::string(64, 'd');
+
+  [[nodiscard]] std::string bytes() const {
+    std::string out = magic + raw(version) + raw<uint64_t>(n_tensors.value_or(tensors.size())) +
+                      raw<uint64_t>(n_pairs.value_or(pairs.size()));
+    for (const std::string& pair : pairs) out += pair;
+    for (const RawTensor& t : tensors) {
+      out += string(t.name) + raw<uint32_t>(static_cast<uint32_t>(t.dims.size()));
+      for (const uint64_t d : t.dims) out += raw(d);
+      out += raw(t.type) + raw(t.offset);
+    }
+    if (!tensors.empty()) out.resize((out.size() + alignment - 1) / alignment * alignment);
+    return out + (tensors.empty() ? "" : data);
+  }
+};
+
+std::string pair(const std::string& key, uint32_t type, const std::string& value) {
+  return string(key) + raw(type) + value;
+}
+
+// Reads a file and touches all that it gives out, so that AddressSanitizer sees every view. True if it was taken.
+bool taken(const std::filesystem::path& path) {
+  try {
+    const GgufFile file(path);
+    unsigned sum = 0;
+    for (const TensorView& t : file.tensors()) {
+      for (const std::byte b : t.bytes) sum += static_cast<unsigned>(b);
+      EXPECT_EQ(file.find_tensor(t.name), &t);
+      EXPECT_EQ(t.bytes.size(), tensor_bytes(t.type, t.shape));
+    }
+    for (const auto& [key, value] : file.metadata()) EXPECT_EQ(file.find(key), &value);
+    volatile unsigned sink = sum;
+    static_cast<void>(sink);
+    return true;
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string_view(error.what()).starts_with(path.string())) << error.what();
+    EXPECT_FALSE(test::contains(error.what(), "\n")) << error.what();
+    return false;
+  }
+}
+
+class GgufHostile : public ::testing::Test {
+ protected:
+  std::string refusal(const std::string& bytes) const {
+    test::write_bytes(dir_ / "f.gguf", bytes);
+    return test::error_of([&] { const GgufFile file(dir_ / "f.gguf"); });
+  }
+  void expect_refused(const RawGguf& file, const std::string& part) const {
+    const std::string message = refusal(file.bytes());
+    EXPECT_TRUE(test::contains(message, part)) << message;
+    EXPECT_TRUE(test::contains(message, "f.gguf")) << message;
+  }
+  [[nodiscard]] bool is_taken(const std::string& bytes) const {
+    test::write_bytes(dir_ / "f.gguf", bytes);
+    return taken(dir_ / "f.gguf");
+  }
+  TempDir dir_;
+};
+
+// A small file that has a bit of everything and ends with a tensor's last byte.
+RawGguf a_bit_of_everything() {
+  RawGguf file;
+  file.pairs = {
+      pair("general.architecture", 8, string("llama")),
+      pair("u8", 0, raw<uint8_t>(1)),
+      pair("b", 7, raw<uint8_t>(1)),
+      pair("f", 6, raw(1.5F)),
+      pair("d", 12, raw(2.5)),
+      pair("tokens", 9, raw<uint32_t>(8) + raw<uint64_t>(3) + string("a") + string("") + string("bc")),
+      pair("nested", 9,
+           raw<uint32_t>(9) + raw<uint64_t>(2) + raw<uint32_t>(5) + raw<uint64_t>(1) + raw<int32_t>(-1) +
+               raw<uint32_t>(7) + raw<uint64_t>(2) + raw<uint8_t>(0) + raw<uint8_t>(1)),
+      pair("general.alignment", 4, raw<uint32_t>(16)),
+  };
+  file.alignment = 16;
+  file.tensors = {{.name = "w", .dims = {4, 2}, .type = 0, .offset = 0},
+                  {.name = "q", .dims = {32}, .type = 8, .offset = 32}};
+  file.data = std::string(32 + 34, 'd');
+  return file;
+}
+
+TEST_F(GgufHostile, TheFilesOfTheseTestsAreSoundUntilTheyAreBroken) {
+  EXPECT_TRUE(is_taken(a_bit_of_everything().bytes()));
+  RawGguf file;
+  file.tensors = {{}};
+  EXPECT_TRUE(is_taken(file.bytes()));
+}
+
+TEST_F(GgufHostile, EveryTruncationIsRefused) {
+  const std::string whole = a_bit_of_everything().bytes();
+  ASSERT_TRUE(is_taken(whole));
+  for (size_t size = 0; size < whole.size(); ++size) {
+    ASSERT_FALSE(is_taken(whole.substr(0, size))) << size << " of " << whole.size() << " bytes";
+  }
+}
+
+TEST_F(GgufHostile, NoChangeOfOneByteCrashes) {
+  const std::string whole = a_bit_of_everything().bytes();
+  size_t n_refused = 0;
+  for (size_t at = 0; at < whole.size() - 66; ++at) {
+    for (const int change : {0x01, 0x02, 0x08, 0x20, 0x80, 0xFF}) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ change);
+      n_refused += is_taken(damaged) ? 0 : 1;
+    }
+  }
+  EXPECT_GT(n_refused, whole.size()) << "most of the header's bytes matter";
+}
+
+TEST_F(GgufHostile, NoRunOfOnesCrashes) {
+  const std::string whole = a_bit_of_everything().bytes();
+  for (const size_t width : {4, 8}) {
+    for (size_t at = 4; at + width <= whole.size() - 66; ++at) {
+      std::string damaged = whole;
+      damaged.replace(at, width, width, '\xFF');
+      static_cast<void>(is_taken(damaged));
+      damaged.replace(at, width, width, '\0');
+      static_cast<void>(is_taken(damaged));
+    }
+  }
+}
+
+TEST_F(GgufHostile, RefusesAnotherMagicOrVersion) {
+  EXPECT_ERROR([&] { throw Error(refusal("GGML" + std::string(100, '\0'))); }(), "not a GGUF file");
+  RawGguf file;
+  for (const uint32_t version : {0U, 1U, 4U, 0x03000000U}) {
+    file.version = version;
+    expect_refused(file, "GGUF version " + std::to_string(version) + " is not read here");
+  }
+  file.version = 2;
+  EXPECT_TRUE(is_taken(file.bytes()));
+}
+
+TEST_F(GgufHostile, RefusesCountsThatDoNotFitTheFile) {
+  for (const uint64_t count : {uint64_t{3}, uint64_t{1} << 32U, uint64_t{1} << 59U, uint64_t{1} << 63U, UINT64_MAX,
+                               UINT64_MAX / 32 + 2, UINT64_MAX / 13 + 2}) {
+    RawGguf file = a_bit_of_everything();
+    file.n_tensors = count;
+    EXPECT_FALSE(is_taken(file.bytes())) << count;
+    file = a_bit_of_everything();
+    file.n_pairs = count + 6;
+    EXPECT_FALSE(is_taken(file.bytes())) << count;
+  }
+}
+
+TEST_F(GgufHostile, RefusesLengthsThatDoNotFitTheFile) {
+  for (const uint64_t length : {uint64_t{1000}, uint64_t{1} << 40U, uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
+    RawGguf file;
+    file.pairs = {raw(length) + "key" + raw<uint32_t>(0) + std::string(50, '\1')};
+    expect_refused(file, "a metadata key needs " + std::to_string(length) + " bytes");
+    file.pairs = {pair("key", 8, raw(length) + std::string(50, 'x'))};
+    expect_refused(file, "a string needs " + std::to_string(length) + " bytes");
+    for (uint32_t type = 0; type <= 12; ++type) {
+      file.pairs = {pair("key", 9, raw(type) + raw(length) + std::string(50, '\0'))};
+      expect_refused(file, "an array of " + std::to_string(length) + " items does not fit the file");
+    }
+  }
+}
+
+TEST_F(GgufHostile, RefusesUnknownTypes) {
+  RawGguf file;
+  for (const uint32_t type : {13U, 99U, 0x80000000U, UINT32_MAX}) {
+    file.pairs = {pair("some.key", type, std::string(16, '\0'))};
+    expect_refused(file, "key some.key has the unknown type " + std::to_string(type));
+    file.pairs = {pair("some.key", 9, raw(type) + raw<uint64_t>(1) + std::string(16, '\0'))};
+    expect_refused(file, "unknown array type " + std::to_string(type));
+  }
+  file.pairs.clear();
+  for (const uint32_t type : {4U, 5U, 9U, 31U, 999U, UINT32_MAX}) {
+    file.tensors = {{.type = type}};
+    expect_refused(file, "tensor w has the unknown type " + std::to_string(type));
+  }
+}
+
+TEST_F(GgufHostile, RefusesABooleanThatIsNeitherZeroNorOne) {
+  RawGguf file;
+  file.pairs = {pair("b", 7, raw<uint8_t>(2))};
+  expect_refused(file, "a boolean is 2");
+  file.pairs = {pair("b", 9, raw<uint32_t>(7) + raw<uint64_t>(2) + raw<uint8_t>(1) + raw<uint8_t>(255))};
+  expect_refused(file, "a boolean is 255");
+}
+
+TEST_F(GgufHostile, RefusesDeepNesting) {
+  const auto nested = [](int depth) {
+    std::string value;
+    for (int i = 1; i < depth; ++i) value += raw<uint32_t>(9) + raw<uint64_t>(1);
+    return pair("a", 9, value + raw<uint32_t>(0) + raw<uint64_t>(1) + raw<uint8_t>(5));
+  };
+  RawGguf file;
+  file.pairs = {nested(4)};
+  EXPECT_TRUE(is_taken(file.bytes()));
+  for (const int depth : {5, 100, 100'000}) {
+    file.pairs = {nested(depth)};
+    expect_refused(file, "nested deeper than 4");
+  }
+}
+
+TEST_F(GgufHostile, RefusesRepeatedKeysAndTensors) {
+  RawGguf file;
+  file.pairs = {pair("k", 0, "a"), pair("j", 0, "a"), pair("k", 7, "\1")};
+  expect_refused(file, "key k occurs twice");
+  file.pairs.clear();
+  file.tensors = {{.name = "w", .dims = {8}}, {.name = "w", .dims = {8}, .offset = 32}};
+  expect_refused(file, "tensor w occurs twice");
+}
+
+TEST_F(GgufHostile, RefusesDimensionsThatAreNotPositive) {
+  RawGguf file;
+  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
+    file.tensors = {{.dims = {4, static_cast<uint64_t>(wrong)}}};
+    expect_refused(file, "tensor w has a dimension of " + std::to_string(wrong));
+  }
+  file.tensors = {{.dims = {}}};
+  file.data = std::string(128, 'd');
+  expect_refused(file, "tensor w has 0 dimensions");
+  file.tensors = {{.dims = {1, 1, 1, 1, 1}}};
+  expect_refused(file, "tensor w has 5 dimensions");
+}
+
+TEST_F(GgufHostile, RefusesShapesWhoseSizeWraps) {
+  RawGguf file;
+  const uint64_t half = uint64_t{1} << 32U;
+  for (const std::vector<uint64_t>& dims : std::vector<std::vector<uint64_t>>{{half, half},
+                                                                              {half, half, half, half},
+                                                                              {uint64_t{1} << 62U},
+                                                                              {3, uint64_t{INT64_MAX}},
+                                                                              {half / 2, half / 2}}) {
+    file.tensors = {{.dims = dims}};
+    expect_refused(file, "tensor w of shape");
+  }
+}
+
+TEST_F(GgufHostile, RefusesBlocksThatAreNotWhole) {
+  RawGguf file;
+  for (const uint64_t row : {1U, 16U, 31U, 33U}) {
+    file.tensors = {{.dims = {row, 32}, .type = 8}};
+    expect_refused(file, "has no whole size");
+  }
+}
+
+TEST_F(GgufHostile, RefusesDataOutsideTheFile) {
+  RawGguf file;
+  for (const uint64_t offset :
+       {uint64_t{32}, uint64_t{64}, uint64_t{1} << 40U, UINT64_MAX - 31, UINT64_MAX - 95, uint64_t{1} << 63U}) {
+    file.tensors = {{.offset = offset}};
+    expect_refused(file, "tensor w needs 64 bytes at " + std::to_string(offset));
+  }
+  file.tensors = {{.dims = {17}}};
+  expect_refused(file, "tensor w needs 68 bytes at 0");
+}
+
+TEST_F(GgufHostile, RefusesDataThatIsNotAligned) {
+  RawGguf file;
+  for (const uint64_t offset : {1U, 4U, 16U, 31U}) {
+    file.tensors = {{.dims = {1}, .offset = offset}};
+    expect_refused(file, "which is not a multiple of 32");
+  }
+}
+
+TEST_F(GgufHostile, RefusesTensorsThatOverlap) {
+  RawGguf file;
+  file.data = std::string(128, 'd');
+  file.tensors = {{.name = "a", .dims = {16}, .offset = 32}, {.name = "b", .dims = {9}, .offset = 0}};
+  expect_refused(file, "overlap");
+  file.tensors = {{.name = "a", .dims = {8}, .offset = 0}, {.name = "b", .dims = {8}, .offset = 0}};
+  expect_refused(file, "overlap");
+  file.tensors = {{.name = "a", .dims = {32}, .offset = 0}, {.name = "b", .dims = {8}, .offset = 64}};
+  expect_refused(file, "overlap");
+  file.tensors = {{.name = "a", .dims = {8}, .offset = 96}, {.name = "b", .dims = {8}, .offset = 0}};
+  EXPECT_TRUE(is_taken(file.bytes())) << "any order, and holes, are fine";
+}
+
+TEST_F(GgufHostile, RefusesAlignmentsThatAreNoPowerOfTwo) {
+  RawGguf file;
+  file.tensors = {{}};
+  for (const uint32_t wrong : {0U, 3U, 24U, 33U, 1U << 31U, UINT32_MAX}) {
+    file.pairs = {pair("general.alignment", 4, raw(wrong))};
+    expect_refused(file, "general.alignment is " + std::to_string(wrong));
+  }
+  file.pairs = {pair("general.alignment", 11, raw<int64_t>(-32))};
+  expect_refused(file, "general.alignment is -32");
+  file.pairs = {pair("general.alignment", 8, string("32"))};
+  expect_refused(file, "general.alignment is not an integer");
+  for (const uint32_t right : {8U, 32U, 64U, 4096U}) {
+    file.pairs = {pair("general.alignment", 4, raw(right))};
+    file.alignment = right;
+    EXPECT_TRUE(is_taken(file.bytes())) << right;
+  }
+}
+
+TEST_F(GgufHostile, ShowsHostileNamesOnOneLine) {
+  RawGguf file;
+  const std::string name = "\x1B[31m\n\xFF" + std::string(5000, 'x');
+  file.tensors = {{.name = name, .type = 999}};
+  const std::string message = refusal(file.bytes());
+  EXPECT_TRUE(test::contains(message, "\\x1B[31m\\x0A\\xFF")) << message;
+  EXPECT_LT(message.size(), 1000U);
+  file.tensors.clear();
+  file.pairs = {pair(name, 99, "")};
+  EXPECT_LT(refusal(file.bytes()).size(), 1000U);
+}
+
+}  // namespace
+}  // namespace folio::core

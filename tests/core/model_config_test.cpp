@@ -1,0 +1,204 @@
+// Laws of core/model_config.h and core/manifest.h: limits are named, and the manifest is what the formula counts.
+#include "core/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/manifest.h"
+#include "tests/core/support.h"
+
+namespace folio::core {
+namespace {
+
+const ModelConfig kTiny{.vocab_size = 66};
+const ModelConfig kUntied{.vocab_size = 32000,
+                          .dim = 288,
+                          .n_layers = 6,
+                          .n_heads = 6,
+                          .n_kv_heads = 6,
+                          .hidden_dim = 768,
+                          .tie_embeddings = false};
+const ModelConfig kGrouped{.vocab_size = 128256,
+                           .dim = 2048,
+                           .n_layers = 16,
+                           .n_heads = 32,
+                           .n_kv_heads = 8,
+                           .hidden_dim = 8192,
+                           .context_length = 131072,
+                           .rope_theta = 500000.0F};
+const ModelConfig kMultiQuery{.vocab_size = 7,
+                              .dim = 12,
+                              .n_layers = 1,
+                              .n_heads = 3,
+                              .n_kv_heads = 1,
+                              .hidden_dim = 5,
+                              .context_length = 1,
+                              .tie_embeddings = false};
+
+TEST(ModelConfig, SensibleShapesAreValid) {
+  for (const ModelConfig& c : {kTiny, kUntied, kGrouped, kMultiQuery}) EXPECT_NO_THROW(validate(c, "here"));
+}
+
+TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
+  EXPECT_ERROR(validate(ModelConfig{}, "here"), "here: vocab_size is 0, but has to be in [1, 4194304]");
+}
+
+TEST(ModelConfig, EachIntegerHasLimitsThatAreNamed) {
+  ModelConfig::visit_fields(kTiny, [](const std::string& name, auto value) {
+    if constexpr (std::is_same_v<decltype(value), int64_t>) {
+      for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 40U, std::numeric_limits<int64_t>::max(),
+                                  std::numeric_limits<int64_t>::min()}) {
+        ModelConfig c = kTiny;
+        ModelConfig::visit_fields(c, [&](const std::string& other, auto& field) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
+            if (other == name) field = wrong;
+          }
+        });
+        EXPECT_ERROR(validate(c, "here"), "here: " + name + " is " + std::to_string(wrong));
+      }
+    }
+  });
+}
+
+TEST(ModelConfig, HeadsDivideAndPairUp) {
+  const auto with = [](int64_t dim, int64_t n_heads, int64_t n_kv_heads) {
+    ModelConfig c = kTiny;
+    c.dim = dim;
+    c.n_heads = n_heads;
+    c.n_kv_heads = n_kv_heads;
+    return c;
+  };
+  EXPECT_ERROR(validate(with(128, 3, 1), "here"), "dim 128 is not a multiple of n_heads 3");
+  EXPECT_ERROR(validate(with(128, 4, 3), "here"), "n_heads 4 is not a multiple of n_kv_heads 3");
+  EXPECT_ERROR(validate(with(128, 4, 8), "here"), "n_heads 4 is not a multiple of n_kv_heads 8");
+  EXPECT_ERROR(validate(with(12, 4, 4), "here"), "even");
+  EXPECT_ERROR(validate(with(4, 4, 4), "here"), "even");
+}
+
+TEST(ModelConfig, RealNumbersAreFiniteAndInRange) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float wrong : {kNan, kInf, -kInf, 0.0F, 0.5F, -10000.0F}) {
+    ModelConfig c = kTiny;
+    c.rope_theta = wrong;
+    EXPECT_ERROR(validate(c, "here"), "here: rope_theta is");
+  }
+  for (const float wrong : {kNan, kInf, -kInf, 0.0F, 1.5F, -1e-5F}) {
+    ModelConfig c = kTiny;
+    c.norm_eps = wrong;
+    EXPECT_ERROR(validate(c, "here"), "here: norm_eps is");
+  }
+}
+
+TEST(ModelConfig, TheLargestAllowedShapeDoesNotOverflow) {
+  const ModelConfig c{.vocab_size = 1 << 22,
+                      .dim = 1 << 17,
+                      .n_layers = 1 << 10,
+                      .n_heads = 1 << 12,
+                      .n_kv_heads = 1 << 12,
+                      .hidden_dim = 1 << 20,
+                      .context_length = 1 << 24,
+                      .tie_embeddings = false};
+  EXPECT_NO_THROW(validate(c, "here"));
+  const double d = c.dim;
+  const double expected = 2.0 * c.vocab_size * d + 1024.0 * (4 * d * d + 3 * d * c.hidden_dim + 2 * d) + d;
+  EXPECT_DOUBLE_EQ(static_cast<double>(parameter_count(c)), expected);
+}
+
+TEST(ModelConfig, ParameterCountIsTheSumOfTheManifest) {
+  for (ModelConfig c : {kTiny, kUntied, kGrouped, kMultiQuery}) {
+    for (const bool tied : {false, true}) {
+      c.tie_embeddings = tied;
+      int64_t sum = 0;
+      for (const TensorSpec& spec : tensor_manifest(c)) sum += spec.elements();
+      EXPECT_EQ(parameter_count(c), sum);
+    }
+  }
+}
+
+TEST(ModelConfig, ParameterCountOfPublishedModels) {
+  // Llama 3.2 1B has 1,235,814,400 parameters (tied); stories15M has 15,191,712 (tied).
+  EXPECT_EQ(parameter_count(kGrouped), 1235814400);
+  ModelConfig stories = kUntied;
+  stories.tie_embeddings = true;
+  EXPECT_EQ(parameter_count(stories), 15191712);
+}
+
+TEST(ModelConfig, DifferencesAreNamedWithBothValues) {
+  ModelConfig other = kTiny;
+  EXPECT_EQ(describe_difference(kTiny, other), "");
+  EXPECT_EQ(kTiny, other);
+  other.n_heads = 8;
+  EXPECT_EQ(describe_difference(kTiny, other), "n_heads 4 -> 8");
+  other.dim = 256;
+  other.norm_eps = 1e-6F;
+  other.tie_embeddings = false;
+  EXPECT_EQ(describe_difference(kTiny, other),
+            "dim 128 -> 256, n_heads 4 -> 8, norm_eps 1e-05 -> 1e-06, tie_embeddings true -> false");
+}
+
+TEST(ModelConfig, TheVisitorReachesEveryField) {
+  // Changing the bytes of a field that visit_fields forgot would make two configurations differ without a difference.
+  size_t n_fields = 0;
+  ModelConfig c;
+  ModelConfig::visit_fields(c, [&](const std::string& name, auto& field) {
+    ++n_fields;
+    ModelConfig changed;
+    ModelConfig::visit_fields(changed, [&](const std::string& other, auto& value) {
+      if (other == name) value = static_cast<std::decay_t<decltype(value)>>(value == 0);
+    });
+    EXPECT_NE(changed, ModelConfig{}) << name;
+    EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
+    field = {};
+  });
+  EXPECT_EQ(n_fields, 10U);
+  const ModelConfig zeros{0, 0, 0, 0, 0, 0, 0, 0.0F, 0.0F, false};  // does not compile with fewer fields
+  EXPECT_EQ(c, zeros);
+}
+
+TEST(Manifest, NamesAreUniqueInEachNaming) {
+  for (const ModelConfig& c : {kTiny, kUntied, kGrouped, kMultiQuery}) {
+    const auto manifest = tensor_manifest(c);
+    std::set<std::string> gguf;
+    std::set<std::string> hf;
+    std::set<std::string> module;
+    for (const TensorSpec& spec : manifest) {
+      gguf.insert(spec.gguf_name);
+      hf.insert(spec.hf_name);
+      module.insert(spec.module_name);
+      EXPECT_TRUE(spec.gguf_name.ends_with(".weight") && spec.hf_name.ends_with(".weight"));
+    }
+    EXPECT_EQ(gguf.size(), manifest.size());
+    EXPECT_EQ(hf.size(), manifest.size());
+    EXPECT_EQ(module.size(), manifest.size());
+    EXPECT_EQ(manifest.size(), static_cast<size_t>(2 + 9 * c.n_layers + (c.tie_embeddings ? 0 : 1)));
+  }
+}
+
+TEST(Manifest, ShapesAndNamesOfAGroupedLayer) {
+  const auto manifest = tensor_manifest(kGrouped);
+  const auto find = [&](const std::string& name) {
+    return *std::find_if(manifest.begin(), manifest.end(), [&](const TensorSpec& s) { return s.gguf_name == name; });
+  };
+  const TensorSpec k = find("blk.3.attn_k.weight");
+  EXPECT_EQ(k.shape, (std::vector<int64_t>{512, 2048}));
+  EXPECT_EQ(k.hf_name, "model.layers.3.self_attn.k_proj.weight");
+  EXPECT_EQ(k.module_name, "layers.3.attention.wk.weight");
+  EXPECT_EQ(k.layer, 3);
+  EXPECT_TRUE(k.rope_permuted());
+  EXPECT_TRUE(find("blk.3.attn_q.weight").rope_permuted());
+  EXPECT_FALSE(find("blk.3.attn_v.weight").rope_permuted());
+  EXPECT_EQ(find("blk.0.ffn_gate.weight").shape, (std::vector<int64_t>{8192, 2048}));
+  EXPECT_EQ(find("blk.0.ffn_gate.weight").hf_name, "model.layers.0.mlp.gate_proj.weight");
+  EXPECT_EQ(find("blk.0.ffn_up.weight").hf_name, "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(find("blk.0.ffn_down.weight").shape, (std::vector<int64_t>{2048, 8192}));
+  EXPECT_EQ(manifest.front().gguf_name, "token_embd.weight");
+  EXPECT_EQ(manifest.back().gguf_name, "output_norm.weight") << "tied: no output matrix";
+}
+
+}  // namespace
+}  // namespace folio::core

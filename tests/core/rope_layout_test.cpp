@@ -1,0 +1,73 @@
+// Laws of core/rope_layout.h: a permutation within each head, and its inverse.
+#include "core/rope_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "tests/core/support.h"
+
+namespace folio::core {
+namespace {
+
+TEST(RopeLayout, OneHeadOfSixRows) {
+  // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): first all first members, then all second ones.
+  const std::vector<float> adjacent{0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51};
+  std::vector<float> split(12);
+  adjacent_to_split_halves(adjacent, split, 1, 6, 2);
+  EXPECT_EQ(split, (std::vector<float>{0, 1, 20, 21, 40, 41, 10, 11, 30, 31, 50, 51}));
+}
+
+TEST(RopeLayout, HeadsStayApart) {
+  const std::vector<float> adjacent{0, 1, 2, 3, 10, 11, 12, 13};
+  std::vector<float> split(8);
+  adjacent_to_split_halves(adjacent, split, 2, 4, 1);
+  EXPECT_EQ(split, (std::vector<float>{0, 2, 1, 3, 10, 12, 11, 13}));
+}
+
+TEST(RopeLayout, PairsMeetAcrossTheHalves) {
+  constexpr int64_t kHeads = 3;
+  constexpr int64_t kHeadDim = 10;
+  std::vector<float> adjacent(kHeads * kHeadDim);
+  std::iota(adjacent.begin(), adjacent.end(), 0.0F);
+  std::vector<float> split(adjacent.size());
+  adjacent_to_split_halves(adjacent, split, kHeads, kHeadDim, 1);
+  for (int64_t h = 0; h < kHeads; ++h) {
+    for (int64_t i = 0; i < kHeadDim / 2; ++i) {
+      const auto first = static_cast<size_t>(h * kHeadDim + i);
+      EXPECT_EQ(split[first], static_cast<float>(h * kHeadDim + 2 * i));
+      EXPECT_EQ(split[first + kHeadDim / 2], split[first] + 1);
+    }
+  }
+}
+
+TEST(RopeLayout, EachWayUndoesTheOther) {
+  for (const int64_t heads : {1, 2, 5}) {
+    for (const int64_t head_dim : {2, 4, 6, 64}) {
+      for (const int64_t columns : {1, 3, 32}) {
+        std::vector<float> original(static_cast<size_t>(heads * head_dim * columns));
+        std::iota(original.begin(), original.end(), 0.0F);
+        std::vector<float> there(original.size());
+        std::vector<float> back(original.size());
+        adjacent_to_split_halves(original, there, heads, head_dim, columns);
+        split_halves_to_adjacent(there, back, heads, head_dim, columns);
+        EXPECT_EQ(back, original);
+        EXPECT_EQ(there == original, head_dim == 2);
+        split_halves_to_adjacent(original, there, heads, head_dim, columns);
+        adjacent_to_split_halves(there, back, heads, head_dim, columns);
+        EXPECT_EQ(back, original);
+      }
+    }
+  }
+}
+
+TEST(RopeLayout, WrongSizesAreAnError) {
+  std::vector<float> small(8);
+  std::vector<float> large(16);
+  EXPECT_ERROR(adjacent_to_split_halves(small, large, 2, 4, 1), "8");
+  EXPECT_ERROR(split_halves_to_adjacent(large, small, 2, 4, 2), "16");
+}
+
+}  // namespace
+}  // namespace folio::core

@@ -1,0 +1,81 @@
+// Laws of core/tensor_view.h: sizes follow the block formats, and floats are given only where they are.
+#include "core/tensor_view.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+
+#include "tests/core/support.h"
+
+namespace folio::core {
+namespace {
+
+constexpr std::array kAll{DType::F32,  DType::F16,  DType::BF16, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
+                          DType::Q8_0, DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_K,
+                          DType::I8,   DType::I16,  DType::I32,  DType::I64,  DType::F64,  DType::U8};
+
+std::optional<uint64_t> bytes_of(DType type, std::vector<int64_t> shape) { return tensor_bytes(type, shape); }
+
+TEST(DType, NamesAndNumbersLeadBackToTheType) {
+  std::set<std::string_view> names;
+  for (const DType type : kAll) {
+    const DTypeInfo& i = info(type);
+    EXPECT_EQ(i.type, type);
+    names.insert(i.name);
+    EXPECT_TRUE(i.ggml_id < 0 || dtype_from_ggml(static_cast<uint32_t>(i.ggml_id)) == type) << i.name;
+    EXPECT_TRUE(i.safetensors.empty() || dtype_from_safetensors(i.safetensors) == type) << i.name;
+  }
+  EXPECT_EQ(names.size(), kAll.size());
+}
+
+TEST(DType, UnknownNumbersAndNamesAreNothing) {
+  for (const uint32_t id : {4U, 5U, 9U, 31U, 33U, 1000U, 0x80000000U, UINT32_MAX}) {
+    EXPECT_EQ(dtype_from_ggml(id), std::nullopt);
+  }
+  for (const char* name : {"", "f32", "Q8_0", "F8", "BOOL"}) EXPECT_EQ(dtype_from_safetensors(name), std::nullopt);
+}
+
+TEST(TensorBytes, FollowsTheBlockFormats) {
+  EXPECT_EQ(bytes_of(DType::F32, {3, 5}), 60U);
+  EXPECT_EQ(bytes_of(DType::F32, {}), 4U);
+  EXPECT_EQ(bytes_of(DType::BF16, {7}), 14U);
+  EXPECT_EQ(bytes_of(DType::Q8_0, {2, 64}), 2U * 2 * 34);
+  EXPECT_EQ(bytes_of(DType::Q4_0, {32}), 18U);
+  EXPECT_EQ(bytes_of(DType::Q4_K, {3, 512}), 3U * 2 * 144);
+  EXPECT_EQ(bytes_of(DType::F64, {0, 5}), 0U);
+}
+
+TEST(TensorBytes, RowsAreWholeBlocks) {
+  EXPECT_EQ(bytes_of(DType::Q8_0, {2, 16}), std::nullopt) << "32 elements, but no row of 32";
+  EXPECT_EQ(bytes_of(DType::Q8_0, {33}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::Q6_K, {256, 128}), std::nullopt);
+}
+
+TEST(TensorBytes, OverflowIsNothing) {
+  EXPECT_EQ(bytes_of(DType::F32, {int64_t{1} << 62U}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::F32, {int64_t{1} << 31U, int64_t{1} << 31U}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::I8, {-1}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::I8, {INT64_MAX}), static_cast<uint64_t>(INT64_MAX));
+}
+
+TEST(TensorView, GivesFloatsOnlyWhereTheyAre) {
+  alignas(8) const std::array<float, 4> values{1, 2, 3, 4};
+  const auto bytes = std::as_bytes(std::span(values));
+  TensorView view{.name = "w", .type = DType::F32, .shape = {4}, .bytes = bytes};
+  EXPECT_EQ(view.floats().size(), 4U);
+  EXPECT_EQ(view.floats()[3], 4.0F);
+  view.bytes = bytes.subspan(1, 12);
+  EXPECT_ERROR(view.floats(), "w is not aligned");
+  view.bytes = bytes;
+  view.type = DType::F16;
+  EXPECT_ERROR(view.floats(), "w has type F16");
+}
+
+TEST(ShapeString, ReadsLikePyTorch) {
+  EXPECT_EQ(shape_string(std::vector<int64_t>{32, 128}), "[32, 128]");
+  EXPECT_EQ(shape_string({}), "[]");
+}
+
+}  // namespace
+}  // namespace folio::core

@@ -1,0 +1,108 @@
+#include "data/batches.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include "tests/core/support.h"
+
+namespace folio::data {
+namespace {
+
+// Tokens that tell their own place.
+std::vector<int32_t> places(size_t n) {
+  std::vector<int32_t> tokens(n);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+TEST(BatchSampler, TargetsAreTheInputsShiftedByOne) {
+  const std::vector<int32_t> tokens = places(100);
+  const BatchSampler sampler(tokens, 5, 7, 1);
+  for (uint64_t number = 0; number < 20; ++number) {
+    const Batch batch = sampler.batch(number);
+    ASSERT_EQ(batch.rows, 5);
+    ASSERT_EQ(batch.length, 7);
+    ASSERT_EQ(batch.inputs.size(), 35U);
+    ASSERT_EQ(batch.targets.size(), 35U);
+    for (size_t i = 0; i < 35; ++i) {
+      EXPECT_EQ(batch.targets[i], batch.inputs[i] + 1);
+      EXPECT_EQ(batch.inputs[i], batch.inputs[i - i % 7] + static_cast<int32_t>(i % 7)) << "a row is one window";
+    }
+  }
+}
+
+TEST(BatchSampler, ABatchDependsOnlyOnSeedAndNumber) {
+  const std::vector<int32_t> tokens = places(1000);
+  const BatchSampler a(tokens, 8, 16, 42);
+  const BatchSampler b(tokens, 8, 16, 42);
+  const Batch seventh = a.batch(7);
+  static_cast<void>(b.batch(3));
+  EXPECT_EQ(b.batch(7).inputs, seventh.inputs);
+  EXPECT_EQ(a.batch(7).inputs, seventh.inputs);
+  EXPECT_NE(a.batch(8).inputs, seventh.inputs);
+  EXPECT_NE(BatchSampler(tokens, 8, 16, 43).batch(7).inputs, seventh.inputs);
+}
+
+TEST(BatchSampler, EveryStartOccursAboutEquallyOften) {
+  const std::vector<int32_t> tokens = places(10);
+  const BatchSampler sampler(tokens, 7, 3, 5);  // starts 0 to 6: the last target is the last token
+  std::map<int32_t, int> times;
+  constexpr int kBatches = 1000;
+  for (uint64_t number = 0; number < kBatches; ++number) {
+    const Batch batch = sampler.batch(number);
+    for (size_t row = 0; row < 7; ++row) ++times[batch.inputs[3 * row]];
+  }
+  ASSERT_EQ(times.size(), 7U);
+  EXPECT_EQ(times.begin()->first, 0);
+  EXPECT_EQ(times.rbegin()->first, 6);
+  // 7000 draws, 1000 expected of each: the standard deviation is sqrt(7000 * 1/7 * 6/7) = 29; five of them.
+  for (const auto& [start, count] : times) EXPECT_NEAR(count, kBatches, 147) << start;
+}
+
+TEST(BatchSampler, AWindowMayFillTheSplitButNotExceedIt) {
+  const std::vector<int32_t> tokens = places(9);
+  const Batch batch = BatchSampler(tokens, 2, 8, 1).batch(0);
+  EXPECT_EQ(batch.inputs, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(batch.targets.back(), 8);
+  EXPECT_ERROR(BatchSampler(tokens, 2, 9, 1), "a context of 9 tokens and its target do not fit a split of 9");
+  EXPECT_ERROR(BatchSampler(tokens, 2, 0, 1), "a context of 0");
+  EXPECT_ERROR(BatchSampler(tokens, 2, -1, 1), "a context of -1");
+  EXPECT_ERROR(BatchSampler(tokens, 0, 3, 1), "at least one row");
+}
+
+TEST(ConsecutiveWindows, CoverTheSplitOnceWithoutOverlap) {
+  for (const size_t n : {2U, 9U, 10U, 11U, 12U, 13U, 14U}) {
+    const std::vector<int32_t> tokens = places(n);
+    for (int64_t length = 1; length < static_cast<int64_t>(n); ++length) {
+      const int64_t windows = consecutive_windows(tokens, length);
+      const Batch all = consecutive_batch(tokens, 0, windows, length);
+      for (size_t i = 0; i < all.inputs.size(); ++i) {
+        ASSERT_EQ(all.inputs[i], static_cast<int32_t>(i));
+        ASSERT_EQ(all.targets[i], static_cast<int32_t>(i) + 1);
+      }
+      // What is left over would not have held another window and its target.
+      EXPECT_LT(static_cast<int64_t>(n) - 1 - windows * length, length);
+    }
+  }
+}
+
+TEST(ConsecutiveWindows, APartIsThatPartOfTheWhole) {
+  const std::vector<int32_t> tokens = places(31);
+  const Batch part = consecutive_batch(tokens, 2, 2, 5);
+  EXPECT_EQ(part.inputs, (std::vector<int32_t>{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
+  EXPECT_EQ(part.targets, (std::vector<int32_t>{11, 12, 13, 14, 15, 16, 17, 18, 19, 20}));
+}
+
+TEST(ConsecutiveWindows, OutsideTheSplitTheyAreErrors) {
+  const std::vector<int32_t> tokens = places(11);
+  EXPECT_EQ(consecutive_windows(tokens, 5), 2);
+  EXPECT_ERROR(consecutive_batch(tokens, 1, 2, 5), "windows 1 to 3 of length 5 do not fit 11 tokens");
+  EXPECT_ERROR(consecutive_batch(tokens, -1, 2, 5), "do not fit");
+  EXPECT_ERROR(consecutive_windows(tokens, 11), "a context of 11 tokens");
+  EXPECT_ERROR(consecutive_windows({}, 1), "do not fit a split of 0");
+}
+
+}  // namespace
+}  // namespace folio::data

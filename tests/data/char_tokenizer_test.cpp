@@ -1,0 +1,244 @@
+#include "data/char_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/file_io.h"
+#include "core/utf8.h"
+#include "data/byte_level.h"
+#include "tests/core/support.h"
+
+namespace folio::data {
+namespace {
+
+using core::test::read_bytes;
+using core::test::TempDir;
+using core::test::write_bytes;
+
+constexpr const char* kText = "Hé 中\n😀 né中e😁\n";
+
+CharTokenizer tokenizer_of(std::string_view text) { return CharTokenizer::from_text(text, "the test"); }
+
+template <typename T>
+const T& metadata(const core::GgufMetadata& pairs, const std::string& key) {
+  const auto found = std::find_if(pairs.begin(), pairs.end(), [&](const auto& pair) { return pair.first == key; });
+  if (found == pairs.end()) throw std::runtime_error("no " + key);
+  return std::get<T>(found->second);
+}
+
+template <typename T>
+const std::vector<T>& list(const core::GgufMetadata& pairs, const std::string& key) {
+  return std::get<std::vector<T>>(metadata<core::GgufArray>(pairs, "tokenizer.ggml." + key).items);
+}
+
+// What another engine does with the file: byte-level BPE, the merge that comes first in the list is made first.
+std::vector<int32_t> encode_like_other_engines(const core::GgufMetadata& pairs, std::string_view text) {
+  std::map<std::string, size_t> rank;
+  for (const std::string& merge : list<std::string>(pairs, "merges")) rank.emplace(merge, rank.size());
+  std::vector<std::string> parts;
+  for (const char byte : text) parts.push_back(bytes_to_byte_level({&byte, 1}));
+  for (;;) {
+    size_t best = parts.size();
+    size_t best_rank = rank.size();
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto found = rank.find(parts[i] + " " + parts[i + 1]);
+      if (found != rank.end() && found->second < best_rank) {
+        best = i;
+        best_rank = found->second;
+      }
+    }
+    if (best == parts.size()) break;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+  const std::vector<std::string>& tokens = list<std::string>(pairs, "tokens");
+  std::vector<int32_t> ids;
+  for (const std::string& part : parts) {
+    ids.push_back(static_cast<int32_t>(std::find(tokens.begin(), tokens.end(), part) - tokens.begin()));
+  }
+  return ids;
+}
+
+TEST(CharTokenizer, TheVocabularyIsTheSortedCharactersThenEndOfText) {
+  const CharTokenizer tokenizer = tokenizer_of("banana 中é\n");
+  EXPECT_EQ(tokenizer.characters(), (std::vector<std::string>{"\n", " ", "a", "b", "n", "é", "中"}));
+  EXPECT_EQ(tokenizer.vocab_size(), 8);
+  EXPECT_EQ(tokenizer.end_of_text(), 7);
+  EXPECT_EQ(tokenizer.token_bytes(7), "");
+  EXPECT_EQ(tokenizer.never_sampled(), (std::vector<int32_t>{7}));
+  EXPECT_EQ(tokenizer.encode("ban中"), (std::vector<int32_t>{3, 2, 4, 6}));
+}
+
+TEST(CharTokenizer, DecodeUndoesEncode) {
+  const CharTokenizer tokenizer = tokenizer_of(kText);
+  for (const std::string text : {kText, "", "\n", "中中é", "e"}) {
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+  }
+  EXPECT_EQ(tokenizer.decode({0, tokenizer.end_of_text(), 0}), "\n\n");
+}
+
+TEST(CharTokenizer, ACharacterOutsideTheVocabularyIsNamedWithItsPlace) {
+  const CharTokenizer tokenizer = tokenizer_of("abé\n");
+  EXPECT_ERROR(tokenizer.encode("ab\néaéX"), "the character \"X\" (U+0058) at line 2, column 4");
+  EXPECT_ERROR(tokenizer.encode("中"), "\"中\" (U+4E2D) at line 1, column 1");
+  EXPECT_ERROR(tokenizer.encode("a\tb"), "(U+0009) at line 1, column 2");
+  EXPECT_ERROR(tokenizer.encode("<|endoftext|>"), "\"<\"");
+}
+
+TEST(CharTokenizer, InvalidUtf8IsNamedWithItsPlace) {
+  EXPECT_ERROR(tokenizer_of("ab\nc\xFFz"), "the test: invalid UTF-8 at line 2, column 2 (byte 4, value 0xFF)");
+  EXPECT_ERROR(tokenizer_of("\xC3"), "invalid UTF-8 at line 1, column 1");  // cut off
+  EXPECT_ERROR(tokenizer_of("a\xC0\xAF"), "value 0xC0");                    // overlong
+  EXPECT_ERROR(tokenizer_of("\xED\xA0\x80"), "value 0xED");                 // a surrogate
+  EXPECT_ERROR(tokenizer_of("abc").encode("ab\x80"), "invalid UTF-8 at line 1, column 3");
+}
+
+TEST(CharTokenizer, AMegabyteIsEncodedInLinearTime) {
+  std::string text;
+  while (text.size() < 3'000'000) text += "Shall I compare thee to a summer's day?\n";
+  const CharTokenizer tokenizer = tokenizer_of(text);
+  // Quadratic time, as where every character's place was counted from the beginning, takes an hour here.
+  EXPECT_EQ(tokenizer.encode(text).size(), text.size());
+}
+
+TEST(CharTokenizer, AnEmptyTextHasNoVocabulary) { EXPECT_ERROR(tokenizer_of(""), "the text is empty"); }
+
+TEST(CharTokenizer, OnlyDistinctSingleCharactersMakeAVocabulary) {
+  EXPECT_ERROR(CharTokenizer({}, "here"), "here: the vocabulary is empty");
+  EXPECT_ERROR(CharTokenizer({"a", "bc"}, "here"), "here: token 1 (\"bc\") is not one character");
+  EXPECT_ERROR(CharTokenizer({"a", ""}, "here"), "token 1");
+  EXPECT_ERROR(CharTokenizer({"a", "\xC3"}, "here"), "token 1");
+  EXPECT_ERROR(CharTokenizer({"a", "b", "a"}, "here"), "\"a\" occurs twice");
+}
+
+TEST(CharTokenizer, IdsOutsideTheVocabularyAreErrors) {
+  const CharTokenizer tokenizer = tokenizer_of("ab");
+  EXPECT_ERROR(tokenizer.token_bytes(3), "token 3 is outside the vocabulary of 3");
+  EXPECT_ERROR(tokenizer.token_bytes(-1), "token -1");
+}
+
+TEST(CharTokenizer, ATextBeginsAfterANewlineWhereThereIsOne) {
+  const CharTokenizer with = tokenizer_of("\tb\na");
+  EXPECT_EQ(with.decode(with.default_prompt()), "\n");
+  EXPECT_EQ(tokenizer_of("ba").default_prompt(), (std::vector<int32_t>{0}));
+}
+
+TEST(CharTokenizerGguf, AsciiNeedsNoMergesButTheirListIsThere) {
+  const core::GgufMetadata pairs = tokenizer_of("To be\n").to_gguf();
+  EXPECT_EQ(metadata<std::string>(pairs, "tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(list<std::string>(pairs, "tokens"),
+            (std::vector<std::string>{"Ċ", "Ġ", "T", "b", "e", "o", "<|endoftext|>"}));
+  EXPECT_EQ(list<int32_t>(pairs, "token_type"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 3}));
+  EXPECT_TRUE(list<std::string>(pairs, "merges").empty());
+  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.bos_token_id"), 6U);
+  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.eos_token_id"), 6U);
+  EXPECT_FALSE(metadata<bool>(pairs, "tokenizer.ggml.add_bos_token"));
+}
+
+TEST(CharTokenizerGguf, MergesMakeOneTokenOfACharactersBytes) {
+  const core::GgufMetadata pairs = tokenizer_of("é中😀").to_gguf();
+  EXPECT_EQ(list<std::string>(pairs, "tokens"), (std::vector<std::string>{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));
+  EXPECT_EQ(list<std::string>(pairs, "merges"),
+            (std::vector<std::string>{"Ã ©", "ä ¸", "ä¸ Ń", "ð Ł", "ðŁ ĺ", "ðŁĺ Ģ"}));
+}
+
+TEST(CharTokenizerGguf, CharactersThatBeginAlikeShareTheirMerges) {
+  const std::vector<std::string> merges = list<std::string>(tokenizer_of("😀😁").to_gguf(), "merges");
+  EXPECT_EQ(merges, (std::vector<std::string>{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
+}
+
+TEST(CharTokenizerGguf, BytePairEncodingWithTheMergesGivesTheSameIds) {
+  const CharTokenizer tokenizer = tokenizer_of(kText);
+  EXPECT_EQ(encode_like_other_engines(tokenizer.to_gguf(), kText), tokenizer.encode(kText));
+}
+
+TEST(CharTokenizerGguf, IsReadBackFromAFile) {
+  const TempDir folder;
+  const CharTokenizer tokenizer = tokenizer_of(kText);
+  core::write_file_atomically(folder / "model.gguf",
+                              [&](core::OutputFile& out) { core::write_gguf(out, tokenizer.to_gguf(), {}); });
+  const auto read = tokenizer_from_gguf(core::GgufFile(folder / "model.gguf"));
+  EXPECT_EQ(read->kind(), "character");
+  EXPECT_EQ(read->vocab_size(), tokenizer.vocab_size());
+  EXPECT_EQ(read->end_of_text(), tokenizer.end_of_text());
+  EXPECT_EQ(read->encode(kText), tokenizer.encode(kText));
+}
+
+TEST(CharTokenizerGguf, OtherVocabulariesAreRefusedByName) {
+  const TempDir folder;
+  const auto read_with = [&](const std::string& key, const core::GgufValue& value) {
+    core::GgufMetadata pairs = tokenizer_of("ab").to_gguf();
+    for (auto& pair : pairs) {
+      if (pair.first == key) pair.second = value;
+    }
+    core::write_file_atomically(folder / "model.gguf",
+                                [&](core::OutputFile& out) { core::write_gguf(out, pairs, {}); });
+    return tokenizer_from_gguf(core::GgufFile(folder / "model.gguf"));
+  };
+  using Strings = std::vector<std::string>;
+  EXPECT_ERROR(read_with("tokenizer.ggml.model", std::string("t5")), "\"t5\"");
+  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"a", "b"}}), "<|endoftext|>");
+  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{}}), "model.gguf");
+  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"ab", "<|endoftext|>"}}),
+               "not one character");
+  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"\n", "<|endoftext|>"}}), "alphabet");
+  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{std::vector<int32_t>{1, 2}}), "tokens");
+}
+
+TEST(CharTokenizerHf, AreReadBackTheSame) {
+  const TempDir folder;
+  const CharTokenizer tokenizer = tokenizer_of(std::string(kText) + "\"\\\x01\x7F");
+  tokenizer.write_hf(folder.path());
+  const CharTokenizer read = CharTokenizer::read_hf(folder.path());
+  EXPECT_EQ(read.characters(), tokenizer.characters());
+  EXPECT_EQ(read.encode(kText), tokenizer.encode(kText));
+}
+
+TEST(CharTokenizerHf, FilesSayWhatTheTokenizersLibraryNeeds) {
+  const TempDir folder;
+  tokenizer_of("ab中").write_hf(folder.path());
+  const auto json = nlohmann::json::parse(read_bytes(folder / "tokenizer.json"));
+  EXPECT_EQ(json.at("model").at("type"), "BPE");
+  EXPECT_EQ(json.at("model").at("vocab"), (nlohmann::json{{"a", 0}, {"b", 1}, {"中", 2}, {"<|endoftext|>", 3}}));
+  EXPECT_EQ(json.at("model").at("merges"), nlohmann::json::array());
+  EXPECT_EQ(json.at("pre_tokenizer"), nullptr);
+  EXPECT_EQ(json.at("decoder").at("type"), "Fuse");
+  ASSERT_TRUE(json.at("added_tokens").is_array());
+  ASSERT_EQ(json.at("added_tokens").size(), 1U);
+  EXPECT_EQ(json.at("added_tokens")[0].at("id"), 3);
+  EXPECT_EQ(json.at("added_tokens")[0].at("content"), "<|endoftext|>");
+  EXPECT_EQ(json.at("added_tokens")[0].at("special"), true);
+  const auto config = nlohmann::json::parse(read_bytes(folder / "tokenizer_config.json"));
+  EXPECT_EQ(config.at("tokenizer_class"), "PreTrainedTokenizerFast");
+  EXPECT_EQ(config.at("bos_token"), "<|endoftext|>");
+  EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
+}
+
+TEST(CharTokenizerHf, DamagedFilesAreErrorsThatNameThem) {
+  const TempDir folder;
+  const auto read = [&](const std::string& text) {
+    write_bytes(folder / "tokenizer.json", text);
+    return CharTokenizer::read_hf(folder.path());
+  };
+  const auto model = [](const std::string& vocabulary, const std::string& merges = "[]") {
+    return "{\"model\":{\"vocab\":" + vocabulary + ",\"merges\":" + merges + "}}";
+  };
+  EXPECT_ERROR(CharTokenizer::read_hf(folder / "none"), "tokenizer.json");
+  EXPECT_ERROR(read("{"), "tokenizer.json");
+  EXPECT_ERROR(read("{}"), "\"model\" is missing");
+  EXPECT_ERROR(read(model("[]")), "not a character tokenizer");
+  EXPECT_ERROR(read(model(R"({"a":0,"<|endoftext|>":1})", R"(["a b"])")), "not a character tokenizer");
+  EXPECT_ERROR(read(model(R"({"a":0,"<|endoftext|>":2})")), "ids of the vocabulary are not 0 to 1");
+  EXPECT_ERROR(read(model(R"({"a":1,"<|endoftext|>":1})")), "ids of the vocabulary");
+  EXPECT_ERROR(read(model(R"({"a":-1,"<|endoftext|>":1})")), "ids of the vocabulary");
+  EXPECT_ERROR(read(model(R"({"a":0,"b":1})")), "the last token");
+  EXPECT_ERROR(read(model(R"({})")), "the last token");
+  EXPECT_ERROR(read(model(R"({"<|endoftext|>":0})")), "the vocabulary is empty");
+  EXPECT_ERROR(read(model(R"({"ab":0,"<|endoftext|>":1})")), "not one character");
+}
+
+}  // namespace
+}  // namespace folio::data

@@ -1,0 +1,108 @@
+#include "data/corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tests/core/support.h"
+
+namespace folio::data {
+namespace {
+
+using core::test::ScopedEnv;
+using core::test::TempDir;
+using core::test::write_bytes;
+
+std::vector<int32_t> first_numbers(size_t n) {
+  std::vector<int32_t> tokens(n);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+TEST(Splits, NineTenthsOfTinyShakespeareAreTheFieldsNumbers) {
+  const std::vector<int32_t> tokens = first_numbers(1'115'394);
+  const Splits splits = split_tokens(tokens, 0.1, 0.0);
+  EXPECT_EQ(splits.train.size(), 1'003'854U);
+  EXPECT_EQ(splits.validation.size(), 111'540U);
+  EXPECT_TRUE(splits.test.empty());
+}
+
+TEST(Splits, EightTenthsAndTwoTimesOneAreTheTutorialsNumbers) {
+  const std::vector<int32_t> tokens = first_numbers(1'115'394);
+  const Splits splits = split_tokens(tokens, 0.1, 0.1);
+  EXPECT_EQ(splits.train.size(), 892'315U);  // Python's int(0.8 * n), and int(0.9 * n) - int(0.8 * n)
+  EXPECT_EQ(splits.validation.size(), 111'539U);
+  EXPECT_EQ(splits.test.size(), 111'540U);
+}
+
+TEST(Splits, LieInOrderAndTogetherAreTheText) {
+  for (const size_t n : {20U, 37U, 100U, 999U, 1000U}) {
+    const std::vector<int32_t> tokens = first_numbers(n);
+    for (const double test_fraction : {0.0, 0.1, 0.3}) {
+      const Splits splits = split_tokens(tokens, 0.1, test_fraction);
+      EXPECT_EQ(splits.train.data(), tokens.data());
+      EXPECT_EQ(splits.validation.data(), splits.train.data() + splits.train.size());
+      EXPECT_EQ(splits.test.data(), splits.validation.data() + splits.validation.size());
+      EXPECT_EQ(splits.train.size() + splits.validation.size() + splits.test.size(), n);
+    }
+  }
+}
+
+TEST(Splits, WholeProductsAreNotRoundedDown) {
+  // 1 - 0.1 - 0.1 and 1 - 0.3 are a little below 0.8 and 0.7 in binary.
+  EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.1).train.size(), 800U);
+  EXPECT_EQ(split_tokens(first_numbers(1000), 0.3, 0.0).train.size(), 700U);
+  EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.0).train.size(), 900U);
+}
+
+TEST(Splits, FractionsThatLeaveNothingAreErrors) {
+  const std::vector<int32_t> tokens = first_numbers(1000);
+  EXPECT_ERROR(split_tokens(tokens, 1.0, 0.0), "leave nothing to train on");
+  EXPECT_ERROR(split_tokens(tokens, 0.5, 0.5), "leave nothing to train on");
+  EXPECT_ERROR(split_tokens(tokens, 0.0, 0.1), "leave nothing");
+  EXPECT_ERROR(split_tokens(tokens, -0.1, 0.0), "leave nothing");
+  EXPECT_ERROR(split_tokens(tokens, 0.1, -0.1), "leave nothing");
+  EXPECT_ERROR(split_tokens(tokens, std::nan(""), 0.0), "leave nothing");
+}
+
+TEST(Splits, ATextTooShortForItsSplitsIsAnError) {
+  EXPECT_ERROR(split_tokens({}, 0.1, 0.0), "too short");
+  EXPECT_ERROR(split_tokens(first_numbers(10), 0.1, 0.0), "a text of 10 tokens is too short");
+  EXPECT_ERROR(split_tokens(first_numbers(1000), 0.1, 0.001), "too short");
+}
+
+TEST(Corpus, ATextFileIsNamedByItsStem) {
+  const TempDir folder;
+  write_bytes(folder / "sonnets.txt", "Shall I compare thee…\n");
+  const Corpus corpus = load_corpus((folder / "sonnets.txt").string());
+  EXPECT_EQ(corpus.name, "sonnets");
+  EXPECT_EQ(corpus.text, "Shall I compare thee…\n");
+  EXPECT_EQ(corpus.path, folder / "sonnets.txt");
+}
+
+TEST(Corpus, WhatIsMissingOrEmptyIsAnErrorThatNamesIt) {
+  const TempDir folder;
+  write_bytes(folder / "empty.txt", "");
+  EXPECT_ERROR(load_corpus((folder / "none.txt").string()), "none.txt");
+  EXPECT_ERROR(load_corpus((folder / "empty.txt").string()), "is empty");
+  EXPECT_ERROR(load_corpus(folder.path().string()), folder.path().filename().string());
+}
+
+TEST(Corpus, TinyShakespeareIsTakenFromTheDataFolder) {
+  const TempDir home;
+  const ScopedEnv env("FOLIO_HOME", home.path().c_str());
+  std::filesystem::create_directories(home / "data/tinyshakespeare");
+  write_bytes(home / "data/tinyshakespeare/input.txt", "First Citizen:\n");
+  EXPECT_EQ(load_corpus("tinyshakespeare").text, "First Citizen:\n");
+}
+
+TEST(Corpus, TinyShakespeareWithoutTheScriptThatFetchesItIsAnError) {
+  const TempDir home;
+  const ScopedEnv env("FOLIO_HOME", home.path().c_str());
+  EXPECT_ERROR(load_corpus("tinyshakespeare"), "get_tinyshakespeare.py");
+}
+
+}  // namespace
+}  // namespace folio::data

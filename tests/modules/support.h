@@ -1,0 +1,61 @@
+// What the tests of the modules share: comparison of tensors, errors by their message, models in double.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/model_config.h"
+
+namespace folio::test {
+
+inline constexpr double kEps = std::numeric_limits<double>::epsilon();
+
+/// Expects two tensors of one shape that differ by at most `tolerance` anywhere.
+inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected, double tolerance) {
+  ASSERT_EQ(actual.sizes(), expected.sizes());
+  EXPECT_TRUE(actual.isfinite().all().item<bool>());
+  EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance);
+}
+
+/// The largest magnitude in a tensor, the scale of a tolerance.
+inline double largest(const torch::Tensor& x) { return x.abs().max().item<double>(); }
+
+/// Expects core::Error whose message has all of `parts` in it.
+template <typename Function>
+void expect_error(Function&& function, const std::vector<std::string>& parts) {
+  try {
+    function();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const core::Error& error) {
+    const std::string message = error.what();
+    for (const auto& part : parts) {
+      EXPECT_NE(message.find(part), std::string::npos) << "\"" << message << "\" lacks \"" << part << "\"";
+    }
+  }
+}
+
+/// A random tensor of doubles.
+inline torch::Tensor randn(std::vector<int64_t> shape) { return torch::randn(shape, torch::kDouble); }
+
+/// `module` in double, with every parameter redrawn from N(0, scale²), so that no symmetry of the first values remains.
+template <typename Holder>
+Holder in_double(Holder module, double scale = 1.0) {
+  module->to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : module->parameters()) parameter.normal_(0.0, scale);
+  return module;
+}
+
+/// The leaves of a gradient check: an input and all parameters of a module.
+inline std::vector<torch::Tensor> leaves(const torch::Tensor& x, const torch::nn::Module& module) {
+  auto all = module.parameters();
+  all.push_back(x);
+  return all;
+}
+
+}  // namespace folio::test

@@ -1,0 +1,117 @@
+// The laws of a residual block, and that its parts can be swapped.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "gradient_check.h"
+#include "modules/attention.h"
+#include "modules/block.h"
+#include "modules/rms_norm.h"
+#include "modules/swiglu.h"
+#include "support.h"
+
+namespace folio::test {
+namespace {
+
+using torch::nn::AnyModule;
+
+const core::ModelConfig kConfig{
+    .vocab_size = 1, .dim = 8, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 6, .context_length = 16};
+
+nn::Block make(double dropout = 0.0) {
+  return nn::Block(nn::llama_parts(kConfig, nn::RopeCache(kConfig.context_length, kConfig.head_dim()), dropout),
+                   dropout);
+}
+
+nn::BlockParts identities() {
+  const auto identity = [] { return AnyModule(torch::nn::Identity()); };
+  return {.attention_norm = identity(), .attention = identity(), .ffn_norm = identity(), .ffn = identity()};
+}
+
+/// A wrong part: its output has one position, which would broadcast over the stream unnoticed.
+struct FirstPositionImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.slice(1, 0, 1); }
+};
+TORCH_MODULE(FirstPosition);
+
+TEST(Block, WithZeroProjectionsIsTheIdentity) {
+  for (const double dropout : {0.0, 0.5}) {
+    auto block = make(dropout);
+    const torch::NoGradGuard no_grad;
+    block->named_parameters()["attention.wo.weight"].zero_();
+    block->named_parameters()["ffn.w2.weight"].zero_();
+    const auto x = torch::randn({2, 5, 8});
+    EXPECT_TRUE(torch::equal(block->forward(x), x));
+  }
+}
+
+TEST(Block, EqualsTheFormulaOnItsParts) {
+  auto block = in_double(make());
+  const auto modules = block->named_children();
+  const auto x = randn({2, 5, 8});
+  const auto part = [&](const char* name, const torch::Tensor& value) {
+    if (auto* norm = modules[name]->as<nn::RMSNorm>()) return norm->forward(value);
+    if (auto* attention = modules[name]->as<nn::Attention>()) return attention->forward(value);
+    return modules[name]->as<nn::SwiGLU>()->forward(value);
+  };
+  const auto h = x + part("attention", part("attention_norm", x));
+  EXPECT_TRUE(torch::equal(block->forward(x), h + part("ffn", part("ffn_norm", h))));
+}
+
+TEST(Block, PartsCanBeSwapped) {
+  nn::Block doubles_twice(identities());
+  const auto x = torch::randn({2, 5, 8});
+  EXPECT_TRUE(torch::equal(doubles_twice->forward(x), 4 * x));
+
+  auto parts = identities();
+  parts.ffn = AnyModule(torch::nn::Linear(8, 8));
+  nn::Block block(parts);
+  auto linear = parts.ffn.get<torch::nn::Linear>();
+  EXPECT_TRUE(torch::equal(block->forward(x), 2 * x + linear->forward(2 * x)));
+  EXPECT_TRUE(block->named_parameters().contains("ffn.weight"));
+}
+
+TEST(Block, ObserverSeesBranchesAndStream) {
+  auto block = make();
+  const auto x = torch::randn({2, 5, 8});
+  std::map<std::string, torch::Tensor> seen;
+  const auto y = block->forward(
+      x, [&](const std::string& name, const torch::Tensor& value) { seen[name] = value; }, "p.");
+  ASSERT_EQ(seen.size(), 4U);
+  EXPECT_TRUE(torch::equal(seen["p.attention_residual"], x + seen["p.attention"]));
+  EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], seen["p.attention_residual"] + seen["p.ffn"]));
+  EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], y));
+}
+
+TEST(Block, DropoutActsInTrainingOnly) {
+  nn::Block block(identities(), 0.5);
+  const auto x = torch::randn({2, 5, 8});
+  EXPECT_FALSE(torch::equal(block->forward(x), 4 * x));
+  block->eval();
+  EXPECT_TRUE(torch::equal(block->forward(x), 4 * x));
+}
+
+TEST(Block, GradientsEqualCentralDifferences) {
+  auto block = in_double(make(), 0.5);
+  const auto x = randn({2, 3, 8});
+  expect_gradients([&] { return block->forward(x); }, leaves(x, *block));
+}
+
+TEST(Block, RefusesPartsThatChangeTheShape) {
+  auto parts = identities();
+  parts.attention = AnyModule(FirstPosition());
+  nn::Block block(parts);
+  expect_error(
+      [&] {
+        block->forward(torch::zeros({2, 3, 8}));
+      },
+      {"Block", "attention", "Float [2, 3, 8]", "Float [2, 1, 8]"});
+  expect_error([&] { make()->forward(torch::zeros({2, 3, 7})); }, {"[..., 8]", "Float [2, 3, 7]"});
+  expect_error([] { make(-0.1); }, {"dropout", "[0, 1)", "-0.1"});
+}
+
+}  // namespace
+}  // namespace folio::test

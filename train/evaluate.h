@@ -1,0 +1,26 @@
+// The loss of a split, in nats for a token.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "data/batches.h"
+#include "modules/llama.h"
+
+namespace folio::train {
+
+/// A batch as int64 tensors [rows, length] on `device`: inputs and targets.
+struct TensorBatch {
+  torch::Tensor inputs_BT;
+  torch::Tensor targets_BT;
+};
+[[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
+
+/// The mean over the whole split in consecutive windows of `window` tokens, each read alone.
+/// The tokens after the last whole window (fewer than `window`) are not scored.
+[[nodiscard]] double split_loss(nn::Llama& model, std::span<const int32_t> split, int64_t window, torch::Device device);
+
+/// The mean over `n` random batches, numbers `first` to first + n - 1 of the sampler.
+[[nodiscard]] double random_batches_loss(nn::Llama& model, const data::BatchSampler& sampler, int64_t n, uint64_t first,
+                                         torch::Device device);
+
+}  // namespace folio::train

@@ -1,0 +1,38 @@
+// Line charts as SVG text: the loss.svg of a training run, and the pictures of the experiments.
+// A chart stands on its own card, light or dark as the reader's system asks, so it is legible on any page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace folio::train {
+
+struct LineChart {
+  struct Point {
+    double x = 0.0;
+    double y = 0.0;
+  };
+  struct Series {
+    std::string name;           ///< shown at the line's right end, with its last value
+    std::vector<Point> points;  ///< in the order in which they are joined; up to 24 of them get a dot each
+  };
+  /// A dashed horizontal line, for what the series are to be compared with: {"5-gram by counting", 1.669}.
+  struct Reference {
+    std::string name;  ///< shown at the line's right end, with its value
+    double y = 0.0;
+  };
+
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  std::vector<Series> series{};
+  std::vector<Reference> references{};
+  bool log_x = false;
+
+  /// The chart as one SVG document, well-formed whatever the names and numbers are. A point that is not finite, or not
+  /// above 0 on a logarithmic axis, is skipped and leaves a gap in its line. Of more points than a line can show, each
+  /// column of pixels keeps its extremes, so no spike is lost.
+  [[nodiscard]] std::string svg() const;
+};
+
+}  // namespace folio::train

@@ -1,0 +1,67 @@
+#include "train/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace folio::train {
+namespace {
+
+std::string clock_string(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60) : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+}  // namespace
+
+Progress::Progress(int64_t first_step, int64_t last_step, const std::string& style)
+    : first_step_(first_step), last_step_(last_step), epochs_(style == "epoch"), terminal_(::isatty(STDOUT_FILENO) == 1) {}
+
+Progress::~Progress() { clear_bar(); }
+
+double Progress::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void Progress::clear_bar() {
+  if (bar_shown_) fmt::print("\r\x1b[K");
+  bar_shown_ = false;
+  std::fflush(stdout);
+}
+
+void Progress::say(const std::string& line) {
+  clear_bar();
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void Progress::show(const LogEntry& entry) {
+  const double per_step = seconds() / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
+  const double eta = per_step * static_cast<double>(last_step_ - entry.step);
+  if (entry.val_loss) val_loss_ = entry.val_loss;
+  if (epochs_) {
+    const auto now = std::chrono::steady_clock::now();
+    const double since = std::chrono::duration<double>(now - previous_).count();
+    previous_ = now;
+    const double loss = entry.val_loss.value_or(entry.loss);
+    say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step, loss, since, eta));
+    return;
+  }
+  const std::string validation = val_loss_ ? fmt::format("  val {:.4f}", *val_loss_) : "";
+  const std::string numbers = fmt::format("step {}/{}  loss {:.4f}{}  {:.0f} tokens/s  ETA {}", entry.step, last_step_,
+                                          entry.loss, validation, entry.tokens_per_s, clock_string(eta));
+  if (!terminal_) {
+    say(numbers);
+    return;
+  }
+  constexpr int64_t kWidth = 24;
+  const auto filled = static_cast<size_t>(kWidth * entry.step / std::max<int64_t>(1, last_step_));
+  fmt::print("\r\x1b[K[{}{}] {}", std::string(filled, '#'), std::string(kWidth - filled, '.'), numbers);
+  std::fflush(stdout);
+  bar_shown_ = true;
+  if (entry.val_loss) say(numbers);  // evaluations stay on the screen
+}
+
+}  // namespace folio::train

@@ -1,0 +1,136 @@
+#include "train/train_config.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace folio::train {
+namespace {
+
+using core::UsageError;
+
+// The default: two minutes on two cores.
+TrainConfig tiny() { return {}; }
+
+// The "Llama from scratch" tutorial's settings: AdamW as the library sets it, and nothing else.
+// It leaves layers, heads and the hidden width open; 4, 8 and 352 are Folio's choice.
+TrainConfig blog() {
+  TrainConfig c;
+  c.preset = "blog";
+  c.model = {.dim = 128, .n_layers = 4, .n_heads = 8, .n_kv_heads = 8, .hidden_dim = 352, .context_length = 16,
+             .norm_eps = 1e-6F, .tie_embeddings = false};
+  c.steps = 1000;
+  c.batch_size = 32;
+  c.window = 16;
+  c.schedule = "constant";
+  c.warmup_steps = 0;
+  c.beta2 = 0.999;
+  c.weight_decay = 0.01;
+  c.decay_norms = true;
+  c.clip = 0.0;
+  c.validation_fraction = 0.1;
+  c.test_fraction = 0.1;
+  c.eval_every = 10;
+  c.eval_batches = 10;
+  c.checkpoint_every = 500;
+  c.log_style = "epoch";
+  return c;
+}
+
+// nanoGPT's "baby GPT" as a Llama: 10.6 M parameters. Hours on a CPU, minutes on a GPU.
+TrainConfig baby() {
+  TrainConfig c;
+  c.preset = "baby";
+  c.model = {.dim = 384, .n_layers = 6, .n_heads = 6, .n_kv_heads = 6, .hidden_dim = 1024, .context_length = 256};
+  c.steps = 5000;
+  c.batch_size = 64;
+  c.window = 256;
+  c.dropout = 0.2;
+  c.eval_every = 250;
+  c.checkpoint_every = 250;
+  return c;
+}
+
+void require_one_of(const std::string& flag, const std::string& value, const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+  throw UsageError(fmt::format("--{} is \"{}\", but has to be one of: {}", flag, core::printable(value),
+                               fmt::join(allowed, ", ")));
+}
+
+}  // namespace
+
+const std::vector<std::string>& preset_names() {
+  static const std::vector<std::string> kNames{"tiny", "blog", "baby"};
+  return kNames;
+}
+
+TrainConfig preset(const std::string& name) {
+  require_one_of("preset", name, preset_names());
+  if (name == "blog") return blog();
+  if (name == "baby") return baby();
+  return tiny();
+}
+
+void validate(const TrainConfig& c) {
+  require_one_of("optimizer", c.optimizer, {"adamw"});
+  require_one_of("schedule", c.schedule, {"cosine", "constant"});
+  require_one_of("dtype", c.dtype, {"f32", "bf16"});
+  require_one_of("device", c.device, {"cpu", "cuda"});
+  require_one_of("log-style", c.log_style, {"progress", "epoch"});
+  if (c.window > c.model.context_length) {
+    throw UsageError(fmt::format("--window is {}, more than the --context of {}", c.window, c.model.context_length));
+  }
+  if (c.schedule == "cosine" && c.min_lr > c.lr) {
+    throw UsageError(fmt::format("--min-lr is {}, more than the --lr of {}", c.min_lr, c.lr));
+  }
+  if (c.validation_fraction + c.test_fraction >= 1.0) {
+    throw UsageError(fmt::format("--validation-fraction {} and --test-fraction {} leave nothing to train on",
+                                 c.validation_fraction, c.test_fraction));
+  }
+}
+
+std::string field_key(const std::string& flag) {
+  std::string key = flag.substr(0, flag.find(','));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+nlohmann::ordered_json to_json(const TrainConfig& config) {
+  nlohmann::ordered_json json;
+  json["preset"] = config.preset;
+  core::ModelConfig::visit_fields(config.model, [&](const char* name, const auto& value) { json["model"][name] = value; });
+  TrainConfig::visit_fields(config, [&](const char* flag, const auto& value, auto&&...) { json[field_key(flag)] = value; });
+  return json;
+}
+
+TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
+  TrainConfig config;
+  config.preset = core::json_get<std::string>(json, "preset", where);
+  const auto model = core::json_get<nlohmann::json>(json, "model", where);
+  core::ModelConfig::visit_fields(config.model, [&](const char* name, auto& value) {
+    value = core::json_get<std::decay_t<decltype(value)>>(model, name, where);
+  });
+  TrainConfig::visit_fields(config, [&](const char* flag, auto& value, auto&&...) {
+    value = core::json_get<std::decay_t<decltype(value)>>(json, field_key(flag), where);
+  });
+  return config;
+}
+
+std::string describe_difference(const TrainConfig& from, const TrainConfig& to) {
+  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every", "log_style"};
+  std::string difference = core::describe_difference(from.model, to.model);
+  const auto before = to_json(from);
+  const auto after = to_json(to);
+  for (const auto& [key, value] : before.items()) {
+    if (key == "model" || kHarmless.contains(key) || after[key] == value) continue;
+    difference += fmt::format("{}{} {} -> {}", difference.empty() ? "" : ", ", key, value.dump(), after[key].dump());
+  }
+  return difference;
+}
+
+}  // namespace folio::train

@@ -1,0 +1,103 @@
+// Everything that decides a training run: the model's shape, the batches, the optimizer, the schedule, what is logged.
+// `visit_fields` is the only list of the trainer's own fields: flags, config.toml and trainer.json all go through it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/model_config.h"
+
+namespace folio::train {
+
+struct TrainConfig {
+  std::string preset = "tiny";
+  core::ModelConfig model;  ///< vocab_size comes from the corpus
+
+  int64_t steps = 2500;
+  int64_t batch_size = 12;  ///< windows in a batch
+  int64_t window = 64;      ///< tokens in a training and a validation window; at most the model's context
+  int64_t accumulation = 1; ///< batches whose gradients make one step
+  double dropout = 0.0;
+  uint64_t seed = 1337;
+
+  std::string optimizer = "adamw";
+  double lr = 1e-3;
+  double min_lr = 1e-4;           ///< where the cosine ends
+  std::string schedule = "cosine";  ///< or "constant"
+  int64_t warmup_steps = 100;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double adam_eps = 1e-8;
+  double weight_decay = 0.1;
+  bool decay_embeddings = true;
+  bool decay_norms = false;
+  double clip = 1.0;  ///< largest norm of all gradients together; 0: off
+  std::string dtype = "f32";   ///< or "bf16": autocast, weights stay f32
+  std::string device = "cpu";  ///< or "cuda"
+
+  double validation_fraction = 0.1;
+  double test_fraction = 0.0;
+  int64_t eval_every = 500;
+  int64_t eval_batches = 0;  ///< 0: the whole validation split in consecutive windows; else random batches of each split
+  int64_t checkpoint_every = 500;
+  int64_t log_every = 10;
+  std::string log_style = "progress";  ///< or "epoch": Epoch | Loss | Time | ETA
+
+  bool operator==(const TrainConfig&) const = default;
+
+  /// Calls visit(flag, field, help, low, high) for each field but the model's; a flag is named as on the command line.
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("steps,--max-iters", self.steps, "optimizer steps", 1, 1e12);
+    visit("batch-size", self.batch_size, "windows in a batch", 1, 1e6);
+    visit("window", self.window, "tokens in a training and validation window", 1, 1 << 24);
+    visit("accumulation", self.accumulation, "batches that make one step", 1, 1e6);
+    visit("dropout", self.dropout, "probability of dropping a number", 0, 0.99);
+    visit("seed", self.seed, "seed of weights, batches and dropout", 0, 1.8e19);
+    visit("optimizer", self.optimizer, "adamw", 0, 0);
+    visit("lr,--learning-rate", self.lr, "highest learning rate", 0, 1e3);
+    visit("min-lr", self.min_lr, "learning rate at the end of the cosine", 0, 1e3);
+    visit("schedule", self.schedule, "cosine or constant", 0, 0);
+    visit("warmup-steps", self.warmup_steps, "steps in which the learning rate rises", 0, 1e12);
+    visit("beta1", self.beta1, "AdamW's decay of the first moment", 0, 0.999999);
+    visit("beta2", self.beta2, "AdamW's decay of the second moment", 0, 0.999999);
+    visit("adam-eps", self.adam_eps, "AdamW's epsilon", 1e-30, 1);
+    visit("weight-decay", self.weight_decay, "decoupled weight decay", 0, 100);
+    visit("decay-embeddings", self.decay_embeddings, "whether embeddings decay", 0, 0);
+    visit("decay-norms", self.decay_norms, "whether norms decay", 0, 0);
+    visit("clip", self.clip, "largest norm of the gradients; 0: off", 0, 1e9);
+    visit("dtype", self.dtype, "f32 or bf16", 0, 0);
+    visit("device", self.device, "cpu or cuda", 0, 0);
+    visit("validation-fraction", self.validation_fraction, "share of the text to validate on", 1e-9, 0.99);
+    visit("test-fraction", self.test_fraction, "share of the text that is kept aside", 0, 0.99);
+    visit("eval-every", self.eval_every, "steps between evaluations", 1, 1e12);
+    visit("eval-batches", self.eval_batches, "0: the whole split; else so many random batches", 0, 1e6);
+    visit("checkpoint-every", self.checkpoint_every, "steps between checkpoints", 1, 1e12);
+    visit("log-every", self.log_every, "steps between log lines", 1, 1e12);
+    visit("log-style", self.log_style, "progress or epoch", 0, 0);
+  }
+};
+
+/// Names of the presets, the default first.
+[[nodiscard]] const std::vector<std::string>& preset_names();
+
+/// Throws core::UsageError that lists the names if there is no such preset.
+[[nodiscard]] TrainConfig preset(const std::string& name);
+
+/// Throws core::UsageError if the values don't fit each other.
+void validate(const TrainConfig& config);
+
+/// Under the names of the flags with underscores, as in trainer.json; and back. Throws core::Error if one is missing.
+[[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
+[[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
+
+/// The values that differ, as "lr 0.001 -> 0.002"; empty if none. Values that change no result are left out:
+/// evaluation, checkpoint and log intervals.
+[[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
+
+/// "batch-size" of "batch-size", "steps" of "steps,--max-iters"; with '_' for '-'.
+[[nodiscard]] std::string field_key(const std::string& flag);
+
+}  // namespace folio::train

@@ -1,0 +1,39 @@
+#include "train/weights.h"
+
+#include "core/error.h"
+
+namespace folio::train {
+
+core::Weights weights_of(const nn::Llama& model) {
+  core::Weights weights{.config = model->config(), .tensors = {}};
+  const auto parameters = model->named_parameters();
+  const auto manifest = core::tensor_manifest(weights.config);
+  core::require(parameters.size() == manifest.size(), "the model has {} parameters, but the manifest lists {}",
+                parameters.size(), manifest.size());
+  for (const core::TensorSpec& spec : manifest) {
+    const torch::Tensor* parameter = parameters.find(spec.module_name);
+    core::require(parameter != nullptr && parameter->sizes().vec() == spec.shape,
+                  "the model has no parameter {} of shape {}", spec.module_name, core::shape_string(spec.shape));
+    const torch::Tensor values = parameter->detach().to(torch::kCPU, torch::kFloat32).contiguous();
+    const float* data = values.data_ptr<float>();
+    weights.tensors.emplace_back(data, data + values.numel());
+  }
+  return weights;
+}
+
+void load_weights(const core::Weights& weights, nn::Llama& model) {
+  const std::string difference = core::describe_difference(weights.config, model->config());
+  core::require(difference.empty(), "the weights are of another model: {}", difference);
+  const torch::NoGradGuard no_grad;
+  auto parameters = model->named_parameters();
+  const auto manifest = core::tensor_manifest(weights.config);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    torch::Tensor* parameter = parameters.find(manifest[i].module_name);
+    core::require(parameter != nullptr, "the model has no parameter {}", manifest[i].module_name);
+    // from_blob only looks at the vector; copy_ copies it.
+    auto* data = const_cast<float*>(weights.tensors[i].data());
+    parameter->copy_(torch::from_blob(data, manifest[i].shape, torch::kFloat32));
+  }
+}
+
+}  // namespace folio::train

@@ -1,0 +1,15 @@
+// Between a LibTorch model and plain weights, which core/ writes to files.
+#pragma once
+
+#include "core/model_files.h"
+#include "modules/llama.h"
+
+namespace folio::train {
+
+/// Copies of all parameters, in the manifest's order. Throws core::Error if the model's parameters are not its.
+[[nodiscard]] core::Weights weights_of(const nn::Llama& model);
+
+/// Copies the weights into the model's parameters. Throws core::Error if the configurations differ.
+void load_weights(const core::Weights& weights, nn::Llama& model);
+
+}  // namespace folio::train
