@@ -70,7 +70,8 @@ void study(Report& report) {
     rows.push_back({n, add.train, add.validation, smooth.train, smooth.validation});
   }
   report.table("Loss by counting n-grams (nats per character)",
-               {"n", "add-0.01 training", "validation", "Witten-Bell training", "validation "}, rows);
+               {"n", "add-0.01 training", "add-0.01 validation", "Witten-Bell training", "Witten-Bell validation"},
+               rows);
 
   const Losses counted{add_train.points[1].y, add_validation.points[1].y};
   const Losses learned = bigram_by_gradient_descent(text, report.seed());

@@ -86,6 +86,13 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   return views;
 }
 
+namespace {
+
+// The double that is printed as the float is, 1e-05 and not 9.999999747378752e-06; it rounds to the same float.
+double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+
+}  // namespace
+
 std::string config_to_hf_json(const ModelConfig& c, int64_t end_of_text) {
   nlohmann::ordered_json json = {
       {"architectures", {"LlamaForCausalLM"}},
@@ -98,8 +105,8 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t end_of_text) {
       {"head_dim", c.head_dim()},
       {"intermediate_size", c.hidden_dim},
       {"max_position_embeddings", c.context_length},
-      {"rope_theta", c.rope_theta},
-      {"rms_norm_eps", c.norm_eps},
+      {"rope_theta", shortest(c.rope_theta)},
+      {"rms_norm_eps", shortest(c.norm_eps)},
       {"tie_word_embeddings", c.tie_embeddings},
       {"hidden_act", "silu"},
       {"attention_bias", false},

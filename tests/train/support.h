@@ -1,0 +1,73 @@
+// What the tests of the trainer share: a text by a fixed rule, a model of a few thousand parameters, temporary folders.
+#pragma once
+
+#include "../core/support.h"
+#include "core/random.h"
+#include "train/trainer.h"
+
+namespace folio::train::test {
+
+using core::test::contains;
+using core::test::error_of;
+using core::test::read_bytes;
+using core::test::TempDir;
+using core::test::write_bytes;
+
+/// `words` words of a list in an order that only `seed` decides. golden_losses.py makes the same text.
+inline std::string small_text(int words, uint64_t seed = 7) {
+  static const char* const kWords[] = {"the", "night", "is", "long,", "and", "no", "moon", "shines:", "O", "who", "goes", "there?"};
+  std::string text;
+  for (int i = 0; i < words; ++i) {
+    text += kWords[core::random_below(seed, static_cast<uint64_t>(i), std::size(kWords))];
+    text += i % 7 == 6 ? '\n' : ' ';
+  }
+  return text;
+}
+
+inline data::Corpus corpus_of(const std::string& text) { return {.name = "small", .path = "small.txt", .text = text}; }
+
+/// Grouped queries, an untied head, dropout and accumulation: what a short cut would miss.
+inline TrainConfig small_config() {
+  TrainConfig c;
+  c.model = {.dim = 32, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 48, .context_length = 24,
+             .rope_theta = 500.0F, .norm_eps = 1e-6F, .tie_embeddings = false};
+  c.steps = 12;
+  c.batch_size = 4;
+  c.window = 16;
+  c.accumulation = 2;
+  c.dropout = 0.1;
+  c.seed = 11;
+  c.lr = 1e-2;
+  c.min_lr = 1e-3;
+  c.warmup_steps = 3;
+  c.clip = 0.5;
+  c.eval_every = 5;
+  c.checkpoint_every = 4;
+  c.log_every = 1;
+  return c;
+}
+
+/// A dataset with the text that it lies over, and a trainer on it.
+struct Small {
+  explicit Small(const TrainConfig& config = small_config(), const std::string& text = small_text(600))
+      : dataset(corpus_of(text), config), trainer(config, dataset) {}
+  Dataset dataset;
+  Trainer trainer;
+};
+
+inline std::vector<torch::Tensor> copies(const nn::Llama& model) {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& p : model->parameters()) all.push_back(p.detach().clone());
+  return all;
+}
+
+/// Whether both hold the same bits.
+inline bool same_bits(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!torch::equal(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace folio::train::test
