@@ -16,14 +16,18 @@ demo: ## install what is missing, build, train on TinyShakespeare, generate (min
 	@echo
 	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
 
+CORPUS := build/venv/bin/python scripts/get_tinyshakespeare.py
+
 test: ## build everything and run the whole test-suite
 	@scripts/bootstrap.sh test
+	@$(CORPUS)
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
 
 sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/bootstrap.sh test
+	@$(CORPUS)
 	@cmake --preset sanitize --log-level=ERROR
 	@cmake --build --preset sanitize
 	@ctest --preset sanitize

@@ -1,6 +1,7 @@
 #include "infer/generate.h"
 
 #include <chrono>
+#include <memory>
 
 #include "core/error.h"
 #include "infer/stop_filter.h"
@@ -18,34 +19,82 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// A sequence of the cache that is given back on every way out.
-class OwnedSequence {
+// One prompt on its way: what it has said so far, and the rows that it needs next.
+class Generation {
  public:
-  explicit OwnedSequence(KvCache& cache) : cache_(cache), id_(cache.add_sequence()) {}
-  ~OwnedSequence() { cache_.release(id_); }
-  OwnedSequence(const OwnedSequence&) = delete;
-  OwnedSequence& operator=(const OwnedSequence&) = delete;
+  Generation(KvCache& cache, const data::Tokenizer& tokenizer, const GenerateOptions& options, int64_t context,
+             std::span<const int32_t> prompt)
+      : cache_(cache),
+        tokenizer_(tokenizer),
+        options_(options),
+        context_(context),
+        sampler_(options.sampler, tokenizer.never_sampled()),
+        filter_(options.stops),
+        history_(prompt.begin(), prompt.end()),
+        n_prompt_(prompt.size()),
+        sequence_(cache.add_sequence()) {}
+  ~Generation() { cache_.release(sequence_); }
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
 
-  [[nodiscard]] SequenceId id() const { return id_; }
-  [[nodiscard]] int64_t length() const { return cache_.length(id_); }
-  void clear() { cache_.truncate(id_, 0); }
+  [[nodiscard]] bool done() const { return done_; }
+
+  /// Appends the tokens that the cache does not hold yet; logits are wanted after the last.
+  void append_rows(std::vector<Row>& rows) {
+    const int64_t held = cache_.length(sequence_);
+    const auto fresh = std::span(history_).last(history_.size() - forgotten_ - static_cast<size_t>(held));
+    for (size_t i = 0; i < fresh.size(); ++i) {
+      rows.push_back({.token = fresh[i],
+                      .sequence = sequence_,
+                      .position = held + static_cast<int64_t>(i),
+                      .wants_logits = i + 1 == fresh.size()});
+    }
+  }
+
+  /// Draws the next token; returns the text that can be shown by now.
+  [[nodiscard]] std::string advance(std::span<float> logits) {
+    const int32_t token = sampler_.sample(logits, history_, static_cast<int64_t>(history_.size()));
+    if (token == tokenizer_.end_of_text()) return finish(FinishReason::Stop);
+    history_.push_back(token);
+    std::string text = filter_.push(tokenizer_.token_bytes(token));
+    return text + (filter_.stopped() ? finish(FinishReason::Stop) : check_room());
+  }
+
+  /// Ends for want of tokens or positions, or makes room by sliding; returns text that was held back.
+  [[nodiscard]] std::string check_room() {
+    if (static_cast<int64_t>(history_.size() - n_prompt_) >= options_.max_tokens) return finish(FinishReason::Length);
+    if (static_cast<int64_t>(history_.size() - forgotten_) < context_) return {};
+    if (!options_.slide) return finish(FinishReason::Length);
+    cache_.truncate(sequence_, 0);
+    forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
+    return {};
+  }
+
+  [[nodiscard]] std::string finish(FinishReason reason) {
+    done_ = true;
+    reason_ = reason;
+    return filter_.finish();
+  }
+
+  [[nodiscard]] std::vector<int32_t> tokens() const {
+    return {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()};
+  }
+  [[nodiscard]] FinishReason finish_reason() const { return reason_; }
 
  private:
   KvCache& cache_;
-  SequenceId id_;
+  const data::Tokenizer& tokenizer_;
+  const GenerateOptions& options_;
+  int64_t context_;
+  Sampler sampler_;
+  StopFilter filter_;
+  std::vector<int32_t> history_;  ///< the prompt and all that was generated
+  size_t n_prompt_;
+  size_t forgotten_ = 0;  ///< tokens at its beginning that slid out of the context
+  SequenceId sequence_;
+  bool done_ = false;
+  FinishReason reason_ = FinishReason::Length;
 };
-
-// Runs `tokens` at the sequence's end; `logits` are those after the last.
-void extend(Engine& engine, const OwnedSequence& sequence, std::span<const int32_t> tokens, std::span<float> logits) {
-  std::vector<Row> rows;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    rows.push_back({.token = tokens[i],
-                    .sequence = sequence.id(),
-                    .position = sequence.length() + static_cast<int64_t>(i),
-                    .wants_logits = i + 1 == tokens.size()});
-  }
-  engine.forward(rows, logits);
-}
 
 }  // namespace
 
@@ -60,61 +109,66 @@ std::string_view finish_reason_name(FinishReason reason) {
   }
 }
 
-GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
-                        const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
+                                           std::span<const std::vector<int32_t>> prompts,
+                                           const GenerateOptions& options, const OnText& on_text) {
   const core::ModelConfig& config = engine.model().config();
   const int64_t context = options.context == 0 ? config.context_length : options.context;
   core::require(context >= 2 && context <= config.context_length, "a context of {} is not in [2, {}], the model's",
                 context, config.context_length);
-  core::require(!prompt.empty(), "the prompt is empty");
-  core::require(static_cast<int64_t>(prompt.size()) <= context,
-                "the prompt has {} tokens, more than the context of {}; shorten it", prompt.size(), context);
-
-  Sampler sampler(options.sampler, tokenizer.never_sampled());
-  StopFilter filter(options.stops);
-  OwnedSequence sequence(engine.cache());
-  std::vector<int32_t> history(prompt.begin(), prompt.end());
-  std::vector<float> logits(static_cast<size_t>(config.vocab_size));
-  GenerateResult result;
-  const auto show = [&](const std::string& text) {
-    result.text += text;
-    if (on_text && !text.empty()) on_text(text);
+  std::vector<std::unique_ptr<Generation>> generations;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    core::require(!prompt.empty(), "the prompt is empty");
+    core::require(static_cast<int64_t>(prompt.size()) <= context,
+                  "the prompt has {} tokens, more than the context of {}; shorten it", prompt.size(), context);
+    generations.push_back(std::make_unique<Generation>(engine.cache(), tokenizer, options, context, prompt));
+  }
+  std::vector<GenerateResult> results(prompts.size());
+  const auto show = [&](size_t index, const std::string& text) {
+    results[index].text += text;
+    if (on_text && !text.empty()) on_text(index, text);
   };
 
-  const Stopwatch prefill;
-  extend(engine, sequence, history, logits);
-  result.prefill_seconds = prefill.seconds();
-
-  const Stopwatch decode;
-  while (static_cast<int64_t>(result.tokens.size()) < options.max_tokens) {
-    if (options.interrupted && options.interrupted()) {
-      result.finish_reason = FinishReason::Interrupted;
-      break;
+  std::vector<Row> rows;
+  std::vector<float> logits;
+  double prefill_seconds = 0.0;
+  double decode_seconds = 0.0;
+  for (bool prefill = true;; prefill = false) {
+    const Stopwatch stopwatch;
+    const bool interrupted = options.interrupted && options.interrupted();
+    rows.clear();
+    std::vector<size_t> live;
+    for (size_t i = 0; i < generations.size(); ++i) {
+      Generation& g = *generations[i];
+      if (prefill) show(i, g.check_room());
+      if (interrupted && !g.done()) show(i, g.finish(FinishReason::Interrupted));
+      if (g.done()) continue;
+      live.push_back(i);
+      g.append_rows(rows);
     }
-    if (sequence.length() == context) {
-      if (!options.slide) break;
-      sequence.clear();
-      extend(engine, sequence, std::span(history).last(static_cast<size_t>(context / 2)), logits);
+    if (live.empty()) break;
+    const auto vocab_size = static_cast<size_t>(config.vocab_size);
+    logits.resize(live.size() * vocab_size);
+    engine.forward(rows, logits);
+    for (size_t n = 0; n < live.size(); ++n) {
+      show(live[n], generations[live[n]]->advance(std::span(logits).subspan(n * vocab_size, vocab_size)));
     }
-    const int32_t token = sampler.sample(logits, history, static_cast<int64_t>(history.size()));
-    if (token == tokenizer.end_of_text()) {
-      result.finish_reason = FinishReason::Stop;
-      break;
-    }
-    result.tokens.push_back(token);
-    history.push_back(token);
-    show(filter.push(tokenizer.token_bytes(token)));
-    if (filter.stopped()) {
-      result.finish_reason = FinishReason::Stop;
-      break;
-    }
-    if (static_cast<int64_t>(result.tokens.size()) < options.max_tokens) {
-      extend(engine, sequence, std::span(history).last(1), logits);
-    }
+    (prefill ? prefill_seconds : decode_seconds) += stopwatch.seconds();
   }
-  show(filter.finish());
-  result.decode_seconds = decode.seconds();
-  return result;
+  for (size_t i = 0; i < generations.size(); ++i) {
+    results[i].tokens = generations[i]->tokens();
+    results[i].finish_reason = generations[i]->finish_reason();
+    results[i].prefill_seconds = prefill_seconds;
+    results[i].decode_seconds = decode_seconds;
+  }
+  return results;
+}
+
+GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+  const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+  const OnText forward_text = [&](size_t, std::string_view text) { on_text(text); };
+  return generate_batch(engine, tokenizer, std::span(&tokens, 1), options, on_text ? forward_text : OnText{}).front();
 }
 
 }  // namespace folio::infer

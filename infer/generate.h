@@ -1,4 +1,4 @@
-// One sequence from a prompt to its end: prefill in one call, then a token at a time.
+// Sequences from their prompts to their ends: all prompts in one call, then a token of each at a time.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,17 @@ struct GenerateResult {
   double decode_seconds = 0.0;  ///< of all tokens after the first
 };
 
-/// `on_text` gets the text as it comes, in whole UTF-8 characters; it may be empty.
-/// Throws core::Error if the prompt is empty or longer than the context.
+/// Gets the text of prompt `index` as it comes, in whole UTF-8 characters.
+using OnText = std::function<void(size_t index, std::string_view text)>;
+
+/// All prompts as one ragged batch; each result is, byte for byte, the one that its prompt gives alone. The times are
+/// those of the batch. `on_text` may be empty. Throws core::Error if a prompt is empty or longer than the context, or
+/// if the engine's cache cannot hold them all.
+[[nodiscard]] std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
+                                                         std::span<const std::vector<int32_t>> prompts,
+                                                         const GenerateOptions& options, const OnText& on_text = {});
+
+/// The same for one prompt.
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text = {});
 

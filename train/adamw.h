@@ -19,9 +19,9 @@ class AdamW {
   void step(double lr);
 
   struct Moments {
-    std::string name;     ///< of the parameter
-    torch::Tensor first;  ///< exponential average of the gradient
-    torch::Tensor second; ///< and of its square
+    std::string name;      ///< of the parameter
+    torch::Tensor first;   ///< exponential average of the gradient
+    torch::Tensor second;  ///< and of its square
   };
   /// All state but the number of steps; the tensors are the optimizer's own.
   [[nodiscard]] const std::vector<Moments>& moments() const { return moments_; }

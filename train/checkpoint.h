@@ -16,10 +16,10 @@ namespace folio::train {
 /// What a run has to remember beside tensors. Batches are a pure function of (seed, step): the step is their place.
 struct TrainerState {
   TrainConfig config;
-  std::string corpus;         ///< its name
-  std::string corpus_path;    ///< what load_corpus() takes to find it again
-  std::string corpus_digest;  ///< of its bytes: see corpus_digest()
-  int64_t step = 0;           ///< steps that are done
+  std::string corpus;                 ///< its name
+  std::string corpus_path;            ///< what load_corpus() takes to find it again
+  std::string corpus_digest;          ///< of its bytes: see corpus_digest()
+  int64_t step = 0;                   ///< steps that are done
   double best_validation_loss = 0.0;  ///< 0 before the first evaluation
   int64_t best_step = -1;
 };

@@ -11,13 +11,17 @@ namespace {
 
 std::string clock_string(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
-  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60) : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
 }  // namespace
 
 Progress::Progress(int64_t first_step, int64_t last_step, const std::string& style)
-    : first_step_(first_step), last_step_(last_step), epochs_(style == "epoch"), terminal_(::isatty(STDOUT_FILENO) == 1) {}
+    : first_step_(first_step),
+      last_step_(last_step),
+      epochs_(style == "epoch"),
+      terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
 Progress::~Progress() { clear_bar(); }
 

@@ -21,6 +21,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 StepResult guarded_step(Trainer& trainer, const fs::path& run) {
   try {
     return trainer.step();
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    core::fail("LibTorch failed at step {}: {}; if memory is short, take a smaller --batch-size, --window or --dim",
+               trainer.state().step + 1, message.substr(0, message.find('\n')));
   } catch (const core::Error& error) {
     const fs::path last = run / "checkpoints" / "last";
     core::fail("{}; {}", error.what(),

@@ -10,11 +10,11 @@
 namespace folio::train {
 
 struct LogEntry {
-  int64_t step = 0;       ///< steps that are done
-  int64_t tokens = 0;     ///< tokens that they saw
-  double loss = 0.0;      ///< of the last of them, nats
+  int64_t step = 0;    ///< steps that are done
+  int64_t tokens = 0;  ///< tokens that they saw
+  double loss = 0.0;   ///< of the last of them, nats
   double lr = 0.0;
-  double grad_norm = 0.0; ///< before clipping
+  double grad_norm = 0.0;  ///< before clipping
   double tokens_per_s = 0.0;
   std::optional<double> train_loss;  ///< on evaluations over random batches
   std::optional<double> val_loss;    ///< on evaluations

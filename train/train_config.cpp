@@ -22,8 +22,14 @@ TrainConfig tiny() { return {}; }
 TrainConfig blog() {
   TrainConfig c;
   c.preset = "blog";
-  c.model = {.dim = 128, .n_layers = 4, .n_heads = 8, .n_kv_heads = 8, .hidden_dim = 352, .context_length = 16,
-             .norm_eps = 1e-6F, .tie_embeddings = false};
+  c.model = {.dim = 128,
+             .n_layers = 4,
+             .n_heads = 8,
+             .n_kv_heads = 8,
+             .hidden_dim = 352,
+             .context_length = 16,
+             .norm_eps = 1e-6F,
+             .tie_embeddings = false};
   c.steps = 1000;
   c.batch_size = 32;
   c.window = 16;
@@ -58,8 +64,8 @@ TrainConfig baby() {
 
 void require_one_of(const std::string& flag, const std::string& value, const std::vector<std::string>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  throw UsageError(fmt::format("--{} is \"{}\", but has to be one of: {}", flag, core::printable(value),
-                               fmt::join(allowed, ", ")));
+  throw UsageError(
+      fmt::format("--{} is \"{}\", but has to be one of: {}", flag, core::printable(value), fmt::join(allowed, ", ")));
 }
 
 }  // namespace
@@ -103,8 +109,10 @@ std::string field_key(const std::string& flag) {
 nlohmann::ordered_json to_json(const TrainConfig& config) {
   nlohmann::ordered_json json;
   json["preset"] = config.preset;
-  core::ModelConfig::visit_fields(config.model, [&](const char* name, const auto& value) { json["model"][name] = value; });
-  TrainConfig::visit_fields(config, [&](const char* flag, const auto& value, auto&&...) { json[field_key(flag)] = value; });
+  core::ModelConfig::visit_fields(config.model,
+                                  [&](const char* name, const auto& value) { json["model"][name] = value; });
+  TrainConfig::visit_fields(config,
+                            [&](const char* flag, const auto& value, auto&&...) { json[field_key(flag)] = value; });
   return json;
 }
 

@@ -16,15 +16,15 @@ struct TrainConfig {
   core::ModelConfig model;  ///< vocab_size comes from the corpus
 
   int64_t steps = 2500;
-  int64_t batch_size = 12;  ///< windows in a batch
-  int64_t window = 64;      ///< tokens in a training and a validation window; at most the model's context
-  int64_t accumulation = 1; ///< batches whose gradients make one step
+  int64_t batch_size = 12;   ///< windows in a batch
+  int64_t window = 64;       ///< tokens in a training and a validation window; at most the model's context
+  int64_t accumulation = 1;  ///< batches whose gradients make one step
   double dropout = 0.0;
   uint64_t seed = 1337;
 
   std::string optimizer = "adamw";
   double lr = 1e-3;
-  double min_lr = 1e-4;           ///< where the cosine ends
+  double min_lr = 1e-4;             ///< where the cosine ends
   std::string schedule = "cosine";  ///< or "constant"
   int64_t warmup_steps = 100;
   double beta1 = 0.9;
@@ -33,14 +33,15 @@ struct TrainConfig {
   double weight_decay = 0.1;
   bool decay_embeddings = true;
   bool decay_norms = false;
-  double clip = 1.0;  ///< largest norm of all gradients together; 0: off
+  double clip = 1.0;           ///< largest norm of all gradients together; 0: off
   std::string dtype = "f32";   ///< or "bf16": autocast, weights stay f32
   std::string device = "cpu";  ///< or "cuda"
 
   double validation_fraction = 0.1;
   double test_fraction = 0.0;
   int64_t eval_every = 500;
-  int64_t eval_batches = 0;  ///< 0: the whole validation split in consecutive windows; else random batches of each split
+  int64_t eval_batches =
+      0;  ///< 0: the whole validation split in consecutive windows; else random batches of each split
   int64_t checkpoint_every = 500;
   int64_t log_every = 10;
   std::string log_style = "progress";  ///< or "epoch": Epoch | Loss | Time | ETA

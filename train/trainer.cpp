@@ -80,7 +80,10 @@ Dataset::Dataset(data::Corpus corpus, const TrainConfig& config)
 
 Trainer::Trainer(TrainConfig config, const Dataset& dataset)
     : dataset_(dataset),
-      state_{.config = completed(std::move(config), dataset), .corpus = dataset.name(), .corpus_path = dataset.path(), .corpus_digest = dataset.digest()},
+      state_{.config = completed(std::move(config), dataset),
+             .corpus = dataset.name(),
+             .corpus_path = dataset.path(),
+             .corpus_digest = dataset.digest()},
       device_(device_of(state_.config)),
       sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed) {
   torch::manual_seed(state_.config.seed);
@@ -99,8 +102,10 @@ void Trainer::resume(const fs::path& checkpoint) {
   require(data::CharTokenizer::read_hf(checkpoint).characters() == dataset_.tokenizer().characters(),
           "{}: the checkpoint has another vocabulary than the text {}", checkpoint.string(), dataset_.name());
   const std::string difference = describe_difference(saved.config, state_.config);
-  require(difference.empty(), "{}: the checkpoint was trained with other values: {}; leave them out to go on, or start "
-          "anew with --force", checkpoint.string(), difference);
+  require(difference.empty(),
+          "{}: the checkpoint was trained with other values: {}; leave them out to go on, or start "
+          "anew with --force",
+          checkpoint.string(), difference);
   const TrainConfig config = state_.config;
   state_ = saved;
   state_.config = config;
@@ -109,9 +114,7 @@ void Trainer::resume(const fs::path& checkpoint) {
 
 void Trainer::init_from(const fs::path& directory) { load_weights(core::read_hf_directory(directory), model_); }
 
-int64_t Trainer::tokens_per_step() const {
-  return config().batch_size * config().window * config().accumulation;
-}
+int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
 
 StepResult Trainer::step() {
   const TrainConfig& c = config();
@@ -129,7 +132,8 @@ StepResult Trainer::step() {
     part_loss.backward();
     loss += part_loss.item<double>();
   }
-  require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss, state_.step + 1);
+  require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
+          state_.step + 1);
   const double grad_norm = clip_gradients(model_->parameters(), c.clip);
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
   optimizer_->step(learning_rate(c, state_.step));

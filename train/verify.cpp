@@ -69,10 +69,11 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, infer::Engine& eng
   std::map<std::string, std::vector<float>> values;
   const ScopedSequence sequence(engine.cache());
   std::vector<float> logits(tokens.size() * static_cast<size_t>(engine.model().config().vocab_size));
-  engine.forward(rows_of(tokens, sequence.id()), logits, [&](const std::string& name, std::span<const float> part, size_t) {
-    if (!values.contains(name)) order.push_back(name);
-    values[name].insert(values[name].end(), part.begin(), part.end());
-  });
+  engine.forward(rows_of(tokens, sequence.id()), logits,
+                 [&](const std::string& name, std::span<const float> part, size_t) {
+                   if (!values.contains(name)) order.push_back(name);
+                   values[name].insert(values[name].end(), part.begin(), part.end());
+                 });
 
   std::vector<Divergence> divergences;
   for (const std::string& name : order) {
@@ -100,7 +101,8 @@ std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
 
-double split_loss_by_engine(infer::Engine& engine, std::span<const int32_t> split, int64_t window, int64_t max_windows) {
+double split_loss_by_engine(infer::Engine& engine, std::span<const int32_t> split, int64_t window,
+                            int64_t max_windows) {
   const int64_t windows = std::min(max_windows, data::consecutive_windows(split, window));
   const auto vocab = static_cast<size_t>(engine.model().config().vocab_size);
   std::vector<float> logits(static_cast<size_t>(window) * vocab);

@@ -13,11 +13,11 @@ namespace folio::train {
 
 /// How far apart two tensors are at one place of the model.
 struct Divergence {
-  std::string name;        ///< "layers.0.attention_residual"
-  double relative_error;   ///< max |engine - libtorch| / root mean square of LibTorch's
-  int64_t position;        ///< of the token where they are furthest apart
-  int64_t index;           ///< within that token's vector
-  double libtorch, engine; ///< both values there
+  std::string name;         ///< "layers.0.attention_residual"
+  double relative_error;    ///< max |engine - libtorch| / root mean square of LibTorch's
+  int64_t position;         ///< of the token where they are furthest apart
+  int64_t index;            ///< within that token's vector
+  double libtorch, engine;  ///< both values there
 };
 
 /// The intermediates of one sequence of tokens, in the order of the forward pass.

@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/file_io.h"
 
 namespace {
 
@@ -17,6 +19,7 @@ using namespace folio;
 struct Options {
   apps::ModelFlags model;
   std::string prompt;
+  std::string prompts_file;
   bool echo = true;
   bool json = false;
   infer::GenerateOptions generate;
@@ -25,6 +28,8 @@ struct Options {
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
+  app.add_option("--prompts", o.prompts_file, "a file with a prompt on each line: all go through as one batch")
+      ->excludes("--prompt");
   app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
@@ -56,19 +61,31 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
 }
 
-void print_json(const Options& o, const std::vector<int32_t>& prompt, const infer::GenerateResult& r) {
-  const auto rate = [](size_t n, double seconds) {
-    return n == 0 || seconds <= 0 ? 0.0 : static_cast<double>(n) / seconds;
-  };
-  const nlohmann::ordered_json json = {
-      {"prompt_tokens", prompt},
-      {"tokens", r.tokens},
-      {"text", r.text},
-      {"prefill_tokens_per_s", rate(prompt.size(), r.prefill_seconds)},
-      {"decode_tokens_per_s", rate(r.tokens.empty() ? 0 : r.tokens.size() - 1, r.decode_seconds)},
-      {"finish_reason", infer::finish_reason_name(r.finish_reason)},
-      {"seed", o.generate.sampler.seed},
-  };
+double rate(size_t n, double seconds) { return n == 0 || seconds <= 0 ? 0.0 : static_cast<double>(n) / seconds; }
+
+// The speeds are the batch's: all prompts' tokens, and all tokens after each text's first.
+nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
+                              const std::vector<infer::GenerateResult>& results) {
+  size_t prefilled = 0;
+  size_t decoded = 0;
+  for (const auto& prompt : prompts) prefilled += prompt.size();
+  for (const auto& r : results) decoded += r.tokens.empty() ? 0 : r.tokens.size() - 1;
+  return {{"prefill_tokens_per_s", rate(prefilled, results.front().prefill_seconds)},
+          {"decode_tokens_per_s", rate(decoded, results.front().decode_seconds)}};
+}
+
+void print_json(const Options& o, const std::vector<std::vector<int32_t>>& prompts,
+                const std::vector<infer::GenerateResult>& results) {
+  nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < results.size(); ++i) {
+    texts.push_back({{"prompt_tokens", prompts[i]},
+                     {"tokens", results[i].tokens},
+                     {"text", results[i].text},
+                     {"finish_reason", infer::finish_reason_name(results[i].finish_reason)}});
+  }
+  nlohmann::ordered_json json = o.prompts_file.empty() ? texts[0] : nlohmann::ordered_json{{"results", texts}};
+  json.update(speeds(prompts, results));
+  json["seed"] = o.generate.sampler.seed;
   fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -77,42 +94,80 @@ void print_text(std::string_view text) {
   std::fflush(stdout);
 }
 
-int run(const CLI::App& app, Options& o) {
-  const bool prompt_given = app.count("--prompt") > 0;
-  if (prompt_given && o.prompt.empty()) {
+struct Prompt {
+  std::string text;  ///< as it was given; empty for the default one
+  std::string where;
+};
+
+std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
+  if (app.count("--prompt") > 0 && o.prompt.empty()) {
     throw core::UsageError("the prompt is empty; leave it out to begin after a new line");
   }
+  if (o.prompts_file.empty()) return {{.text = o.prompt, .where = ""}};
+  std::vector<Prompt> prompts;
+  std::istringstream lines(core::read_text_file(o.prompts_file));
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.empty()) prompts.push_back({.text = line, .where = fmt::format("{}:{}: ", o.prompts_file, number)});
+  }
+  core::require(!prompts.empty(), "{}: there is no prompt in it; write one on each line", o.prompts_file);
+  return prompts;
+}
+
+int run(const CLI::App& app, Options& o) {
+  const std::vector<Prompt> prompts = prompts_of(app, o);
   for (const std::string& stop : o.generate.stops) {
     if (stop.empty()) throw core::UsageError("--stop: the text is empty");
   }
   if (app.count("--seed") == 0) o.generate.sampler.seed = std::random_device{}();
 
   const infer::Model model(apps::resolve_model(o.model));
-  if (o.generate.context > model.config().context_length) {
+  const int64_t context = o.generate.context == 0 ? model.config().context_length : o.generate.context;
+  if (context > model.config().context_length) {
     throw core::UsageError(
-        fmt::format("--context is {}, but the model's is {}", o.generate.context, model.config().context_length));
+        fmt::format("--context is {}, but the model's is {}", context, model.config().context_length));
   }
   const auto tokenizer = data::tokenizer_from_gguf(model.file());
   core::require(tokenizer->vocab_size() == model.config().vocab_size, "{}: {} tokens in the tokenizer, {} in the model",
                 model.file().path().string(), tokenizer->vocab_size(), model.config().vocab_size);
-  const std::vector<int32_t> prompt = prompt_given ? tokenizer->encode(o.prompt) : tokenizer->default_prompt();
-  infer::Engine engine(model, {.n_threads = o.model.threads});
+  std::vector<std::vector<int32_t>> tokens;
+  for (const Prompt& prompt : prompts) {
+    try {
+      tokens.push_back(prompt.text.empty() ? tokenizer->default_prompt() : tokenizer->encode(prompt.text));
+      core::require(static_cast<int64_t>(tokens.back().size()) <= context,
+                    "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(), context);
+    } catch (const core::Error& error) {
+      core::fail("{}{}", prompt.where, error.what());
+    }
+  }
+  const int64_t rounded = (context + infer::KvCache::kBlock - 1) / infer::KvCache::kBlock * infer::KvCache::kBlock;
+  infer::Engine engine(model,
+                       {.n_threads = o.model.threads, .max_positions = rounded * static_cast<int64_t>(prompts.size())});
 
   apps::watch_interrupt();
   o.generate.interrupted = apps::interrupted;
-  if (!o.json && o.echo && prompt_given) print_text(o.prompt);
-  const infer::GenerateResult result = infer::generate(engine, *tokenizer, prompt, o.generate,
-                                                       o.json ? std::function<void(std::string_view)>{} : print_text);
+  const bool streams = prompts.size() == 1 && !o.json;  // several texts would run into each other
+  if (streams && o.echo) print_text(prompts[0].text);
+  const auto results =
+      infer::generate_batch(engine, *tokenizer, tokens, o.generate,
+                            streams ? [](size_t, std::string_view text) { print_text(text); } : infer::OnText{});
   if (o.json) {
-    print_json(o, prompt, result);
+    print_json(o, tokens, results);
   } else {
-    print_text("\n");
-    const size_t decoded = result.tokens.empty() ? 0 : result.tokens.size() - 1;
-    fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, finish_reason {}, seed {}\n", result.tokens.size(),
-               decoded == 0 ? 0.0 : static_cast<double>(decoded) / result.decode_seconds,
-               infer::finish_reason_name(result.finish_reason), o.generate.sampler.seed);
+    if (streams) print_text("\n");
+    for (size_t i = 0; i < results.size() && !streams; ++i) {
+      print_text(
+          fmt::format("{}{}\n{}", o.echo ? prompts[i].text : "", results[i].text, i + 1 < results.size() ? "\n" : ""));
+    }
+    size_t n_tokens = 0;
+    for (const auto& result : results) n_tokens += result.tokens.size();
+    fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, finish_reason {}, seed {}\n", n_tokens,
+               speeds(tokens, results)["decode_tokens_per_s"].get<double>(),
+               infer::finish_reason_name(results[0].finish_reason), o.generate.sampler.seed);
   }
-  return result.finish_reason == infer::FinishReason::Interrupted ? apps::kExitInterrupted : 0;
+  const bool interrupted = results[0].finish_reason == infer::FinishReason::Interrupted;
+  return interrupted ? apps::kExitInterrupted : 0;
 }
 
 }  // namespace

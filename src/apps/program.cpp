@@ -20,15 +20,11 @@ void note_interrupt(int /*signal*/) {
   if (interrupts.fetch_add(1) > 0) std::_Exit(kExitInterrupted);
 }
 
-// One line, whatever the message was made of.
-std::string one_line(std::string message) {
-  while (!message.empty() && message.back() == '\n') message.pop_back();
-  for (size_t at = 0; (at = message.find('\n', at)) != std::string::npos;) message.replace(at, 1, "; ");
-  return message;
-}
+// Other libraries' messages go on with traces on further lines.
+std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 int complain(const CLI::App& app, const std::string& message, int code) {
-  fmt::print(stderr, "{}: {}\n", app.get_name(), one_line(message));
+  fmt::print(stderr, "{}: {}\n", app.get_name(), first_line(message));
   return code;
 }
 
@@ -53,7 +49,7 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
 }
 
 CLI::Validator in_range(double low, double high) {
-  const std::string range = fmt::format("[{:g}, {:g}]", low, high);
+  const std::string range = fmt::format("[{:.10g}, {:.10g}]", low, high);
   return CLI::Validator(
       [=](std::string& text) -> std::string {
         char* end = nullptr;

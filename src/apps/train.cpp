@@ -60,12 +60,14 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->add_option("--norm-eps", m.norm_eps)->check(apps::in_range(1e-12, 1))->capture_default_str()->group("Model");
   app->add_option("--tie-embeddings", m.tie_embeddings, "true or false")->capture_default_str()->group("Model");
 
-  train::TrainConfig::visit_fields(o.config, [&](const std::string& flags, auto& value, const char* help, double low, double high) {
-    CLI::Option* option = app->add_option("--" + flags, value, help)->capture_default_str()->group("Training");
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>> && !std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-      option->check(apps::in_range(low, high));
-    }
-  });
+  train::TrainConfig::visit_fields(
+      o.config, [&](const std::string& flags, auto& value, const char* help, double low, double high) {
+        CLI::Option* option = app->add_option("--" + flags, value, help)->capture_default_str()->group("Training");
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>> &&
+                      !std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+          option->check(apps::in_range(low, high));
+        }
+      });
   return app;
 }
 
@@ -99,7 +101,8 @@ std::string config_toml(const train::TrainConfig& c) {
   std::string toml = fmt::format("preset = \"{}\"\n", c.preset);
   const auto line = [&](const std::string& key, const auto& value) {
     using T = std::decay_t<decltype(value)>;
-    toml += std::is_same_v<T, std::string> ? fmt::format("{} = \"{}\"\n", key, value) : fmt::format("{} = {}\n", key, value);
+    toml += std::is_same_v<T, std::string> ? fmt::format("{} = \"{}\"\n", key, value)
+                                           : fmt::format("{} = {}\n", key, value);
   };
   line("layers", c.model.n_layers);
   line("heads", c.model.n_heads);
@@ -134,8 +137,8 @@ double count_baseline(const train::Dataset& dataset) {
   const data::NgramCounts counts(dataset.splits().train, characters, kOrder);
   const double loss = counts.witten_bell_loss(dataset.splits().validation, kOrder);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n", kOrder,
-             loss, seconds);
+  fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",
+             kOrder, loss, seconds);
   return loss;
 }
 
@@ -154,22 +157,24 @@ int run(Options& o) {
   fs::create_directories(run, error);
   core::require(!error, "cannot make the folder {}: {}", run.string(), error.message());
   core::write_file_atomically(run / "config.toml", config_toml(c));
-  fmt::print("{}: {} training, {} validation characters, vocabulary {}\n", dataset.name(), dataset.splits().train.size(),
-             dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
+  fmt::print("{}: {} training, {} validation characters, vocabulary {}\n", dataset.name(),
+             dataset.splits().train.size(), dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
   fmt::print("preset {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
              c.preset, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
              c.batch_size * c.accumulation, c.steps, at::get_num_threads());
-  fmt::print("run: {}{}\n", run.string(), choice.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
+  fmt::print("run: {}{}\n", run.string(),
+             choice.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
   const double baseline = count_baseline(dataset);
-  fmt::print("validation loss: {}\n", c.eval_batches == 0
-                                          ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
-                                          : fmt::format("the mean of {} random batches", c.eval_batches));
+  fmt::print("validation loss: {}\n",
+             c.eval_batches == 0 ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
+                                 : fmt::format("the mean of {} random batches", c.eval_batches));
 
   apps::watch_interrupt();
   const auto start = std::chrono::steady_clock::now();
-  if (!train::run_to_end(trainer, {.run = run, .minutes = o.minutes, .baseline = baseline, .interrupted = apps::interrupted})) {
-    return apps::kExitInterrupted;
-  }
+  const bool finished = train::run_to_end(
+      trainer, {.run = run, .minutes = o.minutes, .baseline = baseline, .interrupted = apps::interrupted});
+  core::write_file_atomically(run / "config.toml", config_toml(c));  // --minutes has set the number of steps
+  if (!finished) return apps::kExitInterrupted;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto& state = trainer.state();
   fmt::print("done in {:.1f} s: best validation loss {:.4f} at step {}, {:.4f} {} the 5-gram\n", seconds,
@@ -177,7 +182,8 @@ int run(Options& o) {
              state.best_validation_loss < baseline ? "below" : "above");
 
   const fs::path best = run / "checkpoints" / "best";
-  core::write_model_gguf(run / "model.gguf", core::read_hf_directory(best), dataset.name(), dataset.tokenizer().to_gguf());
+  core::write_model_gguf(run / "model.gguf", core::read_hf_directory(best), dataset.name(),
+                         dataset.tokenizer().to_gguf());
   print_sample(run / "model.gguf");
   return 0;
 }

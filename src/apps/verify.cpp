@@ -95,7 +95,8 @@ int run(const Options& o) {
   reference->eval();
   infer::Engine engine(model, {.n_threads = o.threads});
   const auto tokenizer = data::tokenizer_from_gguf(model.file());
-  core::require(tokenizer->vocab_size() == weights.config.vocab_size, "{}: the tokenizer does not fit the model", o.model);
+  core::require(tokenizer->vocab_size() == weights.config.vocab_size, "{}: the tokenizer does not fit the model",
+                o.model);
 
   const Material material = material_of(checkpoint);
   const auto n = std::min<size_t>(material.validation.size(), static_cast<size_t>(weights.config.context_length));
@@ -109,7 +110,8 @@ int run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Compares LibTorch and the engine layer by layer: intermediates, greedy text, validation loss.", "verify");
+  CLI::App app("Compares LibTorch and the engine layer by layer: intermediates, greedy text, validation loss.",
+               "verify");
   Options o;
   app.add_option("checkpoint", o.checkpoint, "checkpoint directory, such as runs/NAME/checkpoints/best")->required();
   app.add_option("model", o.model, "GGUF file, such as runs/NAME/model.gguf")->required();
