@@ -41,6 +41,7 @@ SequenceId KvCache::add_sequence() {
 }
 
 SequenceId KvCache::fork(SequenceId parent) {
+  static_cast<void>(at(parent));  // before there is a child, which may take the id of a parent that was released
   const SequenceId child = add_sequence();
   const Sequence& from = at(parent);
   Sequence& to = at(child);
@@ -101,6 +102,7 @@ void KvCache::reserve(SequenceId sequence, int64_t first, int64_t count) {
 
 void KvCache::truncate(SequenceId sequence, int64_t n_positions) {
   Sequence& s = at(sequence);
+  core::require(n_positions >= 0, "cannot keep {} positions of sequence {}", n_positions, sequence);
   const auto keep = static_cast<size_t>((n_positions + kBlock - 1) / kBlock);
   while (s.table.size() > keep) {
     drop_block(s.table.back());

@@ -14,7 +14,8 @@ namespace {
 
 using core::UsageError;
 
-// The default: two minutes on two cores.
+// The default: under two minutes on two cores. Its windows are as long as its context: windows of 64, which are
+// cheaper, left the positions after 64 untrained, and ended higher (1.636 against 1.607 after 2500 steps).
 TrainConfig tiny() { return {}; }
 
 // The "Llama from scratch" tutorial's settings: AdamW as the library sets it, and nothing else.
@@ -33,6 +34,7 @@ TrainConfig blog() {
   c.steps = 1000;
   c.batch_size = 32;
   c.window = 16;
+  c.lr = 1e-3;
   c.schedule = "constant";
   c.warmup_steps = 0;
   c.beta2 = 0.999;
@@ -56,6 +58,8 @@ TrainConfig baby() {
   c.steps = 5000;
   c.batch_size = 64;
   c.window = 256;
+  c.lr = 1e-3;
+  c.min_lr = 1e-4;
   c.dropout = 0.2;
   c.eval_every = 250;
   c.checkpoint_every = 250;

@@ -16,15 +16,15 @@ struct TrainConfig {
   core::ModelConfig model;  ///< vocab_size comes from the corpus
 
   int64_t steps = 2500;
-  int64_t batch_size = 12;   ///< windows in a batch
-  int64_t window = 64;       ///< tokens in a training and a validation window; at most the model's context
+  int64_t batch_size = 4;    ///< windows in a batch
+  int64_t window = 256;      ///< tokens in a training and a validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches whose gradients make one step
   double dropout = 0.0;
   uint64_t seed = 1337;
 
   std::string optimizer = "adamw";
-  double lr = 1e-3;
-  double min_lr = 1e-4;             ///< where the cosine ends
+  double lr = 2e-3;
+  double min_lr = 2e-4;             ///< where the cosine ends
   std::string schedule = "cosine";  ///< or "constant"
   int64_t warmup_steps = 100;
   double beta1 = 0.9;

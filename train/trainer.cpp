@@ -158,7 +158,7 @@ void Trainer::save(const fs::path& run) { save_checkpoint(run, model_, *optimize
 void Trainer::set_total_steps(int64_t steps) { state_.config.steps = std::max(steps, state_.step); }
 
 bool Trainer::note_validation_loss(double loss) {
-  if (state_.best_step >= 0 && loss >= state_.best_validation_loss) return false;
+  if (std::isnan(loss) || (state_.best_step >= 0 && loss >= state_.best_validation_loss)) return false;
   state_.best_validation_loss = loss;
   state_.best_step = state_.step;
   return true;

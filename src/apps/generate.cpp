@@ -53,7 +53,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
   app.add_option("-s,--seed", s.seed, "seed of the draws (default: random, printed)")->check(apps::in_range(0, 1.8e19));
-  app.add_option("--stop", o.generate.stops, "end before this text; repeatable")->expected(1);
+  app.add_option("--stop", o.generate.stops, "end before this text; repeatable")->allow_extra_args(false);
   app.add_option("-c,--context", o.generate.context, "positions to use (default: the model's context)")
       ->check(apps::in_range(2, 1 << 24));
   app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");

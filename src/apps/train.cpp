@@ -39,6 +39,7 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
   app->set_config("--config", "", "values from a TOML file; flags go before it");
+  app->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is no less wrong than a misspelt flag
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
   app->add_option("--init", o.init, "take the weights of this checkpoint directory");
   app->add_option("--minutes", o.minutes, "train so long in place of --steps")->check(apps::in_range(0.01, 1e6));

@@ -1,0 +1,303 @@
+// Laws of infer/generate.h: when it ends and says why, what it streams, and a text that is a function of the model,
+// the prompt and the options alone.
+#include "infer/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+// Tokens that are any bytes, parts of a character too; the last is the end of the text.
+class PieceTokenizer final : public data::Tokenizer {
+ public:
+  PieceTokenizer(int64_t vocab_size, bool end_may_come) : end_may_come_(end_may_come) {
+    for (const char* piece : {"a", "e", " ", "th", "\n", "\xE2", "\x82\xAC", "\xC3\xA9", "\xF0\x9F", "\x98\x80"}) {
+      if (static_cast<int64_t>(pieces_.size()) + 1 < vocab_size) pieces_.emplace_back(piece);
+    }
+    while (static_cast<int64_t>(pieces_.size()) + 1 < vocab_size) {
+      pieces_.emplace_back(1, static_cast<char>('A' + pieces_.size() % 26));
+    }
+    pieces_.emplace_back();
+  }
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
+    return pieces_.at(static_cast<size_t>(id));
+  }
+  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
+  [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
+  [[nodiscard]] std::vector<int32_t> never_sampled() const override {
+    return end_may_come_ ? std::vector<int32_t>{} : std::vector<int32_t>{end_of_text()};
+  }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
+  [[nodiscard]] std::string kind() const override { return "piece"; }
+
+ private:
+  std::vector<std::string> pieces_;
+  bool end_may_come_;
+};
+
+class Generate : public ::testing::Test {
+ protected:
+  Model model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  PieceTokenizer tokenizer_{37, false};
+  Engine engine_{model_, {.n_threads = 1}};
+  std::vector<int32_t> prompt_{3, 1, 4, 1, 5};
+
+  static GenerateOptions options(int64_t max_tokens = 60, uint64_t seed = 1) {
+    GenerateOptions o;
+    o.max_tokens = max_tokens;
+    o.sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed};
+    return o;
+  }
+  GenerateResult generate(const GenerateOptions& o, const std::function<void(std::string_view)>& on_text = {}) {
+    auto result = infer::generate(engine_, tokenizer_, prompt_, o, on_text);
+    EXPECT_EQ(engine_.cache().blocks_in_use(), 0) << "the sequence was not given back";
+    return result;
+  }
+};
+
+TEST_F(Generate, EndsAfterMaxTokens) {
+  for (const int64_t n : {0, 1, 2, 33, 60}) {
+    const auto result = generate(options(n));
+    EXPECT_EQ(result.tokens.size(), static_cast<size_t>(n));
+    EXPECT_EQ(result.finish_reason, FinishReason::Length);
+    EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
+    EXPECT_GE(result.prefill_seconds, 0.0);
+    EXPECT_GE(result.decode_seconds, 0.0);
+  }
+}
+
+TEST_F(Generate, FewerTokensAreABeginningOfMore) {
+  const auto all = generate(options(60)).tokens;
+  for (const int64_t n : {1, 10, 59}) {
+    const auto some = generate(options(n)).tokens;
+    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
+  }
+}
+
+// The same, with a new sequence and one call for each token: nothing is left over from step to step.
+std::vector<int32_t> recomputed(const Model& model, const data::Tokenizer& tokenizer, std::vector<int32_t> history,
+                                const GenerateOptions& o, size_t context) {
+  Sampler sampler(o.sampler, tokenizer.never_sampled());
+  std::vector<int32_t> window = history;
+  std::vector<int32_t> tokens;
+  while (static_cast<int64_t>(tokens.size()) < o.max_tokens) {
+    if (window.size() == context) {
+      if (!o.slide) break;
+      window.assign(history.end() - static_cast<std::ptrdiff_t>(context / 2), history.end());
+    }
+    const auto all = test::alone(model, window);
+    std::vector<float> logits(all.end() - model.config().vocab_size, all.end());
+    const auto token = sampler.sample(logits, history, static_cast<int64_t>(history.size()));
+    for (auto* list : {&tokens, &history, &window}) list->push_back(token);
+  }
+  return tokens;
+}
+
+TEST_F(Generate, EqualsARecomputationForEachToken) {
+  auto o = options(40, 5);
+  o.sampler.repeat_penalty = 1.3F;
+  o.sampler.repeat_last_n = 20;
+  o.sampler.top_k = 10;
+  EXPECT_EQ(generate(o).tokens, recomputed(model_, tokenizer_, prompt_, o, 100));
+}
+
+TEST_F(Generate, EndsAtTheContext) {
+  for (const int64_t context : {0, 20, 6, 5}) {
+    auto o = options(1000);
+    o.context = context;
+    const auto result = generate(o);
+    EXPECT_EQ(result.tokens.size(), static_cast<size_t>(context == 0 ? 100 : context) - prompt_.size());
+    EXPECT_EQ(result.finish_reason, FinishReason::Length);
+    EXPECT_EQ(finish_reason_name(result.finish_reason), "length");
+  }
+}
+
+TEST_F(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
+  for (const int64_t context : {5, 16, 33, 100}) {
+    auto o = options(150, 3);
+    o.context = context;
+    o.slide = true;
+    o.sampler.repeat_penalty = 1.1F;
+    const auto result = generate(o);
+    EXPECT_EQ(result.tokens.size(), 150U);
+    EXPECT_EQ(result.tokens, recomputed(model_, tokenizer_, prompt_, o, static_cast<size_t>(context)));
+  }
+}
+
+TEST_F(Generate, PromptsThatDoNotFitAreErrors) {
+  prompt_.clear();
+  EXPECT_ERROR(generate(options()), "empty");
+  prompt_.assign(101, 0);
+  EXPECT_ERROR(generate(options()), "101");
+  prompt_.assign(11, 0);
+  auto o = options();
+  o.context = 10;
+  EXPECT_ERROR(generate(o), "context of 10");
+  o.context = 101;
+  EXPECT_ERROR(generate(o), "101");
+  for (const int64_t wrong : {-1, 1}) {
+    o.context = wrong;
+    EXPECT_ERROR(generate(o), "context");
+  }
+  prompt_ = {0, 37};
+  EXPECT_ERROR(generate(options()), "vocabulary");
+  auto bad = options();
+  bad.sampler.temperature = -1.0F;
+  prompt_ = {0};
+  EXPECT_ERROR(generate(bad), "temperature");
+  EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
+  EXPECT_EQ(generate(options(5)).tokens.size(), 5U) << "the engine is as good as before";
+}
+
+TEST_F(Generate, ACacheThatIsTooSmallIsAnErrorAndGivesItsBlocksBack) {
+  Engine small(model_, {.n_threads = 1, .max_positions = 32});
+  EXPECT_ERROR(infer::generate(small, tokenizer_, prompt_, options(60)), "full");
+  EXPECT_EQ(small.cache().blocks_in_use(), 0);
+}
+
+TEST_F(Generate, AStopEndsTheTextBeforeIt) {
+  const auto whole = generate(options(80, 9));
+  int tried = 0;
+  for (size_t at = 5; at + 3 < whole.text.size(); at += 11) {
+    auto o = options(80, 9);
+    o.stops = {whole.text.substr(at, 3)};
+    const auto result = generate(o);
+    EXPECT_EQ(result.text, whole.text.substr(0, whole.text.find(o.stops[0])));
+    EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+    EXPECT_LT(result.tokens.size(), whole.tokens.size());
+    EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), whole.tokens.begin()));
+    ++tried;
+  }
+  EXPECT_GT(tried, 3);
+  auto o = options(80, 9);
+  o.stops = {"never said"};
+  EXPECT_EQ(generate(o).text, whole.text);
+  EXPECT_EQ(finish_reason_name(FinishReason::Stop), "stop");
+}
+
+TEST_F(Generate, TheEndOfTextStopsAndIsNotShown) {
+  tokenizer_ = PieceTokenizer(37, true);
+  int stopped = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto result = generate(options(60, seed));
+    EXPECT_EQ(std::count(result.tokens.begin(), result.tokens.end(), tokenizer_.end_of_text()), 0);
+    EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
+    EXPECT_EQ(result.finish_reason == FinishReason::Stop, result.tokens.size() < 60);
+    stopped += result.finish_reason == FinishReason::Stop ? 1 : 0;
+  }
+  EXPECT_GT(stopped, 0);
+}
+
+TEST_F(Generate, NeverDrawsWhatTheTokenizerForbids) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto result = generate(options(90, seed));
+    EXPECT_EQ(result.tokens.size(), 90U);
+    EXPECT_EQ(std::count(result.tokens.begin(), result.tokens.end(), tokenizer_.end_of_text()), 0);
+  }
+}
+
+TEST_F(Generate, ThePiecesAreTheText) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    for (const bool with_stop : {false, true}) {
+      auto o = options(80, seed);
+      if (with_stop) o.stops = {"aa", "th e", "€"};
+      std::string streamed;
+      const auto result = generate(o, [&](std::string_view piece) {
+        EXPECT_FALSE(piece.empty());
+        streamed += piece;
+      });
+      EXPECT_EQ(streamed, result.text);
+    }
+  }
+}
+
+TEST_F(Generate, InterruptedIsSaidSo) {
+  auto o = options(60);
+  int asked = 0;
+  o.interrupted = [&] { return ++asked > 7; };
+  const auto result = generate(o);
+  EXPECT_EQ(result.tokens.size(), 7U);
+  EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
+  EXPECT_EQ(finish_reason_name(result.finish_reason), "interrupted");
+  EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
+}
+
+TEST_F(Generate, TheSeedDecidesTheText) {
+  const auto one = generate(options(60, 1));
+  EXPECT_EQ(generate(options(60, 1)).text, one.text);
+  EXPECT_NE(generate(options(60, 2)).text, one.text);
+  auto greedy = options(60, 1);
+  greedy.sampler.temperature = 0.0F;
+  const auto text = generate(greedy).text;
+  greedy.sampler.seed = 99;
+  EXPECT_EQ(generate(greedy).text, text);
+}
+
+// The wide model's matrices are large enough to be shared among threads when one token is decoded.
+TEST_F(Generate, TheTextIsTheSameForEachNumberOfThreadsAndInstructionSet) {
+  for (const test::Shape& shape : {test::small_shapes()[5], test::wide_shape()}) {
+    const Model model = test::random_model(shape.config);
+    const PieceTokenizer tokenizer(shape.config.vocab_size, false);
+    auto o = options(30, 4);
+    o.context = 24;
+    o.slide = true;
+    std::string text;
+    for (const core::Isa isa : core::supported_isas()) {
+      for (const size_t threads : {1U, 2U}) {
+        if (isa == core::Isa::Reference && threads == 2 && shape.name == "wide") continue;  // slow
+        Engine engine(model, {.n_threads = threads, .kernels = &kernels::kernels_for(isa)});
+        const auto result = infer::generate(engine, tokenizer, prompt_, o);
+        if (text.empty()) text = result.text;
+        ASSERT_EQ(result.text, text) << shape.name << ' ' << core::isa_name(isa) << ' ' << threads << " threads";
+      }
+    }
+    EXPECT_GT(text.size(), 20U);
+  }
+}
+
+TEST_F(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
+  const std::vector<std::vector<int32_t>> prompts{{3, 1, 4, 1, 5}, {9}, std::vector<int32_t>(40, 2), {3, 1}, {9}};
+  for (const bool slide : {false, true}) {
+    auto o = options(70, 6);
+    o.context = 48;
+    o.slide = slide;
+    o.stops = {"aa", "€"};
+    Engine engine(model_, {.n_threads = 2, .max_positions = 5 * 64});
+    std::vector<std::string> streamed(prompts.size());
+    const auto results = generate_batch(engine, tokenizer_, prompts, o,
+                                        [&](size_t index, std::string_view text) { streamed.at(index) += text; });
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+    ASSERT_EQ(results.size(), prompts.size());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto single = infer::generate(engine_, tokenizer_, prompts[i], o);
+      EXPECT_EQ(results[i].tokens, single.tokens) << "prompt " << i;
+      EXPECT_EQ(results[i].text, single.text) << "prompt " << i;
+      EXPECT_EQ(results[i].finish_reason, single.finish_reason) << "prompt " << i;
+      EXPECT_EQ(streamed[i], results[i].text) << "prompt " << i;
+    }
+  }
+}
+
+TEST_F(Generate, ABatchThatCannotRunGivesItsBlocksBack) {
+  EXPECT_TRUE(generate_batch(engine_, tokenizer_, {}, options()).empty());
+  EXPECT_ERROR(generate_batch(engine_, tokenizer_, std::vector<std::vector<int32_t>>{{1}, {}}, options()), "empty");
+  const std::vector<std::vector<int32_t>> many(9, std::vector<int32_t>(20, 1));  // room for four
+  EXPECT_ERROR(generate_batch(engine_, tokenizer_, many, options()), "");
+  EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
+}
+
+TEST_F(Generate, WeightsThatAreDamagedAreAnError) {
+  auto weights = test::random_weights(model_.config(), 7);
+  weights.tensors.back()[5] = std::nanf("");
+  const Model damaged = test::model_from(weights);
+  Engine engine(damaged, {.n_threads = 1});
+  EXPECT_ERROR(infer::generate(engine, tokenizer_, prompt_, options()), "not finite");
+}
+
+}  // namespace
+}  // namespace folio::infer

@@ -1,0 +1,220 @@
+// Laws of infer/kernels/reference: the formulas of kernels.h, computed naively in double precision. Tolerances are
+// bounds of rounding, with u = 2^-24 the error of one operation: n operations in a row give at most n u (Higham 2002,
+// chapter 3), times the sum of the absolute values where terms cancel.
+#include "infer/kernels/reference/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "infer/kernels/exp_constants.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+using test::random_floats;
+
+constexpr double kU = 0x1.0p-24;
+constexpr double kExpError = 4 * kU;  // 2 units in the last place, a unit being at most 2 u of the number
+
+// Roundings that one product goes through in a sum over k: its lane's additions, four joins, and the chunks.
+double roundings(size_t k) {
+  return static_cast<double>((std::min(k, kChunk) + kLanes - 1) / kLanes + 4 + (k + kChunk - 1) / kChunk);
+}
+
+TEST(Reference, DotIsWithinItsRoundings) {
+  for (size_t k = 0; k <= 3100; k = k < 40 ? k + 1 : k + 61) {
+    const auto a = random_floats(k, k);
+    const auto b = random_floats(k, k + 1);
+    double exact = 0.0;
+    double absolute = 0.0;
+    for (size_t i = 0; i < k; ++i) {
+      const double product = static_cast<double>(a[i]) * b[i];
+      exact += product;
+      absolute += std::abs(product);
+    }
+    EXPECT_LE(std::abs(reference::dot(a.data(), b.data(), k) - exact), roundings(k) * kU * absolute) << "k " << k;
+  }
+}
+
+// The order that kernels.h promises, spelled out once more: numbers so far apart that another order gives other bits.
+TEST(Reference, DotAddsInTheDocumentedOrder) {
+  for (const size_t k : {1U, 15U, 16U, 17U, 33U, 100U, 1024U, 1025U, 2500U}) {
+    auto a = random_floats(k, k);
+    const auto b = random_floats(k, k + 1);
+    for (size_t i = 0; i < k; ++i) a[i] = std::ldexp(a[i], static_cast<int>(core::random_below(3, i, 24)));
+    float total = 0.0F;
+    for (size_t chunk = 0; chunk < k; chunk += 1024) {
+      float s[16] = {};
+      for (size_t i = chunk; i < std::min(k, chunk + 1024); ++i) s[i % 16] = std::fma(a[i], b[i], s[i % 16]);
+      const auto four = [&](size_t l) { return (s[l] + s[l + 8]) + (s[l + 4] + s[l + 12]); };
+      total += (four(0) + four(2)) + (four(1) + four(3));
+    }
+    EXPECT_EQ(reference::dot(a.data(), b.data(), k), total) << "k " << k;
+  }
+}
+
+TEST(Reference, MatmulIsADotForEachOutput) {
+  constexpr size_t kK = 37;
+  constexpr size_t kStride = 9;
+  const auto x = random_floats(3 * kK, 1);
+  const auto weight = random_floats(7 * kK, 2);
+  const auto before = random_floats(3 * kStride, 3);
+  for (const bool accumulate : {false, true}) {
+    auto out = before;
+    reference::matmul(x.data(), 3, weight.data(), kK, 2, 7, out.data(), kStride, accumulate);
+    for (size_t n = 0; n < 3; ++n) {
+      for (size_t r = 0; r < kStride; ++r) {
+        const float held = before[n * kStride + r];
+        float expected = held;
+        if (r >= 2 && r < 7) {
+          expected = reference::dot(&x[n * kK], &weight[r * kK], kK);
+          if (accumulate) expected = held + expected;
+        }
+        EXPECT_EQ(out[n * kStride + r], expected);
+      }
+    }
+  }
+}
+
+TEST(Reference, ExpIsWithinTwoUnitsInTheLastPlace) {
+  double worst = 0.0;
+  for (int i = 0; i <= 400000; ++i) {
+    const float x = -87.33F + static_cast<float>(i) * (175.7F / 400000.0F);
+    const double exact = std::exp(static_cast<double>(x));
+    const auto rounded = static_cast<float>(exact);
+    const double unit = static_cast<double>(std::nextafter(rounded, std::numeric_limits<float>::infinity())) - rounded;
+    worst = std::max(worst, std::abs(reference::exp(x) - exact) / unit);
+  }
+  EXPECT_LE(worst, 2.0);
+}
+
+TEST(Reference, ExpIsExactAtZeroAndHeldAtItsEnds) {
+  EXPECT_EQ(reference::exp(0.0F), 1.0F);
+  EXPECT_EQ(reference::exp(-0.0F), 1.0F);
+  EXPECT_EQ(reference::exp(1e-20F), 1.0F);
+  EXPECT_EQ(reference::exp(-1e30F), reference::exp(exp_constants::kLow));
+  EXPECT_EQ(reference::exp(1e30F), reference::exp(exp_constants::kHigh));
+  EXPECT_GT(reference::exp(-1e30F), 0.0F);
+  EXPECT_TRUE(std::isfinite(reference::exp(1e30F)));
+}
+
+// The sum has positive terms only, so its relative error is at most roundings(k) u, and the square root halves it.
+// Mean, + eps, root, division, and two products add at most 5 u.
+TEST(Reference, RmsNormIsWithinItsRoundings) {
+  for (const size_t n : {1U, 2U, 15U, 16U, 17U, 100U, 1023U, 1030U, 2500U}) {
+    for (const double eps : {1e-6, 1e-5, 0.5}) {
+      const auto x = random_floats(n, n, 2.0);
+      const auto weight = random_floats(n, n + 1);
+      std::vector<float> out(n);
+      reference::rms_norm(x.data(), weight.data(), static_cast<float>(eps), n, out.data());
+      double sum = 0.0;
+      for (const float v : x) sum += static_cast<double>(v) * v;
+      const double norm = std::sqrt(sum / static_cast<double>(n) + static_cast<double>(static_cast<float>(eps)));
+      for (size_t i = 0; i < n; ++i) {
+        const double exact = x[i] / norm * weight[i];
+        ASSERT_LE(std::abs(out[i] - exact), (roundings(n) / 2 + 5) * kU * std::abs(exact)) << n << " at " << i;
+      }
+    }
+  }
+}
+
+// Pair (2i, 2i+1) is a complex number that is turned by its angle. Two roundings of terms no larger than |x|, and one
+// of each cosine and sine: 4 u |x|.
+TEST(Reference, RopeTurnsEachPairByItsAngle) {
+  for (const size_t head_dim : {2U, 6U, 48U, 128U}) {
+    constexpr size_t kHeads = 3;
+    auto x = random_floats(kHeads * head_dim, head_dim);
+    const auto before = x;
+    std::vector<float> cos(head_dim);
+    std::vector<float> sin(head_dim);
+    const auto angle = [](size_t pair) { return 0.7 * static_cast<double>(pair) + 0.3; };
+    for (size_t d = 0; d < head_dim; ++d) {
+      cos[d] = static_cast<float>(std::cos(angle(d / 2)));
+      sin[d] = static_cast<float>(d % 2 == 0 ? -std::sin(angle(d / 2)) : std::sin(angle(d / 2)));
+    }
+    reference::rope(x.data(), cos.data(), sin.data(), kHeads, head_dim);
+    for (size_t i = 0; i < x.size(); i += 2) {
+      const double re = before[i];
+      const double im = before[i + 1];
+      const double a = angle(i % head_dim / 2);
+      const double tolerance = 4 * kU * std::hypot(re, im);
+      ASSERT_NEAR(x[i], re * std::cos(a) - im * std::sin(a), tolerance) << head_dim << " at " << i;
+      ASSERT_NEAR(x[i + 1], re * std::sin(a) + im * std::cos(a), tolerance) << head_dim << " at " << i;
+    }
+  }
+}
+
+// e^-x, the sum, the quotient and the product: kExpError + 3 u, and u more for the products of errors.
+TEST(Reference, SwigluIsWithinItsRoundings) {
+  const auto gate = random_floats(5000, 1, 80.0);
+  const auto up = random_floats(5000, 2, 3.0);
+  std::vector<float> out(gate.size());
+  reference::swiglu(gate.data(), up.data(), gate.size(), out.data());
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double exact = gate[i] / (1.0 + std::exp(-static_cast<double>(gate[i]))) * up[i];
+    ASSERT_LE(std::abs(out[i] - exact), (kExpError + 4 * kU) * std::abs(exact)) << gate[i];
+  }
+}
+
+// An error ds of a score changes its weight by a factor 1 ± ds, where ds is that of a dot product over head_dim, and
+// u |s - m| more for the difference. Numerator and denominator each carry it, with e^, up to 32 additions and three
+// operations for each block, whose factor is one more e^. What is left is relative to Σ w |v|.
+TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
+  for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
+    for (const size_t n_positions : {1U, 2U, 31U, 32U, 33U, 64U, 65U, 100U}) {
+      const size_t n_blocks = (n_positions + 31) / 32;
+      const size_t head = head_dim * kBlockPositions;
+      std::vector<std::vector<float>> memory;
+      std::vector<const float*> blocks;
+      for (size_t b = 0; b < n_blocks; ++b) memory.push_back(random_floats(2 * head, b + head_dim));
+      for (const auto& block : memory) blocks.push_back(block.data());
+      const auto query = random_floats(head_dim, 9, 4.0);
+      std::vector<float> out(head_dim);
+      const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+      reference::attention({.query = query.data(),
+                            .blocks = blocks.data(),
+                            .key_offset = 0,
+                            .value_offset = head,
+                            .n_positions = n_positions,
+                            .n_queries = 1,
+                            .head_dim = head_dim,
+                            .scale = scale},
+                           out.data());
+
+      std::vector<double> score(n_positions, 0.0);
+      double score_error = 0.0;
+      for (size_t j = 0; j < n_positions; ++j) {
+        double absolute = 0.0;
+        for (size_t d = 0; d < head_dim; ++d) {
+          const double product = static_cast<double>(query[d]) * memory[j / 32][d * 32 + j % 32] * scale;
+          score[j] += product;
+          absolute += std::abs(product);
+        }
+        score_error = std::max(score_error, static_cast<double>(head_dim + 1) * kU * absolute);
+      }
+      const auto [least, largest] = std::minmax_element(score.begin(), score.end());
+      const double range = *largest - *least;
+      double sum = 0.0;
+      for (const double s : score) sum += std::exp(s - *largest);
+      const double one_e = kExpError + kU * range;
+      const double each =
+          score_error + one_e + 36 * kU + static_cast<double>(n_blocks) * (score_error + one_e + 3 * kU);
+      for (size_t d = 0; d < head_dim; ++d) {
+        double exact = 0.0;
+        double absolute = 0.0;
+        for (size_t j = 0; j < n_positions; ++j) {
+          const double term = std::exp(score[j] - *largest) / sum * memory[j / 32][head + j % 32 * head_dim + d];
+          exact += term;
+          absolute += std::abs(term);
+        }
+        ASSERT_NEAR(out[d], exact, 2 * each * absolute) << head_dim << " wide, " << n_positions << " positions";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

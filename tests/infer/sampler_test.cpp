@@ -1,0 +1,296 @@
+// Laws of infer/sampler.h: each filter's exact distribution, a draw that depends on (seed, position) alone, and no
+// token from options or logits that make no sense. Distributions are checked by drawing at many positions.
+#include "infer/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// Everything off, so that a test turns on what it is about.
+SamplerOptions plain() { return {.temperature = 1.0F, .top_p = 1.0F, .seed = 11}; }
+
+// Shuffled, so that an order by id is not one by likelihood.
+const std::vector<double> kShares{0.10, 0.40, 0.05, 0.30, 0.15};
+
+std::vector<float> logits_of(const std::vector<double>& shares) {
+  std::vector<float> logits;
+  for (const double share : shares) logits.push_back(static_cast<float>(std::log(share) + 1.5));
+  return logits;
+}
+
+int32_t draw(Sampler& sampler, std::vector<float> logits, int64_t position, std::span<const int32_t> history = {}) {
+  return sampler.sample(logits, history, position);
+}
+
+std::vector<double> normalized(std::vector<double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& w : weights) w /= sum;
+  return weights;
+}
+
+// Pearson's chi-square of 20000 draws. Its mean is the degrees of freedom and its variance twice that; five standard
+// deviations above the mean are never reached by the right distribution, and by far by a wrong one.
+void expect_distribution(const SamplerOptions& options, const std::vector<double>& expected,
+                         std::span<const int32_t> history = {}, std::vector<int32_t> never = {}) {
+  constexpr int kDraws = 20000;
+  Sampler sampler(options, std::move(never));
+  std::vector<int> count(expected.size(), 0);
+  for (int i = 0; i < kDraws; ++i) ++count[static_cast<size_t>(draw(sampler, logits_of(kShares), i, history))];
+  double chi_square = 0.0;
+  double freedom = -1.0;
+  for (size_t id = 0; id < expected.size(); ++id) {
+    const double mean = expected[id] * kDraws;
+    if (mean == 0.0) {
+      EXPECT_EQ(count[id], 0) << "token " << id << " may not be drawn";
+      continue;
+    }
+    chi_square += (count[id] - mean) * (count[id] - mean) / mean;
+    freedom += 1.0;
+  }
+  EXPECT_LE(chi_square, freedom + 5 * std::sqrt(2 * freedom));
+}
+
+TEST(Sampler, GreedyIsTheLargestLogitAndTheLowestIdOfEquals) {
+  auto options = plain();
+  options.temperature = 0.0F;
+  options.top_k = 3;  // no filter takes the largest away
+  options.top_p = 0.5F;
+  Sampler sampler(options, {});
+  EXPECT_EQ(draw(sampler, {1, 3, 2}, 0), 1);
+  EXPECT_EQ(draw(sampler, {-1, -3, -2}, 5), 0);
+  EXPECT_EQ(draw(sampler, {1, 4, 4, 4}, 5), 1);
+  EXPECT_EQ(draw(sampler, {2, 2}, 5), 0);
+  EXPECT_EQ(draw(sampler, {-0.0F, 0.0F}, 5), 0);
+  EXPECT_EQ(draw(sampler, {7}, 5), 0);
+}
+
+TEST(Sampler, DrawsTheSoftmax) { expect_distribution(plain(), kShares); }
+
+TEST(Sampler, TemperatureIsAPowerOfTheShares) {
+  for (const double temperature : {0.5, 0.8, 2.0}) {
+    auto options = plain();
+    options.temperature = static_cast<float>(temperature);
+    auto shares = kShares;
+    for (double& s : shares) s = std::pow(s, 1.0 / temperature);
+    expect_distribution(options, normalized(shares));
+  }
+}
+
+TEST(Sampler, TopKKeepsTheKLikeliest) {
+  auto options = plain();
+  options.top_k = 3;
+  expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
+  options.top_k = 1;
+  expect_distribution(options, {0, 1, 0, 0, 0});
+  for (const int32_t all : {5, 6, std::numeric_limits<int32_t>::max()}) {
+    options.top_k = all;
+    expect_distribution(options, kShares);
+  }
+}
+
+TEST(Sampler, TopKKeepsTheLowestIdsOfEquals) {
+  auto options = plain();
+  options.top_k = 2;
+  Sampler sampler(options, {});
+  std::vector<int> count(6, 0);
+  for (int64_t i = 0; i < 1000; ++i) ++count[static_cast<size_t>(draw(sampler, {0, 1, 1, 1, 1, 0}, i))];
+  EXPECT_EQ(count[1] + count[2], 1000);
+  EXPECT_GT(count[2], 400);
+}
+
+TEST(Sampler, TopPKeepsTheFewestThatHaveTheShare) {
+  auto options = plain();
+  options.top_p = 0.75F;  // 0.40 + 0.30 are less, so the third comes too
+  expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
+  options.top_p = 0.69F;
+  expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0}));
+  options.top_p = 1e-6F;  // one is always kept
+  expect_distribution(options, {0, 1, 0, 0, 0});
+}
+
+TEST(Sampler, MinPKeepsAShareOfTheLikeliest) {
+  auto options = plain();
+  options.min_p = 0.3F;  // 0.12 and more
+  expect_distribution(options, normalized({0, 0.40, 0, 0.30, 0.15}));
+  options.min_p = 0.2F;  // 0.08 and more
+  expect_distribution(options, normalized({0.10, 0.40, 0, 0.30, 0.15}));
+  options.min_p = 1.0F;
+  expect_distribution(options, {0, 1, 0, 0, 0});
+}
+
+// top-k, top-p, min-p, then temperature. Each of these numbers would keep others in another order.
+TEST(Sampler, FiltersActInTheirOrder) {
+  auto options = plain();
+  options.temperature = 5.0F;
+  options.top_p = 0.75F;  // at temperature 5 first, four would be needed
+  auto flat = std::vector<double>{0, std::pow(0.40, 0.2), 0, std::pow(0.30, 0.2), std::pow(0.15, 0.2)};
+  expect_distribution(options, normalized(flat));
+  options.top_k = 4;
+  options.top_p = 0.72F;  // of the four: 0.421, 0.316 (together 0.737), ...; of all: 0.40 + 0.30 are not enough
+  flat[4] = 0;
+  expect_distribution(options, normalized(flat));
+  options.top_k = 0;
+  options.top_p = 1.0F;
+  options.min_p = 0.8F;  // at temperature 5 first, all but two would stay
+  expect_distribution(options, {0, 1, 0, 0, 0});
+}
+
+TEST(Sampler, ADrawIsAFunctionOfSeedAndPosition) {
+  Sampler one(plain(), {});
+  Sampler two(plain(), {});
+  std::vector<int32_t> forwards;
+  for (int64_t i = 0; i < 200; ++i) forwards.push_back(draw(one, logits_of(kShares), i));
+  for (int64_t i = 199; i >= 0; --i) {
+    ASSERT_EQ(draw(two, logits_of(kShares), i), forwards[static_cast<size_t>(i)]);
+    ASSERT_EQ(draw(one, logits_of(kShares), i), forwards[static_cast<size_t>(i)]);
+  }
+  auto options = plain();
+  options.seed = 12;
+  Sampler other(options, {});
+  int differ = 0;
+  for (int64_t i = 0; i < 200; ++i) {
+    differ += draw(other, logits_of(kShares), i) != forwards[static_cast<size_t>(i)] ? 1 : 0;
+  }
+  EXPECT_GT(differ, 100);
+}
+
+// Neighbours are equal as often as chance has it, Σ p² of the time: within five standard deviations of 20000 draws.
+TEST(Sampler, DrawsOfNeighbouringPositionsAndSeedsAreIndependent) {
+  constexpr int kDraws = 20000;
+  double equal = 0.0;
+  for (const double share : kShares) equal += share * share;
+  const double tolerance = 5 * std::sqrt(equal * (1 - equal) * kDraws);
+  Sampler one(plain(), {});
+  auto options = plain();
+  options.seed += 1;
+  Sampler other(options, {});
+  int by_position = 0;
+  int by_seed = 0;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    const int32_t token = draw(one, logits_of(kShares), i);
+    by_position += token == draw(one, logits_of(kShares), i + 1) ? 1 : 0;
+    by_seed += token == draw(other, logits_of(kShares), i) ? 1 : 0;
+  }
+  EXPECT_NEAR(by_position, equal * kDraws, tolerance);
+  EXPECT_NEAR(by_seed, equal * kDraws, tolerance);
+}
+
+TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
+  auto options = plain();
+  options.temperature = 0.0F;
+  options.repeat_penalty = 2.0F;
+  Sampler sampler(options, {});
+  const std::vector<int32_t> history{1, 3, 1, 1};  // often is as once
+  std::vector<float> logits{0.5F, 3.0F, 1.4F, -1.0F, 0.0F};
+  EXPECT_EQ(sampler.sample(logits, history, 0), 1);  // 3 / 2 is still the largest
+  EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.5F, 1.4F, -2.0F, 0.0F}));
+  EXPECT_EQ(draw(sampler, {0.5F, 2.6F, 1.4F}, 0, std::vector<int32_t>{1}), 2);
+  EXPECT_EQ(draw(sampler, {-3.0F, -1.0F, -1.5F}, 0, std::vector<int32_t>{1}), 2);
+  options.repeat_penalty = 0.5F;  // below 1 it is a reward
+  Sampler rewards(options, {});
+  EXPECT_EQ(draw(rewards, {1.5F, 1.0F}, 0, std::vector<int32_t>{1}), 1);
+}
+
+TEST(Sampler, PenaltyLooksAtTheLastNTokens) {
+  auto options = plain();
+  options.temperature = 0.0F;
+  options.repeat_penalty = 10.0F;
+  const std::vector<int32_t> history{0, 1, 2};
+  const struct {
+    int32_t last_n;
+    int32_t expected;
+  } cases[] = {{0, 0}, {1, 0}, {2, 0}, {3, 3}, {100, 3}};
+  for (const auto& c : cases) {
+    options.repeat_last_n = c.last_n;
+    Sampler sampler(options, {});
+    EXPECT_EQ(draw(sampler, {5, 4, 3, 2}, 0, history), c.expected) << c.last_n;
+    EXPECT_EQ(draw(sampler, {5, 4, 3, 2}, 0, {}), 0) << c.last_n;
+  }
+  options.repeat_last_n = 1;
+  Sampler sampler(options, {});
+  EXPECT_EQ(draw(sampler, {3, 4, 5, 2}, 0, history), 1);
+}
+
+TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
+  auto options = plain();
+  options.repeat_penalty = 3.0F;
+  std::vector<double> shares = kShares;
+  const double logit = std::log(0.40) + 1.5;  // positive
+  shares[1] = std::exp(logit / 3.0 - 1.5);
+  expect_distribution(options, normalized(shares), std::vector<int32_t>{1});
+}
+
+TEST(Sampler, NeverDrawsWhatIsForbidden) {
+  expect_distribution(plain(), normalized({0.10, 0, 0.05, 0.30, 0}), {}, {1, 4});
+  auto options = plain();
+  options.top_k = 2;  // of those that are left
+  expect_distribution(options, normalized({0.10, 0, 0, 0.30, 0}), {}, {1, 4});
+  options.temperature = 0.0F;
+  Sampler greedy(options, {1});
+  EXPECT_EQ(draw(greedy, logits_of(kShares), 0), 3);
+}
+
+TEST(Sampler, NothingLeftIsAnError) {
+  for (const float temperature : {0.0F, 1.0F}) {
+    auto options = plain();
+    options.temperature = temperature;
+    Sampler sampler(options, {0, 1});
+    EXPECT_ERROR(draw(sampler, {1, 2}, 0), "no token");
+  }
+}
+
+TEST(Sampler, LogitsThatAreNotFiniteAreAnErrorThatNamesThePosition) {
+  for (const float wrong : {kNaN, kInf, -kInf}) {
+    for (const float temperature : {0.0F, 1.0F}) {
+      for (size_t at = 0; at < 3; ++at) {
+        auto options = plain();
+        options.temperature = temperature;
+        Sampler sampler(options, {2});
+        std::vector<float> logits{1, 2, 3};
+        logits[at] = wrong;
+        EXPECT_ERROR(draw(sampler, logits, 1234), "1234");
+      }
+    }
+  }
+}
+
+TEST(Sampler, ExtremeButFiniteLogitsAreDrawnFrom) {
+  const float huge = std::numeric_limits<float>::max();
+  Sampler sampler(plain(), {});
+  for (int64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(draw(sampler, {-huge, huge, 0, -huge}, i), 1);
+    EXPECT_LE(draw(sampler, {huge, huge, -huge}, i), 1);
+  }
+  auto options = plain();
+  options.temperature = std::numeric_limits<float>::denorm_min();
+  Sampler cold(options, {});
+  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(draw(cold, logits_of(kShares), i), 1);
+}
+
+TEST(Sampler, OptionsOutOfRangeAreErrorsThatNameThem) {
+  const auto refuses = [](const char* name, auto change) {
+    auto options = plain();
+    change(options);
+    EXPECT_ERROR(Sampler(options, {}), name);
+  };
+  for (const float v : {-0.1F, 101.0F, kNaN, kInf}) refuses("temperature", [&](auto& o) { o.temperature = v; });
+  for (const float v : {0.0F, -0.5F, 1.01F, kNaN, kInf}) refuses("top-p", [&](auto& o) { o.top_p = v; });
+  for (const float v : {-0.1F, 1.01F, kNaN, kInf}) refuses("min-p", [&](auto& o) { o.min_p = v; });
+  for (const float v : {0.0F, -1.0F, 101.0F, kNaN, kInf}) {
+    refuses("repeat-penalty", [&](auto& o) { o.repeat_penalty = v; });
+  }
+  refuses("top-k", [](auto& o) { o.top_k = -1; });
+  refuses("repeat-last-n", [](auto& o) { o.repeat_last_n = -1; });
+}
+
+}  // namespace
+}  // namespace folio::infer

@@ -1,0 +1,193 @@
+// Helpers for the engine's tests: small random models of many shapes, rows for them, and equality by bits.
+// Everything random is a function of a seed, so a failure is the same on the next run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/manifest.h"
+#include "core/model_files.h"
+#include "core/random.h"
+#include "infer/engine.h"
+#include "tests/core/support.h"
+
+namespace folio::infer::test {
+
+using core::test::TempDir;
+
+/// n numbers in [-scale, scale).
+inline std::vector<float> random_floats(size_t n, uint64_t seed, double scale = 1.0) {
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
+  return values;
+}
+
+inline std::vector<int32_t> random_tokens(size_t n, uint64_t seed, int64_t vocab_size) {
+  std::vector<int32_t> tokens(n);
+  for (size_t i = 0; i < n; ++i) {
+    tokens[i] = static_cast<int32_t>(core::random_below(seed, i, static_cast<uint64_t>(vocab_size)));
+  }
+  return tokens;
+}
+
+/// Equal byte for byte: 0 is not -0, and a NaN equals itself.
+inline ::testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> expected) {
+  if (got.size() != expected.size()) {
+    return ::testing::AssertionFailure() << got.size() << " numbers, not " << expected.size();
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(expected[i])) continue;
+    return ::testing::AssertionFailure() << "number " << i << " of " << got.size() << " is " << std::hexfloat << got[i]
+                                         << ", not " << expected[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+struct Shape {
+  std::string name;
+  core::ModelConfig config;
+};
+
+inline void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
+
+/// One layer whose sums have two chunks (dim and hidden_dim above 1024); the rest of the shapes are small.
+inline Shape wide_shape() {
+  return {"wide",
+          {.vocab_size = 40,
+           .dim = 1040,
+           .n_layers = 1,
+           .n_heads = 13,
+           .n_kv_heads = 1,
+           .hidden_dim = 1030,
+           .context_length = 96,
+           .tie_embeddings = true}};
+}
+
+inline std::vector<Shape> small_shapes() {
+  return {{"mha_tied",
+           {.vocab_size = 50,
+            .dim = 64,
+            .n_layers = 2,
+            .n_heads = 4,
+            .n_kv_heads = 4,
+            .hidden_dim = 96,
+            .context_length = 128,
+            .tie_embeddings = true}},
+          {"gqa_head10_untied",
+           {.vocab_size = 37,
+            .dim = 60,
+            .n_layers = 2,
+            .n_heads = 6,
+            .n_kv_heads = 2,
+            .hidden_dim = 33,
+            .context_length = 100,
+            .rope_theta = 500.0F,
+            .tie_embeddings = false}},
+          {"mqa_head2_tied",
+           {.vocab_size = 11,
+            .dim = 10,
+            .n_layers = 3,
+            .n_heads = 5,
+            .n_kv_heads = 1,
+            .hidden_dim = 7,
+            .context_length = 70,
+            .tie_embeddings = true}},
+          {"mha_head6_untied",
+           {.vocab_size = 29,
+            .dim = 18,
+            .n_layers = 1,
+            .n_heads = 3,
+            .n_kv_heads = 3,
+            .hidden_dim = 33,
+            .context_length = 130,
+            .norm_eps = 1e-2F,
+            .tie_embeddings = false}},
+          {"mqa_head48_tied",
+           {.vocab_size = 65,
+            .dim = 96,
+            .n_layers = 2,
+            .n_heads = 2,
+            .n_kv_heads = 1,
+            .hidden_dim = 81,
+            .context_length = 96,
+            .tie_embeddings = true}},
+          {"gqa_head80_untied",
+           {.vocab_size = 66,
+            .dim = 320,
+            .n_layers = 1,
+            .n_heads = 4,
+            .n_kv_heads = 2,
+            .hidden_dim = 101,
+            .context_length = 90,
+            .tie_embeddings = false}}};
+}
+
+inline std::vector<Shape> all_shapes() {
+  auto shapes = small_shapes();
+  shapes.push_back(wide_shape());
+  return shapes;
+}
+
+inline std::string shape_name(const ::testing::TestParamInfo<Shape>& info) { return info.param.name; }
+
+/// Matrices that keep the size of what they multiply, norms around 1.
+inline core::Weights random_weights(const core::ModelConfig& config, uint64_t seed) {
+  core::Weights weights{.config = config, .tensors = {}};
+  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
+    const bool is_norm = spec.shape.size() == 1;
+    const double scale = is_norm ? 0.3 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
+    auto values = random_floats(static_cast<size_t>(spec.elements()), core::random_bits(seed, weights.tensors.size()),
+                                spec.role == core::Role::TokenEmbedding ? 1.0 : scale);
+    if (is_norm) {
+      for (float& value : values) value += 1.0F;
+    }
+    weights.tensors.push_back(std::move(values));
+  }
+  return weights;
+}
+
+/// A model that was written to a file and read again; the file goes at once, the mapping stays.
+inline Model model_from(const core::Weights& weights) {
+  const TempDir folder;
+  core::write_model_gguf(folder / "model.gguf", weights, "test", {});
+  return Model(folder / "model.gguf");
+}
+
+inline Model random_model(const core::ModelConfig& config, uint64_t seed = 7) {
+  return model_from(random_weights(config, seed));
+}
+
+inline std::vector<Row> rows_of(SequenceId sequence, std::span<const int32_t> tokens, int64_t first = 0,
+                                bool wants_logits = true) {
+  std::vector<Row> rows;
+  for (const int32_t token : tokens) {
+    rows.push_back({.token = token, .sequence = sequence, .position = first++, .wants_logits = wants_logits});
+  }
+  return rows;
+}
+
+/// One forward; returns (rows that want logits, vocab_size).
+inline std::vector<float> run(Engine& engine, std::span<const Row> rows, const Observer& observer = {}) {
+  size_t wanted = 0;
+  for (const Row& row : rows) wanted += row.wants_logits ? 1 : 0;
+  // NaN, so that a logit that is never written differs from any other.
+  std::vector<float> logits(wanted * static_cast<size_t>(engine.model().config().vocab_size), std::nanf(""));
+  engine.forward(rows, logits, observer);
+  return logits;
+}
+
+/// All logits of one sequence in an engine of its own, in one call: what everything else has to equal.
+inline std::vector<float> alone(const Model& model, std::span<const int32_t> tokens, size_t n_threads = 1,
+                                const kernels::Kernels* kernels = nullptr) {
+  Engine engine(model, {.n_threads = n_threads, .kernels = kernels});
+  return run(engine, rows_of(engine.cache().add_sequence(), tokens));
+}
+
+}  // namespace folio::infer::test
