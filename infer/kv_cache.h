@@ -30,7 +30,8 @@ class KvCache {
   void release(SequenceId sequence);
 
   /// Makes positions [first, first + count) writable: allocates blocks, and copies those that are shared.
-  /// `first` is at most the sequence's length, which becomes first + count. Throws core::Error if no block is free.
+  /// `first` is at most the sequence's length, which grows to first + count where that is more. Throws core::Error if
+  /// no block is free.
   void reserve(SequenceId sequence, int64_t first, int64_t count);
   /// Forgets all positions from n_positions on.
   void truncate(SequenceId sequence, int64_t n_positions);

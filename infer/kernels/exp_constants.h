@@ -4,7 +4,7 @@
 
 namespace folio::infer::kernels::exp_constants {
 
-inline constexpr float kLow = -87.3365447504F;  // e^kLow is the smallest normal number
+inline constexpr float kLow = -87.3365447504F;  // about where e^x leaves the normal numbers
 inline constexpr float kHigh = 88.3762626647949F;
 inline constexpr float kLog2E = 1.44269504088896341F;
 inline constexpr float kLn2High = 0.693359375F;  // exact in few bits, so n * kLn2High is exact

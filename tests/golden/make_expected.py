@@ -8,7 +8,7 @@ The directory is the `checkpoints/best` of
     ./train tinyshakespeare --dim 48 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 96 --context 256 --window 256 \\
             --batch-size 8 --steps 2500 --lr 3e-3 --tie-embeddings false --norm-eps 1e-6 --rope-theta 5000
 
-less the optimizer's state and with __pad__ tensors as they are. Grouped queries, an untied head and an unusual eps and
+less the optimizer's state. Grouped queries, an untied head and an unusual eps and
 theta make sure that no test passes with a value that is hard-wired. The greedy texts never draw <|endoftext|>.
 A greedy text is only as firm as the smallest gap between its best two logits: it has to be far above what
 float32 sums in another order make (some 1e-5), or this script refuses it.
@@ -22,7 +22,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 NEW_TOKENS = 200
-PROMPTS = ["ROMEO:", "\n"]
+PROMPTS = ["ROMEO:\nBut", "\n"]
 LOGITS_TEXT = "First Citizen:\nBefore we proceed"  # 32 characters
 LAST_POSITIONS = 4
 SMALLEST_GAP = 2e-3

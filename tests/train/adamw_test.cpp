@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "train/support.h"
+#include "support.h"
 
 namespace folio::train {
 namespace {
@@ -61,8 +61,13 @@ void expect_as_the_formula(const TrainConfig& config, const std::map<std::string
   std::map<std::string, PlainAdamW> plain;
   for (const auto& p : model->named_parameters()) {
     const auto theta = numbers(p.value());
-    plain[p.key()] = {config.beta1, config.beta2, config.adam_eps, decay_of.at(p.key()), theta,
-                      std::vector<double>(theta.size()), std::vector<double>(theta.size())};
+    plain[p.key()] = {config.beta1,
+                      config.beta2,
+                      config.adam_eps,
+                      decay_of.at(p.key()),
+                      theta,
+                      std::vector<double>(theta.size()),
+                      std::vector<double>(theta.size())};
   }
   constexpr int kSteps = 20;
   for (int step = 0; step < kSteps; ++step) {
@@ -78,7 +83,8 @@ void expect_as_the_formula(const TrainConfig& config, const std::map<std::string
   const double tolerance = kSteps * 4 * static_cast<double>(std::numeric_limits<float>::epsilon());
   for (const auto& p : model->named_parameters()) {
     const auto actual = numbers(p.value());
-    for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], plain[p.key()].theta[i], tolerance) << p.key() << i;
+    for (size_t i = 0; i < actual.size(); ++i)
+      ASSERT_NEAR(actual[i], plain[p.key()].theta[i], tolerance) << p.key() << i;
   }
   for (const auto& moments : optimizer.moments()) {
     const auto first = numbers(moments.first);

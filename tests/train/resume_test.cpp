@@ -1,0 +1,172 @@
+// Resumed equals undisturbed, bit for bit: with dropout, accumulation and AdamW's moments in between.
+#include <gtest/gtest.h>
+
+#include "support.h"
+#include "train/run.h"
+#include "train/run_log.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Small;
+using test::small_config;
+using test::small_text;
+using test::TempDir;
+
+struct Outcome {
+  std::vector<double> losses, norms, validation;
+  std::vector<torch::Tensor> weights;
+};
+
+Outcome outcome(const fs::path& run, Trainer& trainer) {
+  Outcome result;
+  for (const LogEntry& entry : read_log(run / "log.jsonl")) {
+    result.losses.push_back(entry.loss);
+    result.norms.push_back(entry.grad_norm);
+    if (entry.val_loss) result.validation.push_back(*entry.val_loss);
+  }
+  result.weights = test::copies(trainer.model());
+  return result;
+}
+
+TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) {
+  const TempDir undisturbed;
+  Small whole;
+  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .minutes = 0, .baseline = 0, .interrupted = {}}));
+  const Outcome expected = outcome(undisturbed.path(), whole.trainer);
+  ASSERT_EQ(expected.losses.size(), 12U);
+  ASSERT_EQ(expected.validation.size(), 3U);  // steps 5, 10 and 12
+
+  for (const int stop : {1, 4, 6, 11}) {
+    const TempDir run;
+    {
+      Small first;
+      int asked = 0;
+      ASSERT_FALSE(run_to_end(first.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = [&] {
+                                                return ++asked == stop;
+                                              }}));
+    }
+    torch::manual_seed(12345);  // what another process has
+    static_cast<void>(torch::randn({100}));
+    Small second;
+    second.trainer.resume(run / "checkpoints/last");
+    EXPECT_EQ(second.trainer.state().step, stop);
+    ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = {}}));
+    const Outcome actual = outcome(run.path(), second.trainer);
+    EXPECT_EQ(actual.losses, expected.losses) << stop;
+    EXPECT_EQ(actual.norms, expected.norms) << stop;
+    EXPECT_EQ(actual.validation, expected.validation) << stop;
+    EXPECT_TRUE(test::same_bits(actual.weights, expected.weights)) << stop;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json", "tokenizer.json"}) {
+      EXPECT_EQ(test::read_bytes(run / "checkpoints/last" / file),
+                test::read_bytes(undisturbed / "checkpoints/last" / file))
+          << file;
+    }
+  }
+}
+
+TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
+  const TempDir run;
+  {
+    Small first;
+    int asked = 0;
+    static_cast<void>(run_to_end(
+        first.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = [&] { return ++asked == 6; }}));
+  }
+  const auto before = read_log(run / "log.jsonl");
+  ASSERT_EQ(before.size(), 6U);
+  // As a kill at step 8 in the middle of a line would leave it.
+  const std::string log = test::read_bytes(run / "log.jsonl");
+  test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
+  Small second;
+  second.trainer.resume(run / "checkpoints/last");
+  static_cast<void>(run_to_end(second.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = {}}));
+  const auto after = read_log(run / "log.jsonl");
+  ASSERT_EQ(after.size(), 12U);
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].step, static_cast<int64_t>(i + 1));
+    EXPECT_LT(after[i].loss, 10.0);
+    EXPECT_EQ(after[i].loss, i < before.size() ? before[i].loss : after[i].loss);
+  }
+}
+
+// A run that was saved after one step, and what another trainer says when it is to go on with it.
+std::string refusal(const TrainConfig& config, const std::string& text) {
+  const TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  Small other(config, text);
+  return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
+}
+
+TEST(Resume, AnotherTextIsRefused) {
+  std::string text = small_text(600);
+  std::swap(text[0], text[1]);  // the same length and vocabulary
+  const std::string message = refusal(small_config(), text);
+  EXPECT_TRUE(test::contains(message, "another text") && test::contains(message, corpus_digest(text)) &&
+              test::contains(message, corpus_digest(small_text(600))))
+      << message;
+}
+
+TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
+  TrainConfig c = small_config();
+  c.lr = 0.02;
+  c.dropout = 0.2;
+  const std::string message = refusal(c, small_text(600));
+  for (const char* part : {"lr 0.01 -> 0.02", "dropout 0.1 -> 0.2"})
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  EXPECT_FALSE(test::contains(message, "window")) << message;
+}
+
+TEST(Resume, AnotherShapeIsRefusedWithTheDifference) {
+  TrainConfig c = small_config();
+  c.model.n_kv_heads = 4;
+  EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "n_kv_heads 2 -> 4"));
+}
+
+TEST(Resume, OtherIntervalsAreTaken) {
+  const TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.log_every = 3;
+  c.checkpoint_every = 2;
+  Small second(c);
+  EXPECT_NO_THROW(second.trainer.resume(run / "checkpoints/last"));
+  EXPECT_EQ(second.trainer.config().log_every, 3);
+}
+
+TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
+  const TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  auto characters = first.dataset.tokenizer().characters();
+  std::swap(characters[0], characters[1]);
+  data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(run / "checkpoints/last"));
+  Small second;
+  EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), "another vocabulary");
+}
+
+TEST(Resume, ADamagedCheckpointIsNamed) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json"}) {
+    const TempDir run;
+    Small first;
+    first.trainer.step();
+    first.trainer.save(run.path());
+    const auto path = fs::weakly_canonical(run / "checkpoints/last") / file;
+    const std::string bytes = test::read_bytes(path);
+    test::write_bytes(path, bytes.substr(0, bytes.size() / 2));
+    Small second;
+    EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), file);
+    fs::remove(path);
+    Small third;
+    EXPECT_ERROR((third.trainer.resume(run / "checkpoints/last"), 0), file);
+  }
+}
+
+}  // namespace
+}  // namespace folio::train

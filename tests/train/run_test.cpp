@@ -1,0 +1,163 @@
+// The loop around the steps: what is logged, drawn and saved when, --minutes, and the log by itself.
+#include "train/run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support.h"
+#include "train/run_log.h"
+#include "train/schedule.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Small;
+using test::small_config;
+using test::TempDir;
+
+bool run(Small& small, const fs::path& directory, std::function<bool()> interrupted = {}, double minutes = 0.0) {
+  return run_to_end(small.trainer,
+                    {.run = directory, .minutes = minutes, .baseline = 1.0, .interrupted = std::move(interrupted)});
+}
+
+TEST(Run, LogsAtItsIntervalsAndAtTheEnd) {
+  TrainConfig c = small_config();
+  c.log_every = 4;
+  c.eval_every = 5;
+  c.steps = 11;
+  const TempDir directory;
+  Small small(c);
+  ASSERT_TRUE(run(small, directory.path()));
+  std::vector<int64_t> steps;
+  std::vector<int64_t> evaluated;
+  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+    steps.push_back(entry.step);
+    if (entry.val_loss) evaluated.push_back(entry.step);
+    EXPECT_EQ(entry.tokens, entry.step * 4 * 16 * 2);
+    EXPECT_EQ(entry.lr, learning_rate(c, entry.step - 1));
+    EXPECT_GT(entry.grad_norm, 0.0);
+    EXPECT_GT(entry.tokens_per_s, 0.0);
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{4, 5, 8, 10, 11}));
+  EXPECT_EQ(evaluated, (std::vector<int64_t>{5, 10, 11}));
+  EXPECT_TRUE(test::contains(test::read_bytes(directory / "loss.svg"), "5-gram"));
+}
+
+TEST(Run, AnInterruptionSavesThatStep) {
+  const TempDir directory;
+  Small small;
+  int asked = 0;
+  EXPECT_FALSE(run(small, directory.path(), [&] { return ++asked == 3; }));
+  EXPECT_EQ(fs::read_symlink(directory / "checkpoints/last"), "step-000003");
+}
+
+TEST(Run, AnInterruptionAtTheLastStepIsTheEnd) {
+  const TempDir directory;
+  Small small;
+  EXPECT_TRUE(run(small, directory.path(), [&] { return small.trainer.state().step == 12; }));
+}
+
+TEST(Run, TheBestCheckpointIsOfTheSmallestValidationLoss) {
+  const TempDir directory;
+  TrainConfig c = small_config();
+  c.eval_every = 1;
+  c.lr = 0.3;  // so large that the loss goes up and down
+  c.warmup_steps = 0;
+  Small small(c);
+  ASSERT_TRUE(run(small, directory.path()));
+  double best = INFINITY;
+  int64_t best_step = 0;
+  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+    if (*entry.val_loss < best) best_step = entry.step;
+    best = std::min(best, *entry.val_loss);
+  }
+  const TrainerState state = read_trainer_state(directory / "checkpoints/best");
+  EXPECT_EQ(state.step, best_step);
+  EXPECT_EQ(state.best_validation_loss, best);
+  EXPECT_EQ(read_trainer_state(directory / "checkpoints/last").step, 12);
+}
+
+TEST(Run, AFailureNamesTheCheckpointToGoBackTo) {
+  const TempDir directory;
+  Small small;
+  const auto spoil = [&] {
+    const torch::NoGradGuard no_grad;
+    if (small.trainer.state().step == 6) small.trainer.model()->parameters()[0].fill_(std::nan(""));
+    return false;
+  };
+  const std::string message = test::error_of([&] { run(small, directory.path(), spoil); });
+  for (const char* part : {"step 7", "step-000005"}) EXPECT_TRUE(test::contains(message, part)) << message;
+  EXPECT_EQ(read_trainer_state(directory / "checkpoints/last").step, 5);
+}
+
+TEST(Run, MinutesBecomeANumberOfSteps) {
+  const TempDir directory;
+  TrainConfig c = small_config();
+  c.steps = 1000000;
+  c.log_every = 1000000;
+  c.warmup_steps = kMeasuredSteps;
+  Small small(c);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(run(small, directory.path(), {}, 1.0 / 60.0));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const TrainerState state = read_trainer_state(directory / "checkpoints/last");
+  EXPECT_EQ(state.config.steps, state.step);
+  EXPECT_GT(state.step, kMeasuredSteps);
+  EXPECT_LT(state.step, 100000);
+  EXPECT_LT(seconds, 20.0);  // a second of steps, and their checkpoints on a busy machine
+  EXPECT_NEAR(learning_rate(state.config, state.step), c.min_lr, 1e-12);
+}
+
+TEST(RunLog, HoldsEveryBitOfItsNumbers) {
+  const TempDir directory;
+  const LogEntry entry{.step = 3,
+                       .tokens = 99,
+                       .loss = 0.1 + 0.2,
+                       .lr = 1.0 / 3.0,
+                       .grad_norm = 1e-17,
+                       .tokens_per_s = 12345.678,
+                       .train_loss = {},
+                       .val_loss = 2.0 / 3.0};
+  {
+    RunLog log(directory.path(), 0);
+    log.append(entry);
+  }
+  const auto entries = read_log(directory / "log.jsonl");
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].loss, entry.loss);
+  EXPECT_EQ(entries[0].lr, entry.lr);
+  EXPECT_EQ(entries[0].grad_norm, entry.grad_norm);
+  EXPECT_EQ(entries[0].val_loss, entry.val_loss);
+  EXPECT_FALSE(entries[0].train_loss.has_value());
+}
+
+TEST(RunLog, KeepsTheLinesUpToAStep) {
+  const TempDir directory;
+  {
+    RunLog log(directory.path(), 0);
+    for (int64_t step = 1; step <= 5; ++step) {
+      LogEntry entry;
+      entry.step = step;
+      entry.loss = 1.0 / static_cast<double>(step);
+      log.append(entry);
+    }
+  }
+  const std::string before = test::read_bytes(directory / "log.jsonl");
+  { RunLog log(directory.path(), 3); }
+  const std::string after = test::read_bytes(directory / "log.jsonl");
+  EXPECT_TRUE(before.starts_with(after));
+  EXPECT_EQ(read_log(directory / "log.jsonl").size(), 3U);
+}
+
+TEST(RunLog, ForeignLinesAreLeftOut) {
+  const TempDir directory;
+  test::write_bytes(directory / "log.jsonl", "hello\n{\"step\":1}\n[]\n{\"step\":2,\"loss\":1.5}\n{\"step\":3,\"lo");
+  const auto entries = read_log(directory / "log.jsonl");
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].step, 2);
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -19,8 +19,19 @@ TrainConfig factors() {
 
 TEST(Schedule, RisesToTheRateThenFallsByHalfACosine) {
   // 0.2 + 0.4 (1 + cos(k pi / 8)), worked out by hand from cos(pi/8) = 0.9238795325112867 and its companions.
-  const std::vector<double> expected{0.25, 0.5, 0.75, 1.0, 1.0, 0.96955181300451469, 0.88284271247461903, 0.75307337294603591,
-                                     0.6, 0.44692662705396413, 0.31715728752538097, 0.23044818699548535, 0.2};
+  const std::vector<double> expected{0.25,
+                                     0.5,
+                                     0.75,
+                                     1.0,
+                                     1.0,
+                                     0.96955181300451469,
+                                     0.88284271247461903,
+                                     0.75307337294603591,
+                                     0.6,
+                                     0.44692662705396413,
+                                     0.31715728752538097,
+                                     0.23044818699548535,
+                                     0.2};
   for (size_t step = 0; step < expected.size(); ++step) {
     EXPECT_NEAR(learning_rate(factors(), static_cast<int64_t>(step)), expected[step], 1e-15) << "step " << step;
   }

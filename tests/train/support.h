@@ -15,7 +15,8 @@ using core::test::write_bytes;
 
 /// `words` words of a list in an order that only `seed` decides. golden_losses.py makes the same text.
 inline std::string small_text(int words, uint64_t seed = 7) {
-  static const char* const kWords[] = {"the", "night", "is", "long,", "and", "no", "moon", "shines:", "O", "who", "goes", "there?"};
+  static const char* const kWords[] = {"the",  "night",   "is", "long,", "and",  "no",
+                                       "moon", "shines:", "O",  "who",   "goes", "there?"};
   std::string text;
   for (int i = 0; i < words; ++i) {
     text += kWords[core::random_below(seed, static_cast<uint64_t>(i), std::size(kWords))];
@@ -29,8 +30,15 @@ inline data::Corpus corpus_of(const std::string& text) { return {.name = "small"
 /// Grouped queries, an untied head, dropout and accumulation: what a short cut would miss.
 inline TrainConfig small_config() {
   TrainConfig c;
-  c.model = {.dim = 32, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 48, .context_length = 24,
-             .rope_theta = 500.0F, .norm_eps = 1e-6F, .tie_embeddings = false};
+  c.model = {.dim = 32,
+             .n_layers = 2,
+             .n_heads = 4,
+             .n_kv_heads = 2,
+             .hidden_dim = 48,
+             .context_length = 24,
+             .rope_theta = 500.0F,
+             .norm_eps = 1e-6F,
+             .tie_embeddings = false};
   c.steps = 12;
   c.batch_size = 4;
   c.window = 16;
@@ -40,7 +48,13 @@ inline TrainConfig small_config() {
   c.lr = 1e-2;
   c.min_lr = 1e-3;
   c.warmup_steps = 3;
+  c.schedule = "cosine";
+  c.beta1 = 0.9;
+  c.beta2 = 0.99;
+  c.adam_eps = 1e-8;
+  c.weight_decay = 0.1;
   c.clip = 0.5;
+  c.validation_fraction = 0.1;
   c.eval_every = 5;
   c.checkpoint_every = 4;
   c.log_every = 1;

@@ -1,0 +1,212 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support.h"
+#include "train/weights.h"
+
+namespace folio::train {
+namespace {
+
+using test::Small;
+using test::small_config;
+using test::small_text;
+
+TEST(Trainer, TheSameSeedGivesTheSameBits) {
+  const auto run = [] {
+    Small small;
+    std::vector<double> numbers;
+    for (int step = 0; step < 4; ++step) {
+      const StepResult result = small.trainer.step();
+      numbers.push_back(result.loss);
+      numbers.push_back(result.grad_norm);
+    }
+    return std::pair(numbers, test::copies(small.trainer.model()));
+  };
+  const auto first = run();
+  const auto second = run();
+  EXPECT_EQ(first.first, second.first);
+  EXPECT_TRUE(test::same_bits(first.second, second.second));
+}
+
+TEST(Trainer, AnotherSeedGivesOtherLosses) {
+  TrainConfig c = small_config();
+  Small a(c);
+  const double loss = a.trainer.step().loss;
+  c.seed = 12;
+  Small b(c);
+  EXPECT_NE(b.trainer.step().loss, loss);
+}
+
+TEST(Trainer, TheFirstLossIsThatOfAGuess) {
+  Small small;
+  const double guess = std::log(static_cast<double>(small.dataset.tokenizer().vocab_size()));
+  EXPECT_NEAR(small.trainer.step().loss, guess, 0.1);
+}
+
+TEST(Trainer, LearnsTheText) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  c.steps = 60;
+  Small small(c);
+  const double before = small.trainer.evaluate().validation;
+  for (int step = 0; step < 60; ++step) small.trainer.step();
+  EXPECT_LT(small.trainer.evaluate().validation, before - 1.0);
+}
+
+TEST(Trainer, AccumulatingTwoHalvesIsOneBatch) {
+  // Row r of batch n is number n * rows + r of one sequence, so two batches of 4 hold the rows of one batch of 8.
+  TrainConfig halves = small_config();
+  halves.dropout = 0.0;
+  TrainConfig whole = halves;
+  whole.batch_size = 8;
+  whole.accumulation = 1;
+  Small a(halves);
+  Small b(whole);
+  EXPECT_EQ(a.trainer.tokens_per_step(), b.trainer.tokens_per_step());
+  for (int step = 0; step < 5; ++step) {
+    const StepResult x = a.trainer.step();
+    const StepResult y = b.trainer.step();
+    // Float32 sums in another order: some 4e-7 in PyTorch (golden_losses.py), here both sides round.
+    EXPECT_NEAR(x.loss, y.loss, 5e-6) << step;
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, 5e-5) << step;
+  }
+}
+
+TEST(Trainer, AccumulationChangesTheStep) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  Small a(c);
+  c.accumulation = 1;
+  Small b(c);
+  EXPECT_NE(a.trainer.step().loss, b.trainer.step().loss);
+}
+
+TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
+  // With beta1 = beta2 = 0 and a huge eps, AdamW is plain descent: the step's length is lr * |g| / eps.
+  TrainConfig c = small_config();
+  c.beta1 = c.beta2 = 0.0;
+  c.adam_eps = 1.0;
+  c.weight_decay = 0.0;
+  c.warmup_steps = 0;
+  c.dropout = 0.0;
+  c.clip = 1e-3;
+  Small small(c);
+  const auto before = test::copies(small.trainer.model());
+  const StepResult result = small.trainer.step();
+  EXPECT_GT(result.grad_norm, 0.1);
+  double squares = 0.0;
+  const auto after = test::copies(small.trainer.model());
+  for (size_t i = 0; i < after.size(); ++i)
+    squares += (after[i] - before[i]).to(torch::kDouble).square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(squares), c.lr * c.clip, 0.02 * c.lr * c.clip);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
+  const test::TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const auto checkpoint = std::filesystem::weakly_canonical(run / "checkpoints/last");
+  const auto saved = test::read_bytes(checkpoint / "model.safetensors");
+  {
+    const torch::NoGradGuard no_grad;
+    small.trainer.model()->parameters()[3].view(-1)[0] = std::nan("");
+  }
+  const auto before = test::copies(small.trainer.model());
+  const std::string message = test::error_of([&] { small.trainer.step(); });
+  EXPECT_TRUE(test::contains(message, "the loss is nan at step 2") && test::contains(message, "--lr")) << message;
+  EXPECT_EQ(small.trainer.state().step, 1);
+  const auto after = test::copies(small.trainer.model());
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(torch::allclose(before[i], after[i], 0, 0, /*equal_nan=*/true));
+  EXPECT_EQ(test::read_bytes(checkpoint / "model.safetensors"), saved);
+  EXPECT_EQ(std::filesystem::read_symlink(run / "checkpoints/last"), "step-000001");
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteStopsBeforeAnyWeightChanges) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  c.clip = 0.0;
+  Small small(c);
+  small.trainer.model()->parameters()[2].register_hook([](const torch::Tensor& g) { return g * INFINITY; });
+  const auto before = test::copies(small.trainer.model());
+  const std::string message = test::error_of([&] { small.trainer.step(); });
+  EXPECT_TRUE(test::contains(message, "gradient")) << message;
+  EXPECT_TRUE(test::same_bits(before, test::copies(small.trainer.model())));
+}
+
+TEST(Trainer, InitFromTakesTheWeights) {
+  const test::TempDir run;
+  Small a;
+  a.trainer.step();
+  a.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.seed = 99;
+  Small b(c);
+  EXPECT_FALSE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.trainer.model())));
+  b.trainer.init_from(run / "checkpoints/last");
+  EXPECT_TRUE(test::same_bits(test::copies(a.trainer.model()), test::copies(b.trainer.model())));
+  EXPECT_EQ(b.trainer.state().step, 0);
+}
+
+TEST(Trainer, InitFromAnotherShapeIsRefusedWithTheDifference) {
+  const test::TempDir run;
+  Small a;
+  a.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.model.n_layers = 3;
+  Small b(c);
+  EXPECT_ERROR((b.trainer.init_from(run / "checkpoints/last"), 0), "n_layers 2 -> 3");
+}
+
+TEST(Trainer, AWindowThatTheValidationSplitCannotHoldIsRefused) {
+  TrainConfig c = small_config();
+  EXPECT_ERROR(Small(c, small_text(30)), "shorter context");
+}
+
+TEST(Trainer, AWindowBeyondTheContextIsAUsageError) {
+  TrainConfig c = small_config();
+  c.window = 25;
+  EXPECT_THROW(Small{c}, core::UsageError);
+}
+
+TEST(Trainer, BFloat16TrainsNearFloat32) {
+  TrainConfig c = small_config();
+  c.dropout = 0.0;
+  Small a(c);
+  c.dtype = "bf16";
+  Small b(c);
+  for (int step = 0; step < 3; ++step) {
+    const double x = a.trainer.step().loss;
+    const double y = b.trainer.step().loss;
+    EXPECT_NEAR(x, y, 0.02) << step;  // bfloat16 has 8 bits: 1/256 of logits that stay below 2 here
+    EXPECT_NE(x, y);
+  }
+  for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
+}
+
+TEST(Trainer, TheBestLossIsTheSmallest) {
+  Small small;
+  EXPECT_TRUE(small.trainer.note_validation_loss(2.0));
+  EXPECT_FALSE(small.trainer.note_validation_loss(2.0));
+  EXPECT_FALSE(small.trainer.note_validation_loss(2.5));
+  EXPECT_FALSE(small.trainer.note_validation_loss(std::nan("")));
+  EXPECT_TRUE(small.trainer.note_validation_loss(1.5));
+  EXPECT_EQ(small.trainer.state().best_validation_loss, 1.5);
+}
+
+TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
+  Small small;
+  small.trainer.step();
+  small.trainer.step();
+  small.trainer.set_total_steps(1);
+  EXPECT_EQ(small.trainer.config().steps, 2);
+  small.trainer.set_total_steps(50);
+  EXPECT_EQ(small.trainer.config().steps, 50);
+}
+
+}  // namespace
+}  // namespace folio::train

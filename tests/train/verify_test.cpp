@@ -1,0 +1,170 @@
+// verify must agree where both sides are right, and name the first place where they part when one is not.
+#include "train/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/manifest.h"
+#include "core/model_files.h"
+#include "support.h"
+#include "train/evaluate.h"
+#include "train/weights.h"
+
+namespace folio::train {
+namespace {
+
+constexpr double kTolerance = 1e-4;
+
+core::ModelConfig shape(bool tied) {
+  core::ModelConfig c = test::small_config().model;
+  c.vocab_size = 13;
+  c.context_length = 64;
+  c.tie_embeddings = tied;
+  return c;
+}
+
+// Weights large enough that every layer matters to what follows.
+nn::Llama random_model(bool tied) {
+  nn::Llama model(shape(tied));
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->parameters()) p.normal_(p.dim() == 1 ? 1.0 : 0.0, p.dim() == 1 ? 0.2 : 0.15);
+  return model;
+}
+
+std::vector<int32_t> some_tokens(size_t n) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(core::random_below(3, i, 13)));
+  return tokens;
+}
+
+// The model in a GGUF file, one number of one tensor off by `error`, and an engine that runs it.
+struct Exported {
+  Exported(const nn::Llama& reference, const std::string& tensor = "", float error = 0.0F) {
+    core::Weights weights = weights_of(reference);
+    const auto manifest = core::tensor_manifest(weights.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (manifest[i].gguf_name == tensor) weights.tensors[i][weights.tensors[i].size() / 2] += error;
+    }
+    core::write_model_gguf(directory / "m.gguf", weights, "test", {});
+    model = std::make_unique<infer::Model>(directory / "m.gguf");
+    engine = std::make_unique<infer::Engine>(
+        *model, infer::EngineOptions{.n_threads = 1, .max_positions = 0, .kernels = nullptr});
+  }
+  test::TempDir directory;
+  std::unique_ptr<infer::Model> model;
+  std::unique_ptr<infer::Engine> engine;
+};
+
+const Divergence* first_apart(const std::vector<Divergence>& all) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [](const Divergence& d) { return !(d.relative_error <= kTolerance); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+class Verify : public testing::TestWithParam<bool> {};
+
+TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  const auto divergences = compare_forward(reference, *exported.engine, some_tokens(64));
+  std::vector<std::string> names;
+  for (const auto& d : divergences) {
+    EXPECT_LE(d.relative_error, kTolerance) << d.name;
+    names.push_back(d.name);
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"embedding", "layers.0.attention_residual", "layers.0.ffn_residual",
+                                      "layers.1.attention_residual", "layers.1.ffn_residual", "norm", "logits"}));
+}
+
+TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
+  const std::vector<std::pair<std::string, std::string>> planted{
+      {"token_embd.weight", "embedding"},
+      {"blk.0.attn_norm.weight", "layers.0.attention_residual"},
+      {"blk.0.attn_q.weight", "layers.0.attention_residual"},
+      {"blk.0.attn_k.weight", "layers.0.attention_residual"},
+      {"blk.0.attn_v.weight", "layers.0.attention_residual"},
+      {"blk.0.attn_output.weight", "layers.0.attention_residual"},
+      {"blk.0.ffn_norm.weight", "layers.0.ffn_residual"},
+      {"blk.0.ffn_gate.weight", "layers.0.ffn_residual"},
+      {"blk.1.attn_v.weight", "layers.1.attention_residual"},
+      {"blk.1.ffn_up.weight", "layers.1.ffn_residual"},
+      {"blk.1.ffn_down.weight", "layers.1.ffn_residual"},
+      {"output_norm.weight", "norm"},
+      {"output.weight", "logits"},
+  };
+  const bool tied = GetParam();
+  nn::Llama reference = random_model(tied);
+  for (const auto& [tensor, place] : planted) {
+    if (tied && tensor == "output.weight") continue;
+    Exported exported(reference, tensor, 0.1F);
+    const auto divergences = compare_forward(reference, *exported.engine, some_tokens(64));
+    const Divergence* first = first_apart(divergences);
+    ASSERT_NE(first, nullptr) << tensor;
+    EXPECT_EQ(first->name, place) << tensor;
+    EXPECT_NE(first->libtorch, first->engine);
+  }
+}
+
+TEST_P(Verify, ADivergenceShowsWhereItIs) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference, "token_embd.weight", 0.5F);  // number 13 * 32 / 2: token 6, index 16
+  const auto divergences = compare_forward(reference, *exported.engine, std::vector<int32_t>{1, 2, 3, 6, 5});
+  EXPECT_EQ(divergences[0].position, 3);
+  EXPECT_EQ(divergences[0].index, 16);
+  EXPECT_NEAR(divergences[0].engine - divergences[0].libtorch, 0.5, 1e-6);
+}
+
+TEST_P(Verify, GreedyTextIsThatOfTheEngine) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  const std::vector<int32_t> prompt{1, 2, 3};
+  const std::vector<int32_t> never{12, 4};
+  const auto by_libtorch = greedy_by_libtorch(reference, prompt, 200, never);
+  EXPECT_EQ(by_libtorch.size(), 61U);  // the context is 64
+  for (const int32_t id : never) EXPECT_EQ(std::count(by_libtorch.begin(), by_libtorch.end(), id), 0);
+
+  auto& cache = exported.engine->cache();
+  const auto sequence = cache.add_sequence();
+  std::vector<int32_t> tokens = prompt;
+  std::vector<float> logits(13);
+  for (size_t position = 0; position < 63; ++position) {
+    exported.engine->forward(
+        std::vector<infer::Row>{{tokens[position], sequence, static_cast<int64_t>(position), true}}, logits);
+    for (const int32_t id : never) logits[static_cast<size_t>(id)] = -INFINITY;
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    if (position + 1 == tokens.size()) tokens.push_back(static_cast<int32_t>(best));
+  }
+  EXPECT_EQ(std::vector<int32_t>(tokens.begin() + 3, tokens.end()), by_libtorch);
+}
+
+TEST_P(Verify, LossesOfBothSidesAgree) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  const auto split = some_tokens(400);
+  const double by_libtorch = split_loss(reference, split, 16, torch::kCPU);
+  EXPECT_GT(by_libtorch, 1.0);
+  EXPECT_NEAR(split_loss_by_engine(*exported.engine, split, 16, 1000), by_libtorch, 1e-5);
+  const auto part = std::span(split).first(5 * 16 + 1);
+  EXPECT_NEAR(split_loss_by_engine(*exported.engine, split, 16, 5), split_loss(reference, part, 16, torch::kCPU), 1e-5);
+
+  Exported off(reference, "blk.1.attn_v.weight", 0.5F);
+  EXPECT_GT(std::abs(split_loss_by_engine(*off.engine, split, 16, 1000) - by_libtorch), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(UntiedAndTied, Verify, testing::Bool());
+
+TEST(VerifyTrained, ATrainedModelAgrees) {
+  TrainConfig c = test::small_config();
+  c.steps = 30;
+  test::Small small(c);
+  for (int step = 0; step < 30; ++step) small.trainer.step();
+  Exported exported(small.trainer.model());
+  const auto tokens = small.dataset.splits().validation.first(24);
+  EXPECT_EQ(first_apart(compare_forward(small.trainer.model(), *exported.engine, tokens)), nullptr);
+}
+
+}  // namespace
+}  // namespace folio::train

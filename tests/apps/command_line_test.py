@@ -1,0 +1,286 @@
+"""The command line is a contract: exit codes, one line of error that names what is wrong, one JSON object on stdout."""
+
+import os
+import struct
+import subprocess
+
+import gguf
+import pytest
+
+from support import (BUILD, EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, generate, one_json, run,
+                     succeed)
+
+PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_is_on_stdout(program):
+    done = succeed(program, "--help")
+    assert "Usage" in done.stdout and program in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("flag", ["--bogus", "--bogus=1", "-Z"])
+def test_an_unknown_flag_is_named(program, flag):
+    needed = {"train": ["text.txt"], "export": ["c", "--out", "o"], "inspect": ["f"], "verify": ["c", "m"]}
+    assert_refused(run(program, *needed.get(program, []), flag), WRONG_USAGE, flag.split("=")[0], "--help")
+
+
+@pytest.mark.parametrize("program, missing", [("train", "dataset"), ("export", "checkpoint"), ("inspect", "file"),
+                                              ("verify", "checkpoint")])
+def test_a_missing_argument_is_named(program, missing):
+    assert_refused(run(program), WRONG_USAGE, missing)
+
+
+NUMBERS = {
+    "generate": {"--max-tokens": ["-1", "abc", "3.5", "nan", ""], "--temperature": ["nan", "inf", "-0.1", "1e9"],
+                 "--top-p": ["0", "1.5", "nan"], "--top-k": ["-1", "1.5"], "--min-p": ["2", "-nan"],
+                 "--repeat-penalty": ["0", "nan"], "--repeat-last-n": ["-1"], "--seed": ["-1", "x"],
+                 "--threads": ["0", "99999", "two"], "--context": ["1", "1e99"]},
+    "bench": {"--prompt-tokens": ["0", "nan"], "--gen-tokens": ["0", "x"], "--batch": ["0", "1,x"],
+              "--repetitions": ["4"], "--threads": ["0"]},
+    "train": {"--steps": ["0", "-5", "3.5", "nan"], "--lr": ["nan", "-1", "1e9"], "--batch-size": ["0"],
+              "--dropout": ["1", "nan"], "--beta2": ["1"], "--minutes": ["0", "nan"], "--layers": ["0", "1e30"],
+              "--threads": ["0"], "--validation-fraction": ["0", "1"], "--seed": ["-1"]},
+    "verify": {"--tolerance": ["nan", "-1"], "--windows": ["-1"]},
+}
+
+
+@pytest.mark.parametrize("program, flag, value", [(p, f, v) for p, flags in NUMBERS.items()
+                                                  for f, values in flags.items() for v in values])
+def test_a_number_that_is_none_or_out_of_range_is_named(program, flag, value):
+    needed = {"train": ["text.txt"], "verify": ["c", "m"]}
+    assert_refused(run(program, *needed.get(program, []), flag, value), WRONG_USAGE, flag)
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "2"])
+def test_a_range_is_shown(value):
+    assert_refused(run("generate", "--top-p", value), WRONG_USAGE, "--top-p", "[", "1]")
+
+
+# ---- Files ----
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+@pytest.mark.parametrize("program", ["generate", "bench"])
+def test_a_missing_model_is_named(program, json, tmp_path):
+    assert_refused(run(program, "-m", tmp_path / "none.gguf", *json), FAILED, tmp_path / "none.gguf")
+    assert_refused(run(program, "-m", tmp_path, *json), FAILED, tmp_path)
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+@pytest.mark.parametrize("program", ["generate", "bench"])
+def test_without_any_model_the_remedy_is_to_train(program, json, tmp_path):
+    assert_refused(run(program, *json, home=tmp_path), FAILED, tmp_path / "runs", "train", "--model")
+
+
+def test_the_newest_run_is_taken_and_said(golden_gguf, tmp_path):
+    for name in ("old", "new"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "model.gguf").write_bytes(golden_gguf.read_bytes())
+    os.utime(tmp_path / "runs/old/model.gguf", (1, 1))
+    done = succeed("generate", "--json", "-n", "2", home=tmp_path)
+    one_json(done.stdout)
+    assert str(tmp_path / "runs/new/model.gguf") in done.stderr
+
+
+def damaged(golden_gguf):
+    whole = golden_gguf.read_bytes()
+    yield "empty", b""
+    yield "text", b"It was a dark and stormy night.\n"
+    yield "header alone", whole[:24]
+    yield "half", whole[:len(whole) // 2]
+    yield "a byte short", whole[:-64]
+    yield "a future version", whole[:4] + struct.pack("<I", 99) + whole[8:]
+    yield "2^60 tensors", whole[:8] + struct.pack("<Q", 2**60) + whole[16:]
+    yield "2^60 keys", whole[:16] + struct.pack("<Q", 2**60) + whole[24:]
+    yield "another architecture", whole.replace(b"llama", b"mamba", 1)
+    yield "a nameless tensor", whole.replace(b"blk.1.attn_q.weight", b"blk.1.attn_z.weight")
+
+
+def test_a_damaged_model_is_one_line(golden_gguf, tmp_path):
+    path = tmp_path / "damaged.gguf"
+    for what, data in damaged(golden_gguf):
+        path.write_bytes(data)
+        for program in ("generate", "bench"):
+            assert_refused(run(program, "--json", "-m", path, timeout=20), FAILED, path)
+        assert run("inspect", path).returncode in (0, FAILED), what
+
+
+def test_a_model_of_another_type_is_refused_by_tensor(golden_gguf, tmp_path):
+    """Engine files hold F32 for now: a type that is not run here has to be named with its tensor."""
+    reader = gguf.GGUFReader(golden_gguf)
+    writer = gguf.GGUFWriter(tmp_path / "f16.gguf", "llama")
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        if field.types[0] == gguf.GGUFValueType.ARRAY:
+            if field.contents():
+                writer.add_array(key, field.contents())
+        else:
+            writer.add_key_value(key, field.contents(), field.types[0])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=None if tensor.name != "blk.0.ffn_up.weight"
+                          else gguf.GGMLQuantizationType.I32)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert_refused(run("generate", "--json", "-m", tmp_path / "f16.gguf"), FAILED, "blk.0.ffn_up.weight", "I32")
+
+
+def test_export_and_verify_name_what_is_missing(golden_gguf, tmp_path):
+    assert_refused(run("export", tmp_path / "none", "--out", tmp_path / "o"), FAILED, tmp_path / "none")
+    assert_refused(run("export", GOLDEN, "--out", tmp_path / "no" / "o"), FAILED, tmp_path / "no")
+    assert_refused(run("export", GOLDEN, "--out", tmp_path / "o", "--type", "q9"), WRONG_USAGE, "--type", "q9")
+    assert_refused(run("export", GOLDEN), WRONG_USAGE, "--out")
+    assert_refused(run("verify", tmp_path / "none", golden_gguf), FAILED, tmp_path / "none")
+    assert_refused(run("inspect", tmp_path / "none"), FAILED, tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+# ---- generate ----
+
+JSON_KEYS = {"prompt_tokens", "tokens", "text", "prefill_tokens_per_s", "decode_tokens_per_s", "finish_reason"}
+
+
+def test_json_is_one_object_with_the_contracts_keys(golden_gguf):
+    done = succeed("generate", "--json", "-m", golden_gguf, "-n", "5", "-s", "3", "ROMEO:")
+    answer = one_json(done.stdout)
+    assert JSON_KEYS <= set(answer) and answer["seed"] == 3
+    assert answer["prompt_tokens"] == EXPECTED["greedy"][0]["prompt_tokens"][:6]
+    assert len(answer["tokens"]) == len(answer["text"]) == 5
+    assert answer["prefill_tokens_per_s"] > 0 and answer["decode_tokens_per_s"] > 0
+    assert done.stderr == ""
+
+
+def test_the_default_prompt_is_a_new_line(golden_gguf):
+    assert generate(golden_gguf, "-n", "1")["prompt_tokens"] == [0]
+
+
+def test_echo(golden_gguf):
+    text = generate(golden_gguf, "-n", "9", "-s", "1", "ROMEO:")["text"]
+    flags = ["-m", golden_gguf, "-n", "9", "-s", "1", "ROMEO:"]
+    assert succeed("generate", *flags).stdout == "ROMEO:" + text + "\n"
+    assert succeed("generate", *flags, "--echo").stdout == "ROMEO:" + text + "\n"
+    assert succeed("generate", *flags, "--no-echo").stdout == text + "\n"
+    assert "ROMEO" not in generate(golden_gguf, *flags[2:], "--no-echo")["text"]
+
+
+def test_what_people_read_goes_to_stderr(golden_gguf):
+    done = succeed("generate", "-m", golden_gguf, "-n", "4", "-s", "77", "ROMEO:")
+    assert "77" in done.stderr and "tokens/s" in done.stderr and "length" in done.stderr
+    assert "tokens/s" not in done.stdout
+
+
+def test_the_same_seed_is_the_same_text(golden_gguf):
+    draw = lambda *flags: generate(golden_gguf, "-n", "60", *flags, "ROMEO:")["tokens"]
+    assert draw("-s", "5") == draw("-s", "5", "-t", "2") == draw("--seed", "5", "-t", "1")
+    assert draw("-s", "5") != draw("-s", "6")
+    random = generate(golden_gguf, "-n", "60", "ROMEO:")
+    assert draw("-s", str(random["seed"])) == random["tokens"]
+
+
+def test_temperature_zero_and_top_k_one_are_greedy(golden_gguf):
+    greedy = EXPECTED["greedy"][1]["tokens"][:50]
+    assert generate(golden_gguf, "-n", "50", "--temp", "0", "-s", "1")["tokens"] == greedy
+    assert generate(golden_gguf, "-n", "50", "--top-k", "1", "-s", "2")["tokens"] == greedy
+    assert generate(golden_gguf, "-n", "50", "--temp", "0.8", "-s", "1")["tokens"] != greedy
+
+
+def test_stop_ends_before_the_text(golden_gguf):
+    whole = EXPECTED["greedy"][1]["text"]
+    stop = whole[20:24]
+    first = whole.index(stop)
+    answer = generate(golden_gguf, "-n", "200", "--temp", "0", "--stop", stop)
+    assert answer["text"] == whole[:first] and answer["finish_reason"] == "stop"
+    two = generate(golden_gguf, "-n", "200", "--temp", "0", "--stop", "\x7fno", "--stop", whole[5:8])
+    assert two["text"] == whole[:whole.index(whole[5:8])]
+    assert_refused(run("generate", "-m", golden_gguf, "--stop", ""), WRONG_USAGE, "--stop")
+
+
+def test_the_end_of_the_context(golden_gguf):
+    answer = generate(golden_gguf, "-n", "1000", "--temp", "0", "ROMEO:")
+    assert answer["finish_reason"] == "length" and len(answer["tokens"]) == 256 - 6
+    short = generate(golden_gguf, "-n", "1000", "--temp", "0", "-c", "20", "ROMEO:")
+    assert short["tokens"] == answer["tokens"][:14]
+
+
+def test_slide_goes_on(golden_gguf):
+    flags = ["-n", "300", "--temp", "0", "-c", "64", "ROMEO:"]
+    answer = generate(golden_gguf, *flags, "--slide")
+    assert len(answer["tokens"]) == 300 and answer["finish_reason"] == "length"
+    assert answer["tokens"][:58] == generate(golden_gguf, *flags)["tokens"]
+    # After the end it goes on from the last 32 tokens, as if they were the prompt.
+    history = "ROMEO:" + answer["text"]
+    anew = generate(golden_gguf, "-n", "32", "--temp", "0", "-c", "64", "-p", history[32:64])
+    assert answer["text"][58:58 + 32] == anew["text"]
+
+
+def test_no_tokens_at_all(golden_gguf):
+    answer = generate(golden_gguf, "-n", "0", "ROMEO:")
+    assert answer["tokens"] == [] and answer["text"] == ""
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_prompts_that_cannot_be_used(golden_gguf, json):
+    refuse = lambda code, *flags, parts: assert_refused(run("generate", "-m", golden_gguf, *json, *flags), code, *parts)
+    refuse(WRONG_USAGE, "-p", "", parts=["prompt", "empty"])
+    refuse(WRONG_USAGE, "", parts=["prompt", "empty"])
+    refuse(FAILED, "a" * 257, parts=["257", "256"])
+    refuse(FAILED, "-c", "4", "ROMEO:", parts=["6", "4"])
+    refuse(FAILED, "caf\u00e9", parts=["é", "U+00E9", "column 4", "vocabulary"])
+    refuse(FAILED, "a\nb%", parts=["%", "line 2", "column 2"])
+    refuse(FAILED, b"a\xff".decode("utf-8", "surrogateescape"), parts=["UTF-8"])
+    refuse(WRONG_USAGE, "-c", "1000", parts=["--context", "1000", "256"])
+    refuse(WRONG_USAGE, "one", "two", parts=["two"])
+
+
+def test_a_prompt_as_long_as_the_context_is_taken(golden_gguf):
+    assert generate(golden_gguf, "-n", "5", "a" * 256)["finish_reason"] == "length"
+
+
+# ---- bench, inspect ----
+
+def test_bench_json(golden_gguf):
+    done = succeed("bench", "--json", "-m", golden_gguf, "--prompt-tokens", "16", "--gen-tokens", "8", "--batch", "1,3",
+                   "-t", "1")
+    answer = one_json(done.stdout)
+    for key in ("prefill_tokens_per_s", "decode_tokens_per_s", "weight_bytes", "bandwidth_share"):
+        assert answer[key] > 0, key
+    rows = answer["batches"]
+    assert [row["batch"] for row in rows] == [1, 3]
+    assert all(row["decode_tokens_per_s"] > 0 for row in rows)
+    assert answer["weight_bytes"] == 4 * 48048
+
+
+def test_bench_refuses_more_than_the_context(golden_gguf):
+    done = run("bench", "--json", "-m", golden_gguf, "--prompt-tokens", "200", "--gen-tokens", "100")
+    assert_refused(done, WRONG_USAGE, "--prompt-tokens", "--gen-tokens", "256")
+
+
+def test_inspect_shows_every_format(golden_gguf):
+    for path in (golden_gguf, GOLDEN):
+        shown = succeed("inspect", path).stdout
+        for part in ("5000", "48048", "n_kv_heads", "character", "66"):
+            assert part in shown, f"{part} of {path}"
+    assert "blk.1.ffn_down.weight" in succeed("inspect", golden_gguf).stdout
+    assert "model.layers.1.mlp.down_proj.weight" in succeed("inspect", GOLDEN / "model.safetensors").stdout
+
+
+def test_programs_are_found_from_any_folder(golden_gguf, tmp_path):
+    done = subprocess.run([BUILD / "generate", "-m", golden_gguf, "-n", "1"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0
+
+
+def test_an_export_that_fails_leaves_what_stood_there(tmp_path):
+    out = tmp_path / "m.gguf"
+    export(GOLDEN, out)
+    before = out.read_bytes()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (broken / name).write_bytes((GOLDEN / name).read_bytes())
+    (broken / "model.safetensors").write_bytes((GOLDEN / "model.safetensors").read_bytes()[:-1000])
+    assert_refused(run("export", broken, "--out", out), FAILED, "model.safetensors")
+    assert out.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["broken", "m.gguf"]

@@ -1,0 +1,19 @@
+import pytest
+
+import support
+
+
+@pytest.fixture(scope="session")
+def golden_gguf(tmp_path_factory):
+    """The golden model as `export` writes it."""
+    return support.export(support.GOLDEN, tmp_path_factory.mktemp("golden") / "golden.gguf")
+
+
+@pytest.fixture(scope="session")
+def accented_run(tmp_path_factory):
+    """A run of five steps on a text with characters of two, three and four bytes."""
+    home = tmp_path_factory.mktemp("accented")
+    text = home / "accented.txt"
+    text.write_text(support.ACCENTED, encoding="utf-8")
+    support.succeed("train", text, "--out", home / "run", "--steps", "5", *support.SMALL_RUN, home=home)
+    return home / "run"

@@ -1,0 +1,67 @@
+"""The serving half is free of LibTorch: none of its files includes it, and none of its programs links it."""
+
+import re
+import subprocess
+
+import pytest
+
+from support import BUILD, ROOT
+
+SERVING_FOLDERS = ["src/core", "data", "infer"]
+TRAINING_FOLDERS = ["modules", "train"]
+SERVING_SOURCES = ["bench.cpp", "export.cpp", "generate.cpp", "inspect.cpp", "program.cpp", "program.h"]
+SERVING_PROGRAMS = ["generate", "export", "inspect", "bench"]
+TRAINING_PROGRAMS = ["train", "verify"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2|TH)/")
+TRAINING_HALF = re.compile(r"^(modules|train)/")
+
+
+def sources(folder):
+    files = [f for f in (ROOT / folder).rglob("*") if f.suffix in (".h", ".cpp", ".cu", ".cuh")]
+    assert files, f"{folder} has no sources: the scan looks in the wrong place"
+    return files
+
+
+def includes(files):
+    return {(str(f.relative_to(ROOT)), header) for f in files
+            for header in INCLUDE.findall(f.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("folder", SERVING_FOLDERS)
+def test_no_serving_source_includes_the_training_half(folder):
+    found = includes(sources(folder))
+    assert found
+    assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
+
+
+def test_no_serving_program_includes_the_training_half():
+    found = includes([ROOT / "src/apps" / name for name in SERVING_SOURCES])
+    assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
+
+
+def test_the_scan_sees_libtorch_where_it_is():
+    for folder in TRAINING_FOLDERS:
+        assert any(LIBTORCH.match(header) for _, header in includes(sources(folder)))
+
+
+def needed_libraries(program):
+    dynamic = subprocess.run(["readelf", "-d", BUILD / program], capture_output=True, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[([^\]]+)\]", dynamic)
+    assert any(library.startswith("libc.so") for library in needed), dynamic
+    return needed
+
+
+def is_libtorch(library):
+    return re.match(r"lib(torch|c10|caffe|gomp|mkl)", library)
+
+
+@pytest.mark.parametrize("program", SERVING_PROGRAMS)
+def test_no_serving_program_links_libtorch(program):
+    assert [library for library in needed_libraries(program) if is_libtorch(library)] == []
+
+
+@pytest.mark.parametrize("program", TRAINING_PROGRAMS)
+def test_training_programs_do_link_it(program):
+    assert any(library.startswith("libtorch") for library in needed_libraries(program))

@@ -1,0 +1,37 @@
+// logits_tool MODEL.gguf ID...: the engine's logits after each token, as one JSON array of arrays.
+// Numbers are written in full, so that they read back as the same bits.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "infer/engine.h"
+
+int main(int argc, char** argv) {
+  using namespace folio;
+  try {
+    const infer::Model model(argc > 1 ? argv[1] : "");
+    infer::Engine engine(model, {.n_threads = 1});
+    const auto sequence = engine.cache().add_sequence();
+    std::vector<infer::Row> rows;
+    for (int i = 2; i < argc; ++i) {
+      const std::string_view text = argv[i];
+      int32_t id = -1;
+      std::from_chars(text.data(), text.data() + text.size(), id);
+      rows.push_back({.token = id, .sequence = sequence, .position = i - 2, .wants_logits = true});
+    }
+    const auto vocab = static_cast<size_t>(model.config().vocab_size);
+    std::vector<float> logits(rows.size() * vocab);
+    engine.forward(rows, logits);
+    nlohmann::json all = nlohmann::json::array();
+    for (size_t row = 0; row < rows.size(); ++row) {
+      all.push_back(std::span(logits).subspan(row * vocab, vocab));
+    }
+    fmt::print("{}\n", all.dump());
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "logits_tool: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,231 @@
+"""Folio's results against programs that others wrote: transformers computes, gguf and safetensors read.
+
+The golden model (tests/golden/shakespeare_48) has grouped queries, an untied head and its own eps and theta.
+"""
+
+import json
+import os
+import subprocess
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from support import ACCENTED, BUILD, EXPECTED, GOLDEN, export, generate, run, succeed
+
+torch.set_num_threads(1)
+TOLERANCE = 1e-4  # of a logit: float32 sums of 256 numbers in another order differ by some 1e-6 of their size
+
+
+@pytest.fixture(scope="module")
+def golden_model():
+    return AutoModelForCausalLM.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def golden_tokenizer():
+    return AutoTokenizer.from_pretrained(GOLDEN)
+
+
+def engine_logits(model_file, tokens, **environment):
+    done = subprocess.run([BUILD / "tests" / "logits_tool", model_file, *map(str, tokens)], capture_output=True,
+                          text=True, timeout=60, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return np.array(json.loads(done.stdout), dtype=np.float64)
+
+
+def transformers_logits(model, tokens):
+    with torch.no_grad():
+        return model(torch.tensor([tokens])).logits[0].double().numpy()
+
+
+def transformers_greedy(model, tokens, n, never):
+    ids = torch.tensor([tokens])
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=n, do_sample=False,
+                         suppress_tokens=[never], pad_token_id=never)
+    return out[0, len(tokens):].tolist()
+
+
+# ---- The golden numbers are transformers' own ----
+
+@pytest.mark.parametrize("entry", EXPECTED["greedy"], ids=lambda e: e["prompt"].split("\n")[0] or "newline")
+def test_the_golden_text_is_what_transformers_gives(golden_model, golden_tokenizer, entry):
+    assert golden_tokenizer(entry["prompt"])["input_ids"] == entry["prompt_tokens"]
+    tokens = transformers_greedy(golden_model, entry["prompt_tokens"], 200, golden_tokenizer.eos_token_id)
+    assert tokens == entry["tokens"]
+    assert golden_tokenizer.decode(tokens) == entry["text"]
+    assert entry["smallest_top_two_gap"] > 2e-3
+
+
+def test_the_golden_logits_are_what_transformers_gives(golden_model):
+    golden = EXPECTED["logits"]
+    ours = transformers_logits(golden_model, golden["tokens"])[golden["positions"]]
+    assert np.abs(ours - np.array(golden["values"])).max() <= 1e-5
+
+
+# ---- The engine against them ----
+
+def test_logits_are_transformers(golden_gguf, golden_model):
+    text = EXPECTED["greedy"][0]
+    tokens = (text["prompt_tokens"] + text["tokens"])[:200]
+    ours, theirs = engine_logits(golden_gguf, tokens), transformers_logits(golden_model, tokens)
+    assert ours.shape == theirs.shape == (200, 66)
+    assert np.abs(theirs).max() > 3  # there is something to compare
+    assert np.abs(ours - theirs).max() <= TOLERANCE
+
+
+def test_logits_over_a_whole_context(golden_gguf, golden_model):
+    tokens = [(7 * i * i + 3 * i) % 65 for i in range(256)]
+    difference = np.abs(engine_logits(golden_gguf, tokens) - transformers_logits(golden_model, tokens))
+    assert difference.max() <= TOLERANCE
+
+
+def test_logits_are_the_golden_ones(golden_gguf):
+    golden = EXPECTED["logits"]
+    ours = engine_logits(golden_gguf, golden["tokens"])[golden["positions"]]
+    assert np.abs(ours - np.array(golden["values"])).max() <= TOLERANCE
+
+
+def available_isas():
+    flags = set()
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        for line in info:
+            if line.startswith("flags"):
+                flags = set(line.split())
+                break
+    names = ["reference"]
+    if {"avx2", "fma", "f16c"} <= flags:
+        names.append("avx2")
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"} <= flags:
+        names.append("avx512")
+    return names
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("entry", EXPECTED["greedy"], ids=lambda e: e["prompt"].split("\n")[0] or "newline")
+def test_every_instruction_set_gives_the_golden_text(golden_gguf, entry, isa, threads):
+    ours = generate(golden_gguf, entry["prompt"], "-n", 200, "--temp", 0, "-t", threads, FOLIO_ISA=isa)
+    assert ours["prompt_tokens"] == entry["prompt_tokens"]
+    assert ours["tokens"] == entry["tokens"]
+    assert ours["text"] == entry["text"]
+    assert ours["finish_reason"] == "length"
+
+
+def test_an_instruction_set_that_is_not_there_is_an_error(golden_gguf):
+    done = run("generate", "-m", golden_gguf, FOLIO_ISA="avx1024")
+    assert done.returncode in (1, 2) and "FOLIO_ISA" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("text", ["a", "\n", "KING RICHARD III:\nNow is the winter", " !$&',-.3:;?", "zZ  \n\n"])
+def test_token_ids_are_transformers(golden_gguf, golden_tokenizer, text):
+    ours = generate(golden_gguf, "-p", text, "-n", 1)["prompt_tokens"]
+    assert ours == golden_tokenizer(text)["input_ids"]
+
+
+# ---- The exported file, as the gguf package reads it ----
+
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+LAYER_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+               "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
+               "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+
+
+def gguf_name(name):
+    name = name.removesuffix(".weight")
+    if name.startswith("model.layers."):
+        layer, part = name.removeprefix("model.layers.").split(".", 1)
+        return f"blk.{layer}.{LAYER_NAMES[part]}.weight"
+    return NAMES[name] + ".weight"
+
+
+def undo_permutation(rows, n_heads):
+    """From GGUF's adjacent RoPE pairs back to Hugging Face's halves."""
+    return rows.reshape(n_heads, rows.shape[0] // n_heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def test_gguf_reads_the_same_weights(golden_gguf):
+    config = json.loads((GOLDEN / "config.json").read_text())
+    expected = {gguf_name(name): (name, data) for name, data in load_file(GOLDEN / "model.safetensors").items()
+                if not name.startswith("__pad__.")}
+    reader = gguf.GGUFReader(golden_gguf)
+    assert {tensor.name for tensor in reader.tensors} == set(expected)
+    for tensor in reader.tensors:
+        name, data = expected[tensor.name]
+        assert tensor.tensor_type == gguf.GGMLQuantizationType.F32 and tensor.data_offset % 64 == 0
+        assert [int(n) for n in reversed(tensor.shape)] == list(data.shape), name
+        values = tensor.data
+        if "q_proj" in name or "k_proj" in name:
+            assert values.tobytes() != data.tobytes(), "the permutation does nothing"
+            heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
+            values = undo_permutation(values, heads)
+        assert values.tobytes() == data.tobytes(), name
+
+
+def test_gguf_reads_the_same_configuration(golden_gguf):
+    config = json.loads((GOLDEN / "config.json").read_text())
+    fields = {key: field.contents() for key, field in gguf.GGUFReader(golden_gguf).fields.items()}
+    assert fields["general.architecture"] == "llama"
+    assert fields["llama.embedding_length"] == config["hidden_size"] == 48
+    assert fields["llama.block_count"] == config["num_hidden_layers"] == 2
+    assert fields["llama.attention.head_count"] == config["num_attention_heads"] == 4
+    assert fields["llama.attention.head_count_kv"] == config["num_key_value_heads"] == 2
+    assert fields["llama.feed_forward_length"] == config["intermediate_size"] == 96
+    assert fields["llama.context_length"] == config["max_position_embeddings"] == 256
+    assert fields["llama.rope.freq_base"] == config["rope_theta"] == 5000.0
+    assert fields["llama.attention.layer_norm_rms_epsilon"] == np.float32(1e-6)
+    assert fields["tokenizer.ggml.model"] == "gpt2"
+    assert fields["tokenizer.ggml.merges"] == []
+    assert len(fields["tokenizer.ggml.tokens"]) == config["vocab_size"] == 66
+    assert fields["tokenizer.ggml.eos_token_id"] == fields["tokenizer.ggml.bos_token_id"] == 65
+    assert fields["tokenizer.ggml.add_bos_token"] is False
+
+
+# ---- Characters of several bytes ----
+
+def test_an_accented_run_loads_in_transformers(accented_run):
+    checkpoint = accented_run / "checkpoints" / "last"
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    model, loading = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, output_loading_info=True)
+    assert not loading["missing_keys"] and not loading["mismatched_keys"]
+    model.eval()
+    for text in ("é", "中文😀", "Où est le café", "naïve œuvre 🚀!\n"):
+        ours = generate(accented_run / "model.gguf", "-p", text, "-n", 12, "--temp", 0)
+        ids = tokenizer(text)["input_ids"]
+        assert ours["prompt_tokens"] == ids and len(ids) == len(text)
+        assert tokenizer.decode(ids) == text
+        assert ours["tokens"] == transformers_greedy(model, ids, 12, tokenizer.eos_token_id)
+        assert ours["text"] == tokenizer.decode(ours["tokens"])
+        difference = engine_logits(accented_run / "model.gguf", ids) - transformers_logits(model, ids)
+        assert np.abs(difference).max() <= TOLERANCE
+    characters = sorted(set(ACCENTED))
+    assert [tokenizer.decode([i]) for i in range(len(characters))] == characters
+    assert tokenizer.convert_tokens_to_ids("<|endoftext|>") == len(characters) == len(tokenizer) - 1
+
+
+def test_exporting_again_is_the_file_that_train_wrote(accented_run, tmp_path):
+    again = export(accented_run / "checkpoints" / "best", tmp_path / "again.gguf")
+    ours, theirs = gguf.GGUFReader(again), gguf.GGUFReader(accented_run / "model.gguf")
+    for a, b in zip(ours.tensors, theirs.tensors, strict=True):
+        assert a.name == b.name and a.data.tobytes() == b.data.tobytes()
+    for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.merges", "llama.rope.freq_base"):
+        assert ours.fields[key].contents() == theirs.fields[key].contents()
+
+
+def test_verify_agrees(accented_run):
+    done = succeed("verify", accented_run / "checkpoints" / "best", accented_run / "model.gguf", "-t", "1")
+    assert "agree" in done.stdout.splitlines()[-1] and "DISAGREE" not in done.stdout
+
+
+def test_verify_names_a_planted_error(accented_run, tmp_path):
+    data = bytearray((accented_run / "model.gguf").read_bytes())
+    tensor = next(t for t in gguf.GGUFReader(accented_run / "model.gguf").tensors if t.name == "blk.0.ffn_up.weight")
+    at = int(tensor.data_offset) + 4 * 37
+    data[at:at + 4] = np.float32(9).tobytes()
+    (tmp_path / "off.gguf").write_bytes(data)
+    done = run("verify", accented_run / "checkpoints" / "best", tmp_path / "off.gguf", "-t", "1")
+    assert done.returncode == 1
+    assert "they part at layers.0.ffn_residual" in done.stdout and "DISAGREE" in done.stdout.splitlines()[-1]

@@ -1,0 +1,69 @@
+"""What the tests of the programs share: where the programs are, how they are run, the golden model."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+
+
+def environment(home, **more):
+    return {**os.environ, "FOLIO_HOME": str(home), "OMP_NUM_THREADS": "1", **more}
+
+
+def run(program, *args, home="/nonexistent", timeout=120, **more):
+    """Runs a program of the build directory. Its output is kept as text; a signal fails the test."""
+    done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=timeout,
+                          env=environment(home, **more), stdin=subprocess.DEVNULL)
+    done.stdout, done.stderr = done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+    assert done.returncode >= 0, f"{program} {args} died of signal {-done.returncode}: {done.stderr}"
+    return done
+
+
+def succeed(program, *args, **more):
+    done = run(program, *args, **more)
+    assert done.returncode == 0, f"{program} {args}: {done.stderr}"
+    return done
+
+
+def one_json(text):
+    """The one JSON object that a program's stdout is."""
+    assert text.endswith("\n") and text.count("\n") == 1, text
+    value = json.loads(text)
+    assert isinstance(value, dict)
+    return value
+
+
+def generate(model, *args, **more):
+    return one_json(succeed("generate", "--json", "-m", model, *args, **more).stdout)
+
+
+def export(checkpoint, out):
+    succeed("export", checkpoint, "--out", out)
+    return out
+
+
+def assert_refused(done, code, *parts):
+    """One line on stderr that has all of `parts` in it, nothing on stdout, and the contract's exit code."""
+    assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}{done.stdout}"
+    assert done.stderr.endswith("\n") and done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == "", done.stdout
+    for part in parts:
+        assert str(part) in done.stderr, f"{part!r} is not in: {done.stderr}"
+    for word in ("terminate", "Assertion", "what():", "Exception raised from", "frame #"):
+        assert word not in done.stderr, done.stderr
+
+
+TEXT = "".join(f"The {a} {b} sat on the {c}.\n" for a in ("old", "red", "sly") for b in ("cat", "fox", "hen", "dog")
+               for c in ("mat", "hill", "wall", "bed"))
+ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
+                   for i in range(40))
+# A model and a run that take a second.
+SMALL_RUN = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
+             "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1"]

@@ -1,0 +1,233 @@
+"""./train from end to end on a text of a kilobyte: what a run leaves, how it ends, goes on and refuses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from support import (BUILD, FAILED, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate,
+                     run, succeed)
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "cats.txt").write_text(TEXT, encoding="utf-8")
+    return tmp_path
+
+
+def train(home, *flags, ok=True, **more):
+    return (succeed if ok else run)("train", home / "cats.txt", *SMALL_RUN, *flags, home=home, **more)
+
+
+def log_of(directory):
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+
+
+def numbers_of(directory):
+    """What has to repeat bit for bit: all but the speed."""
+    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in log_of(directory)]
+
+
+def interrupt_after(home, lines, *flags):
+    """Starts a run and presses Ctrl-C once it has printed so many steps. Returns (exit code, stdout, stderr)."""
+    process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *map(str, flags)],
+                               env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        lines -= line.startswith("step ")
+        if lines == 0:
+            process.send_signal(signal.SIGINT)
+            break
+    rest, errors = process.communicate(timeout=60)
+    return process.returncode, "".join(seen) + rest, errors
+
+
+def test_a_run_leaves_what_the_contract_says(home):
+    done = train(home, "--steps", "25", "--eval-every", "10")
+    directory = home / "runs" / "cats"
+    names = {p.name for p in directory.iterdir()}
+    assert names == {"config.toml", "log.jsonl", "loss.svg", "checkpoints", "model.gguf"}
+    for link in ("last", "best"):
+        checkpoint = directory / "checkpoints" / link
+        assert checkpoint.is_symlink() and (checkpoint / "model.safetensors").exists()
+    assert (directory / "loss.svg").read_text().startswith("<svg")
+    log = log_of(directory)
+    assert [entry["step"] for entry in log] == [10, 20, 25]
+    for entry in log:
+        assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "val_loss"} <= set(entry)
+    assert log[-1]["val_loss"] < log[0]["val_loss"]
+    # A pipe gets plain lines, and the sample is the engine's.
+    assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stderr == ""
+    assert re.search(r"^step 10/25 .*loss", done.stdout, re.MULTILINE)
+    assert "5-gram" in done.stdout and str(directory / "model.gguf") in done.stdout
+    assert generate(directory / "model.gguf", "-n", "20", "The ")["tokens"]
+
+
+def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
+    flags = ["--steps", "3000", "--log-every", "1", "--eval-every", "1000", "--dropout", "0.1", "--accumulation", "2"]
+    code, out, errors = interrupt_after(home, 30, *flags, "--out", home / "stopped")
+    assert code == INTERRUPTED and errors == "", errors
+    assert "--resume" in out and not (home / "stopped" / "model.gguf").exists()
+    saved = int((home / "stopped/checkpoints/last").readlink().name.removeprefix("step-"))
+    assert 30 <= saved < 3000 and log_of(home / "stopped")[-1]["step"] == saved
+
+    # The undisturbed run needs to go no further than a few steps behind that: it is stopped, too.
+    code, _, _ = interrupt_after(home, saved + 60, *flags, "--out", home / "whole")
+    assert code == INTERRUPTED
+    code, out, errors = interrupt_after(home, 40, "--resume", "--out", home / "stopped")
+    assert code == INTERRUPTED and f"resumed at step {saved}" in out, errors
+    resumed, whole = numbers_of(home / "stopped"), numbers_of(home / "whole")
+    compared = min(len(resumed), len(whole))
+    assert compared >= saved + 40
+    assert resumed[:compared] == whole[:compared]
+
+
+def test_resuming_to_the_end(home):
+    flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1"]
+    train(home, *flags, "--out", home / "whole")
+    # Killed in the middle of step 40: its checkpoint is of step 25, its log goes on beyond that.
+    process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "killed"],
+                               env=environment(home), stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("step 40/"):
+            process.kill()
+            break
+    process.communicate(timeout=60)
+    if not (home / "killed" / "model.gguf").exists():
+        assert len(log_of(home / "killed")) > 25
+        succeed("train", home / "cats.txt", "--resume", "--threads", "1", "--out", home / "killed", home=home)
+    assert numbers_of(home / "killed") == numbers_of(home / "whole")
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = "checkpoints/last/" + name
+        assert (home / "killed" / last).read_bytes() == (home / "whole" / last).read_bytes()
+
+
+def test_names_of_runs(home):
+    train(home, "--steps", "2")
+    train(home, "--steps", "2")
+    assert sorted(p.name for p in (home / "runs").iterdir()) == ["cats", "cats-2"]
+    assert numbers_of(home / "runs/cats") == numbers_of(home / "runs/cats-2")
+    refused = train(home, "--steps", "2", "--out", home / "runs/cats", ok=False)
+    assert_refused(refused, FAILED, home / "runs/cats", "--force")
+    (home / "runs/cats-2/model.gguf").unlink()  # unfinished
+    refused = train(home, "--steps", "2", ok=False)
+    assert_refused(refused, FAILED, "cats-2", "--resume", "--force")
+    train(home, "--steps", "3", "--force", "--out", home / "runs/cats-2")
+    assert log_of(home / "runs/cats-2")[-1]["step"] == 3
+
+
+def test_resume_refusals(home):
+    assert_refused(train(home, "--resume", ok=False), FAILED, "resume")
+    train(home, "--steps", "4")
+    (home / "runs/cats/model.gguf").unlink()
+    refuse = lambda *flags: run("train", home / "cats.txt", "--resume", *flags, home=home)
+    assert_refused(refuse("--lr", "0.5"), FAILED, "lr", "0.01 -> 0.5")
+    assert_refused(refuse("--layers", "3"), FAILED, "n_layers 1 -> 3")
+    (home / "cats.txt").write_text(TEXT.replace("cat", "rat", 1))
+    assert_refused(refuse(), FAILED, "text")
+    (home / "cats.txt").write_text(TEXT)
+    assert_refused(refuse("--bogus"), WRONG_USAGE, "--bogus")
+
+
+def test_a_runs_own_config_makes_the_run_again(home):
+    train(home, "--steps", "7", "--dropout", "0.2", "--tie-embeddings", "false", "--norm-eps", "1e-6",
+          "--rope-theta", "777", "--seed", "5", "--log-every", "1", "--out", home / "a")
+    again = ["train", home / "cats.txt", "--config", home / "a/config.toml", "--threads", "1"]
+    succeed(*again, "--out", home / "b", home=home)
+    assert (home / "a/config.toml").read_text() == (home / "b/config.toml").read_text()
+    assert numbers_of(home / "a") == numbers_of(home / "b")
+    # A flag goes before the file.
+    succeed(*again, "--steps", "2", "--out", home / "c", home=home)
+    assert log_of(home / "c")[-1]["step"] == 2
+
+
+def test_a_config_is_read_strictly(home):
+    refuse = lambda text: ((home / "c.toml").write_text(text), train(home, "--config", home / "c.toml", ok=False))[1]
+    assert_refused(refuse("bogus = 3\n"), WRONG_USAGE, "bogus")
+    assert_refused(refuse("dropout = nan\n"), WRONG_USAGE, "dropout")
+    assert_refused(refuse('preset = "huge"\n'), WRONG_USAGE, "huge", "tiny, blog, baby")
+    assert_refused(train(home, "--config", home / "none.toml", ok=False), WRONG_USAGE, "none.toml")
+
+
+def test_minutes_are_turned_into_steps(home):
+    start = time.monotonic()
+    done = train(home, "--minutes", "0.05", "--log-every", "100000", "--eval-every", "100000")
+    seconds = time.monotonic() - start
+    log = log_of(home / "runs/cats")
+    match = re.search(r"0.05 minutes are (\d+) steps of ([\d.]+) ms", done.stdout)
+    assert match and log[-1]["step"] == int(match[1]) > 20
+    assert int(match[1]) * float(match[2]) == pytest.approx(3000, rel=0.1)
+    # Three seconds of steps as fast as those that were measured; on a busy machine the others may be slower or faster.
+    assert seconds < 30
+    assert f"steps = {match[1]}\n" in (home / "runs/cats/config.toml").read_text()
+
+
+def test_a_loss_that_is_not_finite_stops_with_one_line(home):
+    flags = [f if f != "1e-2" else "1000" for f in SMALL_RUN]
+    done = run("train", home / "cats.txt", *flags, "--clip", "0", "--weight-decay", "100", "--steps", "500",
+               "--log-every", "1", "--checkpoint-every", "1", "--eval-every", "1000", "--out", home / "r", home=home)
+    assert done.returncode == FAILED
+    assert done.stderr.count("\n") == 1 and "step" in done.stderr and "--lr" in done.stderr, done.stderr
+    failed_at = int(re.search(r"at step (\d+)", done.stderr)[1])
+    assert f"step-{failed_at - 1:06}" in done.stderr, "the last good checkpoint is named"
+    assert log_of(home / "r")[-1]["step"] == failed_at - 1
+    assert (home / "r" / "checkpoints" / "last").readlink().name == f"step-{failed_at - 1:06}"
+    assert not (home / "r" / "model.gguf").exists()
+
+
+def test_the_tutorials_lines(home):
+    done = succeed("train", home / "cats.txt", "--preset", "blog", "--dim", "16", "--heads", "2", "--layers", "1",
+                   "--hidden-dim", "16", "--steps", "30", "--threads", "1", home=home)
+    line = r"^Epoch (\d+) \| Loss (\d+\.\d{3}) \| Time (\d+\.\d{3}) \| ETA (\d+\.\d{3})$"
+    lines = re.findall(line, done.stdout, re.MULTILINE)
+    assert [int(line[0]) for line in lines] == [10, 20, 30]
+    assert float(lines[-1][3]) == 0
+
+
+def test_starting_from_anothers_weights(home):
+    train(home, "--steps", "40", "--out", home / "a")
+    train(home, "--steps", "1", "--init", home / "a/checkpoints/last", "--out", home / "b")
+    assert log_of(home / "b")[0]["loss"] < log_of(home / "a")[0]["loss"]
+    refused = train(home, "--steps", "1", "--init", home / "none", "--out", home / "c", ok=False)
+    assert refused.returncode == FAILED and str(home / "none") in refused.stderr and refused.stderr.count("\n") == 1
+
+
+# ---- What cannot be trained on ----
+
+@pytest.mark.parametrize("text, code, parts", [
+    (b"", FAILED, ["empty"]),
+    (b"fine until here \xff\n", FAILED, ["UTF-8", "line 1", "column 17"]),
+    (b"ab", FAILED, ["2"]),
+    ((TEXT[:200]).encode(), FAILED, ["16", "10", "shorter", "longer"]),
+])
+def test_a_text_that_cannot_be_used(tmp_path, text, code, parts):
+    (tmp_path / "t.txt").write_bytes(text)
+    done = run("train", tmp_path / "t.txt", *SMALL_RUN, "--validation-fraction", "0.05", home=tmp_path)
+    assert_refused(done, code, *parts)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_other_refusals(home):
+    text = home / "cats.txt"
+
+    def refuse(code, *arguments, parts):
+        assert_refused(run("train", *arguments, home=home), code, *parts)
+
+    refuse(FAILED, home / "none.txt", parts=["none.txt", "tinyshakespeare"])
+    refuse(FAILED, home, parts=[home])
+    refuse(FAILED, text, "--context", "5000", "--window", "5000", parts=["5000"])
+    refuse(WRONG_USAGE, text, "--context", "32", "--window", "64", parts=["--window", "--context"])
+    refuse(WRONG_USAGE, text, "--preset", "huge", parts=["--preset", "tiny, blog, baby"])
+    refuse(WRONG_USAGE, text, "--window", "16", "--optimizer", "sgd", parts=["--optimizer", "adamw"])
+    done = run("train", text, "--window", "16", "--heads", "3", home=home)
+    assert done.returncode in (FAILED, WRONG_USAGE) and "n_heads 3" in done.stderr and done.stderr.count("\n") == 1
+    assert not (home / "runs").exists()
+    if os.geteuid() != 0:  # root writes everywhere
+        home.chmod(0o500)
+        assert_refused(train(home, "--steps", "1", ok=False), FAILED, "runs")
+        home.chmod(0o700)

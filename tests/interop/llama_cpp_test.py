@@ -1,0 +1,197 @@
+"""llama.cpp runs what Folio exports: the same tokens for a text, and the same greedy text after it.
+
+llama.cpp comes as the PyPI package llama-cpp-python, built from source by scripts/bootstrap.sh. Its cache is kept in
+float32 and flash attention is off, as in Folio. <|endoftext|> gets a bias of minus infinity, since Folio never draws it
+from a character model. Both sum in float32 in another order: where the texts part, llama.cpp's best two logits have to
+be closer than 1e-3 there; on the golden model they are further apart everywhere (expected.json).
+FOLIO_BUILD_DIR names the folder of Folio's programs (default: build).
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import gguf
+import llama_cpp as lc
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+NEAR_TIE = 1e-3
+ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
+                   for i in range(40))
+
+
+def folio(program, *args):
+    done = subprocess.run([BUILD / program, *map(str, args)], capture_output=True, timeout=300)
+    assert done.returncode == 0, f"{program} {args}: {done.stderr.decode()}"
+    return done.stdout.decode()
+
+
+def folio_greedy(model, prompt, n):
+    return json.loads(folio("generate", "--json", "-m", model, "-n", n, "--temp", 0, "-p", prompt))
+
+
+@lc.llama_log_callback
+def quiet(_level, _text, _user):
+    """llama.cpp says much on stderr."""
+
+
+class LlamaCpp:
+    """A GGUF file in llama.cpp: tokens of a text, and logits after tokens."""
+
+    def __init__(self, path):
+        lc.llama_log_set(quiet, ctypes.c_void_p(0))
+        lc.llama_backend_init()
+        self.model = lc.llama_model_load_from_file(str(path).encode(), lc.llama_model_default_params())
+        assert self.model, f"llama.cpp refuses {path}"
+        params = lc.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = 256
+        params.n_threads = params.n_threads_batch = 1
+        params.type_k = params.type_v = lc.GGML_TYPE_F32
+        params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self.context = lc.llama_init_from_model(self.model, params)
+        assert self.context
+        self.vocab = lc.llama_model_get_vocab(self.model)
+        self.n_vocab = lc.llama_vocab_n_tokens(self.vocab)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        lc.llama_free(self.context)
+        lc.llama_model_free(self.model)
+
+    def tokenize(self, text, special=False):
+        data = text.encode()
+        tokens = (lc.llama_token * (len(data) + 8))()
+        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), special, special)
+        assert n >= 0, n
+        return list(tokens[:n])
+
+    def piece(self, token):
+        buffer = ctypes.create_string_buffer(64)
+        n = lc.llama_token_to_piece(self.vocab, token, buffer, 64, 0, True)
+        return buffer.raw[:n]
+
+    def clear(self):
+        lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
+
+    def decode(self, tokens):
+        """Appends tokens to the sequence. Returns the logits after the last."""
+        array = (lc.llama_token * len(tokens))(*tokens)
+        assert lc.llama_decode(self.context, lc.llama_batch_get_one(array, len(tokens))) == 0
+        logits = lc.llama_get_logits_ith(self.context, -1)
+        return np.ctypeslib.as_array(logits, shape=(self.n_vocab,)).copy()
+
+    def greedy(self, tokens, n, never):
+        """The continuation, and the gap between the best two logits at each of its tokens."""
+        self.clear()
+        new, gaps = [], []
+        logits = self.decode(tokens)
+        while len(new) < n:
+            logits[never] = -np.inf
+            second, best = np.sort(logits)[-2:]
+            gaps.append(float(best - second))
+            new.append(int(logits.argmax()))
+            logits = self.decode(new[-1:])
+        return new, gaps
+
+
+def assert_same_text(ours, theirs, gaps):
+    for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if a != b:
+            assert gaps[at] < NEAR_TIE, f"they part at token {at}: {a} and {b}, where the gap is {gaps[at]:.2e}"
+            return at
+    return len(ours)
+
+
+@pytest.fixture(scope="module")
+def golden_gguf(tmp_path_factory):
+    path = tmp_path_factory.mktemp("golden") / "golden.gguf"
+    folio("export", GOLDEN, "--out", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def accented_gguf(tmp_path_factory):
+    """A model of a few hundred steps on a text with characters of two, three and four bytes."""
+    folder = tmp_path_factory.mktemp("accented")
+    (folder / "accented.txt").write_text(ACCENTED, encoding="utf-8")
+    flags = ("--dim 32 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 64 --context 256 --window 64 --batch-size 8 "
+             "--steps 300 --lr 1e-2 --warmup-steps 20 --threads 1").split()
+    folio("train", folder / "accented.txt", "--out", folder / "run", *flags)
+    return folder / "run" / "model.gguf"
+
+
+def test_the_golden_text(golden_gguf):
+    with LlamaCpp(golden_gguf) as theirs:
+        for entry in EXPECTED["greedy"]:
+            ours = folio_greedy(golden_gguf, entry["prompt"], 200)
+            assert theirs.tokenize(entry["prompt"]) == ours["prompt_tokens"] == entry["prompt_tokens"]
+            tokens, gaps = theirs.greedy(ours["prompt_tokens"], 200, never=65)
+            assert min(gaps) > NEAR_TIE, "the golden text has a near tie: see make_expected.py"
+            assert tokens == ours["tokens"] == entry["tokens"]
+
+
+def test_golden_logits(golden_gguf):
+    golden = EXPECTED["logits"]
+    with LlamaCpp(golden_gguf) as theirs:
+        for at, values in zip(golden["positions"], golden["values"]):
+            theirs.clear()
+            logits = theirs.decode(golden["tokens"][:at + 1])
+            assert np.abs(logits - np.array(values)).max() <= 1e-4
+
+
+def test_a_golden_model_with_an_error_is_noticed(golden_gguf, tmp_path):
+    """The comparison can fail: the same text is not found in a file with one matrix turned around."""
+    data = bytearray(golden_gguf.read_bytes())
+    tensor = next(t for t in gguf.GGUFReader(golden_gguf).tensors if t.name == "blk.0.attn_q.weight")
+    start = int(tensor.data_offset)
+    data[start:start + tensor.data.nbytes] = tensor.data[::-1].tobytes()
+    (tmp_path / "off.gguf").write_bytes(data)
+    entry = EXPECTED["greedy"][0]
+    with LlamaCpp(tmp_path / "off.gguf") as theirs:
+        assert theirs.greedy(entry["prompt_tokens"], 200, never=65)[0] != entry["tokens"]
+
+
+def test_the_accented_text(accented_gguf):
+    with LlamaCpp(accented_gguf) as theirs:
+        characters = theirs.n_vocab - 1
+        assert characters == len(set(ACCENTED))
+        for prompt in ("Où", "中文", "😀", "Ça va, na", "🚀!\n"):
+            ours = folio_greedy(accented_gguf, prompt, 200)
+            assert theirs.tokenize(prompt) == ours["prompt_tokens"] and len(ours["prompt_tokens"]) == len(prompt)
+            tokens, gaps = theirs.greedy(ours["prompt_tokens"], 200, never=characters)
+            same = assert_same_text(ours["tokens"], tokens, gaps)
+            assert b"".join(theirs.piece(t) for t in tokens[:same]).decode() == ours["text"][:same]
+
+
+def test_every_character_is_one_token(golden_gguf, accented_gguf):
+    for path in (golden_gguf, accented_gguf):
+        with LlamaCpp(path) as theirs:
+            pieces = [theirs.piece(i).decode() for i in range(theirs.n_vocab - 1)]
+            assert pieces == sorted(set(pieces))
+            for i, piece in enumerate(pieces):
+                assert theirs.tokenize(piece) == [i], piece
+            assert theirs.tokenize("".join(pieces)) == list(range(theirs.n_vocab - 1))
+
+
+@pytest.mark.parametrize("text", [ACCENTED.split("\n")[1], "éé中中😀😀", "  \n\n ", "Ouest", "naïve", "书店店书", "C'est l'",
+                                  "n° 123 ?"])
+def test_tokens_of_texts_are_ours(accented_gguf, text):
+    with LlamaCpp(accented_gguf) as theirs:
+        assert theirs.tokenize(text) == folio_greedy(accented_gguf, text, 1)["prompt_tokens"]
+
+
+def test_end_of_text_is_the_last_token_and_no_beginning_is_added(golden_gguf):
+    with LlamaCpp(golden_gguf) as theirs:
+        assert lc.llama_vocab_eos(theirs.vocab) == lc.llama_vocab_bos(theirs.vocab) == 65
+        assert not lc.llama_vocab_get_add_bos(theirs.vocab) and lc.llama_vocab_is_eog(theirs.vocab, 65)
+        assert theirs.tokenize("ab", special=True) == theirs.tokenize("ab")
+        assert not any(lc.llama_vocab_is_eog(theirs.vocab, i) for i in range(65))
