@@ -12,8 +12,8 @@ namespace {
 
 using core::require;
 
-// Multiplications that are worth waking another thread for: some microseconds of one core.
-constexpr size_t kWorthSharing = 64 * 1024;
+// Multiplications that are worth a thread of their own: about a microsecond of one core.
+constexpr size_t kWorthAThread = 8 * 1024;
 
 int64_t blocks_for(const core::ModelConfig& config, int64_t positions) {
   if (positions == 0) positions = config.context_length;
@@ -147,7 +147,7 @@ void Engine::embed(std::span<const Row> rows) {
 
 void Engine::normalize(const float* x, const float* weight, size_t n_rows, float* out) {
   const auto dim = static_cast<size_t>(config_.dim);
-  pool_.parallel_for(n_rows, 1 + kWorthSharing / dim, [&](size_t begin, size_t end) {
+  pool_.parallel_for(n_rows, 1, n_rows * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, weight, config_.norm_eps, dim, out + i * dim);
   });
 }
@@ -157,9 +157,7 @@ void Engine::project(const float* x, size_t n_rows, size_t k, std::span<const Pr
                      bool accumulate) {
   size_t n_out = 0;
   for (const Projection& p : projections) n_out += p.n_out;
-  constexpr size_t kTile = kernels::kLanes;
-  const size_t grain = (kWorthSharing / (n_rows * k) + kTile) / kTile * kTile;
-  pool_.parallel_for(n_out, grain, [&](size_t begin, size_t end) {
+  pool_.parallel_for(n_out, kernels::kLanes, n_rows * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
     for (const Projection& p : projections) {
       const size_t from = std::max(begin, first);
@@ -174,7 +172,7 @@ void Engine::rotate_and_store(std::span<const Row> rows, size_t layer) {
   const auto head_dim = static_cast<size_t>(config_.head_dim());
   const auto dim = static_cast<size_t>(config_.dim);
   const auto kv_dim = static_cast<size_t>(config_.kv_dim());
-  pool_.parallel_for(rows.size(), 1 + kWorthSharing / (8 * dim), [&](size_t begin, size_t end) {
+  pool_.parallel_for(rows.size(), 1, rows.size() * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const size_t at = static_cast<size_t>(rows[i].position) * head_dim;
       float* k = k_.data() + i * kv_dim;
@@ -191,10 +189,9 @@ void Engine::attend(std::span<const Row> rows, size_t layer) {
   const auto dim = static_cast<size_t>(config_.dim);
   const auto n_kv_heads = static_cast<size_t>(config_.n_kv_heads);
   const size_t group = static_cast<size_t>(config_.n_heads) / n_kv_heads;
-  size_t work = 0;  // of one (row, head) on average
-  for (const Row& row : rows) work += static_cast<size_t>(row.position + 1) * 2 * head_dim * group;
-  const size_t grain = 1 + kWorthSharing * rows.size() / (work + 1);
-  pool_.parallel_for(rows.size() * n_kv_heads, grain, [&](size_t begin, size_t end) {
+  size_t work = 0;
+  for (const Row& row : rows) work += static_cast<size_t>(row.position + 1) * 2 * dim;
+  pool_.parallel_for(rows.size() * n_kv_heads, 1, work / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t item = begin; item < end; ++item) {
       const size_t i = item / n_kv_heads;
       const size_t head = item % n_kv_heads;
@@ -214,7 +211,7 @@ void Engine::attend(std::span<const Row> rows, size_t layer) {
 
 void Engine::activate(size_t n_rows) {
   const size_t count = n_rows * static_cast<size_t>(config_.hidden_dim);
-  pool_.parallel_for(count, kWorthSharing / 16, [&](size_t begin, size_t end) {
+  pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread, [&](size_t begin, size_t end) {
     kernels_.swiglu(gate_.data() + begin, up_.data() + begin, end - begin, gate_.data() + begin);
   });
 }
