@@ -31,14 +31,23 @@ Engine::Engine(const Model& model, const EngineOptions& options)
   const auto head_dim = static_cast<size_t>(config_.head_dim());
   require(head_dim <= kernels::kMaxHeadDim, "heads of {} dimensions are wider than the {} that this engine runs",
           head_dim, kernels::kMaxHeadDim);
-  const auto context = static_cast<size_t>(config_.context_length);
-  rope_cos_.resize(context * head_dim);
-  rope_sin_.resize(context * head_dim);
+}
+
+// Tables are made as far as positions are used, doubling: a file may promise a context that no memory holds.
+void Engine::extend_rope(size_t n_positions) {
+  const auto head_dim = static_cast<size_t>(config_.head_dim());
+  const size_t have = rope_cos_.size() / head_dim;
+  if (n_positions <= have) return;
+  constexpr size_t kAtLeast = 256;
+  const size_t want =
+      std::min(std::max({n_positions, 2 * have, kAtLeast}), static_cast<size_t>(config_.context_length));
+  rope_cos_.resize(want * head_dim);
+  rope_sin_.resize(want * head_dim);
   for (size_t d = 0; d < head_dim; ++d) {
     const double pair = static_cast<double>(d / 2 * 2) / static_cast<double>(head_dim);
     const double frequency = std::pow(static_cast<double>(config_.rope_theta), -pair);
     const double sign = d % 2 == 0 ? -1.0 : 1.0;
-    for (size_t position = 0; position < context; ++position) {
+    for (size_t position = have; position < want; ++position) {
       const double angle = static_cast<double>(position) * frequency;
       rope_cos_[position * head_dim + d] = static_cast<float>(std::cos(angle));
       rope_sin_[position * head_dim + d] = static_cast<float>(sign * std::sin(angle));
@@ -84,7 +93,10 @@ void Engine::reserve(std::span<const Row> rows) {
   std::map<SequenceId, int64_t> lengths;
   for (const Row& row : rows) lengths.try_emplace(row.sequence, cache_.length(row.sequence));
   try {
-    for (const Row& row : rows) cache_.reserve(row.sequence, row.position, 1);
+    for (const Row& row : rows) {
+      cache_.reserve(row.sequence, row.position, 1);
+      extend_rope(static_cast<size_t>(row.position) + 1);
+    }
   } catch (...) {
     for (const auto& [sequence, length] : lengths) cache_.truncate(sequence, length);
     throw;

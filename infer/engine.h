@@ -59,6 +59,7 @@ class Engine {
 
   void check(std::span<const Row> rows, std::span<const float> logits) const;
   void reserve(std::span<const Row> rows);
+  void extend_rope(size_t n_positions);
   void forward_slice(std::span<const Row> rows, std::span<float> logits, const Observer& observer);
 
   void embed(std::span<const Row> rows);
@@ -76,8 +77,8 @@ class Engine {
   core::ThreadPool pool_;
   KvCache cache_;
 
-  std::vector<float> rope_cos_;  ///< (context_length, head_dim)
-  std::vector<float> rope_sin_;  ///< (context_length, head_dim), negative at even dimensions
+  std::vector<float> rope_cos_;  ///< (positions so far, head_dim)
+  std::vector<float> rope_sin_;  ///< (positions so far, head_dim), negative at even dimensions
 
   // What flows through a layer; rows are those of a slice.
   std::vector<float> x_;       ///< (rows, dim): the residual stream

@@ -30,16 +30,22 @@ BlockImpl::BlockImpl(BlockParts parts, double dropout) : parts_(std::move(parts)
 }
 
 torch::Tensor BlockImpl::forward(torch::Tensor x_BTD, const Observer& observer, const std::string& prefix) {
-  const auto add = [&](const char* name, const torch::Tensor& branch_BTD) {
+  const auto show = [&](const std::string& name, const torch::Tensor& value) {
+    if (observer) observer(prefix + name, value);
+  };
+  const auto add = [&](const std::string& name, torch::nn::AnyModule& norm, torch::nn::AnyModule& branch) {
+    const torch::Tensor normed_BTD = norm.forward(x_BTD);
+    show(name + "_norm", normed_BTD);
+    const torch::Tensor branch_BTD = branch.forward(normed_BTD);
     if (branch_BTD.sizes() != x_BTD.sizes()) {
       core::fail("Block: {}{} has to return {}, but returned {}", prefix, name, describe(x_BTD), describe(branch_BTD));
     }
+    show(name, branch_BTD);
     x_BTD = x_BTD + torch::dropout(branch_BTD, dropout_, is_training());
-    if (observer) observer(prefix + name, branch_BTD);
-    if (observer) observer(prefix + name + "_residual", x_BTD);
+    show(name + "_residual", x_BTD);
   };
-  add("attention", parts_.attention.forward(parts_.attention_norm.forward(x_BTD)));
-  add("ffn", parts_.ffn.forward(parts_.ffn_norm.forward(x_BTD)));
+  add("attention", parts_.attention_norm, parts_.attention);
+  add("ffn", parts_.ffn_norm, parts_.ffn);
   return x_BTD;
 }
 

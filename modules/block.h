@@ -33,9 +33,9 @@ class BlockImpl : public torch::nn::Module {
   /// in [0, 1).
   explicit BlockImpl(BlockParts parts, double dropout = 0.0);
 
-  /// x [B, T, dim] to [B, T, dim]. The observer sees prefix + "attention" and "ffn", the outputs of the two branches,
-  /// and prefix + "attention_residual" and "ffn_residual", the stream after each. Throws core::Error where a part
-  /// returns another shape, or throws itself. Virtual for studies that arrange the same parts in another way.
+  /// x [B, T, dim] to [B, T, dim]. For each of the two branches, "attention" and "ffn", the observer sees under the
+  /// prefix its input NAME_norm, its output NAME, and NAME_residual, the stream after it. Throws core::Error where a
+  /// part returns another shape, or throws itself. Virtual for studies that arrange the same parts in another way.
   virtual torch::Tensor forward(torch::Tensor x, const Observer& observer = {}, const std::string& prefix = "");
 
  protected:

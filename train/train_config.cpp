@@ -87,6 +87,13 @@ TrainConfig preset(const std::string& name) {
 }
 
 void validate(const TrainConfig& c) {
+  try {
+    core::ModelConfig shape = c.model;
+    shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
+    core::validate(shape, "--layers, --heads, --kv-heads, --dim, --hidden-dim or --context");
+  } catch (const core::Error& error) {
+    throw UsageError(error.what());
+  }
   require_one_of("optimizer", c.optimizer, {"adamw"});
   require_one_of("schedule", c.schedule, {"cosine", "constant"});
   require_one_of("dtype", c.dtype, {"f32", "bf16"});

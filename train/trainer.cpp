@@ -29,7 +29,6 @@ torch::Device device_of(const TrainConfig& config) {
 TrainConfig completed(TrainConfig config, const Dataset& dataset) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
   validate(config);
-  core::validate(config.model, "the configuration");
   return config;
 }
 

@@ -145,6 +145,7 @@ double count_baseline(const train::Dataset& dataset) {
 
 int run(Options& o) {
   if (o.threads > 0) at::set_num_threads(o.threads);
+  train::validate(o.config);
   data::Corpus corpus = data::load_corpus(o.dataset);
   const auto choice = train::choose_run(corpus.name, o.out, o.resume, o.force);
   const fs::path& run = choice.path;

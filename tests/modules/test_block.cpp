@@ -80,7 +80,11 @@ TEST(Block, ObserverSeesBranchesAndStream) {
   std::map<std::string, torch::Tensor> seen;
   const auto y = block->forward(
       x, [&](const std::string& name, const torch::Tensor& value) { seen[name] = value; }, "p.");
-  ASSERT_EQ(seen.size(), 4U);
+  ASSERT_EQ(seen.size(), 6U);
+  EXPECT_TRUE(
+      torch::equal(seen["p.attention_norm"], block->named_children()["attention_norm"]->as<nn::RMSNorm>()->forward(x)));
+  EXPECT_TRUE(torch::equal(seen["p.ffn_norm"], block->named_children()["ffn_norm"]->as<nn::RMSNorm>()->forward(
+                                                   seen["p.attention_residual"])));
   EXPECT_TRUE(torch::equal(seen["p.attention_residual"], x + seen["p.attention"]));
   EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], seen["p.attention_residual"] + seen["p.ffn"]));
   EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], y));

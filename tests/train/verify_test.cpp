@@ -75,19 +75,21 @@ TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
     names.push_back(d.name);
   }
   EXPECT_EQ(names,
-            (std::vector<std::string>{"embedding", "layers.0.attention_residual", "layers.0.ffn_residual",
-                                      "layers.1.attention_residual", "layers.1.ffn_residual", "norm", "logits"}));
+            (std::vector<std::string>{"embedding", "layers.0.attention_norm", "layers.0.attention_residual",
+                                      "layers.0.ffn_norm", "layers.0.ffn_residual", "layers.1.attention_norm",
+                                      "layers.1.attention_residual", "layers.1.ffn_norm", "layers.1.ffn_residual",
+                                      "norm", "logits"}));
 }
 
 TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
   const std::vector<std::pair<std::string, std::string>> planted{
       {"token_embd.weight", "embedding"},
-      {"blk.0.attn_norm.weight", "layers.0.attention_residual"},
+      {"blk.0.attn_norm.weight", "layers.0.attention_norm"},
       {"blk.0.attn_q.weight", "layers.0.attention_residual"},
       {"blk.0.attn_k.weight", "layers.0.attention_residual"},
       {"blk.0.attn_v.weight", "layers.0.attention_residual"},
       {"blk.0.attn_output.weight", "layers.0.attention_residual"},
-      {"blk.0.ffn_norm.weight", "layers.0.ffn_residual"},
+      {"blk.0.ffn_norm.weight", "layers.0.ffn_norm"},
       {"blk.0.ffn_gate.weight", "layers.0.ffn_residual"},
       {"blk.1.attn_v.weight", "layers.1.attention_residual"},
       {"blk.1.ffn_up.weight", "layers.1.ffn_residual"},
