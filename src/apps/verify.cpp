@@ -27,7 +27,7 @@ struct Options {
   size_t threads = 0;
 };
 
-// The first tokens of the validation split, where the corpus is at hand; else a sweep over the vocabulary.
+// The validation split of the text that the checkpoint was trained on.
 struct Material {
   std::vector<int32_t> validation;
   int64_t window = 0;
