@@ -15,9 +15,10 @@ using core::require;
 // Multiplications that are worth a thread of their own: about a microsecond of one core.
 constexpr size_t kWorthAThread = 8 * 1024;
 
-int64_t blocks_for(const core::ModelConfig& config, int64_t positions) {
-  if (positions == 0) positions = config.context_length;
-  return (positions + KvCache::kBlock - 1) / KvCache::kBlock;
+// Each sequence fills whole blocks of its own.
+int64_t blocks_for(const core::ModelConfig& config, const EngineOptions& options) {
+  const int64_t positions = options.max_positions == 0 ? config.context_length : options.max_positions;
+  return (positions + KvCache::kBlock - 1) / KvCache::kBlock * options.n_sequences;
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ Engine::Engine(const Model& model, const EngineOptions& options)
       config_(model.config()),
       kernels_(options.kernels != nullptr ? *options.kernels : kernels::kernels_for(core::select_isa())),
       pool_(options.n_threads),
-      cache_(config_, blocks_for(config_, options.max_positions)) {
+      cache_(config_, blocks_for(config_, options)) {
   const auto head_dim = static_cast<size_t>(config_.head_dim());
   require(head_dim <= kernels::kMaxHeadDim, "heads of {} dimensions are wider than the {} that this engine runs",
           head_dim, kernels::kMaxHeadDim);

@@ -29,8 +29,9 @@ struct Row {
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
 
 struct EngineOptions {
-  size_t n_threads = 0;       ///< 0: all cores of this process
-  int64_t max_positions = 0;  ///< positions that the cache can hold over all sequences; 0: one full context
+  size_t n_threads = 0;                       ///< 0: all cores of this process
+  int64_t max_positions = 0;                  ///< positions that the cache holds for each sequence; 0: one full context
+  int64_t n_sequences = 1;                    ///< sequences that the cache has room for
   const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names
 };
 

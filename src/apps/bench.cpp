@@ -102,9 +102,8 @@ int run(const Options& o) {
                                        o.prompt_tokens, o.gen_tokens, config.context_length));
   }
   const int64_t largest = *std::max_element(o.batch.begin(), o.batch.end());
-  constexpr int64_t kBlock = infer::KvCache::kBlock;
-  const int64_t positions = (o.prompt_tokens + o.gen_tokens + kBlock - 1) / kBlock * kBlock;
-  infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = largest * positions});
+  infer::Engine engine(
+      model, {.n_threads = o.model.threads, .max_positions = o.prompt_tokens + o.gen_tokens, .n_sequences = largest});
   const double bandwidth = read_bandwidth(engine.n_threads());
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) {

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -141,9 +142,9 @@ int run(const CLI::App& app, Options& o) {
       core::fail("{}{}", prompt.where, error.what());
     }
   }
-  const int64_t rounded = (context + infer::KvCache::kBlock - 1) / infer::KvCache::kBlock * infer::KvCache::kBlock;
-  infer::Engine engine(model,
-                       {.n_threads = o.model.threads, .max_positions = rounded * static_cast<int64_t>(prompts.size())});
+  infer::Engine engine(
+      model,
+      {.n_threads = o.model.threads, .max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size())});
 
   apps::watch_interrupt();
   o.generate.interrupted = apps::interrupted;
@@ -166,7 +167,9 @@ int run(const CLI::App& app, Options& o) {
                speeds(tokens, results)["decode_tokens_per_s"].get<double>(),
                infer::finish_reason_name(results[0].finish_reason), o.generate.sampler.seed);
   }
-  const bool interrupted = results[0].finish_reason == infer::FinishReason::Interrupted;
+  const bool interrupted = std::any_of(results.begin(), results.end(), [](const infer::GenerateResult& r) {
+    return r.finish_reason == infer::FinishReason::Interrupted;
+  });
   return interrupted ? apps::kExitInterrupted : 0;
 }
 
