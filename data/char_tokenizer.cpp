@@ -178,7 +178,19 @@ void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
 CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "tokenizer.json";
   const std::string where = path.string();
-  const nlohmann::json json = core::parse_json(core::read_text_file(path, size_t{64} << 20U), where);
+  return from_hf(core::parse_json(core::read_text_file(path, size_t{64} << 20U), where), where);
+}
+
+bool CharTokenizer::is_hf(const nlohmann::json& tokenizer) {
+  const auto at = [](const nlohmann::json& json, const char* key) {
+    return json.is_object() ? json.value(key, nlohmann::json()) : nlohmann::json();
+  };
+  const nlohmann::json model = at(tokenizer, "model");
+  const nlohmann::json merges = at(model, "merges");
+  return merges.is_array() && merges.empty() && at(model, "byte_fallback") != true;
+}
+
+CharTokenizer CharTokenizer::from_hf(const nlohmann::json& json, const std::string& where) {
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
   const auto vocabulary = core::json_get<nlohmann::json>(model, "vocab", where);
   const auto merges = core::json_get<nlohmann::json>(model, "merges", where);
@@ -198,10 +210,8 @@ CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
   return CharTokenizer(std::move(tokens), where);
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
+CharTokenizer CharTokenizer::from_gguf(const core::GgufFile& file) {
   const std::string where = file.path().string();
-  const std::string& model = file.string("tokenizer.ggml.model");
-  require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", where, core::printable(model));
   std::vector<std::string> tokens = file.strings("tokenizer.ggml.tokens");
   require(!tokens.empty() && tokens.back() == kEndOfText,
           "{}: only character vocabularies (one character a token, {} last) are supported here", where, kEndOfText);
@@ -211,7 +221,13 @@ std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
     require(bytes.has_value(), "{}: the token \"{}\" is not in the byte-level alphabet", where, core::printable(token));
     token = *bytes;
   }
-  return std::make_unique<CharTokenizer>(std::move(tokens), where + ": tokenizer");
+  CharTokenizer tokenizer(std::move(tokens), where + ": tokenizer");
+  const int64_t end = tokenizer.end_of_text();
+  for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"}) {
+    const int64_t id = file.integer(key, end);
+    require(id >= 0 && id <= end, "{}: {} is {}, but ids go from 0 to {}", where, key, id, end);
+  }
+  return tokenizer;
 }
 
 }  // namespace folio::data

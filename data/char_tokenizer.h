@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <unordered_map>
 
 #include "data/tokenizer.h"
@@ -32,11 +33,16 @@ class CharTokenizer final : public Tokenizer {
   [[nodiscard]] std::vector<std::string> characters() const { return {tokens_.begin(), tokens_.end() - 1}; }
 
   /// As a `gpt2` byte-level vocabulary: no merges, but those that make one token of a character's several bytes.
-  [[nodiscard]] core::GgufMetadata to_gguf() const;
+  [[nodiscard]] core::GgufMetadata to_gguf() const override;
+  [[nodiscard]] static CharTokenizer from_gguf(const core::GgufFile& file);
 
   /// tokenizer.json and tokenizer_config.json: BPE over raw characters, no merges, no pre-tokenizer, Fuse decoder.
-  void write_hf(const std::filesystem::path& directory) const;
+  void write_hf(const std::filesystem::path& directory) const override;
   [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
+
+  /// What a tokenizer.json says, and whether it is one of this kind: no merges, and no byte fallback.
+  [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
+  [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
  private:
   std::vector<std::string> tokens_;              ///< bytes of each id; the last is empty

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,8 +17,12 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// The ids of `text`, with no special token added. Throws core::Error for text that has no tokens.
+  /// The ids of `text`. Special tokens are neither added nor looked for: "<s>" in a text is three characters.
+  /// Throws core::Error for text that has no tokens.
   [[nodiscard]] virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+
+  /// The special tokens that a model expects in front of a text: {BOS}, or none.
+  [[nodiscard]] virtual std::vector<int32_t> beginning() const { return {}; }
 
   /// The bytes that a token stands for (part of a UTF-8 character, perhaps); empty for `<|endoftext|>`.
   [[nodiscard]] virtual const std::string& token_bytes(int32_t id) const = 0;
@@ -25,23 +30,31 @@ class Tokenizer {
   [[nodiscard]] virtual int32_t vocab_size() const = 0;
   [[nodiscard]] virtual int32_t end_of_text() const = 0;
 
+  /// Whether a text is over where this token is drawn: `end_of_text()`, and a BOS, which begins another text.
+  [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text(); }
+
   /// Tokens that are not to be drawn when text is generated.
   [[nodiscard]] virtual std::vector<int32_t> never_sampled() const = 0;
 
   /// What a text begins after when nobody gives a prompt.
   [[nodiscard]] virtual std::vector<int32_t> default_prompt() const = 0;
 
-  /// One word for people: "character".
+  /// One word for people: "character", "SentencePiece".
   [[nodiscard]] virtual std::string kind() const = 0;
 
-  [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const {
+  /// The text whose tokens these are: `decode(encode(text))` is `text`. Tokens that go on from others are not a text;
+  /// theirs is what `token_bytes` gives, one after the other.
+  [[nodiscard]] virtual std::string decode(const std::vector<int32_t>& tokens) const {
     std::string text;
     for (const int32_t token : tokens) text += token_bytes(token);
     return text;
   }
-};
 
-/// The tokenizer inside a GGUF file. Throws core::Error if it is of a kind that is not supported, or damaged.
-[[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file);
+  /// The metadata that carry this tokenizer in a GGUF file. Throws core::Error where that form cannot hold it.
+  [[nodiscard]] virtual core::GgufMetadata to_gguf() const;
+
+  /// Writes tokenizer.json and tokenizer_config.json of a Hugging Face directory. Throws core::Error likewise.
+  virtual void write_hf(const std::filesystem::path& directory) const;
+};
 
 }  // namespace folio::data

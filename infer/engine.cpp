@@ -130,7 +130,11 @@ void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, c
             std::array{Projection{w.wq, dim, q_.data()}, Projection{w.wk, kv_dim, k_.data()},
                        Projection{w.wv, kv_dim, v_.data()}});
     rotate_and_store(rows, l);
+    observe("query", q_, n, layer);
+    observe("key", k_, n, layer);
+    observe("value", v_, n, layer);
     attend(rows, l);
+    observe("heads", heads_, n, layer);
     project(heads_.data(), n, dim, std::array{Projection{w.wo, dim, x_.data()}}, /*accumulate=*/true);
     observe("attention_residual", x_, n, layer);
 
@@ -139,6 +143,7 @@ void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, c
     project(normed_.data(), n, dim,
             std::array{Projection{w.w1, hidden_dim, gate_.data()}, Projection{w.w3, hidden_dim, up_.data()}});
     activate(n);
+    observe("ffn_hidden", gate_, n, layer);
     project(gate_.data(), n, hidden_dim, std::array{Projection{w.w2, dim, x_.data()}}, /*accumulate=*/true);
     observe("ffn_residual", x_, n, layer);
   }

@@ -24,8 +24,9 @@ struct Row {
 };
 
 /// Sees each named intermediate of the rows in hand: values is (n_rows, values.size() / n_rows). Names:
-/// "embedding", "layers.N.attention_norm", "layers.N.attention_residual", "layers.N.ffn_norm", "layers.N.ffn_residual",
-/// and, for the rows that want logits, "norm" and "logits". A call with more than kMaxRows rows is seen in slices.
+/// "embedding"; "layers.N." before "attention_norm", "query" and "key" (both rotated), "value", "heads" (before Wo),
+/// "attention_residual", "ffn_norm", "ffn_hidden" (silu(gate) * up), "ffn_residual"; and, for the rows that want
+/// logits, "norm" and "logits". A call with more than kMaxRows rows is seen in slices.
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
 
 struct EngineOptions {

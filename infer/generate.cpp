@@ -54,7 +54,7 @@ class Generation {
   /// Draws the next token; returns the text that can be shown by now.
   [[nodiscard]] std::string advance(std::span<float> logits) {
     const int32_t token = sampler_.sample(logits, history_, static_cast<int64_t>(history_.size()));
-    if (token == tokenizer_.end_of_text()) return finish(FinishReason::Stop);
+    if (tokenizer_.ends_text(token)) return finish(FinishReason::Stop);
     history_.push_back(token);
     std::string text = filter_.push(tokenizer_.token_bytes(token));
     return text + (filter_.stopped() ? finish(FinishReason::Stop) : check_room());

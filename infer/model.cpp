@@ -1,21 +1,29 @@
 #include "infer/model.h"
 
-#include "core/error.h"
-#include "core/manifest.h"
+#include <utility>
+
 #include "core/model_files.h"
 
 namespace folio::infer {
 
-Model::Model(const std::filesystem::path& path) : file_(path), config_(core::config_from_gguf(file_)) {
-  const auto manifest = core::tensor_manifest(config_);
-  const auto views = core::manifest_tensors(file_, config_);
-  layers.resize(static_cast<size_t>(config_.n_layers));
+namespace {
+
+bool usable_in_place(const core::TensorView& tensor) {
+  return tensor.type == core::DType::F32 && reinterpret_cast<uintptr_t>(tensor.bytes.data()) % alignof(float) == 0;
+}
+
+}  // namespace
+
+Model::Model(const std::filesystem::path& path) : Model(core::read_model(path)) {}
+
+Model::Model(core::StoredModel stored) : stored_(std::move(stored)) {
+  const auto manifest = core::tensor_manifest(config());
+  const auto& tensors = stored_.tensors;
+  layers.resize(static_cast<size_t>(config().n_layers));
   for (size_t i = 0; i < manifest.size(); ++i) {
-    core::require(views[i].type == core::DType::F32,
-                  "{}: tensor {} has type {}, but this engine runs F32 weights; export the model with --type f32",
-                  path.string(), views[i].name, core::info(views[i].type).name);
-    weight_bytes_ += views[i].bytes.size();
-    const float* data = views[i].floats().data();
+    if (!usable_in_place(tensors[i])) copies_.push_back(core::to_floats(tensors[i]));
+    const float* data = usable_in_place(tensors[i]) ? tensors[i].floats().data() : copies_.back().data();
+    weight_bytes_ += static_cast<uint64_t>(manifest[i].elements()) * sizeof(float);
     LayerWeights* layer = manifest[i].layer < 0 ? nullptr : &layers[static_cast<size_t>(manifest[i].layer)];
     switch (manifest[i].role) {
       case core::Role::TokenEmbedding:

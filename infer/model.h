@@ -1,11 +1,11 @@
-// A model file, ready to run: its configuration and views of its weights in the mapping. Nothing is copied.
+// A model file, ready to run: its configuration and its weights, used where they are mapped. What is not stored as
+// aligned floats with adjacent RoPE pairs is copied.
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
-#include "core/gguf.h"
-#include "core/model_config.h"
+#include "core/weights.h"
 
 namespace folio::infer {
 
@@ -23,12 +23,13 @@ struct LayerWeights {
 
 class Model {
  public:
-  /// Maps a GGUF of architecture `llama` with F32 tensors.
-  /// Throws core::Error if a tensor is missing, misshapen or of another type.
+  /// Of a model in any format that core/model_files.h reads, with F32, F16 or BF16 tensors. Throws core::Error if a
+  /// tensor is missing, misshapen or of another type.
   explicit Model(const std::filesystem::path& path);
+  explicit Model(core::StoredModel stored);
 
-  [[nodiscard]] const core::ModelConfig& config() const { return config_; }
-  [[nodiscard]] const core::GgufFile& file() const { return file_; }
+  [[nodiscard]] const core::ModelConfig& config() const { return stored_.config; }
+  [[nodiscard]] const core::StoredModel& stored() const { return stored_; }
   /// The bytes of all tensors, each read once for a token in decoding (the embedding where it is the output, too).
   [[nodiscard]] uint64_t weight_bytes() const { return weight_bytes_; }
 
@@ -38,8 +39,8 @@ class Model {
   const float* output = nullptr;       ///< (vocab_size, dim): token_embedding where it is tied
 
  private:
-  core::GgufFile file_;
-  core::ModelConfig config_;
+  core::StoredModel stored_;
+  std::vector<std::vector<float>> copies_;
   uint64_t weight_bytes_ = 0;
 };
 

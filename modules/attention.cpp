@@ -46,9 +46,13 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
   wo_ = register_module("wo", linear(dim_, dim_));
 }
 
-torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD) {
-  const Heads heads = project(x_BTD);
-  const auto y_BHTK = kind == AttentionKind::Fused ? attend_fused(heads) : attend_plain(heads);
+torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD) { return output(attend(project(x_BTD))); }
+
+torch::Tensor AttentionImpl::attend(const Heads& heads) {
+  return kind == AttentionKind::Fused ? attend_fused(heads) : attend_plain(heads);
+}
+
+torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
   return wo_->forward(y_BHTK.transpose(1, 2).flatten(2));
 }
 
@@ -57,14 +61,14 @@ torch::Tensor AttentionImpl::weights(const torch::Tensor& x_BTD) {
   return causal_weights(heads.q, heads.k);
 }
 
-AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD) {
+AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t first_position) {
   require_BTD(x_BTD, dim_, "Attention");
   // Three products: one product with the concatenated weights was measured, and is not faster at this size.
   const auto q_BTHK = wq_->forward(x_BTD).unflatten(-1, {n_heads_, -1});
   const auto k_BTGK = wk_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
   const auto v_BTGK = wv_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
-  return {.q = rope_->apply(q_BTHK).transpose(1, 2),
-          .k = rope_->apply(k_BTGK).transpose(1, 2),
+  return {.q = rope_->apply(q_BTHK, first_position).transpose(1, 2),
+          .k = rope_->apply(k_BTGK, first_position).transpose(1, 2),
           .v = v_BTGK.transpose(1, 2)};
 }
 

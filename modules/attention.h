@@ -30,13 +30,20 @@ class AttentionImpl : public torch::nn::Module {
 
   AttentionKind kind = AttentionKind::Fused;
 
- private:
+  /// What meets in attention, q and k rotated: q [B, n_heads, T, head_dim]; k and v [B, n_kv_heads, T, head_dim].
   struct Heads {
-    torch::Tensor q, k, v;  ///< q [B, n_heads, T, head_dim]; k and v [B, n_kv_heads, T, head_dim]
+    torch::Tensor q, k, v;
   };
-  Heads project(const torch::Tensor& x);
+  Heads project(const torch::Tensor& x, int64_t first_position = 0);
+
+  /// The weighted means of the values, [B, n_heads, T, head_dim].
+  torch::Tensor attend(const Heads& heads);
+
+ protected:
+  // For studies that attend in another way with the same projections: without a mask, or to a cache.
   torch::Tensor attend_plain(const Heads& heads);
   torch::Tensor attend_fused(const Heads& heads);
+  torch::Tensor output(const torch::Tensor& y);  ///< wo of the heads' outputs, [B, n_heads, T, head_dim] to [B, T, dim]
 
   int64_t dim_, n_heads_, n_kv_heads_;
   double dropout_;

@@ -3,6 +3,8 @@
 
 #include <ATen/OpMathType.h>
 
+#include <utility>
+
 #include "core/error.h"
 #include "modules/shapes.h"
 
@@ -19,6 +21,13 @@ RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double th
   const auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(head_dim));
   const auto angle_TP = torch::outer(torch::arange(context_length, torch::kDouble), frequency_P);
   rotations_ = torch::polar(torch::ones_like(angle_TP), angle_TP);
+}
+
+RopeCacheImpl::RopeCacheImpl(torch::Tensor rotations_TP) : rotations_(std::move(rotations_TP)) {
+  if (rotations_.dim() != 2 || rotations_.numel() == 0 || rotations_.scalar_type() != torch::kComplexDouble) {
+    core::fail("RopeCache: rotations have to be ComplexDouble [context_length, head_dim / 2], but are {}",
+               describe(rotations_));
+  }
 }
 
 torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_position) {

@@ -15,6 +15,10 @@ class RopeCacheImpl : public torch::nn::Module {
   /// lengths are at least 1 and theta is positive.
   RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0);
 
+  /// For studies: rotations of one's own, complex double [context_length, head_dim / 2]. Throws core::Error for another
+  /// type or shape.
+  explicit RopeCacheImpl(torch::Tensor rotations);
+
   /// Rotates x [B, T, heads, head_dim], whose positions are first_position .. first_position + T - 1. The result has
   /// x's shape and type. Throws core::Error for another shape, and for positions outside of the context.
   torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0);

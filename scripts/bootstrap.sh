@@ -4,6 +4,7 @@
 #   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
 #   scripts/bootstrap.sh interop    and llama.cpp, built from source, in build/venv
+#   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #
 # System packages are installed with apt-get by root; for anyone else the exact line is printed. LibTorch is looked for
 # where scripts/libtorch.cmake looks; else the CPU wheel of $torch goes into build/venv.
@@ -27,6 +28,15 @@ once() {
   printf '%s' "$version" >"$stamp"
 }
 
+# The oldest clang from 16 on that this system packages.
+clang_version() {
+  local version
+  for version in $(seq 16 30); do
+    apt-cache show "libclang-rt-$version-dev" >/dev/null 2>&1 && echo "$version" && return
+  done
+  echo 16
+}
+
 system_packages() {
   local missing=()
   need() { command -v "$1" >/dev/null || missing+=("$2"); }
@@ -36,11 +46,17 @@ system_packages() {
   need ninja ninja-build
   need ccache ccache
   need readelf binutils
+  [ "$goal" != test ] || need strace strace
   need_header fmt/format.h libfmt-dev
   need_header gtest/gtest.h libgtest-dev
   need_header nlohmann/json.hpp nlohmann-json3-dev
   need_header CLI/CLI.hpp libcli11-dev
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+  if [ "$goal" = fuzz ] && ! scripts/clang.sh >/dev/null; then
+    local version
+    version=$(clang_version)
+    missing+=("clang-$version" "libclang-rt-$version-dev")
+  fi
   [ ${#missing[@]} -eq 0 ] && return
   local line="apt-get install -y --no-install-recommends ${missing[*]}"
   if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then

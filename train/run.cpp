@@ -1,7 +1,7 @@
 #include "train/run.h"
 
 #include <chrono>
-#include <cmath>
+#include <new>
 
 #include "core/error.h"
 #include "train/progress.h"
@@ -17,19 +17,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A step whose failure names the checkpoint to go back to.
-StepResult guarded_step(Trainer& trainer, const fs::path& run) {
+StepResult guarded_step(Trainer& trainer) {
   try {
     return trainer.step();
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
     core::fail("LibTorch failed at step {}: {}; if memory is short, take a smaller --batch-size, --window or --dim",
                trainer.state().step + 1, message.substr(0, message.find('\n')));
-  } catch (const core::Error& error) {
-    const fs::path last = run / "checkpoints" / "last";
-    core::fail("{}; {}", error.what(),
-               fs::exists(last) ? "the last good checkpoint is " + fs::weakly_canonical(last).string()
-                                : std::string("there is no checkpoint yet"));
   }
 }
 
@@ -45,27 +39,27 @@ struct StepTimes {
   [[nodiscard]] double steps_per_s() const { return static_cast<double>(steps) / seconds; }
 };
 
-}  // namespace
-
-bool run_to_end(Trainer& trainer, const RunOptions& options) {
+bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
+  if (trainer.state().step == 0) trainer.save(options.run);
   RunLog log(options.run, trainer.state().step);
+  if (trainer.state().step > 0)
+    log.draw(options.baseline);  // a kill may have come between a checkpoint and its picture
   Progress progress(trainer.state().step, c.steps, c.log_style);
   StepTimes since_log;
-  StepTimes measured;  // for --minutes, without the first step, which warms up
   while (trainer.state().step < c.steps) {
     const auto start = std::chrono::steady_clock::now();
-    const StepResult result = guarded_step(trainer, options.run);
+    const StepResult result = guarded_step(trainer);
     const double seconds = seconds_since(start);
     since_log.add(seconds);
     const int64_t step = trainer.state().step;
 
-    if (options.minutes > 0.0 && step > 1 && step <= kMeasuredSteps) measured.add(seconds);
-    if (options.minutes > 0.0 && step == kMeasuredSteps) {
-      trainer.set_total_steps(static_cast<int64_t>(options.minutes * 60.0 * measured.steps_per_s()));
+    const bool measured = trainer.measure(seconds);
+    if (measured) {
+      const TrainerState& state = trainer.state();
       progress.set_last_step(c.steps);
-      progress.say(fmt::format("{:g} minutes are {} steps of {:.1f} ms", options.minutes, c.steps,
-                               1e3 / measured.steps_per_s()));
+      progress.say(fmt::format("{:g} minutes are {} steps of {:.1f} ms", state.minutes, c.steps,
+                               1e3 * state.measured_seconds / static_cast<double>(state.measured_steps)));
     }
 
     const bool last = step == c.steps;
@@ -91,7 +85,8 @@ bool run_to_end(Trainer& trainer, const RunOptions& options) {
       log.append(entry);
       progress.show(entry);
     }
-    if (last || interrupted || best || step % c.checkpoint_every == 0) {
+    if (last || interrupted || best || measured || step % c.checkpoint_every == 0) {
+      log.sync();
       trainer.save(options.run);
       log.draw(options.baseline);
     }
@@ -101,6 +96,29 @@ bool run_to_end(Trainer& trainer, const RunOptions& options) {
     }
   }
   return true;
+}
+
+}  // namespace
+
+void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    throw;  // has a message of its own
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    std::error_code ignored;
+    const fs::path last = fs::canonical(run / "checkpoints" / "last", ignored);
+    core::fail("{}; {}", what.substr(0, what.find('\n')),
+               last.empty() ? "there is no checkpoint yet"
+                            : fmt::format("the last good checkpoint is {}, where --resume goes on", last.string()));
+  }
+}
+
+bool run_to_end(Trainer& trainer, const RunOptions& options) {
+  bool finished = false;
+  naming_checkpoint(options.run, [&] { finished = run_steps(trainer, options); });
+  return finished;
 }
 
 }  // namespace folio::train

@@ -1,4 +1,4 @@
-// The loop of a run: steps, evaluations, the log, checkpoints, Ctrl-C, --minutes.
+// The loop of a run: steps, evaluations, the log, checkpoints, Ctrl-C.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,17 @@ namespace folio::train {
 
 struct RunOptions {
   std::filesystem::path run;
-  double minutes = 0.0;               ///< turned into a number of steps once the speed is known; 0: off
   double baseline = 0.0;              ///< the 5-gram's loss, drawn in loss.svg
   std::function<bool()> interrupted;  ///< asked after each step
 };
 
-/// With `minutes`, the speed is measured over so many steps; the learning rate may only rise until then.
-inline constexpr int64_t kMeasuredSteps = 20;
-
-/// Runs the trainer to its last step: logs, evaluates and saves as its config says. Returns whether it got there;
-/// where it was interrupted, a checkpoint of the last step stands in the run. Throws core::Error.
+/// Runs the trainer to its last step: logs, evaluates and saves as its config says, and saves step 0 first, so that a
+/// run has a checkpoint at any time. Returns whether it got there; where it was interrupted, a checkpoint of the last
+/// step stands in the run. Throws core::Error that names the last good checkpoint.
 bool run_to_end(Trainer& trainer, const RunOptions& options);
+
+/// Calls `body`. What it throws, for a full disk say, becomes a core::Error of one line that ends with the run's last
+/// good checkpoint.
+void naming_checkpoint(const std::filesystem::path& run, const std::function<void()>& body);
 
 }  // namespace folio::train

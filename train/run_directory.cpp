@@ -1,6 +1,7 @@
 #include "train/run_directory.h"
 
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/paths.h"
 
 namespace folio::train {
@@ -8,11 +9,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What a killed --force leaves is a finished run less its model, which --resume makes again, or no run at all.
 void remove_run(const fs::path& run) {
-  for (const char* name : {"config.toml", "log.jsonl", "loss.svg", "model.gguf", "checkpoints"}) {
+  for (const char* name : {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml"}) {
     std::error_code error;
     fs::remove_all(run / name, error);
     core::require(!error, "cannot remove {}: {}", (run / name).string(), error.message());
+  }
+}
+
+void check_state(const RunChoice& choice) {
+  const RunState state = run_state(choice.path);
+  const std::string shown = choice.path.string();
+  if (choice.resume) {
+    core::require(state != RunState::Absent, "there is no unfinished run in {} to resume; leave --resume out", shown);
+    core::require(state != RunState::Finished, "the run in {} is finished; there is nothing to resume", shown);
+    core::require(fs::exists(choice.path / "checkpoints" / "last"),
+                  "the run in {} has no checkpoint to go on from; start it anew with --force", shown);
+  } else if (!choice.force) {
+    core::require(state != RunState::Unfinished,
+                  "an unfinished run stands in {}: go on with --resume, or start anew with --force", shown);
+    core::require(state != RunState::Finished, "a finished run stands in {}: take another --out, or --force", shown);
   }
 }
 
@@ -20,7 +37,7 @@ void remove_run(const fs::path& run) {
 
 RunState run_state(const fs::path& run) {
   if (fs::exists(run / "model.gguf")) return RunState::Finished;
-  if (fs::exists(run / "checkpoints") || fs::exists(run / "log.jsonl")) return RunState::Unfinished;
+  if (fs::is_symlink(run / "checkpoints" / "last") || fs::exists(run / "log.jsonl")) return RunState::Unfinished;
   return RunState::Absent;
 }
 
@@ -29,23 +46,24 @@ RunChoice choose_run(const std::string& dataset, const std::optional<std::string
   for (int n = 2; !out && !force && run_state(run) == RunState::Finished; ++n) {
     run = core::runs_directory() / fmt::format("{}-{}", dataset, n);
   }
-  const RunState state = run_state(run);
-  const std::string shown = run.string();
-  if (resume) {
-    core::require(state != RunState::Absent, "there is no unfinished run in {} to resume; leave --resume out", shown);
-    core::require(state != RunState::Finished, "the run in {} is finished; there is nothing to resume", shown);
-    core::require(fs::exists(run / "checkpoints" / "last"),
-                  "the run in {} has no checkpoint yet; start it anew with --force", shown);
-    return {.path = run, .resume = true};
+  RunChoice choice{.path = run, .resume = resume, .force = force, .lock = {}};
+  if (fs::is_directory(run)) choice.lock.emplace(run);
+  check_state(choice);
+  return choice;
+}
+
+void prepare_run(RunChoice& choice) {
+  std::error_code error;
+  fs::create_directories(choice.path, error);
+  core::require(!error, "cannot make the folder {}: {}", choice.path.string(), error.message());
+  if (!choice.lock) {
+    choice.lock.emplace(choice.path);
+    check_state(choice);  // another process may have been here since choose_run()
   }
-  if (force) {
-    remove_run(run);
-  } else {
-    core::require(state != RunState::Unfinished,
-                  "an unfinished run stands in {}: go on with --resume, or start anew with --force", shown);
-    core::require(state != RunState::Finished, "a finished run stands in {}: take another --out, or --force", shown);
+  if (choice.force) remove_run(choice.path);
+  for (const char* name : {"config.toml", "log.jsonl", "loss.svg", "model.gguf"}) {
+    core::remove_leftovers(choice.path / name);
   }
-  return {.path = run, .resume = false};
 }
 
 }  // namespace folio::train

@@ -1,10 +1,8 @@
 #include "train/run_log.h"
 
-#include <cerrno>
-#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/file_io.h"
 #include "train/line_chart.h"
 
@@ -52,13 +50,13 @@ RunLog::RunLog(const fs::path& run, int64_t keep_up_to) : run_(run) {
   std::string kept;
   for (const LogEntry& entry : entries_) kept += to_line(entry);
   core::write_file_atomically(path, kept);
-  file_.open(path, std::ios::app);
+  file_ = std::make_unique<core::OutputFile>(path, core::OutputFile::Mode::Append);
 }
 
 void RunLog::append(const LogEntry& entry) {
   entries_.push_back(entry);
-  file_ << to_line(entry) << std::flush;
-  core::require(file_.good(), "cannot write {}: {}", (run_ / "log.jsonl").string(), std::strerror(errno));
+  file_->write(to_line(entry));
+  file_->flush();
 }
 
 void RunLog::draw(double baseline) const {

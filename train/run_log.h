@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
 #include <vector>
+
+#include "core/file_io.h"
 
 namespace folio::train {
 
@@ -25,8 +27,11 @@ class RunLog {
   /// Opens run/log.jsonl to append. Entries after `keep_up_to` are cut off first: a resumed run writes them anew.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
-  /// Throws core::Error if the line cannot be written.
+  /// Throws core::Error if the line cannot be written. A killed process's lines stand; one may be torn.
   void append(const LogEntry& entry);
+
+  /// Makes the lines durable, as a checkpoint is: what it keeps of the log must outlive the power, too.
+  void sync() { file_->sync(); }
 
   /// Draws run/loss.svg; `baseline` is the 5-gram's loss.
   void draw(double baseline) const;
@@ -34,7 +39,7 @@ class RunLog {
  private:
   std::filesystem::path run_;
   std::vector<LogEntry> entries_;
-  std::ofstream file_;
+  std::unique_ptr<core::OutputFile> file_;
 };
 
 /// The lines of a log; unfinished or foreign lines are left out.

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/error.h"
 #include "train/schedule.h"
@@ -30,6 +32,38 @@ TrainConfig completed(TrainConfig config, const Dataset& dataset) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
   validate(config);
   return config;
+}
+
+std::string quoted(const std::vector<std::string>& characters) {
+  constexpr size_t kShown = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, characters.size()); ++i) {
+    text += fmt::format(" \"{}\"", core::printable(characters[i]));
+  }
+  return text + (characters.size() > kShown ? " …" : "");
+}
+
+// The characters that only one of them has, or the first id that differs; empty if none does.
+std::string describe_difference(const data::CharTokenizer& from, const data::CharTokenizer& to) {
+  const auto before = from.characters();
+  const auto after = to.characters();
+  if (before == after) return "";
+  const auto missing = [](const std::vector<std::string>& all, const std::vector<std::string>& other) {
+    std::vector<std::string> rest;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(rest),
+                 [&](const std::string& c) { return std::find(other.begin(), other.end(), c) == other.end(); });
+    return rest;
+  };
+  std::string difference = fmt::format("{} -> {} characters", before.size(), after.size());
+  const auto gone = missing(before, after);
+  const auto come = missing(after, before);
+  if (!gone.empty()) difference += ", without" + quoted(gone);
+  if (!come.empty()) difference += ", with" + quoted(come);
+  if (gone.empty() && come.empty()) {
+    const auto at = std::mismatch(before.begin(), before.end(), after.begin());
+    difference += fmt::format(", id {}{} ->{}", at.first - before.begin(), quoted({*at.first}), quoted({*at.second}));
+  }
+  return difference;
 }
 
 // Matrix products in bfloat16 while it lives, if it is switched on.
@@ -68,6 +102,7 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double limit
 Dataset::Dataset(data::Corpus corpus, const TrainConfig& config)
     : name_(corpus.name),
       path_(std::filesystem::absolute(corpus.path).string()),
+      bytes_(static_cast<int64_t>(corpus.text.size())),
       digest_(corpus_digest(corpus.text)),
       tokenizer_(data::CharTokenizer::from_text(corpus.text, corpus.path.string())),
       tokens_(tokenizer_.encode(corpus.text)),
@@ -82,6 +117,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset)
       state_{.config = completed(std::move(config), dataset),
              .corpus = dataset.name(),
              .corpus_path = dataset.path(),
+             .corpus_bytes = dataset.bytes(),
              .corpus_digest = dataset.digest()},
       device_(device_of(state_.config)),
       sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed) {
@@ -94,17 +130,23 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset)
 
 void Trainer::resume(const fs::path& checkpoint) {
   const TrainerState saved = read_trainer_state(checkpoint);
-  require(saved.corpus_digest == dataset_.digest(),
-          "{}: the checkpoint was trained on another text than {} is now (digest {} -> {}); restore the text, or start "
-          "anew with --force",
-          checkpoint.string(), dataset_.name(), saved.corpus_digest, dataset_.digest());
-  require(data::CharTokenizer::read_hf(checkpoint).characters() == dataset_.tokenizer().characters(),
-          "{}: the checkpoint has another vocabulary than the text {}", checkpoint.string(), dataset_.name());
-  const std::string difference = describe_difference(saved.config, state_.config);
-  require(difference.empty(),
-          "{}: the checkpoint was trained with other values: {}; leave them out to go on, or start "
-          "anew with --force",
-          checkpoint.string(), difference);
+  const auto require_same = [&](const std::string& difference, const char* what, const char* remedy) {
+    require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {}, or start anew with --force",
+            checkpoint.string(), what, difference, remedy);
+  };
+  require_same(describe_difference(data::CharTokenizer::read_hf(checkpoint), dataset_.tokenizer()),
+               "another vocabulary", "restore the text");
+  require_same(
+      saved.corpus_digest == dataset_.digest()
+          ? ""
+          : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", saved.corpus_path, saved.corpus_bytes,
+                        saved.corpus_digest, dataset_.path(), dataset_.bytes(), dataset_.digest()),
+      "another text", "restore the text");
+  std::string difference = describe_difference(saved.config, state_.config);
+  if (saved.minutes != state_.minutes) {
+    difference += fmt::format("{}minutes {} -> {}", difference.empty() ? "" : ", ", saved.minutes, state_.minutes);
+  }
+  require_same(difference, "other values", "leave them out to go on");
   const TrainConfig config = state_.config;
   state_ = saved;
   state_.config = config;
@@ -154,7 +196,23 @@ Trainer::Evaluation Trainer::evaluate() {
 
 void Trainer::save(const fs::path& run) { save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer()); }
 
-void Trainer::set_total_steps(int64_t steps) { state_.config.steps = std::max(steps, state_.step); }
+void Trainer::train_for(double minutes) {
+  state_.minutes = minutes;
+  if (minutes > 0.0) state_.config.steps = std::max(state_.config.steps, kMeasuredSteps);
+}
+
+bool Trainer::measure(double seconds) {
+  if (state_.minutes == 0.0 || state_.step > kMeasuredSteps) return false;
+  const bool at_the_end = state_.step == kMeasuredSteps;
+  if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {
+    state_.measured_seconds += seconds;
+    ++state_.measured_steps;
+  }
+  if (!at_the_end) return false;
+  const double step_seconds = state_.measured_seconds / static_cast<double>(state_.measured_steps);
+  state_.config.steps = std::max(static_cast<int64_t>(state_.minutes * 60.0 / step_seconds), state_.step);
+  return true;
+}
 
 bool Trainer::note_validation_loss(double loss) {
   if (std::isnan(loss) || (state_.best_step >= 0 && loss >= state_.best_validation_loss)) return false;

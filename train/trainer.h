@@ -22,6 +22,7 @@ class Dataset {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] int64_t bytes() const { return bytes_; }
   [[nodiscard]] const std::string& digest() const { return digest_; }
   [[nodiscard]] const data::CharTokenizer& tokenizer() const { return tokenizer_; }
   [[nodiscard]] const data::Splits& splits() const { return splits_; }
@@ -29,6 +30,7 @@ class Dataset {
  private:
   std::string name_;
   std::string path_;
+  int64_t bytes_;
   std::string digest_;
   data::CharTokenizer tokenizer_;
   std::vector<int32_t> tokens_;
@@ -40,12 +42,19 @@ struct StepResult {
   double grad_norm;  ///< of all gradients together, before clipping
 };
 
+/// With minutes, the speed is measured over so many steps; the learning rate may only rise until then.
+inline constexpr int64_t kMeasuredSteps = 20;
+
 class Trainer {
  public:
   /// A new model, seeded. `config.model.vocab_size` is set to the dataset's. Throws core::Error or UsageError.
   Trainer(TrainConfig config, const Dataset& dataset);
 
-  /// Continues the checkpoint. Throws core::Error that shows the difference if corpus, vocabulary or model differ.
+  /// In place of config.steps: so many minutes of steps, once measure() knows their number. Before resume().
+  void train_for(double minutes);
+
+  /// Continues the checkpoint. Throws core::Error that shows the difference if vocabulary, corpus, configuration or
+  /// minutes differ.
   void resume(const std::filesystem::path& checkpoint);
 
   /// Takes the weights of a Hugging Face directory (train --init). Throws core::Error if it is of another shape.
@@ -62,8 +71,9 @@ class Trainer {
 
   void save(const std::filesystem::path& run);
 
-  /// Before the learning rate has begun to fall: sets the number of steps, and with it the end of the schedule.
-  void set_total_steps(int64_t steps);
+  /// With minutes: takes note of how long the step took that was just done. True after step kMeasuredSteps, when the
+  /// number of steps, and with it the end of the schedule, is set.
+  bool measure(double seconds);
 
   [[nodiscard]] nn::Llama& model() { return model_; }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
@@ -79,6 +89,7 @@ class Trainer {
   nn::Llama model_{nullptr};
   std::unique_ptr<AdamW> optimizer_;
   data::BatchSampler sampler_;
+  bool warm_ = false;  ///< this process has done a step; its first takes longer
 };
 
 }  // namespace folio::train

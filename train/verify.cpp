@@ -5,7 +5,9 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/float16.h"
 #include "data/batches.h"
+#include "modules/attention.h"
 
 namespace folio::train {
 namespace {
@@ -24,10 +26,24 @@ class ScopedSequence {
   infer::SequenceId id_;
 };
 
-std::vector<infer::Row> rows_of(std::span<const int32_t> tokens, infer::SequenceId sequence) {
+std::vector<infer::Row> rows_of(const EngineSide& side, std::span<const int32_t> tokens, infer::SequenceId sequence) {
   std::vector<infer::Row> rows;
-  for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({tokens[i], sequence, static_cast<int64_t>(i), true});
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const int32_t token = side.ids.empty() ? tokens[i] : side.ids.at(static_cast<size_t>(tokens[i]));
+    rows.push_back({token, sequence, static_cast<int64_t>(i), true});
+  }
   return rows;
+}
+
+// Rows of the engine's logits as rows of the reference's vocabulary.
+std::vector<float> in_reference_order(const EngineSide& side, std::span<const float> logits) {
+  if (side.ids.empty()) return {logits.begin(), logits.end()};
+  const auto width = static_cast<size_t>(side.engine.model().config().vocab_size);
+  std::vector<float> selected;
+  for (size_t row = 0; row < logits.size(); row += width) {
+    for (const int32_t id : side.ids) selected.push_back(logits[row + static_cast<size_t>(id)]);
+  }
+  return selected;
 }
 
 torch::Tensor to_tensor(std::span<const int32_t> tokens) {
@@ -55,36 +71,112 @@ Divergence furthest(const std::string& name, const torch::Tensor& expected, std:
   return d;
 }
 
+// What LibTorch computes at the engine's places: those that the model shows, and those inside of a block's parts.
+std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const int32_t> tokens) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  const auto parameters = model->named_parameters();
+  const auto modules = model->named_modules();
+  std::map<std::string, torch::Tensor> seen;
+  model->forward(to_tensor(tokens), [&](const std::string& name, const torch::Tensor& value) {
+    const auto show = [&](const std::string& place, const torch::Tensor& t) {
+      seen[place] = t.detach().to(torch::kFloat32).contiguous().clone();
+    };
+    show(name, value);
+    const std::string layer = name.substr(0, name.find_last_of('.') + 1);
+    if (name.ends_with(".attention_norm")) {
+      auto* attention = modules[layer + "attention"]->as<nn::Attention>();
+      const auto heads = attention->project(value);
+      const auto joined = [](const torch::Tensor& t_BHTK) { return t_BHTK.transpose(1, 2).flatten(2); };
+      show(layer + "query", joined(heads.q));
+      show(layer + "key", joined(heads.k));
+      show(layer + "value", joined(heads.v));
+      show(layer + "heads", joined(attention->attend(heads)));
+    }
+    if (name.ends_with(".ffn_norm")) {
+      const auto gate = torch::linear(value, parameters[layer + "ffn.w1.weight"]);
+      show(layer + "ffn_hidden", torch::silu(gate) * torch::linear(value, parameters[layer + "ffn.w3.weight"]));
+    }
+  });
+  return seen;
+}
+
+float as_stored(float value, core::DType type) {
+  if (type == core::DType::F16) return core::f16_to_float(core::float_to_f16(value));
+  if (type == core::DType::BF16) return core::bf16_to_float(core::float_to_bf16(value));
+  return value;
+}
+
 }  // namespace
 
-std::vector<Divergence> compare_forward(nn::Llama& reference, infer::Engine& engine, std::span<const int32_t> tokens) {
-  const torch::NoGradGuard no_grad;
-  reference->eval();
-  std::map<std::string, torch::Tensor> seen;
-  reference->forward(to_tensor(tokens), [&](const std::string& name, const torch::Tensor& value) {
-    seen[name] = value.detach().to(torch::kFloat32).contiguous().clone();
-  });
+std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::Tokenizer& other) {
+  std::map<std::string, int32_t> id_of;
+  for (int32_t id = 0; id < other.vocab_size(); ++id) id_of.emplace(other.token_bytes(id), id);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < reference.vocab_size(); ++id) {
+    if (id == reference.end_of_text()) {
+      ids.push_back(other.end_of_text());
+      continue;
+    }
+    const auto found = id_of.find(reference.token_bytes(id));
+    core::require(found != id_of.end(), "the model file has no token for \"{}\", token {} of the checkpoint",
+                  core::printable(reference.token_bytes(id)), id);
+    ids.push_back(found->second);
+  }
+  return ids;
+}
 
+std::optional<WeightDifference> first_difference(const core::Weights& reference, const core::StoredModel& file) {
+  const auto manifest = core::tensor_manifest(reference.config);
+  const bool groups = file.format == "llama2.c v2";
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const core::TensorView& tensor = file.tensors.at(i);
+    core::require(tensor.shape == manifest[i].shape, "{}: tensor {} has shape {}, but the checkpoint's has {}",
+                  file.path, tensor.name, core::shape_string(tensor.shape), core::shape_string(manifest[i].shape));
+    const std::vector<float> values = core::to_floats(tensor);
+    const std::vector<float>& expected = reference.tensors[i];
+    double step = 0.0;
+    if (groups && tensor.shape.size() > 1) {
+      for (const float v : expected) step = std::max(step, std::abs(static_cast<double>(v)) / 127.0);
+    }
+    for (size_t j = 0; j < values.size(); ++j) {
+      const float rounded = as_stored(expected[j], tensor.type);
+      if (std::abs(static_cast<double>(values[j]) - rounded) <= step) continue;
+      if (std::isnan(values[j]) && std::isnan(rounded)) continue;
+      const auto width = static_cast<size_t>(tensor.shape.back());
+      return WeightDifference{.name = manifest[i].gguf_name,
+                              .row = static_cast<int64_t>(j / width),
+                              .column = static_cast<int64_t>(j % width),
+                              .reference = rounded,
+                              .found = values[j]};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side, std::span<const int32_t> tokens) {
+  const auto seen = places_of(reference, tokens);
   std::vector<std::string> order;
   std::map<std::string, std::vector<float>> values;
+  infer::Engine& engine = side.engine;
   const ScopedSequence sequence(engine.cache());
   std::vector<float> logits(tokens.size() * static_cast<size_t>(engine.model().config().vocab_size));
-  engine.forward(rows_of(tokens, sequence.id()), logits,
+  engine.forward(rows_of(side, tokens, sequence.id()), logits,
                  [&](const std::string& name, std::span<const float> part, size_t) {
                    if (!values.contains(name)) order.push_back(name);
                    values[name].insert(values[name].end(), part.begin(), part.end());
                  });
+  values["logits"] = in_reference_order(side, values["logits"]);
 
   std::vector<Divergence> divergences;
   for (const std::string& name : order) {
     const auto expected = seen.find(name);
-    if (expected == seen.end()) continue;  // each side also shows places that the other folds away
+    core::require(expected != seen.end(), "LibTorch does not show the place {}", name);
     core::require(expected->second.numel() == static_cast<int64_t>(values[name].size()),
                   "{} has {} numbers in LibTorch and {} in the engine", name, expected->second.numel(),
                   values[name].size());
     divergences.push_back(furthest(name, expected->second, values[name]));
   }
-  core::require(!divergences.empty() && divergences.back().name == "logits", "the two sides show no places in common");
   return divergences;
 }
 
@@ -101,16 +193,19 @@ std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
 
-double split_loss_by_engine(infer::Engine& engine, std::span<const int32_t> split, int64_t window,
+double split_loss_by_engine(const EngineSide& side, std::span<const int32_t> split, int64_t window,
                             int64_t max_windows) {
+  infer::Engine& engine = side.engine;
   const int64_t windows = std::min(max_windows, data::consecutive_windows(split, window));
-  const auto vocab = static_cast<size_t>(engine.model().config().vocab_size);
-  std::vector<float> logits(static_cast<size_t>(window) * vocab);
+  const auto engine_vocab = static_cast<size_t>(engine.model().config().vocab_size);
+  const size_t vocab = side.ids.empty() ? engine_vocab : side.ids.size();
+  std::vector<float> all(static_cast<size_t>(window) * engine_vocab);
   double sum = 0.0;
   for (int64_t w = 0; w < windows; ++w) {
     const data::Batch batch = data::consecutive_batch(split, w, 1, window);
     const ScopedSequence sequence(engine.cache());
-    engine.forward(rows_of(batch.inputs, sequence.id()), logits);
+    engine.forward(rows_of(side, batch.inputs, sequence.id()), all);
+    const std::vector<float> logits = in_reference_order(side, all);
     for (size_t t = 0; t < batch.targets.size(); ++t) {
       const auto row = std::span(logits).subspan(t * vocab, vocab);
       const double largest = *std::max_element(row.begin(), row.end());

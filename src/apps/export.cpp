@@ -1,37 +1,133 @@
-// export: a checkpoint as one model file.
+// export: a model from any format that is read here into any that is written.
 #include <filesystem>
+#include <optional>
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/model_files.h"
-#include "data/char_tokenizer.h"
+#include "data/llama2c_vocabulary.h"
 
 namespace {
 
 using namespace folio;
+namespace fs = std::filesystem;
 
-int run(const std::string& checkpoint, const std::string& out) {
-  const std::filesystem::path directory = std::filesystem::weakly_canonical(checkpoint);
-  const core::Weights weights = core::read_hf_directory(directory);
-  const auto tokenizer = data::CharTokenizer::read_hf(directory);
-  core::require(tokenizer.vocab_size() == weights.config.vocab_size, "{}: {} tokens in the tokenizer, {} in the model",
-                directory.string(), tokenizer.vocab_size(), weights.config.vocab_size);
-  core::write_model_gguf(out, weights, directory.filename().string(), tokenizer.to_gguf());
-  fmt::print("{}: {} parameters, F32\n", out, core::parameter_count(weights.config));
+struct Options {
+  std::string model;
+  std::string tokenizer;
+  std::string out;
+  std::string format = "gguf";
+  std::string type;
+  int version = 0;
+  uint64_t max_shard_bytes = core::kMaxShardBytes;
+};
+
+core::TensorStream typed(const core::StoredModel& model, const std::string& type) {
+  if (type == "f32") return core::stream_as(model.tensors, core::DType::F32);
+  if (type == "f16") return core::stream_as(model.tensors, core::DType::F16);
+  if (type == "bf16") return core::stream_as(model.tensors, core::DType::BF16);
+  return model.tensors;
+}
+
+std::string name_of(const core::StoredModel& model) {
+  if (model.gguf && model.gguf->find("general.name") != nullptr) return model.gguf->string("general.name");
+  return fs::path(model.path).stem().string();
+}
+
+// From one GGUF to another the tokenizer goes as it is, with keys that are not read here.
+core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
+  if (!model.gguf || !o.tokenizer.empty()) return apps::tokenizer_of(model, o.tokenizer)->to_gguf();
+  core::GgufMetadata metadata = model.gguf->metadata();
+  std::erase_if(metadata, [](const auto& entry) { return !entry.first.starts_with("tokenizer."); });
+  return metadata;
+}
+
+void export_gguf(const core::StoredModel& model, const Options& o) {
+  core::write_gguf_model(o.out, model.config, typed(model, o.type), name_of(model), tokenizer_metadata(model, o));
+}
+
+void export_hf(const core::StoredModel& model, const Options& o) {
+  const auto tokenizer = apps::tokenizer_of(model, o.tokenizer);
+  const fs::path out = fs::path(o.out).has_filename() ? fs::path(o.out) : fs::path(o.out).parent_path();
+  core::require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out)),
+                "{} is there already; take another --out", out.string());
+  const fs::path temporary = out.parent_path() / fmt::format(".{}.tmp", out.filename().string());
+  fs::remove_all(temporary);
+  fs::create_directories(temporary);
+  const auto beginning = tokenizer->beginning();
+  core::write_hf_model(temporary, model.config, typed(model, o.type),
+                       beginning.empty() ? tokenizer->end_of_text() : beginning[0], tokenizer->end_of_text(),
+                       o.max_shard_bytes);
+  tokenizer->write_hf(temporary);
+  fs::rename(temporary, out);
+  core::sync_directory(out.parent_path());
+}
+
+// llama2.c's program has fixed ids for its tokens: rows move to where it looks for them.
+void export_llama2c(const core::StoredModel& model, const Options& o) {
+  const int version = o.type == "q8_0" ? 2 : o.version;
+  if (model.format.starts_with("llama2.c") && o.tokenizer.empty()) {
+    core::write_llama2c(o.out, model.config, core::stream_as(model.tensors, core::DType::F32), version);
+    return;
+  }
+  const auto vocabulary = data::to_llama2c(*apps::tokenizer_of(model, o.tokenizer));
+  const core::StoredModel moved = core::with_vocabulary(model, vocabulary.source_row);
+  core::write_llama2c(o.out, moved.config, core::stream_as(moved.tensors, core::DType::F32), version);
+  const fs::path tokenizer = fs::path(o.out).replace_extension(".tokenizer.bin");
+  data::write_llama2c_tokenizer(tokenizer, vocabulary);
+  fmt::print("{}: {} tokens, for llama2.c's -z\n", tokenizer.string(), vocabulary.pieces.size());
+}
+
+void check(const CLI::App& app, const Options& o) {
+  const bool llama2c = o.format == "llama2c";
+  if (app.count("--version") > 0 && !llama2c) throw core::UsageError("--version is one of --format llama2c");
+  if (app.count("--max-shard-bytes") > 0 && o.format != "hf") {
+    throw core::UsageError("--max-shard-bytes is for --format hf");
+  }
+  if (llama2c && (o.type == "f16" || o.type == "bf16")) {
+    throw core::UsageError("--type " + o.type + ": llama2.c files hold f32, or q8_0 as version 2");
+  }
+  if (!llama2c && o.type == "q8_0") throw core::UsageError("--type q8_0 is for --format llama2c");
+  if (o.type == "q8_0" && o.version != 2 && app.count("--version") > 0) {
+    throw core::UsageError("--type q8_0 is llama2.c version 2");
+  }
+  if (o.type == "f32" && o.version == 2) throw core::UsageError("llama2.c version 2 holds q8_0, not f32");
+}
+
+int run(const CLI::App& app, const Options& o) {
+  check(app, o);
+  const fs::path input = fs::weakly_canonical(o.model);  // checkpoints/best is a link
+  const core::StoredModel model = core::read_model(input);
+  if (o.format == "gguf") export_gguf(model, o);
+  if (o.format == "hf") export_hf(model, o);
+  if (o.format == "llama2c") export_llama2c(model, o);
+  const core::StoredModel written = core::read_model(o.out);
+  fmt::print("{}: {}, {} parameters, {}\n", o.out, written.format, core::parameter_count(written.config),
+             core::info(written.tensors[0].type).name);
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Writes a checkpoint (a Hugging Face directory) as a GGUF file.", "export");
-  std::string checkpoint;
-  std::string out;
-  std::string format = "gguf";
-  std::string type = "f32";
-  app.add_option("checkpoint", checkpoint, "checkpoint directory, such as runs/NAME/checkpoints/best")->required();
-  app.add_option("--out", out, "the file to write")->required();
-  app.add_option("--format", format, "gguf")->check(CLI::IsMember({"gguf"}))->capture_default_str();
-  app.add_option("--type", type, "f32")->check(CLI::IsMember({"f32"}))->capture_default_str();
-  return apps::run_program(app, argc, argv, [&] { return run(checkpoint, out); });
+  CLI::App app(
+      "Writes a model (a checkpoint or other Hugging Face directory, a GGUF, a llama2.c file) in another format.",
+      "export");
+  Options o;
+  app.add_option("model", o.model, "what to read, such as runs/NAME/checkpoints/best")->required();
+  app.add_option("--out", o.out, "the file to write; for hf, the directory")->required();
+  app.add_option("--format", o.format, "gguf, hf, llama2c")
+      ->check(CLI::IsMember({"gguf", "hf", "llama2c"}))
+      ->capture_default_str();
+  app.add_option("--type", o.type, "f32, f16, bf16 (default: as it is stored); q8_0 for llama2c")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
+  app.add_option("--version", o.version, "of llama2.c's file: 0 (its run), 1, 2 (its runq: int8)")
+      ->check(CLI::Range(0, 2))
+      ->capture_default_str();
+  app.add_option("--max-shard-bytes", o.max_shard_bytes, "a Hugging Face directory is cut into files of so many")
+      ->check(apps::in_range(1, 1e15))
+      ->capture_default_str();
+  apps::add_tokenizer_flag(app, o.tokenizer);
+  return apps::run_program(app, argc, argv, [&] { return run(app, o); });
 }

@@ -28,6 +28,7 @@ struct Options {
 
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
+  apps::add_tokenizer_flag(app, o.model.tokenizer);
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
   app.add_option("--prompts", o.prompts_file, "a file with a prompt on each line: all go through as one batch")
       ->excludes("--prompt");
@@ -106,7 +107,7 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
   }
   if (o.prompts_file.empty()) return {{.text = o.prompt, .where = ""}};
   std::vector<Prompt> prompts;
-  std::istringstream lines(core::read_text_file(o.prompts_file));
+  std::istringstream lines(core::read_text_file(o.prompts_file, size_t{64} << 20U));
   size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
@@ -114,6 +115,14 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
   }
   core::require(!prompts.empty(), "{}: there is no prompt in it; write one on each line", o.prompts_file);
   return prompts;
+}
+
+std::vector<int32_t> prompt_tokens(const data::Tokenizer& tokenizer, const std::string& text) {
+  if (text.empty()) return tokenizer.default_prompt();
+  std::vector<int32_t> tokens = tokenizer.beginning();
+  const std::vector<int32_t> rest = tokenizer.encode(text);
+  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  return tokens;
 }
 
 int run(const CLI::App& app, Options& o) {
@@ -129,13 +138,11 @@ int run(const CLI::App& app, Options& o) {
     throw core::UsageError(
         fmt::format("--context is {}, but the model's is {}", context, model.config().context_length));
   }
-  const auto tokenizer = data::tokenizer_from_gguf(model.file());
-  core::require(tokenizer->vocab_size() == model.config().vocab_size, "{}: {} tokens in the tokenizer, {} in the model",
-                model.file().path().string(), tokenizer->vocab_size(), model.config().vocab_size);
+  const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
     try {
-      tokens.push_back(prompt.text.empty() ? tokenizer->default_prompt() : tokenizer->encode(prompt.text));
+      tokens.push_back(prompt_tokens(*tokenizer, prompt.text));
       core::require(static_cast<int64_t>(tokens.back().size()) <= context,
                     "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(), context);
     } catch (const core::Error& error) {

@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/model_files.h"
 #include "core/safetensors.h"
-#include "data/char_tokenizer.h"
+#include "data/tokenizer_files.h"
 
 namespace {
 
@@ -50,19 +50,21 @@ void print_tensors(const std::vector<core::TensorView>& tensors) {
   }
 }
 
+// A file that Folio can't run is still worth a look: what is amiss is said in its place.
+template <typename Print>
+void attempt(const char* what, Print&& print) {
+  try {
+    print();
+  } catch (const core::Error& error) {
+    fmt::print("{}\n  not usable here: {}\n", what, error.what());
+  }
+}
+
 void inspect_gguf(const fs::path& path) {
   const core::GgufFile file(path);
   fmt::print("{}: GGUF, {} bytes\n", path.string(), file.size());
   fmt::print("metadata\n");
   for (const auto& [key, value] : file.metadata()) fmt::print("  {:<42} {}\n", core::printable(key), shown(value));
-  // A file that Folio can't run is still worth a look: what is amiss is said in its place.
-  const auto attempt = [](const char* what, const auto& print) {
-    try {
-      print();
-    } catch (const core::Error& error) {
-      fmt::print("{}\n  not usable here: {}\n", what, error.what());
-    }
-  };
   attempt("configuration", [&] { print_config(core::config_from_gguf(file)); });
   attempt("tokenizer", [&] { print_tokenizer(*data::tokenizer_from_gguf(file)); });
   print_tensors(file.tensors());
@@ -74,21 +76,22 @@ void inspect_safetensors(const fs::path& path) {
   print_tensors(file.tensors());
 }
 
-void inspect_directory(const fs::path& path) {
-  fmt::print("{}: Hugging Face directory\n", path.string());
-  print_config(core::config_from_hf_json(path / "config.json"));
-  if (fs::exists(path / "tokenizer.json")) print_tokenizer(data::CharTokenizer::read_hf(path));
-  print_tensors(core::SafetensorsFile(path / "model.safetensors").tensors());
+void inspect_model(const fs::path& path) {
+  const core::StoredModel model = core::read_model(path);
+  fmt::print("{}: {}\n", path.string(), model.format);
+  print_config(model.config);
+  if (fs::is_directory(path)) attempt("tokenizer", [&] { print_tokenizer(*data::tokenizer_from_hf(path)); });
+  print_tensors(model.tensors);
 }
 
 int run(const std::string& name) {
   const fs::path path = name;
-  if (fs::is_directory(path)) {
-    inspect_directory(path);
-  } else if (path.extension() == ".safetensors") {
+  if (path.extension() == ".safetensors") {
     inspect_safetensors(path);
-  } else {
+  } else if (!fs::is_directory(path) && core::is_gguf(path)) {
     inspect_gguf(path);
+  } else {
+    inspect_model(path);
   }
   return 0;
 }
@@ -96,8 +99,9 @@ int run(const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Shows configuration, tokenizer and tensors of a GGUF, a safetensors file or a Hugging Face directory.",
-               "inspect");
+  CLI::App app(
+      "Shows configuration, tokenizer and tensors of a GGUF, a safetensors or llama2.c file, a Hugging Face directory.",
+      "inspect");
   std::string file;
   app.add_option("file", file, "the file or directory")->required();
   return apps::run_program(app, argc, argv, [&] { return run(file); });

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/paths.h"
+#include "data/tokenizer_files.h"
 
 namespace folio::apps {
 namespace {
@@ -66,7 +67,7 @@ void watch_interrupt() { std::signal(SIGINT, note_interrupt); }
 bool interrupted() { return interrupts.load() > 0; }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
-  app.add_option("-m,--model", flags.model, "GGUF file (default: that of the newest run)");
+  app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
   app.add_option("-t,--threads", flags.threads, "threads (default: all cores)")->check(in_range(1, 1024));
 }
 
@@ -75,6 +76,20 @@ std::string resolve_model(const ModelFlags& flags) {
   const std::string newest = core::newest_model().string();
   fmt::print(stderr, "model: {}\n", newest);
   return newest;
+}
+
+void add_tokenizer_flag(CLI::App& app, std::string& file) {
+  app.add_option("--tokenizer", file, "tokenizer.bin, tokenizer.json or GGUF, where the model has none in it");
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const core::StoredModel& model, const std::string& file) {
+  const int64_t vocab_size = model.config.vocab_size;
+  if (!file.empty()) return data::load_tokenizer(file, vocab_size);
+  core::require(!model.format.starts_with("llama2.c"), "{} has no tokenizer in it; add --tokenizer FILE", model.path);
+  auto tokenizer = model.gguf ? data::tokenizer_from_gguf(*model.gguf) : data::tokenizer_from_hf(model.path);
+  core::require(tokenizer->vocab_size() == vocab_size, "{}: {} tokens in the tokenizer, {} in the model", model.path,
+                tokenizer->vocab_size(), vocab_size);
+  return tokenizer;
 }
 
 }  // namespace folio::apps

@@ -4,8 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "core/weights.h"
+#include "data/tokenizer.h"
 #include "infer/engine.h"
 #include "infer/sampler.h"
 
@@ -26,9 +29,17 @@ void watch_interrupt();
 /// -m/--model and -t/--threads. Where no model is named, resolve_model() takes the newest run's and says so on stderr.
 struct ModelFlags {
   std::string model;
+  std::string tokenizer;
   size_t threads = 0;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
+
+/// --tokenizer, for models that have none in them.
+void add_tokenizer_flag(CLI::App& app, std::string& file);
+
+/// The tokenizer in `file`, or where that is empty, the model's own. Throws core::Error if the model has none, or if
+/// the vocabulary is not the model's.
+[[nodiscard]] std::unique_ptr<data::Tokenizer> tokenizer_of(const core::StoredModel& model, const std::string& file);
 
 }  // namespace folio::apps

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "core/file_io.h"
 #include "core/paths.h"
 #include "data/ngram.h"
+#include "data/tokenizer_files.h"
 #include "infer/generate.h"
 #include "train/run.h"
 #include "train/run_directory.h"
@@ -30,6 +32,7 @@ struct Options {
   bool resume = false;
   bool force = false;
   train::TrainConfig config;
+  std::optional<train::RunChoice> choice;  // with its lock, from where the directory is first looked at
 };
 
 // Flags of the preset's values are bound to `o.config`, which holds the preset's (or the resumed run's) values already.
@@ -44,8 +47,8 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->add_option("--init", o.init, "take the weights of this checkpoint directory");
   app->add_option("--minutes", o.minutes, "train so long in place of --steps")->check(apps::in_range(0.01, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
-  app->add_flag("--resume", o.resume, "go on with an interrupted run");
-  app->add_flag("--force", o.force, "remove the run that stands in the directory");
+  CLI::Option* resume = app->add_flag("--resume", o.resume, "go on with an interrupted run");
+  app->add_flag("--force", o.force, "remove the run that stands in the directory")->excludes(resume);
 
   core::ModelConfig& m = o.config.model;
   const auto shape = [&](const char* flag, int64_t& value, const char* help, double high) {
@@ -84,8 +87,11 @@ bool parse(Options& o, int argc, char** argv) {
   }
   o.config = train::preset(first.config.preset);
   if (first.resume) {
-    const auto choice = train::choose_run(data::dataset_name(first.dataset), first.out, true, false);
-    o.config = train::read_trainer_state(choice.path / "checkpoints" / "last").config;
+    o.choice = train::choose_run(data::dataset_name(first.dataset), first.out, true, false);
+    const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
+    o.config = saved.config;
+    o.minutes = saved.minutes;
+    o.threads = static_cast<int>(saved.environment.threads);
   }
   const auto app = make_app(o);
   app->parse(argc, argv);
@@ -122,7 +128,7 @@ std::string config_toml(const train::TrainConfig& c) {
 
 void print_sample(const fs::path& path) {
   const infer::Model model(path);
-  const auto tokenizer = data::tokenizer_from_gguf(model.file());
+  const auto tokenizer = data::tokenizer_from_gguf(*model.stored().gguf);
   infer::Engine engine(model);
   infer::GenerateOptions options;
   options.max_tokens = std::min<int64_t>(200, model.config().context_length);
@@ -143,29 +149,40 @@ double count_baseline(const train::Dataset& dataset) {
   return loss;
 }
 
+void resume(train::Trainer& trainer, const fs::path& checkpoint) {
+  trainer.resume(checkpoint);
+  const std::string change = describe_difference(trainer.state().environment, train::this_environment());
+  if (change.empty()) return;
+  fmt::print(stderr, "note: {} was saved with {}: the run goes on, but its bits may differ\n", checkpoint.string(),
+             change);
+}
+
 int run(Options& o) {
   if (o.threads > 0) at::set_num_threads(o.threads);
   train::validate(o.config);
   data::Corpus corpus = data::load_corpus(o.dataset);
-  const auto choice = train::choose_run(corpus.name, o.out, o.resume, o.force);
-  const fs::path& run = choice.path;
+  if (!o.choice) o.choice = train::choose_run(corpus.name, o.out, false, o.force);
+  const fs::path& run = o.choice->path;
   const train::Dataset dataset(std::move(corpus), o.config);
   train::Trainer trainer(o.config, dataset);
+  trainer.train_for(o.minutes);
   if (o.init) trainer.init_from(*o.init);
-  if (choice.resume) trainer.resume(run / "checkpoints" / "last");
+  // Nothing was written or removed before: what is wrong so far costs no earlier run.
+  train::prepare_run(*o.choice);
+  train::recover_checkpoints(run);
+  if (o.resume) resume(trainer, run / "checkpoints" / "last");
 
   const train::TrainConfig& c = trainer.config();
-  std::error_code error;
-  fs::create_directories(run, error);
-  core::require(!error, "cannot make the folder {}: {}", run.string(), error.message());
-  core::write_file_atomically(run / "config.toml", config_toml(c));
+  const auto write_config = [&] {
+    train::naming_checkpoint(run, [&] { core::write_file_atomically(run / "config.toml", config_toml(c)); });
+  };
+  write_config();
   fmt::print("{}: {} training, {} validation characters, vocabulary {}\n", dataset.name(),
              dataset.splits().train.size(), dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
   fmt::print("preset {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
              c.preset, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
              c.batch_size * c.accumulation, c.steps, at::get_num_threads());
-  fmt::print("run: {}{}\n", run.string(),
-             choice.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
+  fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
   const double baseline = count_baseline(dataset);
   fmt::print("validation loss: {}\n",
              c.eval_batches == 0 ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
@@ -173,9 +190,9 @@ int run(Options& o) {
 
   apps::watch_interrupt();
   const auto start = std::chrono::steady_clock::now();
-  const bool finished = train::run_to_end(
-      trainer, {.run = run, .minutes = o.minutes, .baseline = baseline, .interrupted = apps::interrupted});
-  core::write_file_atomically(run / "config.toml", config_toml(c));  // --minutes has set the number of steps
+  const bool finished =
+      train::run_to_end(trainer, {.run = run, .baseline = baseline, .interrupted = apps::interrupted});
+  write_config();  // --minutes has set the number of steps
   if (!finished) return apps::kExitInterrupted;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto& state = trainer.state();
@@ -184,8 +201,10 @@ int run(Options& o) {
              state.best_validation_loss < baseline ? "below" : "above");
 
   const fs::path best = run / "checkpoints" / "best";
-  core::write_model_gguf(run / "model.gguf", core::read_hf_directory(best), dataset.name(),
-                         dataset.tokenizer().to_gguf());
+  train::naming_checkpoint(run, [&] {
+    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(best), dataset.name(),
+                           dataset.tokenizer().to_gguf());
+  });
   print_sample(run / "model.gguf");
   return 0;
 }
@@ -193,6 +212,7 @@ int run(Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows past the user's limit is an error of one line, like a full disk
   // Its own parser takes the arguments as they are; parse() then reads them with all flags.
   CLI::App app("Trains a Llama on a text.", "train");
   app.set_help_flag();

@@ -1,12 +1,12 @@
-// verify: LibTorch and the engine on the same tokens, layer by layer; exits 1 when they part.
+// verify: LibTorch and the engine on the same weights and tokens, layer by layer; exits 1 when they part.
 #include "train/verify.h"
 
 #include <filesystem>
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/model_files.h"
-#include "data/char_tokenizer.h"
 #include "data/corpus.h"
 #include "infer/generate.h"
 #include "train/checkpoint.h"
@@ -22,30 +22,54 @@ namespace fs = std::filesystem;
 struct Options {
   std::string checkpoint;
   std::string model;
+  std::string tokenizer;
+  std::string text;
   double tolerance = 1e-4;
   int64_t windows = 64;
   size_t threads = 0;
 };
 
-// The validation split of the text that the checkpoint was trained on.
+// The tokens that both sides read: the validation split that the checkpoint was measured on, or a text.
 struct Material {
-  std::vector<int32_t> validation;
+  std::vector<int32_t> tokens;
   int64_t window = 0;
 };
 
-Material material_of(const fs::path& checkpoint) {
+Material material_of(const Options& o, const fs::path& checkpoint, const data::Tokenizer& tokenizer,
+                     const core::ModelConfig& config) {
+  if (!o.text.empty()) {
+    Material material{.tokens = tokenizer.encode(core::read_text_file(o.text)), .window = config.context_length};
+    const auto most = static_cast<int64_t>(material.tokens.size()) - 1;
+    core::require(most >= 1, "{}: {} tokens are too few to be compared on", o.text, material.tokens.size());
+    material.window = std::min(material.window, most);
+    return material;
+  }
+  core::require(fs::exists(checkpoint / "trainer.json"),
+                "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
   const train::Dataset dataset(data::load_corpus(state.corpus_path), state.config);
   core::require(dataset.digest() == state.corpus_digest, "{} is not the text that the checkpoint was trained on",
                 state.corpus_path);
   const auto split = dataset.splits().validation;
-  return {.validation = {split.begin(), split.end()}, .window = state.config.window};
+  return {.tokens = {split.begin(), split.end()}, .window = state.config.window};
 }
 
-bool compare_layers(nn::Llama& reference, infer::Engine& engine, std::span<const int32_t> tokens, double tolerance) {
+bool compare_weights(const core::Weights& reference, const core::StoredModel& file) {
+  const auto difference = train::first_difference(reference, file);
+  if (!difference) {
+    fmt::print("weights: {} tensors equal\n", file.tensors.size());
+    return true;
+  }
+  fmt::print("weights differ, first in {}: row {}, column {}: checkpoint {:.9g}, {} {:.9g}\n", difference->name,
+             difference->row, difference->column, difference->reference, file.path, difference->found);
+  return false;
+}
+
+bool compare_layers(nn::Llama& reference, const train::EngineSide& side, std::span<const int32_t> tokens,
+                    double tolerance) {
   fmt::print("{:<32} {:>14}\n", "place", "relative error");
   const train::Divergence* first = nullptr;
-  const auto divergences = train::compare_forward(reference, engine, tokens);
+  const auto divergences = train::compare_forward(reference, side, tokens);
   for (const auto& d : divergences) {
     const bool apart = !(d.relative_error <= tolerance);
     fmt::print("{:<32} {:>14.3e}{}\n", d.name, d.relative_error, apart ? "  APART" : "");
@@ -57,13 +81,19 @@ bool compare_layers(nn::Llama& reference, infer::Engine& engine, std::span<const
   return false;
 }
 
-bool compare_text(nn::Llama& reference, infer::Engine& engine, const data::Tokenizer& tokenizer, int64_t n) {
+std::vector<int32_t> translated(const train::EngineSide& side, std::vector<int32_t> tokens) {
+  for (int32_t& token : tokens) token = side.ids.empty() ? token : side.ids[static_cast<size_t>(token)];
+  return tokens;
+}
+
+bool compare_text(nn::Llama& reference, const train::EngineSide& side, const data::Tokenizer& tokenizer,
+                  const data::Tokenizer& file_tokenizer, int64_t n) {
   const auto prompt = tokenizer.default_prompt();
   infer::GenerateOptions greedy;
   greedy.max_tokens = n;
   greedy.sampler.temperature = 0.0F;
-  const auto by_engine = infer::generate(engine, tokenizer, prompt, greedy).tokens;
-  const auto by_libtorch = train::greedy_by_libtorch(reference, prompt, n, tokenizer.never_sampled());
+  const auto by_engine = infer::generate(side.engine, file_tokenizer, translated(side, prompt), greedy).tokens;
+  const auto by_libtorch = translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.never_sampled()));
   const auto gap = std::mismatch(by_engine.begin(), by_engine.end(), by_libtorch.begin(), by_libtorch.end());
   if (gap.first == by_engine.end() && gap.second == by_libtorch.end()) {
     fmt::print("greedy text: {} tokens equal\n", by_engine.size());
@@ -73,12 +103,12 @@ bool compare_text(nn::Llama& reference, infer::Engine& engine, const data::Token
   return false;
 }
 
-bool compare_loss(nn::Llama& reference, infer::Engine& engine, const Material& material, int64_t windows) {
-  const auto all = data::consecutive_windows(material.validation, material.window);
+bool compare_loss(nn::Llama& reference, const train::EngineSide& side, const Material& material, int64_t windows) {
+  const auto all = data::consecutive_windows(material.tokens, material.window);
   const auto scored = std::min(windows == 0 ? all : windows, all);
-  const auto part = std::span(material.validation).first(static_cast<size_t>(scored * material.window + 1));
+  const auto part = std::span(material.tokens).first(static_cast<size_t>(scored * material.window + 1));
   const double by_libtorch = train::split_loss(reference, part, material.window, torch::kCPU);
-  const double by_engine = train::split_loss_by_engine(engine, part, material.window, scored);
+  const double by_engine = train::split_loss_by_engine(side, part, material.window, scored);
   fmt::print("validation loss over {} windows of {}: LibTorch {:.6f}, engine {:.6f}\n", scored, material.window,
              by_libtorch, by_engine);
   return std::abs(by_libtorch - by_engine) <= 1e-4;
@@ -86,23 +116,35 @@ bool compare_loss(nn::Llama& reference, infer::Engine& engine, const Material& m
 
 int run(const Options& o) {
   const fs::path checkpoint = fs::weakly_canonical(o.checkpoint);
-  const core::Weights weights = core::read_hf_directory(checkpoint);
+  const core::StoredModel trained = core::read_model(checkpoint);
+  const auto tokenizer = apps::tokenizer_of(trained, "");
   const infer::Model model(o.model);
-  const std::string difference = core::describe_difference(weights.config, model.config());
-  core::require(difference.empty(), "{} and {} are different models: {}", o.checkpoint, o.model, difference);
-  nn::Llama reference(weights.config);
-  train::load_weights(weights, reference);
-  reference->eval();
+  const auto file_tokenizer = apps::tokenizer_of(model.stored(), o.tokenizer);
   infer::Engine engine(model, {.n_threads = o.threads});
-  const auto tokenizer = data::tokenizer_from_gguf(model.file());
-  core::require(tokenizer->vocab_size() == weights.config.vocab_size, "{}: the tokenizer does not fit the model",
-                o.model);
 
-  const Material material = material_of(checkpoint);
-  const auto n = std::min<size_t>(material.validation.size(), static_cast<size_t>(weights.config.context_length));
-  bool same = compare_layers(reference, engine, std::span(material.validation).first(n), o.tolerance);
-  same = compare_text(reference, engine, *tokenizer, 200) && same;
-  same = compare_loss(reference, engine, material, o.windows) && same;
+  train::EngineSide side{.engine = engine};
+  core::StoredModel file = model.stored();
+  if (file_tokenizer->kind() != tokenizer->kind()) {  // the same tokens by other ids
+    side.ids = train::matching_ids(*tokenizer, *file_tokenizer);
+    file = core::with_vocabulary(file, side.ids);
+  }
+  const std::string difference = core::describe_difference(trained.config, file.config);
+  core::require(difference.empty(), "{} and {} are different models: {}", o.checkpoint, o.model, difference);
+
+  const core::Weights weights = core::to_weights(trained);
+  bool same = compare_weights(weights, file);
+  // Where the file rounds its weights, both sides run the rounded ones: what is compared is the arithmetic.
+  const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == "llama2.c v2";
+  if (rounded) fmt::print("the file's weights are rounded; LibTorch runs with them, too\n");
+  nn::Llama reference(trained.config);
+  train::load_weights(rounded ? core::to_weights(file) : weights, reference);
+  reference->eval();
+
+  const Material material = material_of(o, checkpoint, *tokenizer, trained.config);
+  const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(trained.config.context_length));
+  same = compare_layers(reference, side, std::span(material.tokens).first(n), o.tolerance) && same;
+  same = compare_text(reference, side, *tokenizer, *file_tokenizer, 200) && same;
+  same = compare_loss(reference, side, material, o.windows) && same;
   fmt::print("{}\n", same ? "LibTorch and the engine agree" : "LibTorch and the engine DISAGREE");
   return same ? 0 : 1;
 }
@@ -113,8 +155,12 @@ int main(int argc, char** argv) {
   CLI::App app("Compares LibTorch and the engine layer by layer: intermediates, greedy text, validation loss.",
                "verify");
   Options o;
-  app.add_option("checkpoint", o.checkpoint, "checkpoint directory, such as runs/NAME/checkpoints/best")->required();
-  app.add_option("model", o.model, "GGUF file, such as runs/NAME/model.gguf")->required();
+  app.add_option("checkpoint", o.checkpoint, "checkpoint (or other model), such as runs/NAME/checkpoints/best")
+      ->required();
+  app.add_option("model", o.model, "GGUF, llama2.c file or Hugging Face directory, such as runs/NAME/model.gguf")
+      ->required();
+  apps::add_tokenizer_flag(app, o.tokenizer);
+  app.add_option("--text", o.text, "compare on this text (default: the validation split of the checkpoint's)");
   app.add_option("--tolerance", o.tolerance, "largest error, relative to the root mean square")
       ->check(apps::in_range(0, 1))
       ->capture_default_str();

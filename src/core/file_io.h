@@ -7,37 +7,54 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace folio::core {
 
 /// The file's bytes. Throws Error if it cannot be read or is larger than `max_bytes`.
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 30U);
 
-/// A file descriptor that is written in order; every error is thrown with the path and the system's reason.
+/// A file descriptor that is written in order, through a buffer; every error is thrown with the path and the system's
+/// reason. What was not flushed is lost with the object: end with sync_and_close().
 class OutputFile {
  public:
-  explicit OutputFile(const std::filesystem::path& path);
+  enum class Mode { Create, Append };
+
+  /// Opens `path`: a new or emptied file, or the end of one. Errors name `shown`, where it is given.
+  explicit OutputFile(const std::filesystem::path& path, Mode mode = Mode::Create,
+                      const std::filesystem::path& shown = {});
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
-  void pad_to(size_t offset);  ///< zero bytes up to `offset`
-  [[nodiscard]] size_t offset() const { return offset_; }
+  void pad_to(size_t offset);                              ///< zero bytes up to `offset`
+  [[nodiscard]] size_t offset() const { return offset_; }  ///< bytes written since it was opened
+  void flush();                                            ///< hands the buffer to the system
+  void sync();                                             ///< and makes it durable
   void sync_and_close();
 
  private:
-  std::filesystem::path path_;
+  void write_out(std::span<const std::byte> bytes);
+  [[noreturn]] void fail_with_reason() const;
+
+  std::filesystem::path shown_;
   int fd_;
   size_t offset_ = 0;
+  std::vector<std::byte> buffer_;
 };
 
 /// Makes a directory's entries durable (fsync of the directory itself).
 void sync_directory(const std::filesystem::path& path);
 
-/// Runs `write` on a temporary file beside `path`, syncs it and renames it to `path`. On an error nothing is left.
+/// Runs `write` on a temporary file beside `path`, syncs it and renames it to `path`. On an error nothing is left; a
+/// process that is killed may leave the temporary file.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(OutputFile&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// Removes the temporary files that killed processes left of write_file_atomically(path). Only for whoever knows that
+/// no living one writes there.
+void remove_leftovers(const std::filesystem::path& path);
 
 }  // namespace folio::core

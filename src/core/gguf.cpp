@@ -18,11 +18,11 @@ static_assert(std::endian::native == std::endian::little, "GGUF is little-endian
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kWrittenAlignment = 64;
 constexpr int kMaxArrayDepth = 4;
-
-template <typename T>
-constexpr bool kIsVector = false;
-template <typename T>
-constexpr bool kIsVector<std::vector<T>> = true;
+// What metadata and tensor entries may take. A file of gigabytes must not make a list as long as itself; the largest
+// published vocabularies are some 260,000 tokens and 10 MB.
+constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
+constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // of all arrays together
+constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
 
 // Calls visit.template operator()<I>() for the variant alternative whose index is the run-time number `type`.
 template <typename Variant, size_t I = 0, typename Visitor>
@@ -54,6 +54,9 @@ class Cursor {
 
   void need(uint64_t bytes, const char* what) const {
     if (bytes > remaining()) fail_here("{} needs {} bytes, but {} are left", what, bytes, remaining());
+    if (bytes > kMaxHeaderBytes - offset_) {
+      fail_here("{} of {} bytes makes the header longer than {}", what, bytes, kMaxHeaderBytes);
+    }
   }
 
   template <typename T>
@@ -102,6 +105,8 @@ class Cursor {
                                   : std::is_same_v<Item, bool>      ? 1
                                                                     : sizeof(Item);
       if (count > remaining() / kLeast) fail_here("an array of {} items does not fit the file", count);
+      if (count > kMaxItems - n_items_) fail_here("the arrays have more than {} items", kMaxItems);
+      n_items_ += count;
       Vector items;
       items.reserve(count);
       for (uint64_t i = 0; i < count; ++i) items.push_back(value<Item>(depth));
@@ -113,6 +118,7 @@ class Cursor {
 
   const MappedFile& file_;
   uint64_t offset_ = 0;
+  uint64_t n_items_ = 0;
 };
 
 struct TensorHeader {
@@ -174,6 +180,14 @@ size_t GgufArray::size() const {
   return std::visit([](const auto& v) { return v.size(); }, items);
 }
 
+bool is_gguf(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  uint32_t magic = 0;
+  if (file.bytes().size() < sizeof magic) return false;
+  std::memcpy(&magic, file.bytes().data(), sizeof magic);
+  return magic == kMagic;
+}
+
 GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
   Cursor in(file_);
   const auto magic = in.number<uint32_t>("the magic number");
@@ -188,6 +202,10 @@ GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
   // At least 13 bytes for a key with its value, 32 for a tensor's entry.
   if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit the file", n_keys);
   if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit the file", n_tensors);
+  if (n_keys > kMaxEntries || n_tensors > kMaxEntries) {
+    in.fail_here("{} metadata keys and {} tensors are more than the {} that are read here", n_keys, n_tensors,
+                 kMaxEntries);
+  }
 
   for (uint64_t i = 0; i < n_keys; ++i) {
     std::string key = in.string("a metadata key");
@@ -296,7 +314,8 @@ const std::vector<std::string>& GgufFile::strings(const std::string& key) const 
   return *list;
 }
 
-void write_gguf(OutputFile& out, GgufMetadata metadata, const std::vector<TensorView>& tensors) {
+void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream) {
+  const std::vector<TensorView>& tensors = stream.tensors;
   std::erase_if(metadata, [](const auto& entry) { return entry.first == "general.alignment"; });
   metadata.emplace_back("general.alignment", static_cast<uint32_t>(kWrittenAlignment));
   std::set<std::string_view> keys;
@@ -305,7 +324,8 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const std::vector<Tensor
   }
   require_writable(tensors);
   for (const TensorView& t : tensors) {
-    require(!t.shape.empty() && t.shape.size() <= 4 && !t.bytes.empty() && info(t.type).ggml_id >= 0,
+    const bool empty = checked_product(t.shape) == 0;
+    require(!t.shape.empty() && t.shape.size() <= 4 && !empty && info(t.type).ggml_id >= 0,
             "a GGUF cannot hold the tensor {} of shape {} and type {}", printable(t.name), shape_string(t.shape),
             info(t.type).name);
   }
@@ -328,11 +348,11 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const std::vector<Tensor
     for (auto d = t.shape.rbegin(); d != t.shape.rend(); ++d) put<uint64_t>(out, static_cast<uint64_t>(*d));
     put<uint32_t>(out, static_cast<uint32_t>(info(t.type).ggml_id));
     put<uint64_t>(out, offset);
-    offset = aligned(offset + t.bytes.size());
+    offset = aligned(offset + tensor_bytes(t.type, t.shape).value());
   }
-  for (const TensorView& t : tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
     out.pad_to(aligned(out.offset()));
-    out.write(t.bytes);
+    out.write(checked_bytes(stream, i));
   }
   out.pad_to(aligned(out.offset()));
 }

@@ -19,6 +19,9 @@ namespace folio::core {
 
 class OutputFile;
 
+/// Whether the file begins as a GGUF does. Throws Error if it cannot be read or is empty.
+[[nodiscard]] bool is_gguf(const std::filesystem::path& path);
+
 struct GgufArray {
   std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>, std::vector<int16_t>,
                std::vector<uint32_t>, std::vector<int32_t>, std::vector<float>, std::vector<bool>,
@@ -64,6 +67,6 @@ class GgufFile {
 
 /// Writes a GGUF v3 whose tensor data is aligned to 64 bytes, tensors in the given order.
 /// Throws Error on a repeated key or name and on a tensor that the format cannot hold.
-void write_gguf(OutputFile& out, GgufMetadata metadata, const std::vector<TensorView>& tensors);
+void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream);
 
 }  // namespace folio::core

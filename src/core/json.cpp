@@ -7,11 +7,14 @@ namespace folio::core {
 
 nlohmann::json parse_json(std::string_view text, const std::string& where) {
   constexpr int kMaxDepth = 64;
+  constexpr size_t kMaxValues = size_t{1} << 22U;  // of 16 bytes and more; the largest vocabularies have a million
+  size_t n_values = 0;
   std::vector<std::set<std::string>> keys;  // of the objects that are open now
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     const bool opens = event == Event::object_start || event == Event::array_start;  // reported before it counts
     if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: the JSON nests deeper than {}", where, kMaxDepth);
+    if (++n_values > kMaxValues) fail("{}: more than {} values and keys are not read here", where, kMaxValues);
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {

@@ -9,7 +9,8 @@
 
 namespace folio::core {
 
-/// Throws Error that begins with `where` if the text is not JSON, nests deeper than 64, or repeats a key.
+/// Throws Error that begins with `where` if the text is not JSON, nests deeper than 64, repeats a key, or has millions
+/// of values.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& where);
 
 /// The value at `key`, converted. Throws Error that names `where` and the key if it is missing or of another type.

@@ -2,18 +2,19 @@
 // Hugging Face rotates (i, i + head_dim/2), so its files hold the rows of Wq and Wk permuted within each head.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace folio::core {
 
-/// `rows` is [n_heads * head_dim, columns] with adjacent pairs; writes the same matrix in Hugging Face's order.
-/// Row 2i + j of a head becomes row j * head_dim/2 + i. Both spans have n_heads * head_dim * columns elements.
-void adjacent_to_split_halves(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim,
-                              int64_t columns);
+/// `rows` is [n_heads * head_dim] rows of `row_bytes` with adjacent pairs; writes the same matrix in Hugging Face's
+/// order. Row 2i + j of a head becomes row j * head_dim/2 + i. Throws Error if a span is not as long as that.
+void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
+                              int64_t head_dim, int64_t row_bytes);
 
 /// The inverse.
-void split_halves_to_adjacent(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim,
-                              int64_t columns);
+void split_halves_to_adjacent(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
+                              int64_t head_dim, int64_t row_bytes);
 
 }  // namespace folio::core

@@ -89,8 +89,9 @@ const TensorView* SafetensorsFile::find_tensor(const std::string& name) const {
   return it == tensors_.end() ? nullptr : &*it;
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
+void write_safetensors(const std::filesystem::path& path, const TensorStream& stream,
                        const std::map<std::string, std::string>& metadata) {
+  const std::vector<TensorView>& tensors = stream.tensors;
   require_writable(tensors);
   for (const TensorView& t : tensors) {
     const bool reserved = t.name == "__metadata__" || t.name.starts_with("__pad__.");
@@ -101,7 +102,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  std::vector<std::pair<uint64_t, const TensorView*>> places;
+  std::vector<uint64_t> places;
   size_t n_pads = 0;
   for (const TensorView& t : tensors) {
     const uint64_t begin = checked_align(offset, kAlignment).value();
@@ -109,9 +110,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
       header[fmt::format("__pad__.{}", n_pads++)] = {
           {"dtype", "U8"}, {"shape", {begin - offset}}, {"data_offsets", {offset, begin}}};
     }
-    offset = begin + t.bytes.size();
+    offset = begin + tensor_bytes(t.type, t.shape).value();
     header[t.name] = {{"dtype", info(t.type).safetensors}, {"shape", t.shape}, {"data_offsets", {begin, offset}}};
-    places.emplace_back(begin, &t);
+    places.push_back(begin);
   }
   std::string text;
   try {
@@ -125,9 +126,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
     out.write(std::as_bytes(std::span(&size, 1)));
     out.write(text);
     const uint64_t start = out.offset();
-    for (const auto& [begin, tensor] : places) {
-      out.pad_to(start + begin);
-      out.write(tensor->bytes);
+    for (size_t i = 0; i < places.size(); ++i) {
+      out.pad_to(start + places[i]);
+      out.write(checked_bytes(stream, i));
     }
   });
 }

@@ -32,7 +32,7 @@ class SafetensorsFile {
 
 /// Writes the tensors, in the given order, atomically to `path`. Throws Error on a repeated name and on a tensor that
 /// the format cannot hold.
-void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
+void write_safetensors(const std::filesystem::path& path, const TensorStream& stream,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace folio::core

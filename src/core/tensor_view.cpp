@@ -65,13 +65,25 @@ std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape)
   return checked_mul(*elements / t.block_elements, t.block_bytes);
 }
 
+TensorStream::TensorStream(std::vector<TensorView> views) : tensors(std::move(views)) {
+  bytes = [sources = tensors](size_t index) { return sources[index].bytes; };
+}
+
 void require_writable(const std::vector<TensorView>& tensors) {
   std::set<std::string_view> names;
   for (const TensorView& t : tensors) {
     require(names.insert(t.name).second, "the tensor {} would be written twice", printable(t.name));
-    require(tensor_bytes(t.type, t.shape) == t.bytes.size(), "the tensor {} of shape {} and type {} has {} bytes",
-            printable(t.name), shape_string(t.shape), info(t.type).name, t.bytes.size());
+    require(tensor_bytes(t.type, t.shape).has_value(), "the tensor {} of shape {} and type {} has no whole size",
+            printable(t.name), shape_string(t.shape), info(t.type).name);
   }
+}
+
+std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index) {
+  const TensorView& t = stream.tensors[index];
+  const auto bytes = stream.bytes(index);
+  require(tensor_bytes(t.type, t.shape) == bytes.size(), "the tensor {} of shape {} and type {} has {} bytes",
+          printable(t.name), shape_string(t.shape), info(t.type).name, bytes.size());
+  return bytes;
 }
 
 }  // namespace folio::core

@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace folio::core {
@@ -64,7 +67,24 @@ struct TensorView {
 /// The bytes of a tensor, or nothing if its size overflows or its last dimension is not whole blocks.
 [[nodiscard]] std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape);
 
-/// Throws Error that names the tensor unless all names differ and each has exactly the bytes of its shape.
+/// Tensors on their way into a file: what each will be, and its bytes, asked for once each. So a tensor that has to be
+/// converted first is in memory alone.
+struct TensorStream {
+  using Bytes = std::function<std::span<const std::byte>(size_t index)>;
+
+  /// The tensors as they are.
+  TensorStream(std::vector<TensorView> views);  // NOLINT: a list of tensors is the plainest stream
+  TensorStream(std::initializer_list<TensorView> views) : TensorStream(std::vector(views)) {}
+  TensorStream(std::vector<TensorView> headers, Bytes source) : tensors(std::move(headers)), bytes(std::move(source)) {}
+
+  std::vector<TensorView> tensors;  ///< names, types and shapes; their `bytes` are not looked at
+  Bytes bytes;                      ///< valid until the next call
+};
+
+/// Throws Error that names the tensor unless all names differ and each shape and type has a size.
 void require_writable(const std::vector<TensorView>& tensors);
+
+/// The bytes of tensor `index`. Throws Error that names the tensor if they are not as many as its shape means.
+[[nodiscard]] std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index);
 
 }  // namespace folio::core

@@ -26,7 +26,7 @@ def test_an_unknown_flag_is_named(program, flag):
     assert_refused(run(program, *needed.get(program, []), flag), WRONG_USAGE, flag.split("=")[0], "--help")
 
 
-@pytest.mark.parametrize("program, missing", [("train", "dataset"), ("export", "checkpoint"), ("inspect", "file"),
+@pytest.mark.parametrize("program, missing", [("train", "dataset"), ("export", "model"), ("inspect", "file"),
                                               ("verify", "checkpoint")])
 def test_a_missing_argument_is_named(program, missing):
     assert_refused(run(program), WRONG_USAGE, missing)

@@ -11,9 +11,9 @@ def golden_gguf(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def accented_run(tmp_path_factory):
-    """A run of five steps on a text with characters of two, three and four bytes."""
+    """A trained model of a text with characters of two, three and four bytes."""
     home = tmp_path_factory.mktemp("accented")
     text = home / "accented.txt"
     text.write_text(support.ACCENTED, encoding="utf-8")
-    support.succeed("train", text, "--out", home / "run", "--steps", "5", *support.SMALL_RUN, home=home)
+    support.succeed("train", text, "--out", home / "run", *support.LEARNING_RUN, home=home)
     return home / "run"

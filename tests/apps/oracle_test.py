@@ -5,12 +5,14 @@ The golden model (tests/golden/shakespeare_48) has grouped queries, an untied he
 
 import json
 import os
+import shutil
 import subprocess
 
 import gguf
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -193,12 +195,13 @@ def test_an_accented_run_loads_in_transformers(accented_run):
     assert not loading["missing_keys"] and not loading["mismatched_keys"]
     model.eval()
     for text in ("é", "中文😀", "Où est le café", "naïve œuvre 🚀!\n"):
-        ours = generate(accented_run / "model.gguf", "-p", text, "-n", 12, "--temp", 0)
+        ours = generate(accented_run / "model.gguf", "-p", text, "-n", 200, "--temp", 0)
         ids = tokenizer(text)["input_ids"]
         assert ours["prompt_tokens"] == ids and len(ids) == len(text)
         assert tokenizer.decode(ids) == text
-        assert ours["tokens"] == transformers_greedy(model, ids, 12, tokenizer.eos_token_id)
+        assert ours["tokens"] == transformers_greedy(model, ids, 200, tokenizer.eos_token_id)
         assert ours["text"] == tokenizer.decode(ours["tokens"])
+        ids += ours["tokens"]
         difference = engine_logits(accented_run / "model.gguf", ids) - transformers_logits(model, ids)
         assert np.abs(difference).max() <= TOLERANCE
     characters = sorted(set(ACCENTED))
@@ -215,17 +218,79 @@ def test_exporting_again_is_the_file_that_train_wrote(accented_run, tmp_path):
         assert ours.fields[key].contents() == theirs.fields[key].contents()
 
 
-def test_verify_agrees(accented_run):
-    done = succeed("verify", accented_run / "checkpoints" / "best", accented_run / "model.gguf", "-t", "1")
-    assert "agree" in done.stdout.splitlines()[-1] and "DISAGREE" not in done.stdout
+# ---- verify: the tool that a reader trusts ----
+
+def formats(run, folder):
+    """The accented run as each kind of file that is read here: {name: (path, further flags)}."""
+    checkpoint = run / "checkpoints" / "best"
+    files = {"gguf": (run / "model.gguf", []), "directory": (checkpoint, [])}
+    for type_ in ("f16", "bf16"):
+        files[f"gguf-{type_}"] = (export(checkpoint, folder / f"{type_}.gguf", "--type", type_), [])
+        files[f"hf-{type_}"] = (export(checkpoint, folder / type_, "--format", "hf", "--type", type_), [])
+    for version, type_ in ((0, "f32"), (1, "f32"), (2, "q8_0")):
+        path = export(checkpoint, folder / f"v{version}.bin", "--format", "llama2c", "--version", version, "--type",
+                      type_)
+        files[f"llama2c-v{version}"] = (path, ["--tokenizer", path.with_suffix(".tokenizer.bin")])
+    return files
+
+
+def test_verify_agrees_on_every_format(accented_run, tmp_path):
+    for name, (path, flags) in formats(accented_run, tmp_path).items():
+        done = succeed("verify", accented_run / "checkpoints" / "best", path, *flags, "-t", "1")
+        assert "weights: 20 tensors equal" in done.stdout, name
+        assert "greedy text: 200 tokens equal" in done.stdout, name
+        assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree", name
 
 
 def test_verify_names_a_planted_error(accented_run, tmp_path):
-    data = bytearray((accented_run / "model.gguf").read_bytes())
-    tensor = next(t for t in gguf.GGUFReader(accented_run / "model.gguf").tensors if t.name == "blk.0.ffn_up.weight")
-    at = int(tensor.data_offset) + 4 * 37
-    data[at:at + 4] = np.float32(9).tobytes()
-    (tmp_path / "off.gguf").write_bytes(data)
-    done = run("verify", accented_run / "checkpoints" / "best", tmp_path / "off.gguf", "-t", "1")
-    assert done.returncode == 1
-    assert "they part at layers.0.ffn_residual" in done.stdout and "DISAGREE" in done.stdout.splitlines()[-1]
+    """One number of one tensor, in each format: the tensor is named with both values, then the first place."""
+    with safe_open(accented_run / "checkpoints" / "best" / "model.safetensors", "np") as file:
+        right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # rows have 32 numbers
+    for name, (path, flags) in formats(accented_run, tmp_path).items():
+        if name not in ("gguf", "llama2c-v0", "directory"):
+            continue
+        planted = tmp_path / f"off-{name}"
+        if path.is_dir():
+            shutil.copytree(path, planted)
+            file = planted / "model.safetensors"
+        else:
+            shutil.copy(path, planted)
+            file = planted
+        data = file.read_bytes()
+        assert data.count(right.tobytes()) == 1, "the number is not alone in the file"
+        file.write_bytes(data.replace(right.tobytes(), np.float32(9).tobytes()))
+        done = run("verify", accented_run / "checkpoints" / "best", planted, *flags, "-t", "1")
+        assert done.returncode == 1, name
+        expected = f"weights differ, first in blk.0.ffn_up.weight: row 1, column 5: checkpoint {right:.9g}, {planted} 9"
+        assert expected in done.stdout, done.stdout
+        assert "they part at layers.0.ffn_hidden: position" in done.stdout
+        assert done.stdout.splitlines()[-1] == "LibTorch and the engine DISAGREE"
+
+
+def test_verify_takes_any_text_and_any_two_models(accented_run, tmp_path):
+    (tmp_path / "text.txt").write_text(ACCENTED, encoding="utf-8")
+    other = export(accented_run / "model.gguf", tmp_path / "model", "--format", "hf")
+    done = succeed("verify", other, accented_run / "model.gguf", "--text", tmp_path / "text.txt", "-t", "1")
+    assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree"
+    refused = run("verify", other, accented_run / "model.gguf", "-t", "1")
+    assert refused.returncode == 1 and "--text FILE" in refused.stderr
+    refused = run("verify", GOLDEN, accented_run / "model.gguf", "-t", "1")
+    assert refused.returncode == 1 and "different models" in refused.stderr
+
+
+# ---- llama2.c's files: its program begins each prompt with BOS and a space ----
+
+def test_llama2c_files_give_the_text_of_its_program(accented_run, tmp_path):
+    path, flags = formats(accented_run, tmp_path)["llama2c-v0"]
+    theirs = generate(path, "-p", "café", "-n", 60, "--temp", 0, *flags)
+    ours = generate(accented_run / "model.gguf", "-p", " café", "-n", 60, "--temp", 0)
+    assert theirs["prompt_tokens"][0] == 1 and theirs["prompt_tokens"][1] == 3 + ord(" ")
+    assert theirs["prompt_tokens"][2:5] == [3 + ord(c) for c in "caf"]
+    assert len(theirs["prompt_tokens"]) == 1 + len(" café")
+    # <|endoftext|> in front changes what follows, so the same ids go through transformers for the answer.
+    checkpoint = accented_run / "checkpoints" / "best"
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()
+    ids = [tokenizer.eos_token_id, *ours["prompt_tokens"]]
+    tokens = transformers_greedy(model, ids, 60, tokenizer.eos_token_id)
+    assert tokenizer.decode(tokens) == theirs["text"]

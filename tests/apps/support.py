@@ -44,8 +44,8 @@ def generate(model, *args, **more):
     return one_json(succeed("generate", "--json", "-m", model, *args, **more).stdout)
 
 
-def export(checkpoint, out):
-    succeed("export", checkpoint, "--out", out)
+def export(model, out, *flags):
+    succeed("export", model, "--out", out, *flags)
     return out
 
 
@@ -64,6 +64,9 @@ TEXT = "".join(f"The {a} {b} sat on the {c}.\n" for a in ("old", "red", "sly") f
                for c in ("mat", "hill", "wall", "bed"))
 ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
                    for i in range(40))
-# A model and a run that take a second.
+# A model and a run that take a second; and one that learns its text by heart.
 SMALL_RUN = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
              "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1"]
+LEARNING_RUN = ["--dim", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "64", "--context",
+                "256", "--window", "64", "--batch-size", "8", "--steps", "300", "--lr", "1e-2", "--warmup-steps", "20",
+                "--threads", "1"]

@@ -1,6 +1,5 @@
 """./train from end to end on a text of a kilobyte: what a run leaves, how it ends, goes on and refuses."""
 
-import json
 import os
 import re
 import signal
@@ -9,27 +8,18 @@ import time
 
 import pytest
 
+from exactness import log_of, make_home, numbers_of
 from support import (BUILD, FAILED, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate,
                      run, succeed)
 
 
 @pytest.fixture
 def home(tmp_path):
-    (tmp_path / "cats.txt").write_text(TEXT, encoding="utf-8")
-    return tmp_path
+    return make_home(tmp_path)
 
 
 def train(home, *flags, ok=True, **more):
     return (succeed if ok else run)("train", home / "cats.txt", *SMALL_RUN, *flags, home=home, **more)
-
-
-def log_of(directory):
-    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
-
-
-def numbers_of(directory):
-    """What has to repeat bit for bit: all but the speed."""
-    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in log_of(directory)]
 
 
 def interrupt_after(home, lines, *flags):

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -121,6 +122,53 @@ TEST(OutputFile, PadsWithZeroBytesAndCountsThem) {
     out.sync_and_close();
   }
   EXPECT_EQ(test::read_bytes(dir / "f"), "abc" + std::string(697, '\0') + "z");
+}
+
+TEST(OutputFile, KeepsTheOrderOfSmallAndLargeWrites) {
+  const TempDir dir;
+  std::string expected;
+  {
+    OutputFile out(dir / "f");
+    for (size_t size : {0U, 1U, 1000U, 65535U, 1U, 65536U, 3U, 65537U, 200000U, 7U}) {
+      const std::string piece(size, static_cast<char>('a' + expected.size() % 26));
+      out.write(piece);
+      expected += piece;
+      EXPECT_EQ(out.offset(), expected.size());
+    }
+    out.sync_and_close();
+  }
+  EXPECT_EQ(test::read_bytes(dir / "f"), expected);
+}
+
+TEST(OutputFile, AppendsBehindWhatIsThere) {
+  const TempDir dir;
+  test::write_bytes(dir / "f", "first\n");
+  {
+    OutputFile out(dir / "f", OutputFile::Mode::Append);
+    out.write("second\n");
+    EXPECT_EQ(test::read_bytes(dir / "f"), "first\n");
+    out.flush();
+    EXPECT_EQ(test::read_bytes(dir / "f"), "first\nsecond\n");
+    out.write("lost with the object");
+  }
+  EXPECT_EQ(test::read_bytes(dir / "f"), "first\nsecond\n");
+}
+
+TEST(AtomicWrite, ErrorsNameTheFinalPath) {
+  const TempDir dir;
+  EXPECT_ERROR(write_file_atomically(dir / "none" / "f", "x"), (dir / "none" / "f").string() + ": No such file");
+}
+
+TEST(AtomicWrite, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
+  const TempDir dir;
+  for (const char* name : {"f", ".f.tmp-1", ".f.tmp-12345", ".f.tmp-", ".f.tmp-1x", ".g.tmp-1", "f.tmp-1"}) {
+    test::write_bytes(dir / name, "x");
+  }
+  remove_leftovers(dir / "f");
+  auto names = names_in(dir.path());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{".f.tmp-", ".f.tmp-1x", ".g.tmp-1", "f", "f.tmp-1"}));
+  EXPECT_NO_THROW(remove_leftovers(dir / "none" / "f"));
 }
 
 TEST(OutputFile, ReportsAFullDisk) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -12,7 +11,6 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/gguf.h"
-#include "core/mapped_file.h"
 #include "core/model_files.h"
 #include "core/safetensors.h"
 
@@ -20,11 +18,6 @@ namespace folio::core {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool is_gguf(const std::string& path) {
-  const MappedFile file(path);
-  return file.bytes().size() >= 4 && std::memcmp(file.bytes().data(), "GGUF", 4) == 0;
-}
 
 Json to_json(const GgufArray& array) {
   Json items = Json::array();
@@ -92,12 +85,7 @@ void rewrite(const std::string& in, const std::string& out) {
 }
 
 void to_hf(const std::string& gguf, const std::string& directory, int64_t end_of_text) {
-  const GgufFile file(gguf);
-  Weights weights{.config = config_from_gguf(file), .tensors = {}};
-  for (const TensorView& view : manifest_tensors(file, weights.config)) {
-    weights.tensors.emplace_back(view.floats().begin(), view.floats().end());
-  }
-  write_hf_directory(directory, weights, end_of_text);
+  write_hf_directory(directory, to_weights(read_gguf_model(gguf)), end_of_text);
 }
 
 int run(const std::vector<std::string>& args) {
@@ -109,7 +97,7 @@ int run(const std::vector<std::string>& args) {
   } else if (is("to-hf", 3)) {
     to_hf(args[1], args[2], std::stoll(args[3]));
   } else if (is("from-hf", 2)) {
-    write_model_gguf(args[2], read_hf_directory(args[1]), "from-hf", {});
+    write_gguf_model(args[2], read_hf_directory(args[1]), "from-hf", {});
   } else {
     fail("usage: format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf");
   }

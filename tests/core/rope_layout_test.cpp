@@ -11,18 +11,29 @@
 namespace folio::core {
 namespace {
 
+using Permutation = void (*)(std::span<const std::byte>, std::span<std::byte>, int64_t, int64_t, int64_t);
+
+// The permutation of rows of so many floats.
+template <Permutation kPermute>
+void permute(std::span<const float> rows, std::span<float> out, int64_t n_heads, int64_t head_dim, int64_t columns) {
+  kPermute(std::as_bytes(rows), std::as_writable_bytes(out), n_heads, head_dim,
+           columns * static_cast<int64_t>(sizeof(float)));
+}
+constexpr auto to_split = permute<adjacent_to_split_halves>;
+constexpr auto to_adjacent = permute<split_halves_to_adjacent>;
+
 TEST(RopeLayout, OneHeadOfSixRows) {
   // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): first all first members, then all second ones.
   const std::vector<float> adjacent{0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51};
   std::vector<float> split(12);
-  adjacent_to_split_halves(adjacent, split, 1, 6, 2);
+  to_split(adjacent, split, 1, 6, 2);
   EXPECT_EQ(split, (std::vector<float>{0, 1, 20, 21, 40, 41, 10, 11, 30, 31, 50, 51}));
 }
 
 TEST(RopeLayout, HeadsStayApart) {
   const std::vector<float> adjacent{0, 1, 2, 3, 10, 11, 12, 13};
   std::vector<float> split(8);
-  adjacent_to_split_halves(adjacent, split, 2, 4, 1);
+  to_split(adjacent, split, 2, 4, 1);
   EXPECT_EQ(split, (std::vector<float>{0, 2, 1, 3, 10, 12, 11, 13}));
 }
 
@@ -32,7 +43,7 @@ TEST(RopeLayout, PairsMeetAcrossTheHalves) {
   std::vector<float> adjacent(kHeads * kHeadDim);
   std::iota(adjacent.begin(), adjacent.end(), 0.0F);
   std::vector<float> split(adjacent.size());
-  adjacent_to_split_halves(adjacent, split, kHeads, kHeadDim, 1);
+  to_split(adjacent, split, kHeads, kHeadDim, 1);
   for (int64_t h = 0; h < kHeads; ++h) {
     for (int64_t i = 0; i < kHeadDim / 2; ++i) {
       const auto first = static_cast<size_t>(h * kHeadDim + i);
@@ -50,12 +61,12 @@ TEST(RopeLayout, EachWayUndoesTheOther) {
         std::iota(original.begin(), original.end(), 0.0F);
         std::vector<float> there(original.size());
         std::vector<float> back(original.size());
-        adjacent_to_split_halves(original, there, heads, head_dim, columns);
-        split_halves_to_adjacent(there, back, heads, head_dim, columns);
+        to_split(original, there, heads, head_dim, columns);
+        to_adjacent(there, back, heads, head_dim, columns);
         EXPECT_EQ(back, original);
         EXPECT_EQ(there == original, head_dim == 2);
-        split_halves_to_adjacent(original, there, heads, head_dim, columns);
-        adjacent_to_split_halves(there, back, heads, head_dim, columns);
+        to_adjacent(original, there, heads, head_dim, columns);
+        to_split(there, back, heads, head_dim, columns);
         EXPECT_EQ(back, original);
       }
     }
@@ -65,8 +76,8 @@ TEST(RopeLayout, EachWayUndoesTheOther) {
 TEST(RopeLayout, WrongSizesAreAnError) {
   std::vector<float> small(8);
   std::vector<float> large(16);
-  EXPECT_ERROR(adjacent_to_split_halves(small, large, 2, 4, 1), "8");
-  EXPECT_ERROR(split_halves_to_adjacent(large, small, 2, 4, 2), "16");
+  EXPECT_ERROR(to_split(small, large, 2, 4, 1), "32");
+  EXPECT_ERROR(to_adjacent(large, small, 2, 4, 2), "64");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/file_io.h"
 #include "core/utf8.h"
 #include "data/byte_level.h"
+#include "data/tokenizer_files.h"
 #include "tests/core/support.h"
 
 namespace folio::data {
@@ -186,6 +187,7 @@ TEST(CharTokenizerGguf, OtherVocabulariesAreRefusedByName) {
                "not one character");
   EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"\n", "<|endoftext|>"}}), "alphabet");
   EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{std::vector<int32_t>{1, 2}}), "tokens");
+  EXPECT_ERROR(read_with("tokenizer.ggml.eos_token_id", uint32_t{3}), "eos_token_id is 3, but ids go from 0 to 2");
 }
 
 TEST(CharTokenizerHf, AreReadBackTheSame) {

@@ -174,14 +174,18 @@ TEST_P(EngineOfShape, ObserverSeesEachIntermediateByName) {
   std::map<std::string, std::vector<float>> seen;
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     EXPECT_EQ(n_rows, name == "norm" || name == "logits" ? 3U : 5U) << name;
-    const int64_t width = name == "logits" ? c.vocab_size : c.dim;
+    const int64_t width = name == "logits"                                     ? c.vocab_size
+                          : name.ends_with(".key") || name.ends_with(".value") ? c.kv_dim()
+                          : name.ends_with(".ffn_hidden")                      ? c.hidden_dim
+                                                                               : c.dim;
     EXPECT_EQ(values.size(), n_rows * static_cast<size_t>(width)) << name;
     names.push_back(name);
     seen[name] = {values.begin(), values.end()};
   });
   std::vector<std::string> expected{"embedding"};
   for (int64_t l = 0; l < c.n_layers; ++l) {
-    for (const char* what : {"attention_norm", "attention_residual", "ffn_norm", "ffn_residual"}) {
+    for (const char* what : {"attention_norm", "query", "key", "value", "heads", "attention_residual", "ffn_norm",
+                             "ffn_hidden", "ffn_residual"}) {
       expected.push_back(fmt::format("layers.{}.{}", l, what));
     }
   }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/file_io.h"
+#include "core/model_files.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -37,23 +37,48 @@ TEST(Model, ShowsTheFilesTensorsInTheirRoles) {
   }
 }
 
+TEST(Model, HalfWeightsRunAsTheFloatsThatTheyStandFor) {
+  const auto config = test::small_shapes().front().config;
+  const auto weights = test::random_weights(config, 3);
+  const test::TempDir folder;
+  for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
+    const auto path = folder / "half.gguf";
+    core::write_gguf_model(path, config, core::stream_as(weights.views(), type), "test", {});
+    const Model model(path);
+    const auto expected = core::to_floats(model.stored().tensors[0]);
+    EXPECT_TRUE(same_bits({model.token_embedding, expected.size()}, expected));
+    EXPECT_FALSE(same_bits({model.token_embedding, expected.size()}, weights.tensors[0]));
+    EXPECT_TRUE(same_bits({model.output_norm, weights.tensors.back().size()}, weights.tensors.back()));
+  }
+}
+
 TEST(Model, OfAnotherTypeIsAnErrorThatNamesTheTensor) {
   const auto config = test::small_shapes().front().config;
   const auto weights = test::random_weights(config, 3);
-  const auto manifest = core::tensor_manifest(config);
-  const std::vector<std::byte> zeros(static_cast<size_t>(manifest[0].elements()) * 2);
-  std::vector<core::TensorView> views;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    views.push_back({.name = manifest[i].gguf_name,
-                     .type = i == 0 ? core::DType::F16 : core::DType::F32,
-                     .shape = manifest[i].shape,
-                     .bytes = i == 0 ? std::span(zeros) : std::as_bytes(std::span(weights.tensors[i]))});
-  }
+  auto views = weights.views();
+  const std::vector<int32_t> whole(weights.tensors[0].size());
+  views[0].type = core::DType::I32;
+  views[0].bytes = std::as_bytes(std::span(whole));
   const test::TempDir folder;
-  core::write_file_atomically(folder / "half.gguf", [&](core::OutputFile& out) {
-    core::write_gguf(out, core::config_to_gguf(config, "test"), views);
-  });
-  EXPECT_ERROR(Model(folder / "half.gguf"), "token_embd.weight");
+  core::write_gguf_model(folder / "whole.gguf", config, views, "test", {});
+  EXPECT_ERROR(Model(folder / "whole.gguf"), "token_embd.weight has type I32");
+}
+
+TEST(Model, EveryFormatGivesTheSameWeights) {
+  auto config = test::small_shapes().front().config;
+  config.rope_theta = 10000.0F;
+  config.norm_eps = 1e-5F;
+  const auto weights = test::random_weights(config, 3);
+  const test::TempDir folder;
+  core::write_hf_directory(folder.path(), weights, 0);
+  core::write_llama2c(folder / "model.bin", config, weights.views(), 0);
+  for (const auto& path : {folder.path(), folder / "model.bin"}) {
+    const Model model(path);
+    EXPECT_EQ(model.config(), config);
+    EXPECT_TRUE(same_bits({model.token_embedding, weights.tensors[0].size()}, weights.tensors[0]));
+    EXPECT_TRUE(same_bits({model.layers[0].wq, weights.tensors[2].size()}, weights.tensors[2]));
+    EXPECT_TRUE(same_bits({model.layers[0].w2, weights.tensors[9].size()}, weights.tensors[9]));
+  }
 }
 
 TEST(Model, MissingIsAnError) { EXPECT_ERROR(Model("/nowhere/model.gguf"), "/nowhere/model.gguf"); }

@@ -156,7 +156,7 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
 /// A model that was written to a file and read again; the file goes at once, the mapping stays.
 inline Model model_from(const core::Weights& weights) {
   const TempDir folder;
-  core::write_model_gguf(folder / "model.gguf", weights, "test", {});
+  core::write_gguf_model(folder / "model.gguf", weights, "test", {});
   return Model(folder / "model.gguf");
 }
 

@@ -74,6 +74,13 @@ class LlamaCpp:
         assert n >= 0, n
         return list(tokens[:n])
 
+    def tokenize_with_bos(self, text):
+        """As llama.cpp begins a text of this model."""
+        data = text.encode()
+        tokens = (lc.llama_token * (len(data) + 8))()
+        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), True, False)
+        return list(tokens[:n])
+
     def piece(self, token):
         buffer = ctypes.create_string_buffer(64)
         n = lc.llama_token_to_piece(self.vocab, token, buffer, 64, 0, True)
@@ -195,3 +202,33 @@ def test_end_of_text_is_the_last_token_and_no_beginning_is_added(golden_gguf):
         assert not lc.llama_vocab_get_add_bos(theirs.vocab) and lc.llama_vocab_is_eog(theirs.vocab, 65)
         assert theirs.tokenize("ab", special=True) == theirs.tokenize("ab")
         assert not any(lc.llama_vocab_is_eog(theirs.vocab, i) for i in range(65))
+
+
+def test_a_model_that_went_through_llama2c_files(accented_gguf, tmp_path):
+    """Its vocabulary is SentencePiece's then: bytes, and characters outside ASCII as pieces."""
+    folio("export", accented_gguf, "--out", tmp_path / "model.bin", "--format", "llama2c")
+    path = tmp_path / "model.gguf"
+    folio("export", tmp_path / "model.bin", "--tokenizer", tmp_path / "model.tokenizer.bin", "--out", path)
+    with LlamaCpp(path) as theirs:
+        assert lc.llama_vocab_bos(theirs.vocab) == 1 and lc.llama_vocab_eos(theirs.vocab) == 2
+        for prompt in ("Où est", "中文 书", "x 😀  z", "C'est\nlà"):
+            ours = folio_greedy(path, prompt, 100)
+            assert [1, *theirs.tokenize(prompt)] == ours["prompt_tokens"] == theirs.tokenize_with_bos(prompt)
+            tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
+            assert_same_text(ours["tokens"], tokens, gaps)
+
+
+@pytest.mark.parametrize("type_", ["f16", "bf16"])
+def test_half_files(accented_gguf, tmp_path, type_):
+    """llama.cpp rounds what it multiplies with such weights to the same type; Folio doesn't. So their logits differ by
+    some 2^-8 of their size (BF16), and texts may part where the best two are that close."""
+    path = tmp_path / f"{type_}.gguf"
+    folio("export", accented_gguf, "--out", path, "--type", type_)
+    types = {t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
+    assert types == {"F32", type_.upper()}
+    with LlamaCpp(path) as theirs:
+        ours = folio_greedy(path, "Où", 200)
+        tokens, gaps = theirs.greedy(ours["prompt_tokens"], 200, never=theirs.n_vocab - 1)
+        parted = next((i for i, (a, b) in enumerate(zip(ours["tokens"], tokens)) if a != b), None)
+        assert parted is None or gaps[parted] < 0.1
+        assert parted is None or parted > 20

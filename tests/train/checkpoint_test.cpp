@@ -1,9 +1,12 @@
 #include "train/checkpoint.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 
+#include "core/safetensors.h"
 #include "support.h"
 
 namespace folio::train {
@@ -76,14 +79,138 @@ TEST(Checkpoint, WhatAKilledSaveLeftIsSwept) {
   EXPECT_FALSE(fs::exists(checkpoints / "step-000001/foreign"));
 }
 
-TEST(Checkpoint, TheSameStepCanBeSavedTwice) {
+TEST(Checkpoint, AReadersOwnCopiesStay) {
+  const TempDir run;
+  const fs::path checkpoints = run / "checkpoints";
+  for (const char* name : {"step-000001-copy", "step-", "mine", ".step-x.tmp"}) {
+    fs::create_directories(checkpoints / name);
+  }
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  recover_checkpoints(run.path());
+  EXPECT_EQ(names_in(checkpoints),
+            (std::set<std::string>{"last", "step-000001", "step-000001-copy", "step-", "mine", ".step-x.tmp"}));
+}
+
+TEST(Checkpoint, AStepThatALinkNamesIsNotWrittenAgain) {
   const TempDir run;
   Small small;
   small.trainer.step();
   small.trainer.save(run.path());
-  const std::string first = test::read_bytes(run / "checkpoints/last/model.safetensors");
+  const auto written = fs::last_write_time(run / "checkpoints/step-000001/model.safetensors");
   small.trainer.save(run.path());
-  EXPECT_EQ(test::read_bytes(run / "checkpoints/last/model.safetensors"), first);
+  EXPECT_EQ(fs::last_write_time(run / "checkpoints/step-000001/model.safetensors"), written);
+  EXPECT_EQ(fs::read_symlink(run / "checkpoints/last"), "step-000001");
+}
+
+TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
+  const TempDir run;
+  const fs::path checkpoints = run / "checkpoints";
+  Small small;
+  small.trainer.step();
+  small.trainer.note_validation_loss(2.0);
+  small.trainer.save(run.path());
+  fs::copy(checkpoints / "step-000001", run / "kept", fs::copy_options::recursive);
+  small.trainer.step();
+  small.trainer.note_validation_loss(1.0);
+  small.trainer.save(run.path());
+  // Killed between the two swaps: `last` is new, `best` is not.
+  fs::rename(run / "kept", checkpoints / "step-000001");
+  fs::remove(checkpoints / "best");
+  fs::create_directory_symlink("step-000001", checkpoints / "best");
+  fs::create_directory_symlink("step-000002", checkpoints / ".best.tmp");
+  recover_checkpoints(run.path());
+  EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000002");
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
+}
+
+TEST(Checkpoint, NothingToRecoverIsNoError) {
+  const TempDir run;
+  EXPECT_NO_THROW(recover_checkpoints(run.path()));
+  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // killed in its first save
+  fs::create_directories(run / "checkpoints/step-000000");
+  recover_checkpoints(run.path());
+  EXPECT_TRUE(fs::is_empty(run / "checkpoints"));
+}
+
+TEST(Checkpoint, ABestOneThatIsMissingIsNamed) {
+  const TempDir run;
+  Small small;
+  small.trainer.note_validation_loss(1.0);
+  small.trainer.save(run.path());
+  small.trainer.step();
+  small.trainer.save(run.path());
+  fs::remove_all(run / "checkpoints/step-000000");
+  EXPECT_ERROR((recover_checkpoints(run.path()), 0), "the best checkpoint, step-000000, is missing");
+}
+
+TEST(Checkpoint, HoldsEveryTensorAtAMultipleOf64Bytes) {
+  const TempDir run;
+  Small small;
+  small.trainer.save(run.path());
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const core::SafetensorsFile file(run / "checkpoints/last" / name);
+    size_t tensors = 0;
+    for (const core::TensorView& tensor : file.tensors()) {
+      if (tensor.name.starts_with("__pad__.")) continue;
+      ++tensors;
+      // A mapping begins at a page.
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % 64, 0U) << tensor.name;
+    }
+    EXPECT_GE(tensors, small.trainer.model()->parameters().size());
+  }
+}
+
+TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
+  const TempDir run;
+  Small a;
+  a.trainer.step();
+  a.trainer.save(run.path());
+  const fs::path last = fs::canonical(run / "checkpoints/last");
+  nn::Llama model(a.trainer.config().model, 0.1);
+  AdamW optimizer(*model, a.trainer.config());
+  load_checkpoint(last, model, optimizer, read_trainer_state(last));
+  const auto state_of = [&] {
+    auto all = test::copies(model);
+    for (const auto& moments : optimizer.moments()) {
+      all.push_back(moments.first.clone());
+      all.push_back(moments.second.clone());
+    }
+    return all;
+  };
+  const auto loaded = state_of();
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string bytes = test::read_bytes(last / name);
+    // A change of the model leaves the file alone …
+    const torch::NoGradGuard no_grad;
+    for (torch::Tensor& p : model->parameters()) p.add_(1.0);
+    for (const auto& moments : optimizer.moments()) moments.second.add_(1.0);
+    EXPECT_EQ(test::read_bytes(last / name), bytes);
+    load_checkpoint(last, model, optimizer, read_trainer_state(last));
+  }
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    // … and bytes that change in place under the same inode, or go, leave the model alone.
+    std::fstream file(last / name, std::ios::in | std::ios::out | std::ios::binary);
+    const std::string zeros(fs::file_size(last / name), '\0');
+    file.write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
+  }
+  EXPECT_TRUE(test::same_bits(state_of(), loaded));
+  fs::remove_all(last);
+  EXPECT_TRUE(test::same_bits(state_of(), loaded));
+}
+
+TEST(Checkpoint, MomentsOfAnotherStepAreRefused) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const std::string moments = test::read_bytes(run / "checkpoints/last/optimizer.safetensors");
+  small.trainer.step();
+  small.trainer.save(run.path());
+  test::write_bytes(fs::canonical(run / "checkpoints/last") / "optimizer.safetensors", moments);
+  Small other;
+  EXPECT_ERROR((other.trainer.resume(run / "checkpoints/last"), 0), "not those of step 2");
 }
 
 TEST(Checkpoint, TheStateComesBack) {
@@ -99,6 +226,12 @@ TEST(Checkpoint, TheStateComesBack) {
   EXPECT_EQ(state.step, 1);
   EXPECT_EQ(state.best_step, 1);
   EXPECT_EQ(state.best_validation_loss, 1.25);
+  EXPECT_EQ(state.corpus_bytes, static_cast<int64_t>(test::small_text(600).size()));
+  EXPECT_EQ(state.environment, this_environment());
+  for (const std::string& version : {state.environment.folio, state.environment.libtorch}) {
+    EXPECT_NE(version.find('.'), std::string::npos) << version;
+  }
+  EXPECT_EQ(state.environment.threads, at::get_num_threads());
 }
 
 TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {
@@ -131,9 +264,18 @@ TEST(Checkpoint, ALaterVersionIsRefused) {
   small.trainer.save(run.path());
   const fs::path path = run / "checkpoints/last/trainer.json";
   std::string json = test::read_bytes(path);
-  json.replace(json.find("\"version\": 1"), 12, "\"version\": 2");
+  json.replace(json.find("\"version\": 2"), 12, "\"version\": 3");
   test::write_bytes(path, json);
-  EXPECT_ERROR(read_trainer_state(run / "checkpoints/last"), "version 2");
+  EXPECT_ERROR(read_trainer_state(run / "checkpoints/last"), "version 3");
+}
+
+TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
+  const Environment here{.folio = "0.1.0", .libtorch = "2.13.0", .cpu = "AVX2", .threads = 2};
+  EXPECT_EQ(describe_difference(here, here), "");
+  Environment there = here;
+  there.libtorch = "2.14.0";
+  there.threads = 4;
+  EXPECT_EQ(describe_difference(here, there), "libtorch \"2.13.0\" -> \"2.14.0\", threads 2 -> 4");
 }
 
 TEST(Checkpoint, ADigestTellsTextsApart) {

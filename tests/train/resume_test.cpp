@@ -1,6 +1,8 @@
 // Resumed equals undisturbed, bit for bit: with dropout, accumulation and AdamW's moments in between.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support.h"
 #include "train/run.h"
 #include "train/run_log.h"
@@ -33,7 +35,7 @@ Outcome outcome(const fs::path& run, Trainer& trainer) {
 TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) {
   const TempDir undisturbed;
   Small whole;
-  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .minutes = 0, .baseline = 0, .interrupted = {}}));
+  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
   const Outcome expected = outcome(undisturbed.path(), whole.trainer);
   ASSERT_EQ(expected.losses.size(), 12U);
   ASSERT_EQ(expected.validation.size(), 3U);  // steps 5, 10 and 12
@@ -43,16 +45,15 @@ TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) {
     {
       Small first;
       int asked = 0;
-      ASSERT_FALSE(run_to_end(first.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = [&] {
-                                                return ++asked == stop;
-                                              }}));
+      ASSERT_FALSE(run_to_end(first.trainer,
+                              {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == stop; }}));
     }
     torch::manual_seed(12345);  // what another process has
     static_cast<void>(torch::randn({100}));
     Small second;
     second.trainer.resume(run / "checkpoints/last");
     EXPECT_EQ(second.trainer.state().step, stop);
-    ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = {}}));
+    ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
     const Outcome actual = outcome(run.path(), second.trainer);
     EXPECT_EQ(actual.losses, expected.losses) << stop;
     EXPECT_EQ(actual.norms, expected.norms) << stop;
@@ -71,8 +72,8 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   {
     Small first;
     int asked = 0;
-    static_cast<void>(run_to_end(
-        first.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = [&] { return ++asked == 6; }}));
+    static_cast<void>(
+        run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == 6; }}));
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
@@ -81,7 +82,7 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
   second.trainer.resume(run / "checkpoints/last");
-  static_cast<void>(run_to_end(second.trainer, {.run = run.path(), .minutes = 0, .baseline = 0, .interrupted = {}}));
+  static_cast<void>(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
   const auto after = read_log(run / "log.jsonl");
   ASSERT_EQ(after.size(), 12U);
   for (size_t i = 0; i < after.size(); ++i) {
@@ -110,6 +111,16 @@ TEST(Resume, AnotherTextIsRefused) {
       << message;
 }
 
+TEST(Resume, AnotherVocabularyIsRefusedWithTheDifference) {
+  std::string text = small_text(600);
+  std::replace(text.begin(), text.end(), '?', '!');
+  text += "q";
+  const std::string message = refusal(small_config(), text);
+  for (const char* part : {"another vocabulary", "without \"?\"", "with \"!\" \"q\""}) {
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  }
+}
+
 TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
   TrainConfig c = small_config();
   c.lr = 0.02;
@@ -124,6 +135,52 @@ TEST(Resume, AnotherShapeIsRefusedWithTheDifference) {
   TrainConfig c = small_config();
   c.model.n_kv_heads = 4;
   EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "n_kv_heads 2 -> 4"));
+}
+
+TEST(Resume, MinutesAreRememberedAndSoIsTheirMeasurement) {
+  const TempDir run;
+  TrainConfig c = small_config();
+  c.steps = 1000;
+  {
+    Small first(c);
+    first.trainer.train_for(1.0);
+    for (int i = 0; i < 10; ++i) {
+      first.trainer.step();
+      EXPECT_FALSE(first.trainer.measure(i == 0 ? 50.0 : 0.5));
+    }
+    first.trainer.save(run.path());
+  }
+  Small second(c);
+  EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), "minutes 1 -> 0");
+  second.trainer.train_for(1.0);
+  second.trainer.resume(run / "checkpoints/last");
+  for (int i = 10; i < kMeasuredSteps; ++i) {
+    second.trainer.step();
+    // The first step of a process warms up and does not count, here too.
+    EXPECT_EQ(second.trainer.measure(i == 10 ? 50.0 : 0.5), i == kMeasuredSteps - 1);
+  }
+  EXPECT_EQ(second.trainer.config().steps, 120);
+}
+
+TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
+  const TempDir run;
+  TrainConfig c = small_config();
+  c.checkpoint_every = 1000;
+  c.eval_every = 1000;
+  int64_t steps = 0;
+  {
+    Small first(c);
+    first.trainer.train_for(60.0);
+    const auto killed = [&]() -> bool {  // right after they were turned, long before the next checkpoint
+      if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
+      return false;
+    };
+    EXPECT_ERROR(run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = killed}), "killed");
+    steps = first.trainer.config().steps;
+  }
+  const TrainerState saved = read_trainer_state(run / "checkpoints/last");
+  EXPECT_EQ(saved.step, kMeasuredSteps);
+  EXPECT_EQ(saved.config.steps, steps);
 }
 
 TEST(Resume, OtherIntervalsAreTaken) {
@@ -148,7 +205,10 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
   std::swap(characters[0], characters[1]);
   data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(run / "checkpoints/last"));
   Small second;
-  EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), "another vocabulary");
+  const std::string message = test::error_of([&] { second.trainer.resume(run / "checkpoints/last"); });
+  for (const char* part : {"another vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  }
 }
 
 TEST(Resume, ADamagedCheckpointIsNamed) {

@@ -1,6 +1,9 @@
 #include "train/run_directory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <set>
 
 #include "../core/support.h"
 
@@ -90,11 +93,57 @@ TEST_F(RunDirectory, AFinishedOutIsNotOverwritten) {
 TEST_F(RunDirectory, ForceRemovesWhatARunLeftAndNothingElse) {
   const fs::path run = make("text", RunState::Finished);
   write_bytes(run / "notes.txt", "a reader's own");
-  const RunChoice choice = choose({}, false, true);
+  RunChoice choice = choose({}, false, true);
   EXPECT_EQ(choice.path, run);
   EXPECT_FALSE(choice.resume);
+  EXPECT_EQ(run_state(run), RunState::Finished) << "a choice removes nothing";
+  prepare_run(choice);
   EXPECT_EQ(run_state(run), RunState::Absent);
   EXPECT_TRUE(fs::exists(run / "notes.txt"));
+}
+
+TEST_F(RunDirectory, IsOneProcesssFromTheChoiceOn) {
+  const fs::path run = make("text", RunState::Unfinished);
+  const RunLock other(run);
+  for (const auto& [resume, force] : {std::pair(false, false), {true, false}, {false, true}}) {
+    EXPECT_ERROR(choose({}, resume, force), "is being trained by process " + std::to_string(::getpid()));
+  }
+  EXPECT_TRUE(fs::exists(run / "checkpoints/last"));
+}
+
+TEST_F(RunDirectory, ASecondProcessThatChoseTheSameNewNameIsRefused) {
+  RunChoice first = choose();
+  RunChoice second = choose();
+  prepare_run(first);
+  EXPECT_ERROR((prepare_run(second), 0), "is being trained");
+  make("text", RunState::Finished);  // the first has come to its end
+  first.lock.reset();
+  EXPECT_ERROR((prepare_run(second), 0), "a finished run stands");
+}
+
+TEST_F(RunDirectory, TemporaryFilesOfKilledProcessesAreSwept) {
+  const fs::path run = make("text", RunState::Unfinished);
+  for (const char* name : {".config.toml.tmp-12", ".log.jsonl.tmp-1", ".loss.svg.tmp-999999", ".model.gguf.tmp-7"}) {
+    write_bytes(run / name, "half");
+  }
+  for (const char* name : {".notes.txt.tmp-12", ".model.gguf.tmp-old", "model.gguf.tmp-7", ".model.gguf.tmp"}) {
+    write_bytes(run / name, "a reader's own");
+  }
+  RunChoice choice = choose({}, true);
+  EXPECT_TRUE(fs::exists(run / ".config.toml.tmp-12")) << "a choice removes nothing";
+  prepare_run(choice);
+  choice.lock.reset();
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run)) names.insert(entry.path().filename().string());
+  EXPECT_EQ(names, (std::set<std::string>{"log.jsonl", "checkpoints", ".notes.txt.tmp-12", ".model.gguf.tmp-old",
+                                          "model.gguf.tmp-7", ".model.gguf.tmp"}));
+}
+
+TEST_F(RunDirectory, ARunThatWasKilledBeforeItsFirstCheckpointIsBegunAnew) {
+  fs::create_directories(home_ / "runs/text/checkpoints/.step-000000.tmp");
+  write_bytes(home_ / "runs/text/config.toml", "steps = 3");
+  EXPECT_EQ(choose().path.filename(), "text");
+  EXPECT_ERROR(choose({}, true), "leave --resume out");
 }
 
 TEST_F(RunDirectory, StatesAreToldByFiles) {

@@ -198,14 +198,40 @@ TEST(Trainer, TheBestLossIsTheSmallest) {
   EXPECT_EQ(small.trainer.state().best_validation_loss, 1.5);
 }
 
+// Steps until `last`, each said to take `seconds`.
+void measured_steps(Small& small, int64_t last, double seconds) {
+  while (small.trainer.state().step < last) {
+    small.trainer.step();
+    EXPECT_EQ(small.trainer.measure(seconds), small.trainer.state().step == kMeasuredSteps && last >= kMeasuredSteps);
+  }
+}
+
+TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
+  TrainConfig c = small_config();
+  c.steps = 7777;
+  Small small(c);
+  small.trainer.train_for(1.0);
+  small.trainer.step();
+  EXPECT_FALSE(small.trainer.measure(100.0));  // the first one warms up, and does not count
+  measured_steps(small, kMeasuredSteps, 0.5);
+  EXPECT_EQ(small.trainer.config().steps, 120);
+  small.trainer.step();
+  EXPECT_FALSE(small.trainer.measure(0.1));
+  EXPECT_EQ(small.trainer.config().steps, 120);
+}
+
 TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
   Small small;
+  small.trainer.train_for(0.01);
+  measured_steps(small, kMeasuredSteps, 10.0);
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps);
+}
+
+TEST(Trainer, WithoutMinutesNothingIsMeasured) {
+  Small small;
   small.trainer.step();
-  small.trainer.step();
-  small.trainer.set_total_steps(1);
-  EXPECT_EQ(small.trainer.config().steps, 2);
-  small.trainer.set_total_steps(50);
-  EXPECT_EQ(small.trainer.config().steps, 50);
+  EXPECT_FALSE(small.trainer.measure(1.0));
+  EXPECT_EQ(small.trainer.state().measured_steps, 0);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace folio::train {
 namespace {
 
-core::ModelConfig shape(bool tied) {
+core::ModelConfig model_shape(bool tied) {
   core::ModelConfig c = test::small_config().model;
   c.vocab_size = 13;
   c.tie_embeddings = tied;
@@ -17,15 +17,15 @@ core::ModelConfig shape(bool tied) {
 class WeightsOfBoth : public testing::TestWithParam<bool> {};
 
 TEST_P(WeightsOfBoth, RoundTripKeepsEveryBit) {
-  nn::Llama a(shape(GetParam()));
-  nn::Llama b(shape(GetParam()));
+  nn::Llama a(model_shape(GetParam()));
+  nn::Llama b(model_shape(GetParam()));
   EXPECT_FALSE(test::same_bits(test::copies(a), test::copies(b)));
   load_weights(weights_of(a), b);
   EXPECT_TRUE(test::same_bits(test::copies(a), test::copies(b)));
 }
 
 TEST_P(WeightsOfBoth, AreInTheManifestsOrder) {
-  nn::Llama model(shape(GetParam()));
+  nn::Llama model(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const auto manifest = core::tensor_manifest(weights.config);
   ASSERT_EQ(weights.tensors.size(), manifest.size());
@@ -39,7 +39,7 @@ TEST_P(WeightsOfBoth, AreInTheManifestsOrder) {
 }
 
 TEST_P(WeightsOfBoth, AreCopies) {
-  nn::Llama model(shape(GetParam()));
+  nn::Llama model(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const float before = weights.tensors[0][0];
   const torch::NoGradGuard no_grad;
@@ -50,8 +50,8 @@ TEST_P(WeightsOfBoth, AreCopies) {
 INSTANTIATE_TEST_SUITE_P(TiedAndUntied, WeightsOfBoth, testing::Bool());
 
 TEST(Weights, OfAnotherShapeAreRefusedWithTheDifference) {
-  nn::Llama a(shape(true));
-  core::ModelConfig other = shape(true);
+  nn::Llama a(model_shape(true));
+  core::ModelConfig other = model_shape(true);
   other.hidden_dim = 50;
   nn::Llama b(other);
   EXPECT_ERROR((load_weights(weights_of(a), b), 0), "hidden_dim 48 -> 50");
@@ -59,7 +59,7 @@ TEST(Weights, OfAnotherShapeAreRefusedWithTheDifference) {
 
 TEST(Weights, GoThroughAHuggingFaceDirectoryUnchanged) {
   const test::TempDir directory;
-  nn::Llama a(shape(false));
+  nn::Llama a(model_shape(false));
   const core::Weights weights = weights_of(a);
   core::write_hf_directory(directory.path(), weights, 12);
   EXPECT_EQ(core::read_hf_directory(directory.path()).tensors, weights.tensors);

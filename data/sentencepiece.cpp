@@ -1,0 +1,274 @@
+#include "data/sentencepiece.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <unordered_set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "data/sentencepiece_text.h"
+
+namespace folio::data {
+namespace {
+
+using core::fail;
+using core::require;
+
+struct Symbol {
+  uint32_t begin;
+  uint32_t size;  ///< 0: joined to the symbol on its left
+  int32_t previous;
+  int32_t next;
+  int32_t id;  ///< -1: no piece; such a symbol is never joined
+};
+
+// Two adjacent symbols whose texts make a piece. It is out of date where their sizes no longer add up to `size`:
+// symbols only grow.
+struct Candidate {
+  uint64_t order;  ///< the largest is next: the best score, then the leftmost
+  uint32_t size;
+  int32_t id;
+
+  Candidate(float score, uint32_t left, uint32_t joined_size, int32_t piece) : size(joined_size), id(piece) {
+    const auto bits = std::bit_cast<uint32_t>(score + 0.0F);  // +0 and -0 are equal
+    const uint32_t ascending = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+    order = (uint64_t{ascending} << 32U) | ~left;
+  }
+  [[nodiscard]] uint32_t left() const { return ~static_cast<uint32_t>(order); }
+  bool operator<(const Candidate& other) const { return order < other.order; }
+};
+
+// Joins the symbols of one word. A heap and a linked list: n symbols take n log n steps, however they join.
+class Merger {
+ public:
+  Merger(const SentencePieceTokenizer& tokenizer, size_t longest) : tokenizer_(tokenizer), longest_(longest) {}
+
+  /// The symbols of `word` after all joins; those of size 0 are none.
+  const std::vector<Symbol>& merge(std::string_view word) {
+    word_ = word;
+    split();
+    for (size_t i = 0; i + 1 < symbols_.size(); ++i) add_candidate(static_cast<int32_t>(i));
+    std::make_heap(heap_.begin(), heap_.end());
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end());
+      const Candidate best = heap_.back();
+      heap_.pop_back();
+      join(best);
+    }
+    return symbols_;
+  }
+
+ private:
+  void split() {
+    symbols_.clear();
+    heap_.clear();
+    for (size_t at = 0; at < word_.size();) {
+      const size_t length = core::decode_utf8(word_, at).length;  // 1 for a byte that is not UTF-8
+      const auto i = static_cast<int32_t>(symbols_.size());
+      symbols_.push_back({.begin = static_cast<uint32_t>(at),
+                          .size = static_cast<uint32_t>(length),
+                          .previous = i - 1,
+                          .next = i + 1,
+                          .id = tokenizer_.piece_of(word_.substr(at, length))});
+      at += length;
+    }
+    symbols_.back().next = -1;
+  }
+
+  // Appends the pair that begins at `left`, and says so, if it makes a piece.
+  bool add_candidate(int32_t left) {
+    const Symbol& a = symbols_[static_cast<size_t>(left)];
+    const Symbol& b = symbols_[static_cast<size_t>(a.next)];
+    if (a.id < 0 || b.id < 0 || a.size + b.size > longest_) return false;
+    const int32_t id = tokenizer_.piece_of(word_.substr(a.begin, a.size + b.size));
+    if (id < 0) return false;
+    heap_.emplace_back(tokenizer_.vocabulary().scores[static_cast<size_t>(id)], static_cast<uint32_t>(left),
+                       a.size + b.size, id);
+    return true;
+  }
+
+  void join(const Candidate& best) {
+    const auto at = static_cast<int32_t>(best.left());
+    Symbol& a = symbols_[best.left()];
+    if (a.size == 0 || a.next < 0) return;
+    Symbol& b = symbols_[static_cast<size_t>(a.next)];
+    if (a.size + b.size != best.size) return;
+    a.size = best.size;
+    a.id = best.id;
+    a.next = b.next;
+    b.size = 0;
+    if (a.next >= 0) symbols_[static_cast<size_t>(a.next)].previous = at;
+    if (a.next >= 0 && add_candidate(at)) std::push_heap(heap_.begin(), heap_.end());
+    if (a.previous >= 0 && add_candidate(a.previous)) std::push_heap(heap_.begin(), heap_.end());
+  }
+
+  const SentencePieceTokenizer& tokenizer_;
+  size_t longest_;
+  std::string_view word_;
+  std::vector<Symbol> symbols_;
+  std::vector<Candidate> heap_;
+};
+
+// Whether a space follows something else in `text`.
+bool goes_on_after_space(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  return begin != std::string_view::npos && text.find(' ', begin) != std::string_view::npos;
+}
+
+}  // namespace
+
+void validate(const SentencePieceVocabulary& v, const std::string& where) {
+  const size_t n = v.pieces.size();
+  require(n > 0 && n <= size_t{INT32_MAX}, "{}: {} pieces make no vocabulary", where, n);
+  require(v.scores.size() == n && v.types.size() == n, "{}: {} pieces, but {} scores and {} types", where, n,
+          v.scores.size(), v.types.size());
+  const auto check_id = [&](const char* name, int32_t id, int32_t least) {
+    require(id >= least && std::cmp_less(id, n), "{}: the {} token is {}, but ids go from 0 to {}", where, name, id,
+            n - 1);
+  };
+  check_id("BOS", v.bos, 0);
+  check_id("EOS", v.eos, 0);
+  check_id("unknown", v.unk, -1);
+  std::unordered_set<std::string_view> seen;
+  for (size_t i = 0; i < n; ++i) {
+    const std::string& piece = v.pieces[i];
+    const auto type = static_cast<int32_t>(v.types[i]);
+    require_piece_length(piece, i, where);
+    for (size_t at = 0; at < piece.size();) {
+      const core::Utf8Char c = core::decode_utf8(piece, at);
+      if (!c.valid) fail("{}: piece {} (\"{}\") is not UTF-8", where, i, core::printable(piece));
+      at += c.length;
+    }
+    if (!seen.insert(piece).second) fail("{}: piece {} (\"{}\") occurs twice", where, i, core::printable(piece));
+    if (!std::isfinite(v.scores[i])) fail("{}: the score of piece {} is {}", where, i, v.scores[i]);
+    if (type < 1 || type > 6) fail("{}: piece {} has the unknown type {}", where, i, type);
+    if (v.types[i] == PieceType::Byte && !parse_byte_piece(piece)) {
+      fail("{}: byte piece {} is \"{}\", but has to be like \"<0x0A>\"", where, i, core::printable(piece));
+    }
+  }
+}
+
+SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabulary, const std::string& where)
+    : vocabulary_(std::move(vocabulary)), bytes_(vocabulary_.pieces.size()), ids_(bytes_) {
+  validate(vocabulary_, where);
+  byte_ids_.fill(-1);
+  for (size_t i = 0; i < bytes_.size(); ++i) {
+    const std::string& piece = vocabulary_.pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    switch (vocabulary_.types[i]) {
+      case PieceType::Normal:
+        bytes_[i] = marks_to_spaces(piece);
+        if (piece.find(' ') != std::string::npos) break;  // texts have marks in place of spaces: it is never found
+        ids_.add(id);
+        longest_ = std::max(longest_, bytes_[i].size());
+        cut_words_ = cut_words_ && !goes_on_after_space(bytes_[i]);
+        break;
+      case PieceType::UserDefined:
+        bytes_[i] = piece;
+        user_defined_.push_back(id);
+        begins_user_defined_[static_cast<unsigned char>(piece[0])] = true;
+        break;
+      case PieceType::Byte: {
+        const uint8_t byte = *parse_byte_piece(piece);
+        bytes_[i] = static_cast<char>(byte);
+        byte_ids_[byte] = id;
+        break;
+      }
+      default:  // control, unknown and unused pieces stand for nothing
+        break;
+    }
+  }
+  require(piece_of(" ") >= 0, "{}: no piece is \"{}\", the space; this is not a SentencePiece vocabulary", where,
+          kSpaceMark);
+  std::stable_sort(user_defined_.begin(), user_defined_.end(), [&](int32_t a, int32_t b) {
+    return bytes_[static_cast<size_t>(a)].size() > bytes_[static_cast<size_t>(b)].size();
+  });
+}
+
+std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size() && !user_defined_.empty();) {
+    const int32_t id = user_defined_at(text.substr(at));
+    if (id < 0) {
+      ++at;
+      continue;
+    }
+    encode_stretch(text.substr(begin, at - begin), ids);
+    ids.push_back(id);
+    at += bytes_[static_cast<size_t>(id)].size();
+    begin = at;
+  }
+  encode_stretch(text.substr(begin), ids);
+  return ids;
+}
+
+int32_t SentencePieceTokenizer::user_defined_at(std::string_view text) const {
+  if (!begins_user_defined_[static_cast<unsigned char>(text[0])]) return -1;
+  const auto found = std::find_if(user_defined_.begin(), user_defined_.end(),
+                                  [&](int32_t id) { return text.starts_with(bytes_[static_cast<size_t>(id)]); });
+  return found == user_defined_.end() ? -1 : *found;
+}
+
+void SentencePieceTokenizer::encode_stretch(std::string_view text, std::vector<int32_t>& ids) const {
+  if (text.empty()) return;
+  require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
+  std::string plain = marks_to_spaces(text);
+  if (vocabulary_.add_space_prefix) plain.insert(plain.begin(), ' ');
+  Merger merger(*this, longest_);
+  const size_t first = ids.size();
+  for (size_t at = 0; at < plain.size();) {
+    // Where no piece goes on after a space, words are encoded one by one: joins in one don't change another.
+    const size_t letters = cut_words_ ? plain.find_first_not_of(' ', at) : plain.size();
+    const size_t end = std::min(plain.find(' ', letters), plain.size());
+    const std::string_view word = std::string_view(plain).substr(at, end - at);
+    for (const Symbol& s : merger.merge(word)) {
+      if (s.size == 0) continue;
+      if (s.id >= 0) {
+        ids.push_back(s.id);
+      } else {
+        append_without_piece(word.substr(s.begin, s.size), ids.size() > first && ids.back() == vocabulary_.unk, ids);
+      }
+    }
+    at = end;
+  }
+}
+
+void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool after_unknown,
+                                                  std::vector<int32_t>& ids) const {
+  const auto token = [&](char c) { return byte_token(static_cast<uint8_t>(c)); };
+  if (std::all_of(symbol.begin(), symbol.end(), [&](char c) { return token(c) >= 0; })) {
+    for (const char c : symbol) ids.push_back(token(c));
+    return;
+  }
+  require(vocabulary_.unk >= 0, "\"{}\" is not in the vocabulary, which has neither bytes nor an unknown token",
+          core::printable(symbol));
+  if (!after_unknown) ids.push_back(vocabulary_.unk);  // a run of unknown characters is one token
+}
+
+std::vector<int32_t> SentencePieceTokenizer::beginning() const {
+  return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
+}
+
+const std::string& SentencePieceTokenizer::token_bytes(int32_t id) const {
+  require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
+  return bytes_[static_cast<size_t>(id)];
+}
+
+std::string SentencePieceTokenizer::decode(const std::vector<int32_t>& tokens) const {
+  std::string text;
+  bool stretch_begins = true;
+  for (const int32_t token : tokens) {
+    std::string_view bytes = token_bytes(token);
+    const PieceType type = vocabulary_.types[static_cast<size_t>(token)];
+    const bool between = type == PieceType::Control || type == PieceType::UserDefined;
+    if (vocabulary_.add_space_prefix && stretch_begins && !between && bytes.starts_with(' ')) bytes.remove_prefix(1);
+    text += bytes;
+    stretch_begins = between;
+  }
+  return text;
+}
+
+}  // namespace folio::data

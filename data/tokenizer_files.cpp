@@ -1,0 +1,83 @@
+#include "data/tokenizer_files.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json.h"
+#include "core/mapped_file.h"
+#include "data/char_tokenizer.h"
+#include "data/llama2c_vocabulary.h"
+#include "data/sentencepiece.h"
+
+namespace folio::data {
+namespace fs = std::filesystem;
+namespace {
+
+enum class Format { Gguf, Json, Llama2c };
+
+Format format_of(const fs::path& path) {
+  const core::MappedFile file(path);
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (bytes.starts_with("GGUF")) return Format::Gguf;
+  // tokenizer.bin begins with the length of the longest piece: a small number, whose upper bytes are zero.
+  if (bytes.size() >= 4 && bytes[2] == 0 && bytes[3] == 0) return Format::Llama2c;
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  core::require(first != std::string_view::npos && bytes[first] == '{',
+                "{}: no tokenizer that is read here: a tokenizer.json, a GGUF, or a tokenizer.bin of llama2.c",
+                path.string());
+  return Format::Json;
+}
+
+nlohmann::json read_json(const fs::path& path) {
+  return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
+}
+
+std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
+  const nlohmann::json tokenizer = read_json(path);
+  core::require(tokenizer.is_object() && tokenizer.contains("model"),
+                "{}: the key \"model\" is missing; this is not a tokenizer.json", path.string());
+  if (CharTokenizer::is_hf(tokenizer)) {
+    return std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, path.string()));
+  }
+  const fs::path config = path.parent_path() / "tokenizer_config.json";
+  return std::make_unique<SentencePieceTokenizer>(
+      SentencePieceTokenizer::from_hf(tokenizer, path.string(), read_json(config), config.string()));
+}
+
+std::unique_ptr<Tokenizer> load(const fs::path& path, int64_t vocab_size) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return tokenizer_from_hf(path);
+  switch (format_of(path)) {
+    case Format::Gguf:
+      return tokenizer_from_gguf(core::GgufFile(path));
+    case Format::Llama2c:
+      return std::make_unique<SentencePieceTokenizer>(read_llama2c_tokenizer(path, vocab_size));
+    default:
+      return from_hf_file(path);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
+  const std::string& model = file.string("tokenizer.ggml.model");
+  if (model == "llama") return std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_gguf(file));
+  core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", file.path().string(),
+                core::printable(model));
+  return std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_hf(const fs::path& directory) {
+  return from_hf_file(directory / "tokenizer.json");
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, int64_t vocab_size) {
+  auto tokenizer = load(path, vocab_size);
+  core::require(vocab_size <= 0 || tokenizer->vocab_size() == vocab_size,
+                "{}: {} tokens in the tokenizer, {} in the model", path.string(), tokenizer->vocab_size(), vocab_size);
+  return tokenizer;
+}
+
+}  // namespace folio::data

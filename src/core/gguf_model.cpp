@@ -1,0 +1,138 @@
+#include "core/gguf_model.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/file_io.h"
+
+namespace folio::core {
+namespace {
+
+// llama.cpp's number for the type that most of a file has (enum llama_ftype).
+uint32_t file_type(const std::vector<TensorView>& tensors) {
+  const auto matrix = std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
+  const DType type = matrix == tensors.end() ? DType::F32 : matrix->type;
+  switch (type) {
+    case DType::F16:
+      return 1;
+    case DType::BF16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+ModelConfig config_from_gguf(const GgufFile& file) {
+  const std::string where = file.path().string();
+  const std::string& architecture = file.string("general.architecture");
+  require(architecture == "llama", "{}: the architecture is {}, but only llama is run here", where,
+          printable(architecture));
+  ModelConfig c;
+  c.dim = file.integer("llama.embedding_length");
+  c.n_layers = file.integer("llama.block_count");
+  c.n_heads = file.integer("llama.attention.head_count");
+  c.n_kv_heads = file.integer("llama.attention.head_count_kv", c.n_heads);
+  c.hidden_dim = file.integer("llama.feed_forward_length");
+  c.context_length = file.integer("llama.context_length");
+  c.rope_theta = file.real("llama.rope.freq_base", 10000.0F);
+  c.norm_eps = file.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
+  const TensorView* embedding = file.find_tensor("token_embd.weight");
+  require(embedding != nullptr && embedding->shape.size() == 2,
+          "{}: the tensor token_embd.weight is missing or not a matrix", where);
+  c.vocab_size = embedding->shape[0];
+  require(file.integer("llama.vocab_size", c.vocab_size) == c.vocab_size,
+          "{}: llama.vocab_size is {}, but token_embd.weight has {} rows", where, file.integer("llama.vocab_size", 0),
+          c.vocab_size);
+  validate(c, where);
+  const int64_t rope_dims = file.integer("llama.rope.dimension_count", c.head_dim());
+  require(rope_dims == c.head_dim(), "{}: RoPE over {} of {} dimensions a head is not supported here", where, rope_dims,
+          c.head_dim());
+  for (const char* key : {"llama.attention.key_length", "llama.attention.value_length"}) {
+    require(file.integer(key, c.head_dim()) == c.head_dim(),
+            "{}: {} differs from embedding_length / head_count, which is not supported here", where, key);
+  }
+  if (file.find("llama.rope.scaling.type") != nullptr) {
+    require(file.string("llama.rope.scaling.type") == "none", "{}: RoPE scaling of type {} is not supported here",
+            where, printable(file.string("llama.rope.scaling.type")));
+  }
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear where no type is named
+    require(file.real(key, 1.0F) == 1.0F, "{}: {} = {} is not supported here", where, key, file.real(key, 1.0F));
+  }
+  return c;
+}
+
+GgufMetadata config_to_gguf(const ModelConfig& c, const std::string& model_name) {
+  const auto u32 = [](int64_t value) { return GgufValue(static_cast<uint32_t>(value)); };
+  return {
+      {"general.architecture", std::string("llama")},
+      {"general.name", model_name},
+      {"llama.block_count", u32(c.n_layers)},
+      {"llama.context_length", u32(c.context_length)},
+      {"llama.embedding_length", u32(c.dim)},
+      {"llama.feed_forward_length", u32(c.hidden_dim)},
+      {"llama.attention.head_count", u32(c.n_heads)},
+      {"llama.attention.head_count_kv", u32(c.n_kv_heads)},
+      {"llama.attention.layer_norm_rms_epsilon", c.norm_eps},
+      {"llama.rope.dimension_count", u32(c.head_dim())},
+      {"llama.rope.freq_base", c.rope_theta},
+      {"llama.vocab_size", u32(c.vocab_size)},
+  };
+}
+
+std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config) {
+  const std::string where = file.path().string();
+  std::vector<TensorView> views;
+  for (const TensorSpec& spec : tensor_manifest(config)) {
+    const TensorView* view = file.find_tensor(spec.gguf_name);
+    require(view != nullptr, "{}: the tensor {} of shape {} is missing", where, spec.gguf_name,
+            shape_string(spec.shape));
+    require(view->shape == spec.shape, "{}: tensor {} has shape {}, but {} is expected", where, spec.gguf_name,
+            shape_string(view->shape), shape_string(spec.shape));
+    views.push_back(*view);
+  }
+  if (views.size() != file.tensors().size()) {
+    for (const TensorView& tensor : file.tensors()) {
+      bool known = false;
+      for (const TensorView& view : views) known = known || view.name == tensor.name;
+      require(known, "{}: the tensor {} is no part of a llama model that is run here", where, printable(tensor.name));
+    }
+  }
+  return views;
+}
+
+StoredModel read_gguf_model(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const GgufFile>(path);
+  StoredModel model{.path = path.string(),
+                    .format = "GGUF",
+                    .config = config_from_gguf(*file),
+                    .tensors = {},
+                    .storage = {},
+                    .gguf = {}};
+  model.tensors = manifest_tensors(*file, model.config);
+  for (const TensorView& tensor : model.tensors) {
+    require(is_weight_type(tensor.type), "{}: tensor {} has type {}, but F32, F16 or BF16 is needed", model.path,
+            tensor.name, info(tensor.type).name);
+  }
+  model.gguf = file;
+  return model;
+}
+
+void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
+                      const std::string& model_name, const GgufMetadata& tokenizer) {
+  GgufMetadata metadata = config_to_gguf(config, model_name);
+  metadata.emplace_back("general.file_type", file_type(stream.tensors));
+  metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
+  const auto manifest = tensor_manifest(config);
+  for (size_t i = 0; i < manifest.size(); ++i) stream.tensors.at(i).name = manifest[i].gguf_name;
+  write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
+}
+
+void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
+                      const GgufMetadata& tokenizer) {
+  write_gguf_model(path, weights.config, weights.views(), model_name, tokenizer);
+}
+
+}  // namespace folio::core

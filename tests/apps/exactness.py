@@ -1,0 +1,62 @@
+"""What the tests of killed and failing runs share: a run to disturb, and what has to come out of it bit for bit."""
+
+import json
+import re
+
+from support import SMALL_RUN, TEXT, succeed
+
+
+def flags_of(steps, threads=1, dtype="f32", eval_every=2):
+    """A run with dropout that saves after every step."""
+    small = SMALL_RUN[:SMALL_RUN.index("--threads")]
+    return [*small, "--threads", str(threads), "--dtype", dtype, "--dropout", "0.1", "--steps", str(steps),
+            "--log-every", "1", "--eval-every", str(eval_every), "--checkpoint-every", "1"]
+
+
+def make_home(folder):
+    (folder / "cats.txt").write_text(TEXT, encoding="utf-8")
+    return folder
+
+
+def command(home, directory, flags):
+    """The program's arguments: to begin the run, or to go on where a checkpoint stands. No flag is said twice."""
+    go_on = (directory / "checkpoints" / "last").is_symlink()
+    return [str(home / "cats.txt"), "--out", str(directory), *(["--resume"] if go_on else flags)]
+
+
+def finish(home, directory, flags):
+    """Brings a disturbed run to its end, if it is not there."""
+    if not (directory / "model.gguf").exists():
+        done = succeed("train", *command(home, directory, flags), home=home)
+        assert done.stderr == "", done.stderr
+
+
+def log_of(directory):
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+
+
+def numbers_of(directory):
+    """The log without the speed."""
+    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in log_of(directory)]
+
+
+def outcome(directory):
+    """Everything that a finished run is, bit for bit, but how long it took."""
+    files = {path.relative_to(directory).as_posix(): path.readlink() if path.is_symlink() else path.read_bytes()
+             for path in sorted(directory.rglob("*")) if path.is_symlink() or path.is_file()}
+    del files["log.jsonl"]
+    files.pop(".lock", None)  # a killed process leaves it, and it locks nothing
+    return {"log": numbers_of(directory), **files}
+
+
+def assert_same(actual, expected, where):
+    assert actual.keys() == expected.keys(), f"{where}: {actual.keys() ^ expected.keys()}"
+    different = [name for name in expected if actual[name] != expected[name]]
+    assert not different, f"{where}: {different} differ from the undisturbed run's"
+
+
+def named_checkpoint(line):
+    """The step that an error names as the last good checkpoint's, or None where it says that there is none."""
+    if "there is no checkpoint yet" in line:
+        return None
+    return int(re.search(r"the last good checkpoint is \S*/checkpoints/step-(\d+)", line)[1])

@@ -1,0 +1,189 @@
+"""A run is killed at, or refused, each system call by which it changes a file, by strace's injection, and goes on.
+
+A call that changes no file leaves the state of the one before it, so it is left out. tests/train/save_faults_test.cpp
+does the same to a save alone, without strace, with every call and both errors.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from exactness import assert_same, command, finish, flags_of, make_home, named_checkpoint, outcome
+from support import BUILD, FAILED, environment
+
+STEPS = 2
+CHANGES = ("open", "openat", "creat", "write", "fsync", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "symlink",
+           "symlinkat", "unlink", "unlinkat", "rmdir", "ftruncate", "pwrite64", "link", "linkat")
+REMOVALS = ("unlink", "unlinkat", "rmdir")
+MESSAGES = {"ENOSPC": "No space left on device", "EIO": "Input/output error"}
+
+
+def strace(options, log, home, directory, flags):
+    arguments = ["strace", "-f", "-y", "-s", "0", "-o", str(log), *options, str(BUILD / "train"),
+                 *command(home, directory, flags)]
+    return subprocess.run(arguments, env=environment(home), capture_output=True, text=True, timeout=120)
+
+
+def works():
+    """Whether strace may trace here. Where it may not, ctest reports these tests as skipped."""
+    if shutil.which("strace") is None:
+        return False
+    return subprocess.run(["strace", "-f", "-o", os.devnull, "-e", "trace=write", "true"],
+                          capture_output=True).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not works(), reason="strace cannot trace here")
+
+
+class Call:
+    """The `number`th call of this name in the program's main thread."""
+
+    def __init__(self, name, number, arguments, directory):
+        self.name, self.number = name, number
+        # Without what differs from run to run: where it is, the process's number, and how many bytes
+        # they and a time take.
+        arguments = re.sub(r", \"\"\.\.\., \d+", "", arguments.replace(str(directory), "RUN"))
+        self.what = re.sub(r"\.tmp-\d+", ".tmp-PID", arguments)
+
+    def __str__(self):
+        return f"{self.name} {self.number}: {self.what}"
+
+
+def changes_in(log, directory):
+    """The calls of a trace that change a file of the run, in their order."""
+    counts, calls = {}, []
+    main = None
+    for line in log.read_text().splitlines():
+        match = re.match(r"(\d+) +(\w+)\((.*)", line)
+        if match is None:
+            continue
+        main = main or match[1]
+        if match[1] != main:
+            assert str(directory) not in line, f"another thread writes: {line}"
+            continue
+        counts[match[2]] = counts.get(match[2], 0) + 1
+        reads = match[2] in ("open", "openat") and "O_CREAT" not in line
+        if str(directory) in line and match[2] in CHANGES and not reads:
+            arguments = match[3].rsplit(" = ", 1)[0].rstrip()
+            calls.append(Call(match[2], counts[match[2]], arguments, directory))
+    return calls
+
+
+class Disturbed:
+    """Runs that were struck at each of `calls`: what they left goes on to the undisturbed run's end."""
+
+    def __init__(self, home):
+        self.home, self.flags = home, flags_of(STEPS, eval_every=1)
+        finish(home, home / "whole", self.flags)
+        self.expected = outcome(home / "whole")
+        log = home / "trace"
+        done = strace(["-e", "trace=file,desc"], log, home, home / "traced", self.flags)
+        assert done.returncode == 0, done.stderr
+        assert_same(outcome(home / "traced"), self.expected, "traced")
+        self.calls = changes_in(log, home / "traced")
+        self.finished = set()
+
+    def strike(self, call, how):
+        """Returns the process and the directory that it left. Fails if the blow fell elsewhere."""
+        directory = self.home / f"{call.name}-{call.number}-{how.partition('=')[2]}"
+        log = directory.with_suffix(".trace")
+        done = strace(["-e", f"trace={call.name}", "-e", f"inject={call.name}:{how}:when={call.number}"], log,
+                      self.home, directory, self.flags)
+        text = log.read_text()
+        struck = [line for line in text.splitlines() if "(INJECTED)" in line]
+        if how == "signal=KILL":
+            assert "+++ killed by SIGKILL +++" in text, f"{call}: {done.stderr}"
+            struck = [line for line in text.splitlines() if re.match(r"\d+ +\w+\(", line)][-1:]
+        assert len(struck) == 1, f"{call}: {struck}"
+        arguments = struck[0].split("(", 1)[1].rsplit(" = ", 1)[0].rstrip()
+        assert Call(call.name, 0, arguments, directory).what == call.what, f"{call}, but struck {struck}"
+        return done, directory
+
+    def finish(self, call, directory):
+        """What stands in the directory decides what follows, so states that were seen before are not gone on from."""
+        state = frozenset(self.state_of(directory).items())
+        if state not in self.finished:
+            finish(self.home, directory, self.flags)
+            assert_same(outcome(directory), self.expected, str(call))
+            self.finished.add(state)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    @staticmethod
+    def state_of(directory):
+        state = {}
+        for path in directory.rglob("*"):
+            name = re.sub(r"\.tmp-\d+", ".tmp-PID", path.relative_to(directory).as_posix())
+            content = path.readlink() if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+            if name == "log.jsonl":
+                content = re.sub(rb'"tokens_per_s":[^,}]*', b"", content)
+            state[name] = b"a process" if name == ".lock" else content
+        return state
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return Disturbed(make_home(tmp_path_factory.mktemp("saves")))
+
+
+def of_a_save(calls):
+    """From the first step's line in the log to the second's: a save that swaps both links and removes a step."""
+    lines = [i for i, call in enumerate(calls) if call.name == "write" and "RUN/log.jsonl>" in call.what]
+    return calls[lines[0]:lines[1]]
+
+
+def around(calls):
+    """The beginning, up to the first save, and the end, after the last."""
+    first = next(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
+    last = max(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
+    return calls[:first + 1] + calls[last + 1:]
+
+
+def test_the_calls_are_those_of_a_save(runs):
+    save = of_a_save(runs.calls)
+    names = [call.name for call in save]
+    assert names.count("write") >= 7 and names.count("fsync") >= 10
+    text = "\n".join(call.what for call in save)
+    for part in ("model.safetensors", "optimizer.safetensors", "trainer.json", "tokenizer.json", "checkpoints/last",
+                 "checkpoints/.step-000001.tmp\"", "loss.svg"):
+        assert part in text
+    text = "\n".join(call.what for call in around(runs.calls))
+    for part in (".lock", "config.toml", "model.gguf"):
+        assert part in text
+
+
+def in_pairs(action, items):
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda item: action(*item), items))
+
+
+def test_a_kill_at_each_call_loses_nothing(runs):
+    def kill(call):
+        done, directory = runs.strike(call, "signal=KILL")
+        assert done.stderr == "", f"{call}: {done.stderr}"
+        runs.finish(call, directory)
+
+    in_pairs(kill, [(call,) for call in of_a_save(runs.calls) + around(runs.calls)])
+
+
+def test_each_refused_call_is_said_and_loses_nothing(runs):
+    def refuse(call, error):
+        done, directory = runs.strike(call, f"error={error}")
+        may_pass = call.name in REMOVALS or ".lock>" in call.what  # room or a number for people is all that is lost
+        if not (may_pass and done.returncode == 0):
+            assert done.returncode == FAILED and done.stderr.count("\n") == 1, f"{call}: {done.stderr}"
+            assert MESSAGES[error] in done.stderr and str(directory) in done.stderr, f"{call}: {done.stderr}"
+            assert ".tmp-" not in done.stderr, f"{call}: {done.stderr}"
+        last = directory / "checkpoints/last"
+        if done.returncode == FAILED and "cannot lock" not in done.stderr and str(directory) + ":" not in done.stderr:
+            named = named_checkpoint(done.stderr)
+            assert named == (int(last.readlink().name[5:]) if last.is_symlink() else None), done.stderr
+        assert not list(directory.rglob(".step-*")) or call.name in REMOVALS, f"{call}: the disk stays full"
+        runs.finish(call, directory)
+
+    # Every call, and the errors in turn.
+    calls = of_a_save(runs.calls) + around(runs.calls)
+    in_pairs(refuse, [(call, ("ENOSPC", "EIO")[i % 2]) for i, call in enumerate(calls)])

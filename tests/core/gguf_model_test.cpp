@@ -1,0 +1,199 @@
+// Laws of core/gguf_model.h: the file keeps every bit, and what is not run here is refused by name.
+#include "core/gguf_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/file_io.h"
+#include "tests/core/model_support.h"
+
+namespace folio::core {
+namespace {
+
+using test::kGrouped;
+using test::numbered_weights;
+using test::several_shapes;
+using test::TempDir;
+
+// A model's GGUF after `change` had its way with the metadata and the tensors.
+template <typename Change>
+GgufFile changed_gguf(const std::filesystem::path& path, const Weights& weights, Change change) {
+  GgufMetadata metadata = config_to_gguf(weights.config, "test");
+  std::vector<TensorView> tensors = weights.views();
+  change(metadata, tensors);
+  write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, tensors); });
+  return GgufFile(path);
+}
+
+void set(GgufMetadata& metadata, const std::string& key, GgufValue value) {
+  std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
+  metadata.emplace_back(key, std::move(value));
+}
+
+TEST(ModelGguf, ConfigurationAndWeightsSurviveARoundTrip) {
+  const TempDir dir;
+  for (const ModelConfig& config : several_shapes()) {
+    const Weights weights = numbered_weights(config);
+    write_gguf_model(dir / "m.gguf", weights, "a name", {{"tokenizer.ggml.model", std::string("gpt2")}});
+    const GgufFile file(dir / "m.gguf");
+    EXPECT_EQ(config_from_gguf(file), config) << describe_difference(config, config_from_gguf(file));
+    EXPECT_EQ(file.string("general.name"), "a name");
+    EXPECT_EQ(file.string("tokenizer.ggml.model"), "gpt2");
+    EXPECT_EQ(file.integer("llama.vocab_size"), config.vocab_size);
+    const auto views = manifest_tensors(file, config);
+    ASSERT_EQ(views.size(), weights.tensors.size());
+    for (size_t i = 0; i < views.size(); ++i) {
+      const auto values = views[i].floats();
+      EXPECT_TRUE(std::equal(values.begin(), values.end(), weights.tensors[i].begin(), weights.tensors[i].end()));
+      EXPECT_EQ(views[i].name, file.tensors()[i].name) << "the file's order is the manifest's";
+    }
+  }
+}
+
+TEST(ModelGguf, OptionalKeysHaveTheFormatsDefaults) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(several_shapes().back());
+  const GgufFile file = changed_gguf(dir / "m", weights, [](GgufMetadata& metadata, auto&) {
+    std::erase_if(metadata, [](const auto& entry) {
+      return entry.first == "llama.attention.head_count_kv" || entry.first == "llama.rope.freq_base" ||
+             entry.first == "llama.rope.dimension_count" || entry.first == "llama.vocab_size";
+    });
+    set(metadata, "llama.rope.scaling.type", std::string("none"));
+    set(metadata, "llama.rope.scaling.factor", 1.0F);
+    set(metadata, "llama.attention.key_length", uint32_t{6});
+  });
+  ModelConfig expected = weights.config;
+  expected.rope_theta = 10000.0F;
+  EXPECT_EQ(config_from_gguf(file), expected);
+}
+
+TEST(ModelGguf, RefusesWhatIsNotRunHereByName) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(kGrouped);
+  const auto refusal = [&](const std::string& key, GgufValue value) {
+    const GgufFile file =
+        changed_gguf(dir / "m.gguf", weights, [&](GgufMetadata& metadata, auto&) { set(metadata, key, value); });
+    const std::string message = test::error_of([&] { static_cast<void>(config_from_gguf(file)); });
+    EXPECT_TRUE(test::contains(message, "m.gguf")) << message;
+    return message;
+  };
+  const auto expect = [](const std::string& message, const std::string& part) {
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  };
+  expect(refusal("general.architecture", std::string("qwen\x1B")), "the architecture is qwen\\x1B");
+  expect(refusal("general.architecture", uint32_t{1}), "general.architecture");
+  expect(refusal("llama.rope.dimension_count", uint32_t{4}), "RoPE over 4 of 6 dimensions");
+  expect(refusal("llama.attention.key_length", uint32_t{8}), "llama.attention.key_length");
+  expect(refusal("llama.attention.value_length", uint32_t{8}), "llama.attention.value_length");
+  expect(refusal("llama.rope.scaling.type", std::string("yarn")), "RoPE scaling of type yarn");
+  expect(refusal("llama.rope.scaling.factor", 4.0F), "llama.rope.scaling.factor");
+  expect(refusal("llama.rope.scale_linear", 4.0F), "llama.rope.scale_linear");
+  expect(refusal("llama.attention.head_count", uint32_t{0}), "n_heads is 0");
+  expect(refusal("llama.attention.head_count", uint32_t{5}), "not a multiple of n_heads 5");
+  expect(refusal("llama.attention.head_count", GgufArray{std::vector<int32_t>{4, 4}}), "not an integer");
+  expect(refusal("llama.attention.head_count_kv", uint32_t{3}), "n_kv_heads 3");
+  expect(refusal("llama.embedding_length", UINT64_MAX), "too large");
+  expect(refusal("llama.embedding_length", int32_t{-24}), "dim is -24");
+  expect(refusal("llama.block_count", uint32_t{100000}), "n_layers is 100000");
+  expect(refusal("llama.attention.layer_norm_rms_epsilon", 0.0F), "norm_eps is 0");
+  expect(refusal("llama.rope.freq_base", std::numeric_limits<float>::quiet_NaN()), "rope_theta is nan");
+  expect(refusal("llama.rope.freq_base", uint32_t{10000}), "llama.rope.freq_base is not a floating-point number");
+}
+
+TEST(ModelGguf, NamesEachMissingKey) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(kGrouped);
+  for (const char* key : {"general.architecture", "llama.embedding_length", "llama.block_count",
+                          "llama.attention.head_count", "llama.feed_forward_length", "llama.context_length"}) {
+    const GgufFile file = changed_gguf(dir / "m", weights, [&](GgufMetadata& metadata, auto&) {
+      std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
+    });
+    EXPECT_ERROR(config_from_gguf(file), std::string("the metadata key ") + key + " is missing");
+  }
+}
+
+TEST(ModelGguf, AMissingEmbeddingIsNamed) {
+  const TempDir dir;
+  const GgufFile file = changed_gguf(dir / "m", numbered_weights(kGrouped),
+                                     [](auto&, std::vector<TensorView>& tensors) { tensors.erase(tensors.begin()); });
+  EXPECT_ERROR(config_from_gguf(file), "token_embd.weight is missing");
+}
+
+TEST(ManifestTensors, NamesAMissingTensorAndItsShape) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(kGrouped);
+  for (const size_t missing : {size_t{3}, weights.tensors.size() - 1}) {
+    const std::string name = tensor_manifest(kGrouped)[missing].gguf_name;
+    const GgufFile file = changed_gguf(dir / "m", weights, [&](auto&, std::vector<TensorView>& tensors) {
+      tensors.erase(tensors.begin() + static_cast<ptrdiff_t>(missing));
+    });
+    EXPECT_ERROR(
+        manifest_tensors(file, kGrouped),
+        "the tensor " + name + " of shape " + shape_string(tensor_manifest(kGrouped)[missing].shape) + " is missing");
+  }
+}
+
+TEST(ManifestTensors, NamesAnExtraTensor) {
+  const TempDir dir;
+  const std::vector<float> bias(24);
+  const GgufFile file =
+      changed_gguf(dir / "m", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
+        tensors.insert(
+            tensors.begin() + 5,
+            {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
+      });
+  EXPECT_ERROR(manifest_tensors(file, kGrouped), "the tensor blk.0.attn_q.bias is no part of a llama model");
+}
+
+TEST(ManifestTensors, TellsExpectedFromActualShape) {
+  const TempDir dir;
+  const GgufFile file =
+      changed_gguf(dir / "m", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
+        tensors[3].shape = {24, 12};
+      });
+  EXPECT_ERROR(manifest_tensors(file, kGrouped),
+               "tensor blk.0.attn_k.weight has shape [24, 12], but [12, 24] is expected");
+}
+
+TEST(ManifestTensors, FollowsTheManifestWhateverTheFilesOrder) {
+  const TempDir dir;
+  const GgufFile file =
+      changed_gguf(dir / "m", numbered_weights(kGrouped),
+                   [&](auto&, std::vector<TensorView>& tensors) { std::reverse(tensors.begin(), tensors.end()); });
+  const auto manifest = tensor_manifest(kGrouped);
+  const auto views = manifest_tensors(file, kGrouped);
+  ASSERT_EQ(views.size(), manifest.size());
+  for (size_t i = 0; i < views.size(); ++i) EXPECT_EQ(views[i].name, manifest[i].gguf_name);
+}
+
+TEST(GgufModel, SixteenBitTensorsKeepEveryBitAndTheirFileType) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(kGrouped);
+  for (const auto& [type, number] : {std::pair{DType::F32, 0}, {DType::F16, 1}, {DType::BF16, 32}}) {
+    const TensorStream stream = stream_as(weights.views(), type);
+    write_gguf_model(dir / "m.gguf", kGrouped, stream_as(weights.views(), type), "name", {});
+    const StoredModel read = read_gguf_model(dir / "m.gguf");
+    EXPECT_EQ(read.gguf->integer("general.file_type"), number) << "llama.cpp's number, enum llama_ftype";
+    for (size_t i = 0; i < read.tensors.size(); ++i) {
+      EXPECT_EQ(read.tensors[i].type, stream.tensors[i].type);
+      EXPECT_TRUE(std::ranges::equal(read.tensors[i].bytes, checked_bytes(stream, i))) << read.tensors[i].name;
+    }
+  }
+}
+
+TEST(GgufModel, NamesATensorWhoseTypeIsNotRunHere) {
+  const TempDir dir;
+  const std::vector<int32_t> whole(24);
+  static_cast<void>(
+      changed_gguf(dir / "m.gguf", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
+        tensors[1].type = DType::I32;
+        tensors[1].bytes = std::as_bytes(std::span(whole));
+      }));
+  EXPECT_ERROR(read_gguf_model(dir / "m.gguf"),
+               "m.gguf: tensor blk.0.attn_norm.weight has type I32, but F32, F16 or BF16 is needed");
+}
+
+}  // namespace
+}  // namespace folio::core

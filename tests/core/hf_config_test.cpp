@@ -1,0 +1,96 @@
+// Laws of config.json in core/hf_model.h: it keeps every field, and what is not run here is refused by name.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/hf_model.h"
+#include "tests/core/model_support.h"
+
+namespace folio::core {
+namespace {
+
+using test::kGrouped;
+using test::several_shapes;
+using test::TempDir;
+
+class HfConfig : public ::testing::Test {
+ protected:
+  // config.json of kGrouped with `patch` merged into it (a null removes a key), read back.
+  ModelConfig read(const std::string& patch) const {
+    auto json = nlohmann::json::parse(config_to_hf_json(kGrouped, 10, 10));
+    json.merge_patch(nlohmann::json::parse(patch));
+    test::write_bytes(dir_ / "config.json", json.dump());
+    return config_from_hf_json(dir_ / "config.json");
+  }
+  std::string refusal(const std::string& patch) const {
+    return test::error_of([&] { static_cast<void>(read(patch)); });
+  }
+  TempDir dir_;
+};
+
+TEST_F(HfConfig, RoundTripKeepsEveryField) {
+  for (const ModelConfig& config : several_shapes()) {
+    test::write_bytes(dir_ / "config.json", config_to_hf_json(config, 3, 3));
+    EXPECT_EQ(config_from_hf_json(dir_ / "config.json"), config);
+  }
+}
+
+TEST_F(HfConfig, NamesTheEndOfText) {
+  const auto json = nlohmann::json::parse(config_to_hf_json(kGrouped, 3, 3));
+  EXPECT_EQ(json["bos_token_id"], 3);
+  EXPECT_EQ(json["eos_token_id"], 3);
+}
+
+TEST_F(HfConfig, AbsentKeysHaveTransformersDefaults) {
+  ModelConfig expected = kGrouped;
+  expected.n_kv_heads = 4;
+  expected.rope_theta = 10000.0F;
+  expected.tie_embeddings = false;
+  EXPECT_EQ(read(R"({"num_key_value_heads": null, "rope_theta": null, "tie_word_embeddings": null, "head_dim": null,
+                     "hidden_act": null, "attention_bias": null, "mlp_bias": null})"),
+            expected);
+}
+
+TEST_F(HfConfig, ReadsThetaWhereTransformers5WritesIt) {
+  EXPECT_EQ(
+      read(R"({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5}})").rope_theta,
+      1234.5F);
+}
+
+TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {R"({"model_type": "mistral"})", "model_type is mistral"},
+      {R"({"hidden_act": "gelu"})", "hidden_act = \"gelu\" is not supported"},
+      {R"({"attention_bias": true})", "attention_bias = true is not supported"},
+      {R"({"mlp_bias": true})", "mlp_bias = true is not supported"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}})", "rope_scaling = "},
+      {R"({"rope_parameters": {"rope_type": "yarn"}})", "rope_type \"yarn\" is not supported"},
+      {R"({"head_dim": 8})", "head_dim = 8 is not supported"},
+      {R"({"num_attention_heads": 0})", "n_heads is 0"},
+      {R"({"num_attention_heads": 5})", "not a multiple of n_heads 5"},
+      {R"({"vocab_size": -1})", "vocab_size is -1"},
+      {R"({"vocab_size": 11.0})", "\"vocab_size\" is not an integer"},
+      {R"({"vocab_size": "11"})", "\"vocab_size\" is not an integer"},
+      {R"({"vocab_size": 18446744073709551615})", "vocab_size"},
+      {R"({"tie_word_embeddings": 1})", "\"tie_word_embeddings\" is not true or false"},
+      {R"({"rms_norm_eps": "small"})", "\"rms_norm_eps\""},
+      {R"({"rope_theta": true})", "\"rope_theta\""},
+      {R"({"rope_theta": 1e300})", "rope_theta is inf"},
+      {R"({"max_position_embeddings": null})", "\"max_position_embeddings\" is missing"},
+  };
+  for (const auto& [patch, part] : cases) {
+    const std::string message = refusal(patch);
+    EXPECT_TRUE(test::contains(message, part)) << patch << " gave: " << message;
+    EXPECT_TRUE(test::contains(message, "config.json")) << message;
+  }
+}
+
+TEST_F(HfConfig, RefusesWhatIsNotAJsonObject) {
+  for (const char* text : {"", "[]", "3", "{", R"({"model_type": "llama", "model_type": "llama"})"}) {
+    test::write_bytes(dir_ / "config.json", text);
+    EXPECT_ERROR(config_from_hf_json(dir_ / "config.json"), "config.json");
+  }
+}
+
+}  // namespace
+}  // namespace folio::core

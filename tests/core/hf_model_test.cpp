@@ -1,0 +1,325 @@
+// Laws of a Hugging Face directory's weights, in one file or in shards.
+#include "core/hf_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/safetensors.h"
+#include "tests/core/model_support.h"
+
+namespace folio::core {
+namespace {
+
+using test::kGrouped;
+using test::numbered_weights;
+using test::several_shapes;
+using test::TempDir;
+
+TEST(HfDirectory, RoundTripKeepsEveryBit) {
+  for (const ModelConfig& config : several_shapes()) {
+    const TempDir dir;
+    const Weights weights = numbered_weights(config);
+    write_hf_directory(dir.path(), weights, 10);
+    const Weights read = read_hf_directory(dir.path());
+    EXPECT_EQ(read.config, config) << describe_difference(config, read.config);
+    EXPECT_EQ(read.tensors, weights.tensors);
+  }
+}
+
+TEST(HfDirectory, OnlyQueryAndKeyRowsArePermuted) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(kGrouped);
+  write_hf_directory(dir.path(), weights, 10);
+  const SafetensorsFile file(dir / "model.safetensors");
+  const auto manifest = tensor_manifest(kGrouped);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorView* view = file.find_tensor(manifest[i].hf_name);
+    ASSERT_NE(view, nullptr) << manifest[i].hf_name;
+    const auto stored = view->floats();
+    const bool same = std::equal(stored.begin(), stored.end(), weights.tensors[i].begin(), weights.tensors[i].end());
+    EXPECT_EQ(same, !manifest[i].rope_permuted()) << manifest[i].hf_name;
+    if (!manifest[i].rope_permuted()) continue;
+    // Row 1 of a head (the partner of row 0) stands at head_dim / 2 there: here row 3 of 6.
+    for (size_t column = 0; column < 24; ++column) {
+      EXPECT_EQ(stored[3 * 24 + column], weights.tensors[i][24 + column]);
+      EXPECT_EQ(stored[(6 + 1) * 24 + column], weights.tensors[i][(6 + 2) * 24 + column]);
+    }
+  }
+}
+
+TEST(HfDirectory, NamesWhatIsMissingOrMisshapen) {
+  const TempDir dir;
+  write_hf_directory(dir.path(), numbered_weights(kGrouped), 10);
+  auto json = nlohmann::json::parse(test::read_bytes(dir / "config.json"));
+  json["num_hidden_layers"] = 3;
+  test::write_bytes(dir / "config.json", json.dump());
+  EXPECT_ERROR(read_hf_directory(dir.path()), "model.layers.2.input_layernorm.weight of shape [24] is missing");
+  json["num_hidden_layers"] = 2;
+  json["vocab_size"] = 12;
+  test::write_bytes(dir / "config.json", json.dump());
+  EXPECT_ERROR(read_hf_directory(dir.path()),
+               "model.embed_tokens.weight has shape [11, 24], but config.json means [12, 24]");
+  std::filesystem::remove(dir / "config.json");
+  EXPECT_ERROR(read_hf_directory(dir.path()), "config.json: no such file");
+}
+
+TEST(HfDirectory, RefusesWeightsThatAreNotFloats) {
+  const TempDir dir;
+  write_hf_directory(dir.path(), numbered_weights(kGrouped), 10);
+  const std::vector<int32_t> whole(11 * 24);
+  const std::vector<TensorView> tensors{{.name = "model.embed_tokens.weight",
+                                         .type = DType::I32,
+                                         .shape = {11, 24},
+                                         .bytes = std::as_bytes(std::span(whole))}};
+  write_safetensors(dir / "model.safetensors", tensors);
+  EXPECT_ERROR(read_hf_directory(dir.path()), "has type I32, but F32, F16 or BF16 is needed");
+}
+
+// A model's tensors in the order and the names of a Hugging Face directory.
+std::vector<TensorView> hf_views(const Weights& weights) {
+  std::vector<TensorView> views = weights.views();
+  const auto manifest = tensor_manifest(weights.config);
+  for (size_t i = 0; i < views.size(); ++i) views[i].name = manifest[i].hf_name;
+  return views;
+}
+
+TEST(HfModel, SixteenBitTensorsKeepEveryBitAndSayTheirType) {
+  for (const auto& [type, name] : {std::pair{DType::F16, "float16"}, {DType::BF16, "bfloat16"}}) {
+    const TempDir dir;
+    const Weights weights = numbered_weights(kGrouped);
+    const TensorStream stream = stream_as(weights.views(), type);
+    write_hf_model(dir.path(), kGrouped, stream_as(weights.views(), type), 10, 10);
+    const StoredModel read = read_hf_model(dir.path());
+    EXPECT_EQ(read.config, kGrouped);
+    for (size_t i = 0; i < read.tensors.size(); ++i) {
+      EXPECT_EQ(read.tensors[i].type, stream.tensors[i].type) << read.tensors[i].name;
+      const auto expected = checked_bytes(stream, i);
+      EXPECT_TRUE(std::ranges::equal(read.tensors[i].bytes, expected)) << read.tensors[i].name;
+    }
+    const auto json = nlohmann::json::parse(test::read_bytes(dir / "config.json"));
+    EXPECT_EQ(json["torch_dtype"], name);
+    EXPECT_EQ(json["dtype"], name);
+  }
+}
+
+// A directory of several shards, which the tests break.
+class HfShards : public ::testing::Test {
+ protected:
+  HfShards() : weights_(numbered_weights(config())) {
+    write_hf_model(dir_.path(), weights_.config, weights_.views(), 10, 10, 6000);
+  }
+  static ModelConfig config() {
+    ModelConfig untied = kGrouped;
+    untied.tie_embeddings = false;
+    return untied;
+  }
+  [[nodiscard]] std::filesystem::path index_path() const { return dir_ / "model.safetensors.index.json"; }
+  [[nodiscard]] nlohmann::json index() const { return nlohmann::json::parse(test::read_bytes(index_path())); }
+  void write_index(const nlohmann::json& json) const { test::write_bytes(index_path(), json.dump()); }
+  [[nodiscard]] std::string refusal() const {
+    return test::error_of([&] { static_cast<void>(read_hf_model(dir_.path())); });
+  }
+  void expect_refused(const std::string& part) const {
+    const std::string message = refusal();
+    EXPECT_TRUE(test::contains(message, part)) << message;
+    EXPECT_TRUE(test::contains(message, dir_.path().string())) << message;
+  }
+  // The shard's tensors after `change`, written to it again.
+  template <typename Change>
+  void change_shard(const std::string& name, Change&& change) const {
+    test::write_bytes(dir_ / "old", test::read_bytes(dir_ / name));
+    const SafetensorsFile old(dir_ / "old");
+    std::vector<TensorView> tensors = old.tensors();
+    std::erase_if(tensors, [](const TensorView& t) { return t.name.starts_with("__pad__."); });
+    change(tensors);
+    write_safetensors(dir_ / name, tensors);
+  }
+
+  TempDir dir_;
+  Weights weights_;
+};
+
+TEST_F(HfShards, AreReadAsOneModel) {
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "model.safetensors"));
+  const StoredModel read = read_hf_model(dir_.path());
+  EXPECT_EQ(read.config, weights_.config);
+  EXPECT_EQ(test::bytes_of(read.tensors), test::bytes_of(weights_.views()));
+}
+
+TEST_F(HfShards, TheIndexNamesEachTensorOnceAndItsBytes) {
+  const auto json = index();
+  const auto manifest = tensor_manifest(weights_.config);
+  ASSERT_EQ(json["weight_map"].size(), manifest.size());
+  std::map<std::string, uint64_t> bytes_in;
+  uint64_t total = 0;
+  for (const TensorView& view : hf_views(weights_)) {
+    const auto shard = json["weight_map"].at(view.name).get<std::string>();
+    const SafetensorsFile file(dir_ / shard);
+    EXPECT_NE(file.find_tensor(view.name), nullptr) << view.name;
+    bytes_in[shard] += view.bytes.size();
+    total += view.bytes.size();
+  }
+  EXPECT_EQ(json["metadata"]["total_size"], total);
+  ASSERT_GT(bytes_in.size(), 2U);
+  for (const auto& [shard, bytes] : bytes_in) EXPECT_LE(bytes, 6000U) << shard;
+  const std::string of = fmt::format("-of-{:05}.safetensors", bytes_in.size());
+  EXPECT_TRUE(bytes_in.contains("model-00001" + of));
+  EXPECT_TRUE(bytes_in.contains(fmt::format("model-{:05}", bytes_in.size()) + of));
+}
+
+TEST_F(HfShards, ATensorLargerThanAShardHasOneOfItsOwn) {
+  const TempDir dir;
+  write_hf_model(dir.path(), weights_.config, weights_.views(), 10, 10, 1);
+  const auto json = nlohmann::json::parse(test::read_bytes(dir / "model.safetensors.index.json"));
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : json["weight_map"].items()) shards.insert(shard.get<std::string>());
+  EXPECT_EQ(shards.size(), weights_.tensors.size());
+  EXPECT_EQ(test::bytes_of(read_hf_model(dir.path()).tensors), test::bytes_of(weights_.views()));
+}
+
+TEST_F(HfShards, WhatFitsOneFileHasNoIndex) {
+  const TempDir dir;
+  uint64_t total = 0;
+  for (const TensorView& view : weights_.views()) total += view.bytes.size();
+  write_hf_model(dir.path(), weights_.config, weights_.views(), 10, 10, total);
+  EXPECT_TRUE(std::filesystem::exists(dir / "model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "model.safetensors.index.json"));
+}
+
+TEST_F(HfShards, OneFileIsTakenWhereItAndAnIndexStand) {
+  write_safetensors(dir_ / "model.safetensors", std::vector<TensorView>{});
+  expect_refused("model.safetensors: the tensor model.embed_tokens.weight of shape [11, 24] is missing");
+}
+
+TEST_F(HfShards, NamesCannotReachOutOfTheDirectory) {
+  const TempDir elsewhere;
+  std::filesystem::copy_file(dir_ / "model-00001-of-00006.safetensors", elsewhere / "model-00001-of-00006.safetensors");
+  const std::string outside = (elsewhere / "model-00001-of-00006.safetensors").string();
+  const std::string parent = "../" + elsewhere.path().filename().string() + "/model-00001-of-00006.safetensors";
+  for (const std::string& name :
+       {outside, parent, std::string(".."), std::string("."), std::string("a/b"),
+        std::string("./model-00001-of-00006.safetensors"), std::string("model-00001-of-00006.safetensors\0", 33)}) {
+    auto json = index();
+    json["weight_map"]["model.embed_tokens.weight"] = name;
+    write_index(json);
+    expect_refused("is not a file name in this directory");
+  }
+}
+
+TEST_F(HfShards, NamesAMissingShard) {
+  std::filesystem::remove(dir_ / "model-00002-of-00006.safetensors");
+  expect_refused("model-00002-of-00006.safetensors: No such file or directory");
+}
+
+TEST_F(HfShards, NamesATensorInTheWrongShard) {
+  auto json = index();
+  ASSERT_EQ(json["weight_map"]["model.embed_tokens.weight"], "model-00001-of-00006.safetensors");
+  json["weight_map"]["model.embed_tokens.weight"] = "model-00002-of-00006.safetensors";
+  write_index(json);
+  expect_refused("index.json: the tensor model.embed_tokens.weight in model-00001-of-00006.safetensors is not listed");
+}
+
+TEST_F(HfShards, NamesATensorThatIsNotListed) {
+  auto json = index();
+  json["weight_map"].erase("model.norm.weight");
+  write_index(json);
+  expect_refused("the tensor model.norm.weight in model-0000");
+}
+
+TEST_F(HfShards, NamesATensorThatIsListedAndNotThere) {
+  change_shard("model-00001-of-00006.safetensors",
+               [](std::vector<TensorView>& tensors) { tensors.erase(tensors.begin()); });
+  expect_refused("the tensor model.embed_tokens.weight is not in model-00001-of-00006.safetensors");
+}
+
+TEST_F(HfShards, NamesATensorThatIsInTwoShards) {
+  const TensorView embedding = hf_views(weights_)[0];
+  change_shard("model-00002-of-00006.safetensors",
+               [&](std::vector<TensorView>& tensors) { tensors.push_back(embedding); });
+  expect_refused("model-00002-of-00006.safetensors: the tensor model.embed_tokens.weight is in another shard, too");
+}
+
+TEST_F(HfShards, RefusesAnIndexThatMapsNothing) {
+  for (const char* text : {"[]", "{}", R"({"weight_map": {}})", R"({"weight_map": []})",
+                           R"({"weight_map": {"model.norm.weight": 3}})", "{", ""}) {
+    test::write_bytes(index_path(), text);
+    expect_refused("model.safetensors.index.json");
+  }
+}
+
+// A directory in one file with `change` made to its tensors, whose names are Hugging Face's. The bytes are unpermuted:
+// what is asked here is which tensors are taken.
+template <typename Change>
+std::string hf_error(const ModelConfig& config, Change&& change) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(config);
+  test::write_bytes(dir / "config.json", config_to_hf_json(config, 10, 10));
+  std::vector<TensorView> tensors = hf_views(weights);
+  change(tensors);
+  write_safetensors(dir / "model.safetensors", tensors);
+  try {
+    static_cast<void>(read_hf_model(dir.path()));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(HfModel, TheTiedEmbeddingMayBeRepeatedAsTheOutput) {
+  const std::vector<float> other(11 * 24);
+  const auto with_head = [&](const ModelConfig& config, bool same) {
+    return hf_error(config, [&](std::vector<TensorView>& tensors) {
+      TensorView head = tensors[0];
+      head.name = "lm_head.weight";
+      if (!same) head.bytes = std::as_bytes(std::span(other));
+      tensors.push_back(head);
+    });
+  };
+  EXPECT_EQ(with_head(kGrouped, true), "");
+  EXPECT_TRUE(test::contains(with_head(kGrouped, false), "the tensor lm_head.weight is no part of the llama"));
+}
+
+TEST(HfModel, ComputedTablesAreNoWeights) {
+  const std::vector<float> table(3);
+  EXPECT_EQ(hf_error(kGrouped,
+                     [&](std::vector<TensorView>& tensors) {
+                       tensors.push_back({.name = "model.layers.0.self_attn.rotary_emb.inv_freq",
+                                          .type = DType::F32,
+                                          .shape = {3},
+                                          .bytes = std::as_bytes(std::span(table))});
+                     }),
+            "");
+}
+
+TEST(HfModel, NamesATensorThatIsNoPartOfALlama) {
+  for (const char* name : {"model.layers.0.self_attn.q_proj.bias", "model.layers.2.input_layernorm.weight",
+                           "rotary_emb.inv_freq.weight", "model.norm", "lm_head.weight"}) {
+    const std::vector<float> values(24);
+    const std::string message = hf_error(kGrouped, [&](std::vector<TensorView>& tensors) {
+      tensors.push_back({.name = name, .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(values))});
+    });
+    EXPECT_TRUE(test::contains(message, std::string("the tensor ") + name + " is no part of the llama")) << message;
+  }
+}
+
+TEST(HfModel, NamesEachMissingTensor) {
+  for (const bool tied : {true, false}) {
+    ModelConfig config = kGrouped;
+    config.tie_embeddings = tied;
+    const auto manifest = tensor_manifest(config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const std::string message = hf_error(
+          config, [&](std::vector<TensorView>& tensors) { tensors.erase(tensors.begin() + static_cast<long>(i)); });
+      EXPECT_TRUE(test::contains(message, "the tensor " + manifest[i].hf_name + " of shape " +
+                                              shape_string(manifest[i].shape) + " is missing"))
+          << message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::core

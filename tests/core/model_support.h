@@ -1,0 +1,71 @@
+// Small models for the tests of the model files: shapes that differ in every way that a file can tell, and weights.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "core/weights.h"
+#include "tests/core/support.h"
+
+namespace folio::core::test {
+
+// Odd sizes on purpose: no matrix is a whole number of cache lines, and heads are grouped.
+inline const ModelConfig kGrouped{.vocab_size = 11,
+                                  .dim = 24,
+                                  .n_layers = 2,
+                                  .n_heads = 4,
+                                  .n_kv_heads = 2,
+                                  .hidden_dim = 20,
+                                  .context_length = 33,
+                                  .rope_theta = 500000.0F,
+                                  .norm_eps = 1e-6F,
+                                  .tie_embeddings = true};
+
+inline std::vector<ModelConfig> several_shapes() {
+  ModelConfig untied = kGrouped;
+  untied.tie_embeddings = false;
+  ModelConfig multi_query = untied;
+  multi_query.n_kv_heads = 1;
+  multi_query.rope_theta = 10000.1F;
+  ModelConfig plain = kGrouped;
+  plain.n_kv_heads = 4;
+  plain.n_layers = 1;
+  plain.norm_eps = 1e-5F;
+  return {kGrouped, untied, multi_query, plain};
+}
+
+/// The same shapes with the theta and the eps of llama2.c.
+inline std::vector<ModelConfig> llama2c_shapes() {
+  std::vector<ModelConfig> shapes = several_shapes();
+  for (ModelConfig& config : shapes) {
+    config.rope_theta = 10000.0F;
+    config.norm_eps = 1e-5F;
+  }
+  return shapes;
+}
+
+/// Weights that all differ, of both signs.
+inline Weights numbered_weights(const ModelConfig& config) {
+  Weights weights{.config = config, .tensors = {}};
+  float next = 1.0F;
+  for (const TensorSpec& spec : tensor_manifest(config)) {
+    std::vector<float> values(static_cast<size_t>(spec.elements()));
+    for (float& value : values) {
+      next += 1.0F;
+      value = (static_cast<int64_t>(next) % 3 == 0 ? -next : next) / 7.0F;
+    }
+    weights.tensors.push_back(std::move(values));
+  }
+  return weights;
+}
+
+/// Each tensor's bytes, one after the other: what a conversion has to keep.
+inline std::vector<std::string> bytes_of(const std::vector<TensorView>& tensors) {
+  std::vector<std::string> all;
+  for (const TensorView& t : tensors) {
+    all.emplace_back(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size());
+  }
+  return all;
+}
+
+}  // namespace folio::core::test

@@ -1,0 +1,64 @@
+// Helpers for the tests of tokenizers: small SentencePiece vocabularies, and files made of them.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/gguf.h"
+#include "data/sentencepiece.h"
+#include "data/sentencepiece_text.h"
+
+namespace folio::data::test {
+
+inline void add_piece(SentencePieceVocabulary& v, std::string piece, float score, PieceType type = PieceType::Normal) {
+  v.pieces.push_back(std::move(piece));
+  v.scores.push_back(score);
+  v.types.push_back(type);
+}
+
+/// <unk>, <s>, </s>; the 256 bytes if asked for; then normal pieces, "▁" among them, whose scores are 0, -1, -2, …
+inline SentencePieceVocabulary vocabulary_of(const std::vector<std::string>& pieces, bool with_bytes = true) {
+  SentencePieceVocabulary v;
+  add_piece(v, "<unk>", 0, PieceType::Unknown);
+  add_piece(v, "<s>", 0, PieceType::Control);
+  add_piece(v, "</s>", 0, PieceType::Control);
+  for (int b = 0; b < 256 && with_bytes; ++b) add_piece(v, byte_piece(static_cast<uint8_t>(b)), 0, PieceType::Byte);
+  float score = 0;
+  for (const std::string& piece : pieces) add_piece(v, piece, score--);
+  return v;
+}
+
+inline SentencePieceTokenizer tokenizer_of(const std::vector<std::string>& pieces, bool with_bytes = true) {
+  return {vocabulary_of(pieces, with_bytes), "the test"};
+}
+
+inline int32_t id_of(const SentencePieceTokenizer& tokenizer, const std::string& piece) {
+  const auto& pieces = tokenizer.vocabulary().pieces;
+  const auto found = std::find(pieces.begin(), pieces.end(), piece);
+  return found == pieces.end() ? -1 : static_cast<int32_t>(found - pieces.begin());
+}
+
+/// The pieces of a text's tokens, as the vocabulary spells them.
+inline std::vector<std::string> pieces_of(const SentencePieceTokenizer& tokenizer, std::string_view text) {
+  std::vector<std::string> pieces;
+  for (const int32_t id : tokenizer.encode(text)) {
+    pieces.push_back(tokenizer.vocabulary().pieces[static_cast<size_t>(id)]);
+  }
+  return pieces;
+}
+
+inline std::string random_text(std::mt19937& random, const std::vector<std::string>& alphabet, size_t max_length) {
+  std::string text;
+  for (size_t n = random() % (max_length + 1); n > 0; --n) text += alphabet[random() % alphabet.size()];
+  return text;
+}
+
+inline void write_gguf_file(const std::filesystem::path& path, const core::GgufMetadata& metadata) {
+  core::write_file_atomically(path, [&](core::OutputFile& out) { core::write_gguf(out, metadata, {}); });
+}
+
+}  // namespace folio::data::test

@@ -1,0 +1,87 @@
+#include "data/tokenizer_files.h"
+
+#include <gtest/gtest.h>
+
+#include "data/char_tokenizer.h"
+#include "data/llama2c_vocabulary.h"
+#include "tests/core/support.h"
+#include "tests/data/support.h"
+
+namespace folio::data {
+namespace {
+
+using core::test::TempDir;
+using core::test::write_bytes;
+
+TEST(TokenizerFiles, FormatsAreToldApartByContent) {
+  const TempDir folder;
+  const SentencePieceTokenizer pieces = test::tokenizer_of({"▁a", "▁", "a"});
+  const CharTokenizer characters = CharTokenizer::from_text("banana é", "the test");
+  std::filesystem::create_directory(folder / "pieces");
+  std::filesystem::create_directory(folder / "characters");
+  pieces.write_hf(folder / "pieces");
+  characters.write_hf(folder / "characters");
+  test::write_gguf_file(folder / "pieces.x", pieces.to_gguf());
+  test::write_gguf_file(folder / "characters.x", characters.to_gguf());
+  write_llama2c_tokenizer(folder / "llama2c.x", to_llama2c(pieces));
+
+  for (const char* name : {"pieces", "pieces/tokenizer.json", "pieces.x", "llama2c.x"}) {
+    const auto read = load_tokenizer(folder / name, 262);
+    EXPECT_EQ(read->kind(), "SentencePiece") << name;
+    EXPECT_EQ(read->encode("aa a"), pieces.encode("aa a")) << name;
+  }
+  for (const char* name : {"characters", "characters/tokenizer.json", "characters.x"}) {
+    const auto read = load_tokenizer(folder / name, 6);
+    EXPECT_EQ(read->kind(), "character") << name;
+    EXPECT_EQ(read->encode("né"), characters.encode("né")) << name;
+  }
+  for (const char* name : {"pieces", "pieces.x", "llama2c.x", "characters"}) {
+    EXPECT_ERROR(load_tokenizer(folder / name, 261), name);
+    EXPECT_NO_THROW(static_cast<void>(load_tokenizer(folder / name, 0))) << name;
+  }
+}
+
+TEST(TokenizerFiles, OtherFilesAreRefused) {
+  const TempDir folder;
+  const auto load = [&](const std::string& bytes) {
+    write_bytes(folder / "file", bytes);
+    return load_tokenizer(folder / "file", 0);
+  };
+  EXPECT_ERROR(load_tokenizer(folder / "none", 0), "none");
+  EXPECT_ERROR(load_tokenizer(folder.path(), 0), "tokenizer.json");
+  EXPECT_ERROR(load(""), "file");
+  EXPECT_ERROR(load("hello"), "no tokenizer that is read here");
+  EXPECT_ERROR(load("\n \t"), "no tokenizer that is read here");
+  EXPECT_ERROR(load("GGUFxxxx"), "GGUF version");
+  EXPECT_ERROR(load("{"), "not valid JSON");
+  EXPECT_ERROR(load(std::string(3, '\0')), "no tokenizer that is read here");
+  EXPECT_ERROR(load(std::string(64, '\0')), "the length 0");
+}
+
+// A kind of tokenizer that knows no file.
+class Letters final : public Tokenizer {
+ public:
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  [[nodiscard]] const std::string& token_bytes(int32_t) const override { return letter_; }
+  [[nodiscard]] int32_t vocab_size() const override { return 1; }
+  [[nodiscard]] int32_t end_of_text() const override { return 0; }
+  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
+  [[nodiscard]] std::string kind() const override { return "letter"; }
+
+ private:
+  std::string letter_ = "x";
+};
+
+TEST(TokenizerFiles, AKindThatAFormatCannotHoldIsAnError) {
+  const Letters letters;
+  EXPECT_ERROR(letters.to_gguf(), "a letter tokenizer cannot be written to a GGUF");
+  EXPECT_ERROR(letters.write_hf("here"), "here: a letter tokenizer");
+  EXPECT_ERROR(to_llama2c(letters), "a letter tokenizer");
+  EXPECT_TRUE(letters.beginning().empty());
+  EXPECT_TRUE(letters.ends_text(0));
+  EXPECT_EQ(letters.decode({0, 0}), "xx");
+}
+
+}  // namespace
+}  // namespace folio::data

@@ -1,0 +1,86 @@
+// A tool of the tests: tokenizers from any file that Folio reads, what they make of a text, and their files written
+// anew.
+//   tokenizer_tool encode TOKENIZER TEXT_FILE     the ids, as JSON
+//   tokenizer_tool decode TOKENIZER IDS_FILE      the text of a JSON list of ids
+//   tokenizer_tool show TOKENIZER                 what the interface says, as JSON
+//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    to-llama2c prints the source rows
+//   tokenizer_tool to-hf TOKENIZER DIRECTORY
+//   tokenizer_tool characters TEXT_FILE DIRECTORY       a character tokenizer of the text, as a Hugging Face directory
+//   tokenizer_tool time TOKENIZER TEXT_FILE             MB/s of encode
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json.h"
+#include "data/char_tokenizer.h"
+#include "data/llama2c_vocabulary.h"
+#include "data/tokenizer_files.h"
+
+namespace folio::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json show(const Tokenizer& tokenizer) {
+  return {{"kind", tokenizer.kind()},
+          {"vocab_size", tokenizer.vocab_size()},
+          {"end_of_text", tokenizer.end_of_text()},
+          {"beginning", tokenizer.beginning()}};
+}
+
+void time_encode(const Tokenizer& tokenizer, const std::string& text) {
+  const auto start = std::chrono::steady_clock::now();
+  const size_t n = tokenizer.encode(text).size();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("{} tokens, {:.3f} s, {:.1f} MB/s\n", n, seconds, static_cast<double>(text.size()) / 1e6 / seconds);
+}
+
+void run(const std::vector<std::string>& args) {
+  const auto is = [&](std::string_view name, size_t n) { return args.size() == n + 1 && args[0] == name; };
+  if (is("characters", 2)) {
+    CharTokenizer::from_text(core::read_text_file(args[1]), args[1]).write_hf(args[2]);
+    return;
+  }
+  core::require(args.size() >= 2, "usage: tokenizer_tool COMMAND TOKENIZER …; see tokenizer_tool.cpp");
+  const auto tokenizer = load_tokenizer(args[1], 0);
+  if (is("encode", 2)) {
+    fmt::print("{}\n", Json(tokenizer->encode(core::read_text_file(args[2]))).dump());
+  } else if (is("decode", 2)) {
+    const auto ids = core::parse_json(core::read_text_file(args[2]), args[2]).get<std::vector<int32_t>>();
+    const std::string text = tokenizer->decode(ids);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else if (is("show", 1)) {
+    fmt::print("{}\n", show(*tokenizer).dump());
+  } else if (is("time", 2)) {
+    time_encode(*tokenizer, core::read_text_file(args[2]));
+  } else if (is("to-gguf", 2)) {
+    core::write_file_atomically(args[2],
+                                [&](core::OutputFile& out) { core::write_gguf(out, tokenizer->to_gguf(), {}); });
+  } else if (is("to-hf", 2)) {
+    tokenizer->write_hf(args[2]);
+  } else if (is("to-llama2c", 2)) {
+    const Llama2cVocabulary vocabulary = to_llama2c(*tokenizer);
+    write_llama2c_tokenizer(args[2], vocabulary);
+    fmt::print("{}\n", Json(vocabulary.source_row).dump());
+  } else {
+    core::fail("usage: tokenizer_tool COMMAND TOKENIZER …; see tokenizer_tool.cpp");
+  }
+}
+
+}  // namespace
+}  // namespace folio::data
+
+int main(int argc, char** argv) {
+  try {
+    folio::data::run({argv + 1, argv + argc});
+  } catch (const folio::core::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}

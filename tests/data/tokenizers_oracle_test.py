@@ -1,0 +1,325 @@
+"""Folio's SentencePiece tokenizer against programs that are not Folio's: tokenizers, transformers, gguf, llama.cpp.
+
+The vocabulary is a small BPE with byte fallback that `tokenizers` trains here on a mixed text. Its pieces and their order
+go into a tokenizer.bin of llama2.c, written from that format's description; Folio reads it, and writes all else.
+FOLIO_TOKENIZER_TOOL names the tool (see tokenizer_tool.cpp).
+"""
+
+import ctypes
+import json
+import os
+import random
+import struct
+import subprocess
+
+import gguf
+import pytest
+import tokenizers
+from tokenizers import models, normalizers, trainers
+
+TOOL = os.environ["FOLIO_TOKENIZER_TOOL"]
+MARK = "▁"
+
+CODE = """
+def encode(text: str, *, limit=1_000) -> list[int]:
+    \tif len(text) > limit: raise ValueError(f"{len(text)} > {limit}")
+    return [ord(c) ^ 0x5F for c in text if c != '\\n' and c <= '~']
+
+for (size_t i = 0; i < n; ++i) { sum += weights[i] * static_cast<float>(x[i]); }
+"""
+PROSE = """It was the best of times, it was the worst of times; 1859 copies at $3.50, or 12,345.67 in all.
+Où est le café ? C'est là, à côté. Grüße aus Köln!  Ça va, naïve œuvre…   ¿Qué?
+色は匂へど 散りぬるを 我が世誰ぞ 常ならむ。 天地玄黃,宇宙洪荒。日月盈昃,辰宿列張。 가나다라 마바사
+Съешь ещё этих мягких французских булок, да выпей чаю. שלום עולם مرحبا
+😀 👩‍👩‍👧 🇩🇪 e\u0301 n\u0303 a\u0308\u0323 ﬁ \u00a0\u2003\u200b\ufeff
+"""
+
+
+def mixed_text(n_bytes):
+    """Code, prose in several scripts, emoji, combining marks, digits and runs of white space."""
+    rng = random.Random(7)
+    words = (CODE + PROSE).split(" ")
+    parts = [CODE, PROSE]
+    size = 0
+    while size < n_bytes:
+        kind = rng.randrange(6)
+        if kind == 0:
+            part = rng.choice(" \n\t\r") * rng.randrange(1, 40)
+        elif kind == 1:
+            part = str(rng.randrange(10 ** rng.randrange(1, 15)))
+        elif kind == 2:
+            part = "".join(chr(rng.choice([rng.randrange(0x20, 0x7F), rng.randrange(0x4E00, 0x9FFF),
+                                           rng.randrange(0x1F300, 0x1F700), rng.randrange(0x300, 0x370)]))
+                           for _ in range(rng.randrange(12)))
+        else:
+            part = " ".join(rng.choices(words, k=rng.randrange(1, 12))) + rng.choice([" ", "\n", "  "])
+        parts.append(part)
+        size += len(part.encode())
+    return "".join(parts)
+
+
+TEXT = mixed_text(150_000)
+TEXTS = [TEXT, *TEXT.split("\n")[:200], *[f"a{' ' * n}b" for n in range(40)], *["\n" * n for n in range(1, 20)],
+         "", " ", "  ", MARK, f"{MARK}{MARK}x", f"a{MARK} b", "<s>", "</s> if <unk><0x0A>", "\0x", "\ufeff", "x" * 5000]
+
+
+def run(*args):
+    return subprocess.run([TOOL, *map(str, args)], capture_output=True, timeout=120)
+
+
+def ours(*args):
+    done = run(*args)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+class Ours:
+    """A tokenizer file in Folio; all texts go through one call, since each reads the file anew."""
+
+    def __init__(self, tokenizer, tmp_path):
+        self.tokenizer, self.tmp_path = tokenizer, tmp_path
+
+    def encode(self, text):
+        (self.tmp_path / "text").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return json.loads(ours("encode", self.tokenizer, self.tmp_path / "text"))
+
+    def decode(self, ids):
+        (self.tmp_path / "ids").write_text(json.dumps(ids))
+        return ours("decode", self.tokenizer, self.tmp_path / "ids")
+
+
+def trained_pieces():
+    """Pieces in the order in which training joined them, then the characters."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+    lines = [line for line in TEXT.split("\n") if line.isprintable()]
+    # Runs of spaces too; each word is learnt by itself, as SentencePiece's trainer does.
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(f"{MARK}+[^{MARK}]*"), "isolated")
+    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=1200, show_progress=False, limit_alphabet=300))
+    model = json.loads(tokenizer.to_str())["model"]
+    joined = list(dict.fromkeys(left + right for left, right in model["merges"]))
+    return joined + [piece for piece in model["vocab"] if len(piece) == 1]
+
+
+def llama2c_file(pieces):
+    """tokenizer.bin: int32 longest, then float score, int32 length and bytes of each token, little-endian."""
+    tokens = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0)]
+    tokens += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
+    tokens += [(piece.replace(MARK, " "), -float(i)) for i, piece in enumerate(pieces)]
+    data = struct.pack("<i", max(len(piece.encode()) for piece, _ in tokens))
+    for piece, score in tokens:
+        encoded = piece.encode()
+        data += struct.pack("<fi", score, len(encoded)) + encoded
+    return data
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The same vocabulary in every format: tokenizer.bin from here, the rest from Folio."""
+    folder = tmp_path_factory.mktemp("vocabulary")
+    pieces = trained_pieces()
+    assert len(pieces) > 1000 and MARK in pieces and max(map(len, pieces)) > 6
+    (folder / "pieces.json").write_text(json.dumps(pieces))  # training breaks ties as it likes: not to be repeated
+    (folder / "tokenizer.bin").write_bytes(llama2c_file(pieces))
+    (folder / "hf").mkdir()
+    ours("to-gguf", folder / "tokenizer.bin", folder / "tokenizer.gguf")
+    ours("to-hf", folder / "tokenizer.bin", folder / "hf")
+    return folder
+
+
+def load_tokenizers(directory):
+    theirs = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    theirs.encode_special_tokens = True  # "<s>" in a text is three characters
+    return theirs
+
+
+def assert_same_tokens(theirs, tokenizer, tmp_path):
+    for text in TEXTS:
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert tokenizer.encode(text) == ids, repr(text[:80])
+        decoded = tokenizer.decode(ids).decode()
+        assert decoded == theirs.decode(ids) == text.replace(MARK, " "), repr(text[:80])
+
+
+def test_tokens_are_those_of_tokenizers(files, tmp_path):
+    theirs = load_tokenizers(files / "hf")
+    assert len(theirs.encode(TEXT).ids) < len(TEXT.encode()) * 0.7  # joins and bytes both happen
+    assert {3, 3 + 255} & set(theirs.encode("\0", add_special_tokens=False).ids)
+    assert_same_tokens(theirs, Ours(files / "tokenizer.bin", tmp_path), tmp_path)
+
+
+def test_every_format_gives_the_same_tokens(files, tmp_path):
+    expected = Ours(files / "tokenizer.bin", tmp_path).encode(TEXT)
+    for name in ("tokenizer.gguf", "hf", "hf/tokenizer.json"):
+        assert Ours(files / name, tmp_path).encode(TEXT) == expected, name
+
+
+def test_a_beginning_is_added_where_tokenizers_adds_it(files):
+    theirs = load_tokenizers(files / "hf")
+    shown = json.loads(ours("show", files / "hf"))
+    assert shown == {"kind": "SentencePiece", "vocab_size": theirs.get_vocab_size(), "end_of_text": 2, "beginning": [1]}
+    assert theirs.encode("a").ids == [1] + theirs.encode("a", add_special_tokens=False).ids
+
+
+def test_transformers_loads_our_directory(files, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(files / "hf")
+    assert (theirs.bos_token_id, theirs.eos_token_id, theirs.unk_token_id) == (1, 2, 0)
+    tokenizer = Ours(files / "hf", tmp_path)
+    for text in ("Hello world", "  two\n\nlines ", "Où est 色は 😀?", PROSE):
+        assert theirs(text).input_ids == [1] + tokenizer.encode(text)
+        assert theirs.decode(theirs(text).input_ids, skip_special_tokens=True) == text
+    theirs.save_pretrained(tmp_path / "saved")  # what transformers writes, we read
+    assert Ours(tmp_path / "saved", tmp_path).encode(TEXT) == tokenizer.encode(TEXT)
+
+
+def test_without_bytes_unknown_characters_are_those_of_tokenizers(files, tmp_path):
+    """The same directory, less its bytes: <unk> stands for a run of characters that are no pieces."""
+    directory = tmp_path / "no_bytes"
+    directory.mkdir()
+    data = json.loads((files / "hf" / "tokenizer.json").read_text())
+    kept = [piece for piece in data["model"]["vocab"] if not piece.startswith("<0x")]
+    data["model"].update(vocab={piece: i for i, piece in enumerate(kept)}, byte_fallback=False)
+    (directory / "tokenizer.json").write_text(json.dumps(data))
+    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
+    theirs, tokenizer = load_tokenizers(directory), Ours(directory, tmp_path)
+    for text in TEXTS[:100]:
+        assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids, repr(text[:80])
+    assert 0 in tokenizer.encode(TEXT)
+
+
+def test_user_defined_tokens_are_cut_out_as_tokenizers_does(files, tmp_path):
+    directory = tmp_path / "user_defined"
+    directory.mkdir()
+    data = json.loads((files / "hf" / "tokenizer.json").read_text())
+    for content in ("<tool>", "<tool>>", "ou"):
+        token = {**data["added_tokens"][0], "id": len(data["model"]["vocab"]), "content": content, "special": False}
+        if content in data["model"]["vocab"]:
+            token["id"] = data["model"]["vocab"][content]
+        data["model"]["vocab"][content] = token["id"]
+        data["added_tokens"].append(token)
+    data["model"]["merges"] = [m for m in data["model"]["merges"] if "ou" not in m.split(" ") and
+                               m.replace(" ", "") != "ou"]
+    (directory / "tokenizer.json").write_text(json.dumps(data))
+    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
+    theirs, tokenizer = load_tokenizers(directory), Ours(directory, tmp_path)
+    for text in ("<tool>", "a<tool>b", "<tool>>> you  <tool> <tool> out", "ou", " ou ", "<tool", CODE, PROSE):
+        assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids, text
+        assert tokenizer.decode(tokenizer.encode(text)).decode() == text
+
+
+def test_a_bpe_whose_merges_are_not_a_vocabularys_is_refused(tmp_path):
+    """Trained as it comes: a piece is made of one pair only, whatever others would make it."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+    tokenizer.decoder = tokenizers.decoders.Sequence(
+        [tokenizers.decoders.Replace(MARK, " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse(),
+         tokenizers.decoders.Strip(" ", 1, 0)])
+    special = ["<unk>", "<s>", "</s>"]
+    tokenizer.train_from_iterator(PROSE.split("\n"), trainers.BpeTrainer(vocab_size=600, special_tokens=special))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
+    done = run("show", tmp_path)
+    assert done.returncode == 1 and b"is not supported here" in done.stderr and b"BPE" in done.stderr, done.stderr
+
+
+def test_llama2c_files_are_rewritten_byte_by_byte(files, tmp_path):
+    for source in ("tokenizer.bin", "tokenizer.gguf", "hf"):
+        rows = json.loads(ours("to-llama2c", files / source, tmp_path / "back.bin"))
+        assert rows == list(range(len(rows)))
+        if source != "hf":  # which has ranks in place of scores
+            assert (tmp_path / "back.bin").read_bytes() == (files / "tokenizer.bin").read_bytes(), source
+    assert Ours(tmp_path / "back.bin", tmp_path).encode(TEXT) == Ours(files / "tokenizer.bin", tmp_path).encode(TEXT)
+
+
+def test_gguf_to_hugging_face_and_back_is_the_same_file(files, tmp_path):
+    directory = tmp_path / "hf"
+    directory.mkdir()
+    ours("to-gguf", files / "hf", tmp_path / "a.gguf")
+    ours("to-hf", tmp_path / "a.gguf", directory)
+    ours("to-gguf", directory, tmp_path / "b.gguf")
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (directory / name).read_bytes() == (files / "hf" / name).read_bytes()
+
+
+def test_any_bytes_are_a_text_again(files, tmp_path):
+    data = random.Random(11).randbytes(200_000).replace(MARK.encode(), b"")
+    for name in ("tokenizer.bin", "tokenizer.gguf", "hf"):
+        tokenizer = Ours(files / name, tmp_path)
+        assert tokenizer.decode(tokenizer.encode(data)) == data
+
+
+def test_the_gguf_package_reads_our_vocabulary(files):
+    fields = gguf.GGUFReader(files / "tokenizer.gguf").fields
+    get = lambda key: fields[f"tokenizer.ggml.{key}"].contents()  # noqa: E731
+    pieces = json.loads((files / "pieces.json").read_text())
+    assert get("model") == "llama" and get("add_bos_token") is True and get("add_space_prefix") is True
+    assert get("tokens") == ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *pieces]
+    assert get("scores") == [0.0] * 259 + [-float(i) for i in range(len(pieces))]
+    types = gguf.TokenType
+    assert get("token_type") == ([types.UNKNOWN, types.CONTROL, types.CONTROL] + [types.BYTE] * 256 +
+                                 [types.NORMAL] * len(pieces))
+    assert (get("bos_token_id"), get("eos_token_id"), get("unknown_token_id")) == (1, 2, 0)
+
+
+def with_llama_keys(source, target):
+    """The vocabulary in a file that llama.cpp takes for a model without weights."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, "llama")
+    for key, field in reader.fields.items():
+        if key.startswith("tokenizer."):
+            writer.add_key_value(key, field.contents(), field.types[0], *field.types[1:2])
+    writer.add_context_length(64)
+    writer.add_embedding_length(8)
+    writer.add_block_count(1)
+    writer.add_head_count(1)
+    writer.add_feed_forward_length(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_tokens_are_those_of_llama_cpp(files, tmp_path):
+    lc = pytest.importorskip("llama_cpp", reason="llama.cpp is there after `make interop`")
+    with_llama_keys(files / "tokenizer.gguf", tmp_path / "model.gguf")
+    quiet = lc.llama_log_callback(lambda *_: None)
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    params = lc.llama_model_default_params()
+    params.vocab_only = True
+    model = lc.llama_model_load_from_file(str(tmp_path / "model.gguf").encode(), params)
+    assert model, "llama.cpp refuses the vocabulary"
+    vocab = lc.llama_model_get_vocab(model)
+    tokenizer = Ours(files / "tokenizer.gguf", tmp_path)
+    for text in TEXTS:
+        data = text.encode()
+        tokens = (lc.llama_token * (len(data) + 8))()
+        n = lc.llama_tokenize(vocab, data, len(data), tokens, len(tokens), False, False)
+        assert list(tokens[:n]) == tokenizer.encode(text), repr(text[:80])
+    assert lc.llama_vocab_get_add_bos(vocab) and lc.llama_vocab_bos(vocab) == 1 and lc.llama_vocab_eos(vocab) == 2
+    lc.llama_model_free(model)
+
+
+def test_characters_are_written_for_llama2c(tmp_path):
+    """The file is what its description and Folio's mapping of ids say, byte by byte."""
+    (tmp_path / "text").write_text("To bé, or 中\n")
+    (tmp_path / "hf").mkdir()
+    ours("characters", tmp_path / "text", tmp_path / "hf")
+    rows = json.loads(ours("to-llama2c", tmp_path / "hf", tmp_path / "tokenizer.bin"))
+    characters = sorted(set("To bé, or 中\n"))
+    expected = [len(characters)] * 259  # the row of <|endoftext|>
+    for row, character in enumerate(characters):
+        if character < "\x80":
+            expected[3 + ord(character)] = row
+        else:
+            expected.append(row)
+    assert rows == expected
+    tokens = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{b:02X}>" for b in range(256)), "é", "中"]
+    tokens[3 + ord(" ")] = " "
+    data = struct.pack("<i", 6)
+    for token in tokens:
+        data += struct.pack("<fi", 0.0, len(token.encode())) + token.encode()
+    assert (tmp_path / "tokenizer.bin").read_bytes() == data
