@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sanitize interop format
+.PHONY: help demo test sanitize fuzz interop format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -25,12 +25,15 @@ test: ## build everything and run the whole test-suite
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
 
-sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@scripts/bootstrap.sh test
+RUNS ?= 1000000
+
+fuzz: ## RUNS=1000000 inputs for each file reader under libFuzzer, with clang (hours; TARGETS="gguf json" names some)
+	@scripts/bootstrap.sh fuzz
 	@$(CORPUS)
-	@cmake --preset sanitize --log-level=ERROR
-	@cmake --build --preset sanitize
-	@ctest --preset sanitize
+	@cmake --preset fuzz --log-level=ERROR -DCMAKE_CXX_COMPILER=$$(scripts/clang.sh)
+	@cmake --build --preset fuzz
+	@ctest --preset fuzz
+	@tests/fuzz/run.sh build-fuzz $(RUNS) $(TARGETS)
 
 interop: ## the tests that build and drive other engines (llama.cpp)
 	@scripts/bootstrap.sh interop

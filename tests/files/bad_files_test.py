@@ -1,0 +1,135 @@
+"""Bad files can't hurt: each kind gives one clear line and exit code 1.
+
+No signal, no assertion, no hang, and no allocation over 256 MB: without sanitizers the program's data may not grow past
+that, mappings of files aside (RLIMIT_DATA); AddressSanitizer refuses a single allocation of that size.
+"""
+
+import os
+import resource
+import subprocess
+
+import pytest
+
+import bad_gguf
+import bad_hugging_face
+import bad_llama2c
+import bad_texts
+import bad_tokenizer_json
+import sound
+import support
+from kinds import REFUSES, SHOWS, write_file
+from support import BUILD, environment
+
+KINDS = [*bad_gguf.KINDS, *bad_hugging_face.KINDS, *bad_tokenizer_json.KINDS,
+         *bad_llama2c.KINDS, *bad_texts.KINDS]
+SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
+LIMIT_MB = 256
+SECONDS = 20 if SANITIZED else 10
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_MB << 20, LIMIT_MB << 20))
+
+
+def run(program, *args):
+    limits = {"ASAN_OPTIONS": f"max_allocation_size_mb={LIMIT_MB}:allocator_may_return_null=0"} if SANITIZED else {}
+    done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=SECONDS,
+                          stdin=subprocess.DEVNULL, env=environment("/nonexistent", **limits),
+                          preexec_fn=None if SANITIZED else limit_memory)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode("utf-8")
+
+
+def commands(folder, model, tokenizer, prompts=None):
+    """{program: its arguments}. To a Hugging Face directory, since that takes each part of a model apart."""
+    more = ["--tokenizer", tokenizer] if tokenizer else []
+    prompt = ["--prompts", prompts] if prompts else ["a"]
+    generate = ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, *prompt]
+    return {"generate": generate, "export": ["export", model, "--out", folder / "out", "--format", "hf", *more],
+            "inspect": ["inspect", model]}
+
+
+def assert_refused(kind, code, out, err):
+    assert code == 1, f"exit code {code}: {err}{out}"
+    assert err.endswith("\n") and err.count("\n") == 1, f"not one line: {err}"
+    assert kind.phrase in err, err
+    assert kind.file in err, f"{kind.file} is not named: {err}"
+    assert out == ""
+
+
+def test_there_are_enough_kinds_and_each_is_another():
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 120
+    assert all(len(kind.phrase) > 5 for kind in KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_bad_file_is_one_clear_line(tmp_path, kind):
+    model, tokenizer = kind.write(tmp_path)
+    calls = commands(tmp_path, model, tokenizer, tmp_path / kind.prompts if kind.prompts else None)
+    assert_refused(kind, *run(*calls["generate"]))
+    if kind.prompts:
+        return
+    assert_refused(kind, *run(*calls["export"]))
+    assert not (tmp_path / "out").exists()
+    code, out, err = run(*calls["inspect"])
+    if kind.inspect == REFUSES:
+        assert_refused(kind, code, out, err)
+    else:
+        assert (code, err) == (0, ""), err
+        assert ("not usable here: " in out and kind.phrase in out) == (kind.inspect == SHOWS), out
+
+
+@pytest.mark.skipif(not (BUILD / "train").exists(), reason="the training half is not built")
+@pytest.mark.parametrize("name, phrase, data", bad_texts.CORPORA, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_bad_corpus_is_one_clear_line(tmp_path, name, phrase, data):
+    text = write_file(tmp_path / "text.txt", data)
+    done = support.run("train", text, "--out", tmp_path / "run", "--steps", 1)
+    support.assert_refused(done, support.FAILED, "text.txt", phrase)
+    assert not (tmp_path / "run").exists()
+
+
+def sound_models():
+    yield "gguf, characters", lambda folder: bad_gguf.write(folder, bad_gguf.character(), None)
+    yield "gguf, SentencePiece", lambda folder: bad_gguf.write(folder, bad_gguf.sentencepiece(), None)
+    for name, make in bad_hugging_face.SOUND.items():
+        yield name, lambda folder, make=make: (make().write(folder / "hf"), None)
+    for name, make in bad_llama2c.SOUND.items():
+        yield name, make
+    yield "prompts", bad_texts.sound_prompts
+
+
+@pytest.mark.parametrize("write", [pytest.param(write, id=name) for name, write in sound_models()])
+def test_the_unbroken_files_pass(tmp_path, write):
+    """So each kind is refused for the one thing that is wrong with it."""
+    model, tokenizer = write(tmp_path)
+    prompts = tmp_path / "prompts.txt"
+    for call in commands(tmp_path, model, tokenizer, prompts if prompts.exists() else None).values():
+        code, out, err = run(*call)
+        assert code == 0 and "not usable" not in out, f"{call}: {err}{out}"
+    assert (tmp_path / "out" / "config.json").exists()
+
+
+def test_a_huge_context_takes_no_memory_until_it_is_used(tmp_path):
+    model = bad_gguf.character()
+    model.key("llama.context_length", sound.U32, 1 << 24)
+    path, _ = bad_gguf.write(tmp_path, model, None)
+    code, _, err = run("generate", "-m", path, "-n", 4, "a")
+    assert code == 0, err
+
+
+def test_the_memory_limit_bites(tmp_path):
+    """The control of the law itself: a sound model whose widened matrices take 512 MB each is stopped by the limit."""
+    dim, hidden = 128, 1 << 20
+    big = sound.Gguf(sound.Shape(dim=dim))
+    big.key("llama.feed_forward_length", sound.U32, hidden)
+    end = 0
+    for t in big.tensors:
+        wide = t.name in ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight")
+        if wide:
+            t.dims, t.kind = [hidden, dim] if "down" in t.name else [dim, hidden], 1
+        t.offset, end = end, end + (2 * dim * hidden if wide else len(t.data))
+    head = big.head()
+    with (tmp_path / "m.gguf").open("wb") as file:
+        file.write(head)
+        file.truncate(len(head) + end + big.alignment)  # zeros, which take no room
+    code, _, err = run("generate", "-m", tmp_path / "m.gguf", "-n", 1, "a")
+    assert (code == 1 and "out of memory" in err) or (SANITIZED and code != 0 and "exceeds maximum" in err), err

@@ -1,0 +1,75 @@
+"""Bad texts: files of prompts, tokenizers given by name that are none, and names where there is no model."""
+
+import json
+import os
+
+import bad_gguf
+import sound
+from kinds import PASSES, REFUSES, Kind, write_file
+
+MiB = 1 << 20
+
+
+def prompts(data):
+    """A sound model, and a file of prompts with these bytes."""
+    def write(folder):
+        write_file(folder / "prompts.txt", data)
+        return bad_gguf.write(folder, bad_gguf.character(), None)
+    return write
+
+
+def sound_prompts(folder):
+    return prompts(b"a\nab\n\xc3\xa9\n\n")(folder)
+
+
+def tokenizer(data):
+    def write(folder):
+        (folder / "t.any").write_bytes(data)
+        return bad_gguf.write(folder, bad_gguf.character(), None)[0], folder / "t.any"
+    return write
+
+
+def model(make):
+    def write(folder):
+        make(folder / "m")
+        return folder / "m", None
+    return write
+
+
+KINDS = [Kind(f"prompts: {name}", phrase, prompts(data), "prompts.txt", prompts="prompts.txt") for name, phrase, data in [
+    ("empty file", "there is no prompt in it", b""), ("empty lines", "there is no prompt in it", b"\n\n\n"),
+    ("byte that is no UTF-8", "prompts.txt:2: the text: invalid UTF-8 at line 1, column 2", b"a\na\xffb\n"),
+    ("overlong character", "invalid UTF-8", b"\xc0\xaf\n"), ("half a surrogate", "invalid UTF-8", b"\xed\xa0\x80\n"),
+    ("character that is cut off", "invalid UTF-8", b"a\xc3"), ("past the last character", "invalid UTF-8", b"\xf4\x90\x80\x80"),
+    ("UTF-16", "invalid UTF-8", "ab\n".encode("utf-16")), ("zero byte", "U+0000", b"a\0b\n"),
+    ("character that is not in the vocabulary", 'the character "z" (U+007A)', b"a\nz\n"),
+    ("line of Windows", "U+000D", b"a\r\nb\r\n"),
+    ("prompt longer than the context", "prompts.txt:3: the prompt has 17 tokens", b"a\n\n" + b"a" * 17),
+    ("prompt of ten megabytes", "more than the context of 16", b"a" * (10 * MiB)),
+    ("300 megabytes of zeros", "more than the 67108864 that are read here", (b"", 300 * MiB)),
+]]
+
+KINDS += [Kind(f"--tokenizer: {name}", phrase, tokenizer(data), "t.any", PASSES) for name, phrase, data in [
+    ("empty", "is an empty file", b""), ("text", "no tokenizer that is read here", b"once upon a time"),
+    ("a model without a tokenizer", "tokenizer.ggml.model is missing", sound.Gguf().pack()),
+    ("pickle", "no tokenizer that is read here", b"\x80\x04\x95\x10\x00\x00"),
+    ("JSON of something else", '"model" is missing', json.dumps({"vocab_size": 3}).encode()),
+]]
+
+KINDS += [Kind(f"model: {name}", phrase, model(make), "m", REFUSES) for name, phrase, make in [
+    ("missing", "No such file", lambda path: None), ("empty file", "is an empty file", lambda path: path.write_bytes(b"")),
+    ("empty directory", "config.json: no such file", lambda path: path.mkdir()),
+    ("link to itself", "Too many levels of symbolic links", lambda path: path.symlink_to(path)),
+    ("pipe", "is not a regular file", os.mkfifo),
+    ("four bytes", "4 bytes are too few", lambda path: path.write_bytes(b"ak42")),
+    ("a GGUF's first word alone", "the version needs 4 bytes", lambda path: path.write_bytes(b"GGUF")),
+]]
+
+# What `train` is given: (name, phrase, bytes).
+CORPORA = [
+    ("empty", "is empty", b""), ("byte that is no UTF-8", "invalid UTF-8 at line 2, column 3", b"ab\ncd\xff\n" * 50),
+    ("overlong character", "invalid UTF-8 at line 1, column 2", b"a\xc0\xaf" * 50),
+    ("half a surrogate", "invalid UTF-8", b"\xed\xa0\x80" * 50), ("UTF-16", "invalid UTF-8", ("ab\n" * 50).encode("utf-16")),
+    ("character that is cut off", "invalid UTF-8 at line 1, column 201", b"ab" * 100 + b"\xe6\x97"),
+    ("a sparse gigabyte and more", "more than the 1073741824", (b"", (1 << 30) + 1)),
+]

@@ -1,0 +1,160 @@
+"""`export` from each format to each: which bits stay, how they are rounded, and what is refused."""
+
+import json
+
+import gguf
+import numpy as np
+import pytest
+
+import sound
+from support import FAILED, WRONG_USAGE, assert_refused, run, succeed
+
+SHAPE = sound.Shape(dim=24, hidden=20, layers=2, heads=4, kv_heads=2, tied=False, theta=500000.0, eps=1e-6)
+LLAMA2C = sound.Shape(layers=2, tied=False)
+
+
+def bits_of(gguf_file):
+    """{tensor name: (type, bytes)}, read by the gguf package."""
+    return {t.name: (t.tensor_type.name, t.data.tobytes()) for t in gguf.GGUFReader(gguf_file).tensors}
+
+
+def export(model, out, *args):
+    succeed("export", model, "--out", out, *args)
+    return out
+
+
+def planted(shape, kind):
+    """Weights with a NaN's payload, infinities, a signed zero and subnormals among them, in the type's bits."""
+    arrays = sound.weights(shape, np.float16 if kind == "f16" else np.float32)
+    odd = {"f32": [0x7FA00001, 0xFFC12345, 0x7F800000, 0xFF800000, 0x80000000, 1, 0x807FFFFF],
+           "f16": [0x7D01, 0xFE23, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF],
+           "bf16": [0x7FA1, 0xFFC1, 0x7F80, 0xFF80, 0x8000, 1, 0x807F]}[kind]
+    for name, array in arrays.items():
+        if array.ndim == 1:
+            continue
+        if kind == "bf16":
+            arrays[name] = array = (array.view(np.uint32) >> 16).astype(np.uint16)
+        array.reshape(-1).view(np.uint32 if kind == "f32" else np.uint16)[1:1 + len(odd)] = odd
+    return arrays
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("shards", [[], ["--max-shard-bytes", "3000"]], ids=["one file", "shards"])
+def test_gguf_to_hugging_face_and_back_keeps_every_bit(tmp_path, kind, shards):
+    arrays = planted(SHAPE, kind)
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
+    before = bits_of(tmp_path / "a.gguf")
+    assert before["blk.0.attn_q.weight"][0] == kind.upper()
+    export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf", *shards)
+    assert (tmp_path / "hf" / "model.safetensors.index.json").exists() == bool(shards)
+    assert bits_of(export(tmp_path / "hf", tmp_path / "b.gguf")) == before
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert (config["rope_theta"], config["rms_norm_eps"]) == (500000.0, 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+def test_gguf_to_gguf_keeps_every_bit_and_the_tokenizer(tmp_path, kind):
+    model = sound.Gguf(SHAPE, planted(SHAPE, kind))
+    model.key("tokenizer.chat_template", sound.STRING, "a key that is not read here")
+    (tmp_path / "a.gguf").write_bytes(model.pack())
+    export(tmp_path / "a.gguf", tmp_path / "b.gguf")
+    assert bits_of(tmp_path / "b.gguf") == bits_of(tmp_path / "a.gguf")
+    before, after = (gguf.GGUFReader(tmp_path / name) for name in ("a.gguf", "b.gguf"))
+    kept = [key for key in before.fields if key.startswith(("tokenizer.", "llama.", "general.name"))]
+    for key in kept:
+        assert after.fields[key].contents() == before.fields[key].contents(), key
+    assert "tokenizer.chat_template" in kept
+
+
+def test_hugging_faces_bf16_keeps_its_bits_in_a_gguf(tmp_path):
+    arrays = planted(SHAPE, "bf16")
+    sound.HfDirectory(SHAPE, arrays).write(tmp_path / "hf")
+    read = bits_of(export(tmp_path / "hf", tmp_path / "m.gguf"))
+    assert read == {name: ("F32" if a.ndim == 1 else "BF16", a.tobytes()) for name, a in arrays.items()}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_through_llama2c_layers_and_used_rows_keep_their_bits(tmp_path, version):
+    arrays = planted(LLAMA2C, "f32")
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(LLAMA2C, arrays).pack())
+    export(tmp_path / "a.gguf", tmp_path / "m.bin", "--format", "llama2c", "--version", version)
+    export(tmp_path / "m.bin", tmp_path / "b.gguf", "--tokenizer", tmp_path / "m.tokenizer.bin")
+    read = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "b.gguf").tensors}
+    assert read.keys() == arrays.keys()
+    for name, array in arrays.items():
+        if name in ("token_embd.weight", "output.weight"):
+            for row, character in enumerate(sound.CHARACTERS):
+                to = 259 if character == "é" else 3 + ord(character)
+                assert read[name][to].tobytes() == array[row].tobytes(), (name, character)
+        else:
+            assert read[name].tobytes() == array.tobytes(), name
+    between = [tmp_path / "v0.bin", tmp_path / "v1.bin"]
+    for i, path in enumerate(between):  # from one version to another nothing moves
+        export(tmp_path / "m.bin", path, "--format", "llama2c", "--version", i)
+    assert between[version].read_bytes() == (tmp_path / "m.bin").read_bytes()
+
+
+def test_f32_to_f16_is_numpys_rounding(tmp_path):
+    shape = sound.Shape(dim=64, hidden=192, layers=2, heads=4)
+    random = np.random.default_rng(3)
+    arrays = {name: (a * 2.0 ** random.integers(-40, 13, a.shape)).astype(np.float32)
+              for name, a in sound.weights(shape).items()}
+    assert sum(a.size for a in arrays.values() if a.ndim == 2) > 50000
+    assert all(np.abs(a).max() < 65504 for a in arrays.values())
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
+    read = bits_of(export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "f16"))
+    for name, array in arrays.items():
+        expected = ("F16", array.astype(np.float16).tobytes()) if array.ndim == 2 else ("F32", array.tobytes())
+        assert read[name] == expected, name
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_through_f32_and_back_is_the_identity(tmp_path, kind):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, planted(SHAPE, kind)).pack())
+    export(tmp_path / "a.gguf", tmp_path / "wide.gguf", "--type", "f32")
+    assert {t for t, _ in bits_of(tmp_path / "wide.gguf").values()} == {"F32"}
+    export(tmp_path / "wide.gguf", tmp_path / "b.gguf", "--type", kind)
+    assert bits_of(tmp_path / "b.gguf") == bits_of(tmp_path / "a.gguf")
+
+
+@pytest.mark.parametrize("form", ["gguf", "hf"])
+def test_what_is_too_large_for_f16_is_one_clear_line_and_leaves_nothing(tmp_path, form):
+    arrays = sound.weights(SHAPE)
+    arrays["blk.1.ffn_down.weight"][3, 5] = 70000.0
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
+    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--format", form, "--type", "f16")
+    assert_refused(done, FAILED, "blk.1.ffn_down.weight holds 70000", "too large for F16", "--type bf16 or f32")
+    assert not (tmp_path / "b").exists()
+    export(tmp_path / "a.gguf", tmp_path / "b", "--format", form, "--type", "bf16")
+
+
+@pytest.mark.parametrize("args, part", [
+    (["--format", "gguf", "--version", "0"], "--version"),
+    (["--format", "hf", "--version", "1"], "--version"),
+    (["--format", "gguf", "--max-shard-bytes", "1000"], "--max-shard-bytes"),
+    (["--format", "llama2c", "--max-shard-bytes", "1000"], "--max-shard-bytes"),
+    (["--format", "hf", "--max-shard-bytes", "0"], "--max-shard-bytes"),
+    (["--format", "llama2c", "--type", "f16"], "llama2.c files hold f32"),
+    (["--format", "llama2c", "--type", "bf16"], "llama2.c files hold f32"),
+    (["--format", "gguf", "--type", "q8_0"], "--type q8_0 is for --format llama2c"),
+    (["--format", "hf", "--type", "q8_0"], "--type q8_0 is for --format llama2c"),
+    (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 is llama2.c version 2"),
+    (["--format", "llama2c", "--type", "f32", "--version", "2"], "llama2.c version 2 holds q8_0, not f32"),
+    (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "llama2c", "--version", "-1"], "--version"),
+    (["--format", "onnx"], "--format"), (["--type", "f64"], "--type"), (["--typo"], "--typo"),
+])
+def test_combinations_that_make_no_sense_are_wrong_usage(tmp_path, args, part):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(LLAMA2C).pack())
+    assert_refused(run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", *args), WRONG_USAGE, part)
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("shape, part", [
+    (sound.Shape(theta=500000.0), "llama2.c fixes rope_theta at 10000, but this model's is 500000; take --format gguf"),
+    (sound.Shape(eps=1e-6), "llama2.c fixes norm_eps at 1e-5, but this model's is 1e-06; take --format gguf"),
+])
+def test_llama2cs_constants_are_refused_by_name(tmp_path, shape, part):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape).pack())
+    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.bin", "--format", "llama2c")
+    assert_refused(done, FAILED, part)
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.gguf"]

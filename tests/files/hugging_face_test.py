@@ -1,0 +1,78 @@
+"""Hugging Face directories that transformers writes are read, and ours are read by transformers and safetensors."""
+
+import json
+
+import gguf
+import pytest
+import sound
+import torch
+import transformers
+from safetensors.torch import load_file
+from support import succeed
+
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+
+
+def llama(tied, dtype):
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=len(sound.CHARACTERS) + 1, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=33, rms_norm_eps=1e-6,
+        tie_word_embeddings=tied, bos_token_id=5, eos_token_id=5)
+    return transformers.LlamaForCausalLM(config).to(dtype)
+
+
+def state_of(model):
+    return {name: tensor.contiguous().view(torch.uint8).numpy().tobytes() for name, tensor in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_shards_of_transformers_come_back_from_ours_bit_for_bit(tmp_path, kind, tied):
+    model = llama(tied, DTYPES[kind])
+    model.save_pretrained(tmp_path / "theirs", max_shard_size=4000)
+    assert len(list((tmp_path / "theirs").glob("model-0*.safetensors"))) > 2
+    (tmp_path / "theirs" / "tokenizer.json").write_text(json.dumps(sound.character_json()))
+
+    succeed("export", tmp_path / "theirs", "--out", tmp_path / "ours", "--format", "hf", "--max-shard-bytes", 5000)
+    shards = sorted((tmp_path / "ours").glob("model-0*.safetensors"))
+    assert len(shards) > 2
+    index = json.loads((tmp_path / "ours" / "model.safetensors.index.json").read_text())
+    for shard in shards:  # the package safetensors reads each
+        tensors = {name for name in load_file(shard) if not name.startswith("__pad__.")}
+        assert tensors == {name for name, file in index["weight_map"].items() if file == shard.name}
+
+    again, loading = transformers.LlamaForCausalLM.from_pretrained(
+        tmp_path / "ours", output_loading_info=True, dtype=DTYPES[kind])
+    assert not loading["missing_keys"] and not loading["mismatched_keys"], loading
+    assert all(key.startswith("__pad__.") for key in loading["unexpected_keys"]), loading
+    # Norms are written as F32: their values are those of the 16 bits, so they come back as they were.
+    assert state_of(again) == state_of(model)
+    assert again.config.tie_word_embeddings == tied and again.config.dtype == DTYPES[kind]
+
+
+def test_norms_in_sixteen_bits_stay_as_they_are(tmp_path):
+    """transformers writes bf16 norms: without --type they go on in their type."""
+    llama(True, torch.bfloat16).save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "tokenizer.json").write_text(json.dumps(sound.character_json()))
+    succeed("export", tmp_path / "theirs", "--out", tmp_path / "m.gguf")
+    assert {t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors} == {"BF16"}
+    succeed("export", tmp_path / "theirs", "--out", tmp_path / "f32.gguf", "--type", "bf16")
+    types = {t.name: t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "f32.gguf").tensors}
+    assert types["output_norm.weight"] == "F32" and types["token_embd.weight"] == "BF16"
+
+
+def test_our_sound_models_are_what_other_packages_read(tmp_path):
+    """The independent writers of these tests are held against the packages gguf and safetensors, too."""
+    shape = sound.Shape(tied=False)
+    arrays = sound.weights(shape)
+    (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
+    read = gguf.GGUFReader(tmp_path / "m.gguf")
+    assert {t.name: t.data.tobytes() for t in read.tensors} == {name: a.tobytes() for name, a in arrays.items()}
+    assert read.fields["tokenizer.ggml.tokens"].contents()[-1] == sound.END
+    sound.HfDirectory(shape, arrays).write(tmp_path)
+    model, loading = transformers.LlamaForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), loading
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer("a é").input_ids == [2, 1, 4]
+    assert model.config.num_key_value_heads == 1

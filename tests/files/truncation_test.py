@@ -1,0 +1,82 @@
+"""A file that is cut at any byte is refused: every length in one process, and a sample through the programs."""
+
+import os
+import subprocess
+
+import pytest
+
+import bad_gguf
+import bad_hugging_face
+import bad_llama2c
+import sound
+from support import assert_refused, run
+
+TOOL = os.environ["FOLIO_TRUNCATION_TOOL"]
+
+
+def gguf(folder, make):
+    path, _ = bad_gguf.write(folder, make(), None)
+    return "model", path, path, 0
+
+
+def gguf_tokenizer(folder, make):
+    """The head alone, so that cuts are in the vocabulary and not in weights."""
+    model = make()
+    model.tensors = []
+    (folder / "t.gguf").write_bytes(model.head())
+    return "tokenizer", folder / "t.gguf", folder / "t.gguf", 0
+
+
+def hugging_face(folder, make, file):
+    path = make().write(folder / "hf")
+    return ("tokenizer" if file.startswith("tokenizer") else "model"), path, path / file, 0
+
+
+def llama2c(folder, version):
+    path, _ = bad_llama2c.write(folder, sound.Llama2c(version), None)
+    return "model", path, path, 0
+
+
+def tokenizer_bin(folder):
+    path = bad_llama2c.write_tokenizer(folder, sound.TokenizerBin(), None)[1]
+    return "tokenizer", path, path, len(sound.PIECES)
+
+
+HF = bad_hugging_face
+FILES = {
+    "gguf": lambda f: gguf(f, bad_gguf.character), "gguf, character vocabulary": lambda f: gguf_tokenizer(f, bad_gguf.character),
+    "gguf, SentencePiece": lambda f: gguf_tokenizer(f, bad_gguf.sentencepiece),
+    "safetensors": lambda f: hugging_face(f, HF.single, "model.safetensors"),
+    "first shard": lambda f: hugging_face(f, HF.sharded, HF.ONE), "last shard": lambda f: hugging_face(f, HF.sharded, HF.TWO),
+    "index": lambda f: hugging_face(f, HF.sharded, HF.INDEX), "config.json": lambda f: hugging_face(f, HF.single, "config.json"),
+    "character tokenizer.json": lambda f: hugging_face(f, HF.single, "tokenizer.json"),
+    "SentencePiece tokenizer.json": lambda f: hugging_face(f, HF.sentencepiece, "tokenizer.json"),
+    "tokenizer_config.json": lambda f: hugging_face(f, HF.sentencepiece, "tokenizer_config.json"),
+    "llama2.c version 0": lambda f: llama2c(f, 0), "llama2.c version 1": lambda f: llama2c(f, 1),
+    "llama2.c version 2": lambda f: llama2c(f, 2), "tokenizer.bin": tokenizer_bin,
+}
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FILES.items()])
+def test_no_cut_is_taken_for_a_file(tmp_path, make):
+    arguments = make(tmp_path)
+    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "", f"read after these cuts: {done.stdout}"
+    assert arguments[2].stat().st_size == 0
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FILES.items() if "gguf, " not in name])
+def test_the_programs_refuse_a_sample_of_the_cuts(tmp_path, make):
+    what, path, file, _ = make(tmp_path)
+    model, more = path, []
+    if path.name == "t.bin":
+        model, more = tmp_path / "m.bin", ["--tokenizer", path]
+    elif path.name == "m.bin":
+        more = ["--tokenizer", tmp_path / "t.json"]
+    whole = file.read_bytes()
+    for size in sorted({0, 1, 7, 29, len(whole) // 3, len(whole) - 1}, reverse=True):
+        file.write_bytes(whole[:size])
+        assert_refused(run("generate", "-m", model, *more, "-n", 1, "a"), 1, file.name)
+        if what == "model":
+            assert_refused(run("inspect", model), 1, file.name)

@@ -1,0 +1,34 @@
+// A mapping ends at a page, so AddressSanitizer would not see a read behind the end of a mapped file. The targets are
+// linked with --wrap=mmap,--wrap=munmap: a file is "mapped" into a heap block of exactly its size.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace {
+constexpr size_t kAlignment = 4096;  // what a mapping has
+}
+
+extern "C" {
+
+void* __wrap_mmap(void*, size_t length, int, int, int fd, off_t offset) {
+  void* block = nullptr;
+  if (::posix_memalign(&block, kAlignment, length) != 0) return MAP_FAILED;
+  size_t read = 0;
+  while (read < length) {
+    const ssize_t n = ::pread(fd, static_cast<char*>(block) + read, length - read, offset + static_cast<off_t>(read));
+    if (n <= 0) {
+      std::free(block);
+      return MAP_FAILED;
+    }
+    read += static_cast<size_t>(n);
+  }
+  return block;
+}
+
+int __wrap_munmap(void* block, size_t) {
+  std::free(block);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,82 @@
+// A GGUF: the file, the model in it, the tokenizer in it.
+#include <optional>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/gguf_model.h"
+#include "data/tokenizer_files.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tensors.h"
+#include "tests/fuzz/tokenizers.h"
+
+namespace folio::fuzz {
+namespace {
+
+std::filesystem::path written(const std::string& name, const core::GgufMetadata& metadata,
+                              const std::vector<core::TensorView>& tensors) {
+  core::OutputFile out(scratch_path(name));
+  core::write_gguf(out, metadata, tensors);
+  out.flush();
+  return scratch_path(name);
+}
+
+void look_at(const core::GgufFile& file) {
+  touch_tensors(file);
+  const std::string where = file.path().string();
+  for (size_t i = 0; i < file.metadata().size(); ++i) {
+    const auto& [key, value] = file.metadata()[i];
+    law(file.find(key) == &value, "a key is found where it stands");
+    if (core::printable(key) != key) continue;  // whoever asks for a key knows it
+    accepted(
+        [&] {
+          // One question a key, or most of the time would go into exceptions.
+          if (i % 5 == 0) static_cast<void>(file.integer(key));
+          if (i % 5 == 1) static_cast<void>(file.real(key));
+          if (i % 5 == 2) static_cast<void>(file.boolean(key));
+          if (i % 5 == 3) touch(file.string(key));
+          if (i % 5 == 4) static_cast<void>(file.strings(key));
+        },
+        where);
+  }
+}
+
+// What was read can be written, is read as the same, and is then written as the same bytes.
+void rewrite(const core::GgufFile& file) {
+  const core::GgufFile again(written("once.gguf", file.metadata(), file.tensors()));
+  law(same_tensors(file.tensors(), again.tensors()), "a rewritten GGUF has the same tensors");
+  written("twice.gguf", again.metadata(), again.tensors());
+  law(file_bytes(scratch_path("once.gguf")) == file_bytes(scratch_path("twice.gguf")),
+      "a GGUF that is written twice has the same bytes");
+}
+
+bool take_model(const core::GgufFile& file) {
+  core::ModelConfig config;
+  std::vector<core::TensorView> tensors;
+  const auto read = [&] {
+    config = core::config_from_gguf(file);
+    tensors = core::manifest_tensors(file, config);
+  };
+  if (!accepted(read, file.path().string())) return false;
+  const core::GgufFile again(written("model.gguf", core::config_to_gguf(config, "a name"), tensors));
+  law(core::config_from_gguf(again) == config, "a configuration that is written to a GGUF is read as the same");
+  law(same_tensors(core::manifest_tensors(again, config), tensors), "a model's tensors are read as they were written");
+  return true;
+}
+
+}  // namespace
+
+bool take(std::string_view input) {
+  const auto path = scratch_file("f.gguf", input);
+  std::optional<core::GgufFile> file;
+  if (!accepted([&] { file.emplace(path); }, path.string())) return false;
+  look_at(*file);
+  rewrite(*file);
+  const bool model = take_model(*file);
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (!accepted([&] { tokenizer = data::tokenizer_from_gguf(*file); }, path.string())) return false;
+  look_at(*tokenizer);
+  survives_gguf(*tokenizer);
+  return model;
+}
+
+}  // namespace folio::fuzz

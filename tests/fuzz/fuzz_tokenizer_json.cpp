@@ -1,0 +1,19 @@
+// tokenizer.json of a Hugging Face directory, of any kind that is read here, beside a sound tokenizer_config.json.
+#include "data/tokenizer_files.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokenizers.h"
+
+namespace folio::fuzz {
+
+bool take(std::string_view input) {
+  static const auto config = scratch_file("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  scratch_file("tokenizer.json", input);
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  const auto folder = scratch_path("");
+  if (!accepted([&] { tokenizer = data::tokenizer_from_hf(folder); }, folder.string())) return false;
+  look_at(*tokenizer);
+  survives_hf(*tokenizer);
+  return true;
+}
+
+}  // namespace folio::fuzz

@@ -1,0 +1,293 @@
+"""Seeds for the fuzz targets, written by programs that are not Folio's: make_seeds.py FOLDER.
+
+One folder a target. A file whose name begins with "good-" has to be accepted; the others are there for what they touch.
+The llama2.c files have no package: they are packed here from the layout that its export.py publishes.
+"""
+
+import json
+import pathlib
+import struct
+import sys
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Q
+from gguf import GGUFValueType as V
+from safetensors.numpy import save as safetensors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import LlamaConfig
+
+END = "<|endoftext|>"
+CHARACTERS = ["\n", " ", "a", "é", "日"]
+RANDOM = np.random.default_rng(7)
+
+
+def put(folder, name, content):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def values(*shape):
+    return RANDOM.standard_normal(shape, dtype=np.float32)
+
+
+# ---- GGUF ----
+
+
+def byte_level(text):
+    """GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in plain]
+    return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in text.encode())
+
+
+def character_tokenizer(writer):
+    tokens = [byte_level(c) for c in CHARACTERS]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([*tokens, END])
+    writer.add_token_types([1] * len(tokens) + [3])
+    writer.add_token_merges([f"{t[:i]} {t[i]}" for t in tokens for i in range(1, len(t))])
+    writer.add_bos_token_id(len(tokens))
+    writer.add_eos_token_id(len(tokens))
+    writer.add_add_bos_token(False)
+    return len(tokens) + 1
+
+
+# SentencePiece's own order: unknown, BOS, EOS, the bytes, then the pieces.
+PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
+          ("▁a", -1.0, 1), ("ab", -2.0, 1), ("▁", -3.0, 1), ("a", -4.0, 1), ("b", -5.0, 1), ("é", -6.0, 1)]  # fmt: skip
+
+
+def sentencepiece_tokenizer(writer):
+    texts, scores, types = zip(*PIECES)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(list(texts))
+    writer.add_token_scores(list(scores))
+    writer.add_token_types(list(types))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_space_prefix(True)
+    return len(texts)
+
+
+def llama(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=True, alignment=None, types=None):
+    writer = gguf.GGUFWriter(folder / name, "llama")
+    if alignment:
+        writer.add_custom_alignment(alignment)
+    writer.add_name("seed")
+    writer.add_block_count(1)
+    writer.add_context_length(16)
+    writer.add_embedding_length(dim)
+    writer.add_feed_forward_length(hidden)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(dim // heads)
+    writer.add_rope_freq_base(10000.0)
+    vocab = tokenizer(writer)
+    writer.add_vocab_size(vocab)
+    kv_dim = dim // heads * kv_heads
+    shapes = {"token_embd": (vocab, dim), "blk.0.attn_norm": (dim,), "blk.0.attn_q": (dim, dim),
+              "blk.0.attn_k": (kv_dim, dim), "blk.0.attn_v": (kv_dim, dim), "blk.0.attn_output": (dim, dim),
+              "blk.0.ffn_norm": (dim,), "blk.0.ffn_gate": (hidden, dim), "blk.0.ffn_up": (hidden, dim),
+              "blk.0.ffn_down": (dim, hidden), "output_norm": (dim,)}  # fmt: skip
+    if not tied:
+        shapes["output"] = (vocab, dim)
+    for tensor, shape in shapes.items():
+        data = values(*shape)
+        kind = (types or {}).get(tensor)
+        if kind:
+            writer.add_tensor(f"{tensor}.weight", gguf.quants.quantize(data, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(f"{tensor}.weight", data)
+    finish(writer)
+
+
+def every_type(folder, name):
+    writer = gguf.GGUFWriter(folder / name, "any")
+    for kind in V:
+        if kind == V.ARRAY:
+            continue
+        value = {V.STRING: "Grüße\n日本", V.BOOL: True, V.FLOAT32: 0.5, V.FLOAT64: 0.1}.get(kind, 7)
+        writer.add_key_value(f"scalar.{kind.name}", value, kind)
+        writer.add_key_value(f"array.{kind.name}", [value, value], V.ARRAY, sub_type=kind)
+    writer.add_key_value("nested", [[1, 2], [3]], V.ARRAY, sub_type=V.ARRAY)
+    for dtype in (np.float32, np.float16, np.int8, np.int16, np.int32, np.int64, np.float64):
+        writer.add_tensor(np.dtype(dtype).name, np.arange(6, dtype=dtype).reshape(1, 2, 3))
+    for kind in (Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0):
+        writer.add_tensor(kind.name, gguf.quants.quantize(values(2, 64), kind), raw_dtype=kind)
+    finish(writer)
+
+
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def gguf_seeds(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    llama(folder, "good-character", character_tokenizer)
+    llama(folder, "good-untied-aligned", character_tokenizer, tied=False, kv_heads=2, alignment=64)
+    llama(folder, "good-sentencepiece", sentencepiece_tokenizer, dim=2, heads=1)
+    mixed = {"token_embd": Q.F16, "blk.0.attn_q": Q.Q8_0, "blk.0.attn_k": Q.Q4_0, "blk.0.ffn_gate": Q.BF16,
+             "blk.0.ffn_up": Q.Q4_1}  # fmt: skip
+    llama(folder, "good-mixed-types", character_tokenizer, dim=32, hidden=2, heads=2, types=mixed)
+    every_type(folder, "every-type")
+    finish(gguf.GGUFWriter(folder / "empty", "llama"))
+    version_2 = bytearray((folder / "good-character").read_bytes())
+    version_2[4] = 2  # for what is written here the layouts are the same
+    put(folder, "good-version-2", bytes(version_2))
+
+
+# ---- Hugging Face ----
+
+
+def safetensors_seeds(folder):
+    pairs = {f"t.{kind}": np.arange(6, dtype=kind).reshape(2, 3)
+             for kind in ("float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8")}  # fmt: skip
+    put(folder, "good-types", safetensors(pairs, {"format": "pt", "ключ": "значение"}))
+    put(folder, "good-none", safetensors({}))
+    put(folder, "good-empty-and-scalar", safetensors({"e": np.zeros((0, 3), np.float32), "s": np.array(1, np.float32)}))
+    put(folder, "good-odd-sizes", safetensors({"a": np.zeros(3, np.uint8), "b": np.zeros((1, 1, 5), np.int8)}))
+    put(folder, "boolean", safetensors({"b": np.array([True])}))
+
+
+def config_seeds(folder):
+    shape = dict(vocab_size=66, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+                 max_position_embeddings=64)  # fmt: skip
+    put(folder, "good-grouped", LlamaConfig(**shape, num_key_value_heads=2, tie_word_embeddings=True).to_json_string())
+    put(folder, "good-all-keys", LlamaConfig(**shape, rms_norm_eps=1e-5).to_json_string(use_diff=False))
+    older = dict(shape, model_type="llama", rms_norm_eps=1e-6, rope_theta=500000.0, rope_scaling=None, head_dim=4)
+    put(folder, "good-older", json.dumps(older))
+    scaled = dict(older, rope_scaling={"rope_type": "llama3", "factor": 8.0})
+    put(folder, "scaled", json.dumps(scaled))
+
+
+def index_seeds(folder):
+    layer = "model.layers.0."
+    names = ["model.embed_tokens", layer + "input_layernorm", *(f"{layer}self_attn.{p}_proj" for p in "qkvo"),
+             layer + "post_attention_layernorm", *(f"{layer}mlp.{p}_proj" for p in ("gate", "up", "down")),
+             "model.norm"]  # fmt: skip
+    place = {f"{name}.weight": "a.safetensors" if i < 5 else "b.safetensors" for i, name in enumerate(names)}
+    put(folder, "good-index", json.dumps({"metadata": {"total_size": 140}, "weight_map": place}, indent=2))
+    put(folder, "incomplete", json.dumps({"metadata": {}, "weight_map": dict(list(place.items())[:3])}))
+
+
+def character_json():
+    vocab = {c: i for i, c in enumerate([*CHARACTERS, END])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_special_tokens([END])
+    return tokenizer.to_str()
+
+
+def byte_level_json():
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {c: i for i, c in enumerate([*alphabet, "ab", "Ġa", END])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[("a", "b"), ("Ġ", "a")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([END])
+    return tokenizer.to_str()
+
+
+def sentencepiece_json():
+    """As transformers converts Llama 2's: merges are all the splits of each piece."""
+    vocab = {piece: i for i, (piece, _, _) in enumerate(PIECES)}
+    merges = [("▁", "a"), ("a", "b")]
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])  # fmt: skip
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<unk>", "<s>", "</s>")])
+    return tokenizer.to_str()
+
+
+def tokenizer_seeds(folder):
+    put(folder, "good-character", character_json())
+    put(folder, "good-sentencepiece", sentencepiece_json())
+    put(folder, "byte-level", byte_level_json())
+
+
+# ---- llama2.c ----
+
+
+def llama2c(version, tied=True, dim=4, hidden=8, layers=1, heads=2, kv_heads=1, vocab=5, context=4):
+    kv_dim = dim // heads * kv_heads
+    norms = {"att": (layers, dim), "ffn": (layers, dim), "final": (dim,)}
+    q, k, v, o = (layers, dim, dim), (layers, kv_dim, dim), (layers, kv_dim, dim), (layers, dim, dim)
+    w1, w2, w3 = (layers, hidden, dim), (layers, dim, hidden), (layers, hidden, dim)
+    floats = lambda *shapes: b"".join(values(*shape).tobytes() for shape in shapes)
+    sizes = struct.pack("<7i", dim, hidden, layers, heads, kv_heads, -vocab if version == 0 and not tied else vocab, context)
+    output = [] if tied else [(vocab, dim)]
+    if version == 0:
+        tables = [(context, dim // heads // 2)] * 2
+        return sizes + floats((vocab, dim), norms["att"], q, k, v, o, norms["ffn"], w1, w2, w3, norms["final"], *tables, *output)
+    header = struct.pack("<Ii", 0x616B3432, version) + sizes + struct.pack("<B", tied)
+    group = 4
+    header += struct.pack("<i", group) if version == 2 else b""
+    header = header.ljust(256, b"\0") + floats(*norms.values())
+    matrices = [(vocab, dim), q, k, v, o, w1, w2, w3, *output]
+    if version == 1:
+        return header + floats(*matrices)
+    for shape in matrices:
+        rows = values(*shape).reshape(-1, *shape[-2:])
+        for row in rows:
+            groups = row.reshape(-1, group)
+            scale = np.abs(groups).max(axis=1) / np.float32(127)
+            header += np.round(groups / scale[:, None]).astype(np.int8).tobytes() + scale.astype(np.float32).tobytes()
+    return header
+
+
+def llama2c_seeds(folder):
+    for version in (0, 1, 2):
+        put(folder, f"good-v{version}", llama2c(version))
+        put(folder, f"good-v{version}-untied", llama2c(version, tied=False, layers=2, kv_heads=2))
+
+
+def tokenizer_bin_seeds(folder):
+    """The longest piece's bytes, then score, length and text of each; the first three and the bytes are written so."""
+    pieces = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0), *((f"<0x{b:02X}>", 0.0) for b in range(256)),
+              (" a", -1.0), ("ab", -2.0), (" ", -3.0), ("a", -4.0), ("b", -5.0), ("é", -6.0)]  # fmt: skip
+    records = [struct.pack("<fi", score, len(text.encode())) + text.encode() for text, score in pieces]
+    put(folder, "good-tokenizer", struct.pack("<i", max(len(t.encode()) for t, _ in pieces)) + b"".join(records))
+
+
+# ---- text ----
+
+
+def json_seeds(folder):
+    put(folder, "good-config", LlamaConfig().to_json_string())
+    put(folder, "good-tokenizer", character_json())
+    numbers = [0, -1, 2**63, 2**64 - 1, 2**64, 1e-5, 1e300, -0.0, 0.1]
+    put(folder, "good-values", json.dumps({"n": numbers, "s": "\"\\/\b\f\n\r\té日\U0001f600", "t": [True, False, None, {}, []]}))
+    put(folder, "good-deep", "[" * 60 + "]" * 60)
+    put(folder, "too-deep", "[" * 70 + "]" * 70)
+    put(folder, "twice", '{"a": 1, "a": 2}')
+
+
+def text_seeds(folder):
+    put(folder, "good-play", "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n")
+    put(folder, "good-many", "aé日\U0001f600\u0080\u07ff\u0800\uffff\U00010000\U0010ffff\ud7ff\ue000")
+    put(folder, "good-two", "abé \n".encode() + b"\xff" + "é ba\n".encode())
+    put(folder, "latin-1", "Grüße".encode("latin-1"))
+    put(folder, "surrogate", b"a\xed\xa0\x80")
+    put(folder, "stranger", b"ab\xffabc")
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    makers = {"gguf": gguf_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds, "hf_index": index_seeds,
+              "tokenizer_json": tokenizer_seeds, "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
+              "json": json_seeds, "text": text_seeds}  # fmt: skip
+    for target, make in makers.items():
+        make(out / target)
+
+
+if __name__ == "__main__":
+    main()

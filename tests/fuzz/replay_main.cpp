@@ -1,0 +1,60 @@
+// Runs a target once for each file of the folders that are named: seeds, and inputs that once were findings.
+// A seed whose name begins with "good-" has to be accepted. With any compiler, with sanitizers or without.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "tests/fuzz/fuzz.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The operators below are all that std has, or AddressSanitizer would see blocks of one kind freed by the other.
+void* allocate(size_t size, size_t alignment) {
+  folio::fuzz::law(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
+  void* block = nullptr;
+  if (::posix_memalign(&block, std::max(alignment, sizeof(void*)), std::max<size_t>(size, 1)) != 0)
+    throw std::bad_alloc();
+  return block;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return allocate(size, alignof(std::max_align_t)); }
+void* operator new[](size_t size) { return allocate(size, alignof(std::max_align_t)); }
+void* operator new(size_t size, std::align_val_t alignment) { return allocate(size, static_cast<size_t>(alignment)); }
+void* operator new[](size_t size, std::align_val_t alignment) { return allocate(size, static_cast<size_t>(alignment)); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return allocate(size, alignof(std::max_align_t)); }
+void* operator new[](size_t size, const std::nothrow_t&) noexcept { return allocate(size, alignof(std::max_align_t)); }
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete[](void* block) noexcept { std::free(block); }
+void operator delete(void* block, const std::nothrow_t&) noexcept { std::free(block); }
+void operator delete[](void* block, const std::nothrow_t&) noexcept { std::free(block); }
+void operator delete(void* block, size_t) noexcept { std::free(block); }
+void operator delete[](void* block, size_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, size_t, std::align_val_t) noexcept { std::free(block); }
+void operator delete[](void* block, size_t, std::align_val_t) noexcept { std::free(block); }
+
+int main(int argc, char** argv) {
+  std::vector<fs::path> files;
+  for (int i = 1; i < argc; ++i) {
+    if (!fs::is_directory(argv[i])) continue;  // a target without findings has no folder of them
+    for (const fs::directory_entry& entry : fs::directory_iterator(argv[i])) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  bool all_good = true;
+  for (const fs::path& file : files) {
+    std::fprintf(stderr, "%s\n", file.c_str());  // before the run: the last line names the file that ends it
+    const bool taken = folio::fuzz::take(folio::fuzz::file_bytes(file));
+    if (taken || !file.filename().string().starts_with("good-")) continue;
+    std::fprintf(stderr, "a good file is refused: %s\n", file.c_str());
+    all_good = false;
+  }
+  std::fprintf(stderr, "%zu files\n", files.size());
+  return all_good && !files.empty() ? 0 : 1;
+}

@@ -1,0 +1,84 @@
+#include "tests/fuzz/tokenizers.h"
+
+#include "core/file_io.h"
+#include "core/gguf.h"
+#include "data/tokenizer_files.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace folio::fuzz {
+namespace {
+
+// Text that the vocabulary has tokens for, as far as it is one of characters: its first tokens, one after the other.
+std::string text_of(const data::Tokenizer& tokenizer) {
+  constexpr size_t kMaxText = 64;
+  std::string text;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string& bytes = tokenizer.token_bytes(id);
+    if (text.size() + bytes.size() <= kMaxText) text += bytes;
+  }
+  return text;
+}
+
+std::vector<int32_t> encode(const data::Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids;
+  accepted([&] { ids = tokenizer.encode(text); }, "");
+  return ids;
+}
+
+void check_encode(const data::Tokenizer& tokenizer, std::string_view text) {
+  const std::vector<int32_t> ids = encode(tokenizer, text);
+  bool known = !ids.empty();  // a token without bytes stands for characters that the vocabulary doesn't have
+  for (const int32_t id : ids) {
+    law(id >= 0 && id < tokenizer.vocab_size(), "a text's ids are tokens");
+    known = known && !tokenizer.token_bytes(id).empty();
+  }
+  const std::string decoded = tokenizer.decode(ids);
+  const bool marked = text.find("\u2581") != std::string_view::npos;  // is a space to SentencePiece
+  law(!known || marked || decoded == text, "a text is encoded and decoded without loss");
+}
+
+}  // namespace
+
+void look_at(const data::Tokenizer& tokenizer) {
+  law(tokenizer.vocab_size() > 0, "a tokenizer has tokens");
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) touch(tokenizer.token_bytes(id));
+  for (const int32_t id : {-1, tokenizer.vocab_size()}) {
+    law(!accepted([&] { touch(tokenizer.token_bytes(id)); }, ""), "ids outside the vocabulary are refused");
+  }
+  law(tokenizer.end_of_text() >= 0 && tokenizer.end_of_text() < tokenizer.vocab_size(), "the end of a text is a token");
+  law(tokenizer.ends_text(tokenizer.end_of_text()), "the end of a text ends it");
+  for (const auto& ids : {tokenizer.default_prompt(), tokenizer.never_sampled(), tokenizer.beginning()}) {
+    for (const int32_t id : ids) touch(tokenizer.token_bytes(id));
+  }
+  check_encode(tokenizer, text_of(tokenizer));
+  check_encode(tokenizer, "a b\xC3\xA9\xFF \n");
+}
+
+bool same_tokenizer(const data::Tokenizer& a, const data::Tokenizer& b) {
+  bool same = a.kind() == b.kind() && a.vocab_size() == b.vocab_size() && a.end_of_text() == b.end_of_text() &&
+              a.beginning() == b.beginning();
+  for (int32_t id = 0; id < a.vocab_size() && same; ++id) same = a.token_bytes(id) == b.token_bytes(id);
+  const std::string text = text_of(a);
+  return same && encode(a, text) == encode(b, text);
+}
+
+void survives_gguf(const data::Tokenizer& tokenizer) {
+  core::GgufMetadata metadata;
+  if (!accepted([&] { metadata = tokenizer.to_gguf(); }, "")) return;
+  {
+    core::OutputFile out(scratch_path("tokenizer.gguf"));
+    core::write_gguf(out, metadata, {});
+    out.flush();
+  }
+  const core::GgufFile file(scratch_path("tokenizer.gguf"));
+  law(same_tokenizer(tokenizer, *data::tokenizer_from_gguf(file)), "a tokenizer in a GGUF is read as it was written");
+}
+
+void survives_hf(const data::Tokenizer& tokenizer) {
+  const auto folder = scratch_path("again");
+  std::filesystem::create_directory(folder);
+  if (!accepted([&] { tokenizer.write_hf(folder); }, "")) return;
+  law(same_tokenizer(tokenizer, *data::tokenizer_from_hf(folder)), "a tokenizer.json is read as it was written");
+}
+
+}  // namespace folio::fuzz
