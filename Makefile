@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sanitize fuzz interop format
+.PHONY: help demo test ladder sanitize fuzz interop format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -24,6 +24,19 @@ test: ## build everything and run the whole test-suite
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
+
+ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
+	@scripts/bootstrap.sh build
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET) --target experiments
+	@scripts/ladder.py $(if $(SHORT),--short)
+
+sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/bootstrap.sh test
+	@$(CORPUS)
+	@cmake --preset sanitize --log-level=ERROR
+	@cmake --build --preset sanitize
+	@ctest --preset sanitize
 
 RUNS ?= 1000000
 

@@ -4,16 +4,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/char_tokenizer.h"
 #include "data/corpus.h"
 
 namespace folio::experiments {
 
 struct Shakespeare {
+  data::CharTokenizer tokenizer;
   int32_t vocab_size = 0;
   std::vector<int32_t> tokens{};  ///< the whole text; moving it keeps the spans below valid
   data::Splits splits{};
 
-  Shakespeare() = default;
+  explicit Shakespeare(data::CharTokenizer its_tokenizer) : tokenizer(std::move(its_tokenizer)) {}
   Shakespeare(Shakespeare&&) = default;
   Shakespeare& operator=(Shakespeare&&) = default;
   Shakespeare(const Shakespeare&) = delete;  // a copy's splits would point into the original
@@ -22,6 +24,6 @@ struct Shakespeare {
 };
 
 /// Splits as in data::split_tokens. Throws core::Error if the corpus can't be had.
-[[nodiscard]] Shakespeare load_shakespeare(double validation_fraction, double test_fraction);
+[[nodiscard]] Shakespeare load_shakespeare(double validation_fraction = 0.1, double test_fraction = 0.0);
 
 }  // namespace folio::experiments

@@ -1,0 +1,170 @@
+// Five mistakes in copies of a published tutorial, each shown and mended: see README.md beside this file.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "data/batches.h"
+#include "data/ngram.h"
+#include "experiments/common/broken.h"
+#include "experiments/common/report.h"
+#include "experiments/common/statistics.h"
+#include "experiments/common/training.h"
+#include "experiments/common/variants.h"
+#include "train/evaluate.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Report;
+using torch::nn::AnyModule;
+
+template <typename T>
+struct Pair {
+  std::vector<T> copied{}, mended{};  // by seed
+};
+
+// 1. How many of the 65 characters become NaN in the first norm.
+int64_t count_nans(nn::Llama model) {
+  const torch::NoGradGuard no_grad;
+  int64_t count = -1;
+  const torch::Tensor each_character_V1 = torch::arange(model->config().vocab_size).unsqueeze(1);
+  model->forward(each_character_V1, [&](const std::string& name, const torch::Tensor& x_V1D) {
+    if (name == "layers.0.attention_norm") count = x_V1D.isnan().any(-1).sum().item<int64_t>();
+  });
+  return count;
+}
+
+// 2. How many parameters the loss does not depend on.
+int64_t count_without_gradient(nn::Llama model, const train::TensorBatch& batch) {
+  model->loss(batch.inputs_BT, batch.targets_BT).backward();
+  int64_t count = 0;
+  for (const torch::Tensor& p : model->parameters()) count += !p.grad().defined() || p.grad().eq(0).all().item<bool>();
+  return count;
+}
+
+// 3. What a line of the log says is left after `step`, where clock[i] is the time after step i: the time since the line
+// before, and how many steps are left. The mended one remembers how many steps lie between two lines.
+int64_t eta(const std::vector<int64_t>& clock, size_t step, size_t log_every, bool mended) {
+  const int64_t since_last_line = clock[step] - clock[step - log_every];
+  const auto steps_left = static_cast<int64_t>(clock.size() - 1 - step);
+  return mended ? since_last_line * steps_left / static_cast<int64_t>(log_every) : since_last_line * steps_left;
+}
+
+// 4. How many of five lines that begin alike differ.
+int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t number)>& line) {
+  std::set<std::vector<int32_t>> lines;
+  for (uint64_t i = 0; i < 5; ++i) lines.insert(line(i));
+  return static_cast<int64_t>(lines.size());
+}
+
+// 5. The loss before any step.
+double first_loss(nn::Llama model, const train::TensorBatch& batch) {
+  const torch::NoGradGuard no_grad;
+  return model->loss(batch.inputs_BT, batch.targets_BT).item<double>();
+}
+
+nn::Llama by_default(nn::Llama model) {
+  experiments::initialize_by_default(model);
+  return model;
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare();
+  const double knowing_nothing = std::log(static_cast<double>(text.vocab_size));
+  train::TrainConfig config = experiments::small_setting(text);
+  core::ModelConfig untied = config.model;  // as in the tutorial, the head is a matrix of its own
+  untied.tie_embeddings = false;
+  const auto mean_norms = experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache&) {
+    parts.attention_norm = AnyModule(experiments::MeanNorm(config.model.dim));
+    parts.ffn_norm = AnyModule(experiments::MeanNorm(config.model.dim));
+  });
+  const auto discarding = experiments::blocks_that_discard_attention(config.model);
+  const std::vector<int32_t> prompt = text.tokenizer.encode("\n");
+
+  Pair<int64_t> nans, gradients, etas, lines;
+  Pair<double> nan_losses, losses, firsts, tied_firsts;
+  Pair<train::LineChart::Point> curves;  // of the last seed
+  for (const uint64_t seed : report.seeds()) {
+    config.seed = seed;
+    const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, seed);
+    const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
+    const auto model_of = [&](const core::ModelConfig& shape, const nn::BlockFactory& blocks = {}) {
+      return experiments::seeded_llama(shape, seed, blocks);
+    };
+    nans.copied.push_back(count_nans(model_of(config.model, mean_norms)));
+    nans.mended.push_back(count_nans(model_of(config.model)));
+    nan_losses.copied.push_back(first_loss(model_of(config.model, mean_norms), batch));
+    gradients.copied.push_back(count_without_gradient(model_of(config.model, discarding), batch));
+    gradients.mended.push_back(count_without_gradient(model_of(config.model), batch));
+    firsts.copied.push_back(first_loss(by_default(model_of(untied)), batch));
+    firsts.mended.push_back(first_loss(model_of(untied), batch));
+    tied_firsts.copied.push_back(first_loss(by_default(model_of(config.model)), batch));
+    tied_firsts.mended.push_back(first_loss(model_of(config.model), batch));
+    nan_losses.mended = tied_firsts.mended;
+
+    nn::Llama broken = model_of(config.model, discarding), model = model_of(config.model);
+    const auto broken_run = experiments::train_model(broken, text, config);
+    const auto run = experiments::train_model(model, text, config);
+    losses.copied.push_back(broken_run.validation_loss);
+    losses.mended.push_back(run.validation_loss);
+    curves = {broken_run.validation, run.validation};
+
+    std::vector<int64_t> clock{0};  // ticks once a step
+    while (clock.back() < config.steps) clock.push_back(clock.back() + 1);
+    etas.copied.push_back(eta(clock, clock.size() / 2, 10, false));
+    etas.mended.push_back(eta(clock, clock.size() / 2, 10, true));
+
+    const auto greedy = [&](uint64_t) { return experiments::greedy_tokens(model, prompt, 60, config.window); };
+    const auto drawn = [&](uint64_t number) {
+      return experiments::sample_tokens(model, prompt, 60, config.window, 5 * seed + number);
+    };
+    lines.copied.push_back(count_different_lines(greedy));
+    lines.mended.push_back(count_different_lines(drawn));
+    report.say(fmt::format("seed {}, the likeliest each time:{}", seed, text.tokenizer.decode(greedy(0))));
+  }
+
+  const auto row = [](const std::string& name, const auto& pair) {
+    return std::vector<Report::Json>{name, experiments::joined(pair.copied), experiments::joined(pair.mended)};
+  };
+  report.table(
+      "Five mistakes, by seed", {"", "as copied", "mended"},
+      {row("1 characters of 65 that become NaN", nans), row("1 first loss", nan_losses),
+       row("2 parameters without a gradient", gradients), row("2 loss after training", losses),
+       row(fmt::format("3 ETA when {} ticks are left", config.steps / 2), etas), row("4 different lines of 5", lines),
+       row("5 first loss, head of its own", firsts), row("5 first loss, head tied to the embedding", tied_firsts)});
+
+  const std::vector<double> nan_counts(nans.copied.begin(), nans.copied.end());
+  report.claim_above("1 copied: characters of 65 that become NaN", nan_counts, 16);
+  report.claim_below("1 copied: characters of 65 that become NaN", nan_counts, 49);
+  report.claim_equal("1 copied: first losses that are numbers",
+                     std::ranges::count_if(nan_losses.copied, [](double x) { return std::isfinite(x); }), 0);
+  report.claim_equal("1 mended: characters that become NaN", nans.mended, 0);
+  report.claim_equal("2 copied: parameters without a gradient, 5 in each layer", gradients.copied, 10);
+  report.claim_equal("2 mended: parameters without a gradient", gradients.mended, 0);
+  report.claim_above("2 what discarding attention costs", experiments::differences(losses.copied, losses.mended), 0.15);
+  report.claim_equal("3 copied: the ETA is ten times the ticks left", etas.copied, 10 * (config.steps / 2));
+  report.claim_equal("3 mended: the ETA is the ticks left", etas.mended, config.steps / 2);
+  report.claim_equal("4 copied: different lines of 5", lines.copied, 1);
+  report.claim_equal("4 mended: different lines of 5", lines.mended, 5);
+  report.claim_above("5 copied: first loss, head of its own", firsts.copied, knowing_nothing + 0.05);
+  report.claim_above("5 copied: first loss, head tied", tied_firsts.copied, knowing_nothing + 10.0);
+  report.claim_below("5 mended: first loss, head of its own", firsts.mended, knowing_nothing + 0.08);
+  report.claim_below("5 mended: first loss, head tied", tied_firsts.mended, knowing_nothing + 0.08);
+
+  const double bigram =
+      data::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
+  report.picture("debugging.svg",
+                 {.title = "A loss that goes down proves little: mistake 2",
+                  .x_label = "step",
+                  .y_label = "validation loss (nats per character)",
+                  .series = {{"discarded", curves.copied}, {"added", curves.mended}},
+                  .references = {{"ln 65, knowing nothing", knowing_nothing}, {"bigram by counting", bigram}}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run(argc, argv, "03_debugging", study); }

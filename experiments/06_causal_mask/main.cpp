@@ -1,0 +1,141 @@
+// What goes wrong without the causal mask? Table, pictures and explanation: README.md beside this file.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include "data/ngram.h"
+#include "experiments/common/broken.h"
+#include "experiments/common/heat_map.h"
+#include "experiments/common/report.h"
+#include "experiments/common/statistics.h"
+#include "experiments/common/training.h"
+#include "experiments/common/variants.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::HeatMap;
+using experiments::Report;
+using Doubles = std::vector<double>;
+
+constexpr int64_t kSampled = 400;  // characters
+
+struct Study {
+  std::string name;
+  bool masked;
+  Doubles mean{}, last{}, sample{};  // by seed: losses of all places and of the last one; what a sample costs a 3-gram
+  std::string text{};                // the first seed's sample
+  train::LineChart::Series by_position{};
+  torch::Tensor weights_TT{};  // of one head, for the first window of the validation split
+};
+
+// The attention weights of all heads of all layers, [layers · heads, T, T].
+template <typename Attention>
+torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> weights_HTT;
+  const auto modules = model->named_modules();
+  model->forward(tokens_1T, [&](const std::string& name, const torch::Tensor& x_BTD) {
+    const std::string suffix = "_norm";
+    if (!name.ends_with(".attention" + suffix)) return;
+    auto& module = modules[name.substr(0, name.size() - suffix.size())];
+    weights_HTT.push_back(module->template as<Attention>()->weights(x_BTD)[0]);
+  });
+  return torch::cat(weights_HTT).to(torch::kDouble);
+}
+
+// The head that puts the most weight on the place at `offset` from its own, +1 the next and -1 the one before.
+torch::Tensor head_that_looks(const torch::Tensor& weights_HTT, int64_t offset) {
+  const torch::Tensor on_it_H = weights_HTT.diagonal(offset, 1, 2).mean(1);
+  return weights_HTT[on_it_H.argmax().item<int64_t>()].contiguous();
+}
+
+void run_one(Study& study, const experiments::Shakespeare& text, const data::NgramCounts& counts,
+             const train::TrainConfig& config, bool first_seed) {
+  nn::Llama model = experiments::seeded_llama(
+      config.model, config.seed,
+      experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache& rope) {
+        if (study.masked) return;
+        parts.attention = torch::nn::AnyModule(experiments::UnmaskedAttention(config.model, rope));
+      }));
+  static_cast<void>(experiments::train_model(model, text, config));
+  const Doubles losses = experiments::position_losses(model, text, config.window);
+  study.mean.push_back(experiments::mean_of(losses));
+  study.last.push_back(losses.back());
+  const std::vector<int32_t> sample =
+      experiments::sample_tokens(model, text.tokenizer.encode("\n"), kSampled, config.window, config.seed);
+  study.sample.push_back(counts.witten_bell_loss(std::span(sample).subspan(1), 3));
+  if (!first_seed) return;
+
+  study.text = text.tokenizer.decode(sample);
+  study.by_position.name = study.name;
+  for (size_t t = 0; t < losses.size(); ++t) study.by_position.points.push_back({static_cast<double>(t), losses[t]});
+  const auto window = text.splits.validation.first(static_cast<size_t>(config.window));
+  const torch::Tensor tokens_1T = torch::tensor(std::vector<int64_t>(window.begin(), window.end())).unsqueeze(0);
+  study.weights_TT = study.masked
+                         ? head_that_looks(all_weights<nn::AttentionImpl>(model, tokens_1T), -1)
+                         : head_that_looks(all_weights<experiments::UnmaskedAttentionImpl>(model, tokens_1T), 1);
+}
+
+HeatMap::Panel panel(const Study& study, const experiments::Shakespeare& text) {
+  const torch::Tensor& w = study.weights_TT;
+  std::vector<std::string> names;
+  for (int64_t t = 0; t < w.size(0); ++t) {
+    const std::string& character = text.tokenizer.token_bytes(text.splits.validation[static_cast<size_t>(t)]);
+    names.push_back(character == "\n" ? "⏎" : character == " " ? "␣" : character);
+  }
+  return {.title = study.name,
+          .rows = w.size(0),
+          .columns = w.size(1),
+          .values = {w.data_ptr<double>(), w.data_ptr<double>() + w.numel()},
+          .row_names = names,
+          .column_names = names};
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare();
+  const data::NgramCounts counts(text.splits.train, text.vocab_size, 3);
+  const double real_text = counts.witten_bell_loss(text.splits.validation, 3);
+  train::TrainConfig config = experiments::small_setting(text);
+  if (report.short_form()) config.steps = 200;
+
+  Study masked{.name = "with the mask", .masked = true}, unmasked{.name = "without the mask", .masked = false};
+  for (const uint64_t seed : report.seeds()) {
+    config.seed = seed;
+    for (Study* one : {&masked, &unmasked}) run_one(*one, text, counts, config, seed == report.seed());
+  }
+
+  std::vector<std::vector<Report::Json>> rows;
+  for (const Study* one : {&masked, &unmasked}) {
+    rows.push_back(
+        {one->name, experiments::joined(one->mean), experiments::joined(one->last), experiments::joined(one->sample)});
+    report.say(fmt::format("\n{}:{}", one->name, one->text));
+  }
+  report.table("Validation losses by seed", {"", "mean of 32 places", "last place", "its text, by a 3-gram"}, rows);
+  report.say(fmt::format("Shakespeare's own text costs the 3-gram {:.3f}.\n", real_text));
+
+  report.claim_below("without the mask the mean loss falls below", unmasked.mean, 0.5);
+  report.claim_above("but at the last place it stays above", unmasked.last, 2.7);
+  report.claim_above("where the model with the mask is better by", experiments::differences(unmasked.last, masked.last),
+                     0.5);
+  report.claim_above("a 3-gram takes its text for noise: loss above", unmasked.sample, 4.5);
+  report.claim_below("and not the other model's: loss below", masked.sample, 4.0);
+  report.claim_above("without the mask, a head's weight on the next place",
+                     unmasked.weights_TT.diagonal(1).mean().item<double>(), 0.5);
+  report.claim_equal("with it, weights on later places that are not 0",
+                     masked.weights_TT.triu(1).ne(0).sum().item<int64_t>(), 0);
+
+  report.picture("positions.svg", {.title = "Only the last place can't look at its answer",
+                                   .x_label = "place in the window",
+                                   .y_label = "validation loss (nats per character)",
+                                   .series = {masked.by_position, unmasked.by_position}});
+  report.picture("attention.svg", HeatMap{.title = "How much of each place (column) goes into each place (row)",
+                                          .subtitle = "one head of the model trained with the mask, and one without",
+                                          .row_label = "place",
+                                          .column_label = "place that is read",
+                                          .panels = {panel(masked, text), panel(unmasked, text)}}
+                                      .svg());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run(argc, argv, "06_causal_mask", study); }

@@ -1,0 +1,134 @@
+// What do fewer key/value heads save, and what do they cost? Table, picture and explanation: README.md beside this
+// file.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "experiments/common/comparison.h"
+#include "experiments/common/interval_chart.h"
+#include "infer/kv_cache.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Report;
+
+int64_t aligned_bytes = 0;  // what was asked of the operator below since it was last set to 0
+
+}  // namespace
+
+// The engine takes its cache from the aligned operator new. This program replaces it by one that counts.
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  aligned_bytes += static_cast<int64_t>(bytes);
+  const auto a = static_cast<std::size_t>(alignment);
+  if (void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+
+namespace {
+
+constexpr int64_t kPositions = 256;
+
+// Keys and values of one position in all layers, in float32.
+int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
+
+int64_t bytes_allocated(const core::ModelConfig& c) {
+  infer::KvCache cache(c, kPositions / infer::KvCache::kBlock);
+  const infer::SequenceId sequence = cache.add_sequence();
+  aligned_bytes = 0;
+  cache.reserve(sequence, 0, kPositions);
+  return aligned_bytes;
+}
+
+std::string name_of(const core::ModelConfig& c) {
+  return c.n_kv_heads == c.n_heads ? "MHA" : c.n_kv_heads == 1 ? "MQA" : fmt::format("GQA-{}", c.n_kv_heads);
+}
+
+void show_published_models(Report& report) {
+  struct Published {
+    const char* name;
+    int64_t n_layers, dim, n_heads, n_kv_heads, context_length;
+  };
+  std::vector<std::vector<Report::Json>> rows;
+  for (const Published& p : {Published{"Llama 2 7B", 32, 4096, 32, 32, 4096},
+                             {"Llama 2 70B", 80, 8192, 64, 8, 4096},
+                             {"Llama 3 8B", 32, 4096, 32, 8, 8192},
+                             {"TinyLlama 1.1B", 22, 2048, 32, 4, 2048}}) {
+    core::ModelConfig c{.dim = p.dim, .n_layers = p.n_layers, .n_heads = p.n_heads, .n_kv_heads = p.n_kv_heads};
+    const int64_t bytes = bytes_by_formula(c);
+    c.n_kv_heads = c.n_heads;
+    rows.push_back({p.name, fmt::format("{} of {}", p.n_kv_heads, p.n_heads), bytes, bytes_by_formula(c),
+                    static_cast<double>(bytes * p.context_length) / (1 << 30)});
+  }
+  report.table("The same formula for published models (float32)",
+               {"model", "key/value heads", "bytes a token", "with all heads", "GiB for its context"}, rows);
+}
+
+void claim_losses(Report& report, const experiments::Outcome& mha, const experiments::Outcome& mqa,
+                  const experiments::Outcome& wide) {
+  report.claim_equal("MQA with a wider feed-forward has as many parameters as MHA", wide.parameters, mha.parameters);
+  if (report.short_form()) return;
+  report.claim_below("a quarter of the cache costs", experiments::differences(mqa.losses, mha.losses), 0.25);
+  std::vector<double> apart = experiments::differences(wide.losses, mha.losses);
+  for (double& difference : apart) difference = std::abs(difference);
+  report.claim_below("at equal parameters the two lie apart by", apart, 0.15);
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare();
+  train::TrainConfig setting = experiments::small_setting(text);
+  if (report.short_form()) setting.steps = 30;
+  setting.eval_every = setting.steps;
+  setting.schedule = "cosine";  // a constant rate leaves the noise of the last batches in the losses
+  setting.min_lr = setting.lr / 10.0;
+
+  std::vector<experiments::Variant> variants;
+  for (const auto& [n_heads, n_kv_heads] : {std::pair{4, 4}, {4, 2}, {4, 1}, {8, 8}, {8, 1}}) {
+    core::ModelConfig model = setting.model;
+    model.n_heads = n_heads;
+    model.n_kv_heads = n_kv_heads;
+    variants.push_back({fmt::format("{} of {} heads", name_of(model), n_heads), model});
+  }
+  // What multi-query attention saves, 2 dim (dim - kv_dim), are so many columns of the feed-forward's three matrices.
+  core::ModelConfig wide = variants[2].model;
+  wide.hidden_dim += 2 * (wide.dim - wide.kv_dim()) / 3;
+  variants.push_back({"MQA of 4 heads, wide", wide});
+  const auto outcomes = experiments::train_variants(report, text, setting, variants, experiments::paired_seeds(report));
+
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<experiments::IntervalChart::Row> chart;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const core::ModelConfig& model = variants[i].model;
+    const size_t mha = model.n_heads == 4 ? 0 : 3;
+    const int64_t bytes = bytes_allocated(model);
+    const auto difference = experiments::paired_interval(outcomes[i].losses, outcomes[mha].losses);
+    rows.push_back({outcomes[i].name, outcomes[i].parameters, bytes_by_formula(model), bytes,
+                    experiments::mean_of(outcomes[i].losses),
+                    i == mha ? Report::Json() : Report::Json(experiments::shown(difference))});
+    if (i != mha)
+      chart.push_back({fmt::format("{} ({} bytes)", outcomes[i].name, bytes_by_formula(model)), difference});
+    report.claim_equal(
+        fmt::format("{}: bytes that the engine allocates for {} positions", outcomes[i].name, kPositions), bytes,
+        kPositions * bytes_by_formula(model));
+  }
+  report.table(fmt::format("After {} steps", setting.steps),
+               {"model", "parameters", "bytes a token", "bytes allocated", "loss", "against MHA of as many heads"},
+               rows);
+  show_published_models(report);
+  claim_losses(report, outcomes[0], outcomes[2], outcomes.back());
+  report.picture("heads.svg",
+                 experiments::IntervalChart{.title = "Fewer key/value heads: what they cost",
+                                            .subtitle = "names with the bytes of cache that one token takes",
+                                            .x_label = "validation loss minus that of multi-head attention (nats)",
+                                            .rows = chart,
+                                            .references = {{"no difference", 0.0}}}
+                     .svg());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run(argc, argv, "07_heads", study); }

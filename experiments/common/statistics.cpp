@@ -1,0 +1,61 @@
+#include "experiments/common/statistics.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace folio::experiments {
+
+double student_t_within(double x, int degrees) {
+  core::require(degrees >= 1, "Student's t has at least 1 degree of freedom, not {}", degrees);
+  const double angle = std::atan(x / std::sqrt(static_cast<double>(degrees)));
+  const double cos2 = std::cos(angle) * std::cos(angle);
+  // Odd: cos a + 2/3 cos^3 a + 2/3 4/5 cos^5 a + …; even: 1 + 1/2 cos^2 a + 1/2 3/4 cos^4 a + …
+  const bool odd = degrees % 2 == 1;
+  double term = odd ? std::cos(angle) : 1.0;
+  double sum = degrees == 1 ? 0.0 : term;
+  for (int i = odd ? 2 : 1; i <= degrees - 3; i += 2) {  // the last factor is (degrees - 3) / (degrees - 2)
+    term *= cos2 * i / (i + 1.0);
+    sum += term;
+  }
+  return odd ? 2.0 / std::numbers::pi * (angle + std::sin(angle) * sum) : std::sin(angle) * sum;
+}
+
+double student_t_bound(double probability, int degrees) {
+  core::require(probability > 0.0 && probability < 1.0, "a probability between 0 and 1 is needed, not {}", probability);
+  double low = 0.0;
+  double high = 1.0;
+  while (student_t_within(high, degrees) < probability) high *= 2.0;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = 0.5 * (low + high);
+    (student_t_within(middle, degrees) < probability ? low : high) = middle;
+  }
+  return high;
+}
+
+Interval mean_interval(std::span<const double> values) {
+  core::require(values.size() >= 2, "an interval needs at least two values, not {}", values.size());
+  const auto n = static_cast<double>(values.size());
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  const double mean = sum / n;
+  double squares = 0.0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const double half =
+      student_t_bound(0.95, static_cast<int>(values.size()) - 1) * std::sqrt(squares / (n - 1.0)) / std::sqrt(n);
+  return {.mean = mean, .low = mean - half, .high = mean + half};
+}
+
+std::vector<double> differences(std::span<const double> a, std::span<const double> b) {
+  core::require(a.size() == b.size(), "pairs need as many values on both sides, not {} and {}", a.size(), b.size());
+  std::vector<double> result(a.size());
+  for (size_t i = 0; i < a.size(); ++i) result[i] = a[i] - b[i];
+  return result;
+}
+
+Interval paired_interval(std::span<const double> a, std::span<const double> b) {
+  return mean_interval(differences(a, b));
+}
+
+}  // namespace folio::experiments

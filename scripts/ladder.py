@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Runs every study of experiments/ and prints one table of their claims; exits with 1 unless all of them hold.
+
+Each program's own output goes to OUT/NN_name/output.txt, beside its pictures and results.json."""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def number(value):
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def run(name, program, out, flags):
+    """The study's results.json, or None and a printed reason: a study that fails a claim still has results."""
+    out.mkdir(parents=True, exist_ok=True)
+    results = out / "results.json"
+    results.unlink(missing_ok=True)  # an older run's must not pass for this one's
+    start = time.monotonic()
+    with open(out / "output.txt", "w") as output:
+        code = subprocess.run([program, "--out", out, *flags], stdout=output, stderr=subprocess.STDOUT).returncode
+    print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
+    if not results.exists():
+        print(f"{name}: exit code {code} and no results; its output is in {out / 'output.txt'}")
+        return None
+    found = json.loads(results.read_text())
+    if code != (0 if all(claim["holds"] for claim in found["claims"]) else 1):
+        print(f"{name}: exit code {code} does not fit its claims; its output is in {out / 'output.txt'}")
+        return None
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="studies to run (default: all), as 03_debugging")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="the build folder")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "runs" / "experiments", help="where results go")
+    parser.add_argument("--short", action="store_true", help="one seed and reduced grids: minutes for all of them")
+    options = parser.parse_args()
+
+    studies = sorted(folder.parent.name for folder in (ROOT / "experiments").glob("[0-9][0-9]_*/main.cpp"))
+    unknown = [name for name in options.names if name not in studies]
+    if unknown:
+        parser.error(f"there is no study {', '.join(unknown)}; there are {', '.join(studies)}")
+    rows, broken, failed = [], [], 0
+    for name in options.names or studies:
+        program = options.build / "experiments" / name
+        if not program.exists():
+            sys.exit(f"{program} is not built; run: cmake --build {options.build} --target experiments")
+        results = run(name, program, options.out / name, ["--short"] if options.short else [])
+        if results is None:
+            broken.append(name)
+            continue
+        for claim in results["claims"]:
+            failed += not claim["holds"]
+            rows.append((name, claim["text"], f"{number(claim['measured'])} {claim['relation']} "
+                         f"{number(claim['limit'])}", "holds" if claim["holds"] else "FAILS"))
+
+    table = [("study", "claim", "measured, limit", ""), *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(3)]
+    print()
+    for row in table:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[3]]).rstrip())
+    print(f"\n{len(rows) - failed} of {len(rows)} claims hold" +
+          (f"; no results from {', '.join(broken)}" if broken else ""))
+    return 1 if failed or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

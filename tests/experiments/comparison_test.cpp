@@ -1,0 +1,170 @@
+// Feed-forwards that studies compare, blocks that lack a part, and trainings that run side by side.
+#include "experiments/common/comparison.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "experiments/common/broken.h"
+#include "experiments/common/variants.h"
+
+namespace folio::experiments {
+namespace {
+
+using Activation = PlainFeedForwardImpl::Activation;
+
+const core::ModelConfig kConfig{
+    .vocab_size = 11, .dim = 16, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 24, .context_length = 12};
+
+double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+// Weights large enough for every part to matter.
+nn::Llama model_of(nn::BlockFactory blocks = {}) {
+  nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
+  return model;
+}
+
+torch::Tensor random_tokens() { return torch::randint(kConfig.vocab_size, {3, 8}, torch::kLong); }
+
+// What changes at the last position if the first token does.
+double reach(const nn::BlockFactory& blocks) {
+  nn::Llama model = model_of(blocks);
+  const torch::Tensor tokens = random_tokens();
+  torch::Tensor changed = tokens.clone();
+  changed.select(1, 0).add_(1).remainder_(kConfig.vocab_size);
+  return largest_difference(model->forward(tokens).select(1, 7), model->forward(changed).select(1, 7));
+}
+
+TEST(FeedForward, ThePlainOneIsItsFormula) {
+  const torch::Tensor x = torch::randn({2, 3, 8});
+  for (const Activation activation : {Activation::ReLU, Activation::GELU}) {
+    PlainFeedForward ffn(8, 20, activation);
+    const auto w = ffn->named_parameters();
+    const torch::Tensor z = x.matmul(w["w1.weight"].t());
+    const torch::Tensor y =
+        activation == Activation::ReLU ? z * (z > 0) : z * 0.5 * (1.0 + torch::erf(z / std::sqrt(2.0)));
+    EXPECT_LT(largest_difference(ffn->forward(x), y.matmul(w["w2.weight"].t())), 1e-6);
+  }
+}
+
+TEST(FeedForward, ThePlainOneHasAsManyParametersAsSwiGLU) {
+  int64_t count = 0;
+  for (const auto& p : model_of(blocks_with_plain_feed_forward(kConfig, Activation::ReLU))->parameters()) {
+    count += p.numel();
+  }
+  EXPECT_EQ(count, core::parameter_count(kConfig));
+  core::ModelConfig odd = kConfig;
+  odd.hidden_dim = 25;
+  EXPECT_THROW(blocks_with_plain_feed_forward(odd, Activation::ReLU), core::Error);
+}
+
+TEST(FeedForward, DrawnByWidthItReturnsAsMuchAsItReads) {
+  core::ModelConfig wide = kConfig;
+  wide.dim = 128;
+  wide.hidden_dim = 352;
+  nn::Llama model = seeded_llama(wide, 5);
+  const nn::Llama before = seeded_llama(wide, 5);
+  draw_feed_forwards_by_width(model);
+  const auto old = before->named_parameters();
+  for (const auto& p : model->named_parameters()) {
+    const bool reads = p.key().ends_with("w1.weight") || p.key().ends_with("w3.weight");
+    EXPECT_EQ(!reads, torch::equal(p.value(), old[p.key()])) << p.key();
+    if (reads) {
+      EXPECT_NEAR(p.value().std().item<double>() * std::sqrt(128.0), 1.0, 0.02) << p.key();
+    }
+  }
+}
+
+TEST(Blocks, WithoutAttentionNoPositionSeesAnother) {
+  EXPECT_EQ(reach(blocks_without_attention(kConfig)), 0.0);
+  EXPECT_GT(reach({}), 1e-3);
+}
+
+TEST(Blocks, WithoutAPartThatPartAddsNothingAndHasNoParameters) {
+  for (const std::string part : {"attention", "ffn"}) {
+    nn::Llama model =
+        model_of(part == "ffn" ? blocks_without_feed_forward(kConfig) : blocks_without_attention(kConfig));
+    for (const auto& p : model->named_parameters()) EXPECT_EQ(p.key().find("." + part), std::string::npos) << p.key();
+    int seen = 0;
+    model->forward(random_tokens(), [&](const std::string& name, const torch::Tensor& value) {
+      if (name.ends_with("." + part)) seen += value.abs().max().item<double>() == 0.0;
+    });
+    EXPECT_EQ(seen, kConfig.n_layers) << part;
+  }
+}
+
+TEST(Broken, WithoutResidualsASilentPartSilencesTheStream) {
+  const auto spread = [](nn::BlockFactory blocks) {
+    nn::Llama model = model_of(std::move(blocks));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : model->named_parameters()) {
+      if (p.key() == "layers.0.attention.wo.weight") p->zero_();
+    }
+    return model->forward(random_tokens()).abs().max().item<double>();
+  };
+  EXPECT_EQ(spread(blocks_without_residuals(kConfig)), 0.0);
+  EXPECT_GT(spread({}), 1e-3);
+}
+
+// A text of random characters, long enough for validation_loss.
+Shakespeare random_text() {
+  std::string letters = "abcdefghijk";
+  Shakespeare text(data::CharTokenizer::from_text(letters, "the test's text"));
+  text.vocab_size = 11;
+  for (uint64_t i = 0; i < 70'000; ++i) {
+    text.tokens.push_back(static_cast<int32_t>(core::random_uniform(1, i) * text.vocab_size));
+  }
+  text.splits = data::split_tokens(text.tokens, 0.5, 0.0);
+  return text;
+}
+
+TEST(Comparison, RunsSideBySideAreTheRunsAlone) {
+  const Shakespeare text = random_text();
+  train::TrainConfig setting = small_setting(text);
+  setting.steps = 4;
+  setting.batch_size = 2;
+  setting.window = kConfig.context_length;
+  core::ModelConfig mqa = kConfig;
+  mqa.n_kv_heads = 1;
+  const Report report("comparison_test", testing::TempDir() + "/comparison_test", 7);
+  const std::vector<uint64_t> seeds{7, 8, 9};
+  const auto outcomes = train_variants(
+      report, text, setting, {{"Llama", kConfig}, {"MQA by width", mqa, {}, draw_feed_forwards_by_width}}, seeds,
+      [](nn::Llama& model) { return model->parameters()[0].sum().item<double>(); });
+
+  ASSERT_EQ(outcomes.size(), 2U);
+  EXPECT_EQ(outcomes[0].parameters, core::parameter_count(kConfig));
+  EXPECT_EQ(outcomes[1].parameters, core::parameter_count(mqa));
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    setting.seed = seeds[i];
+    for (const bool is_mqa : {false, true}) {
+      nn::Llama model = seeded_llama(is_mqa ? mqa : kConfig, seeds[i]);
+      if (is_mqa) draw_feed_forwards_by_width(model);
+      EXPECT_EQ(outcomes[is_mqa].losses[i], train_model(model, text, setting).validation_loss);
+      EXPECT_EQ(outcomes[is_mqa].measured[i], model->parameters()[0].sum().item<double>());
+    }
+  }
+}
+
+TEST(Comparison, EveryJobRunsOnce) {
+  std::vector<std::atomic<int>> times(100);
+  run_jobs(times.size(), [&](size_t i) { ++times[i]; });
+  for (const auto& n : times) EXPECT_EQ(n.load(), 1);
+}
+
+TEST(Comparison, AJobThatFailsFailsTheStudy) {
+  EXPECT_THROW(run_jobs(50, [](size_t i) { core::require(i != 3, "job {} failed", i); }), core::Error);
+}
+
+TEST(Comparison, AnIntervalIsShownWithItsSigns) {
+  EXPECT_EQ(shown({.mean = 0.0123, .low = -0.5, .high = 1.0}), "+0.012 [-0.500, +1.000]");
+}
+
+}  // namespace
+}  // namespace folio::experiments

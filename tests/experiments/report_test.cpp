@@ -1,0 +1,89 @@
+// A program's exit code is 0 only if every claim holds, for every seed.
+#include "experiments/common/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "../core/support.h"
+
+namespace folio::experiments {
+namespace {
+
+using core::test::TempDir;
+
+struct Outcome {
+  int code = 0;
+  nlohmann::json results{};
+};
+
+Outcome outcome_of(const std::function<void(Report&)>& study, std::vector<std::string> flags = {}) {
+  const TempDir directory;
+  flags.insert(flags.begin(), {"study", "--out", directory.path().string()});
+  std::vector<char*> argv;
+  for (std::string& flag : flags) argv.push_back(flag.data());
+  Outcome outcome{.code = run(static_cast<int>(argv.size()), argv.data(), "study", study)};
+  if (std::filesystem::exists(directory / "results.json")) {
+    outcome.results = nlohmann::json::parse(core::test::read_bytes(directory / "results.json"));
+  }
+  return outcome;
+}
+
+TEST(Report, AClaimHoldsIfEverySeedFulfilsIt) {
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_below("c", std::vector{1.0, 2.0, 2.9}, 3.0); }).code, 0);
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_above("c", std::vector{3.1, 4.0}, 3.0); }).code, 0);
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_equal("c", std::vector<int64_t>{3, 3}, 3); }).code, 0);
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_below("c", std::vector{1.0, 3.0, 2.9}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_above("c", std::vector{4.0, 4.0, 3.0}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_equal("c", std::vector<int64_t>{3, 4}, 3); }).code, 1);
+}
+
+TEST(Report, WhatIsNotANumberFulfilsNoClaim) {
+  const double nan = std::nan("");
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", std::vector{1.0, nan}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_above("c", std::vector{nan, 4.0}, 3.0); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", nan, 3.0); }).code, 1);
+}
+
+TEST(Report, OneFailureAmongManyClaimsFailsTheStudy) {
+  const auto study = [](Report& r) {
+    r.claim_below("holds", 1.0, 2.0);
+    r.claim_below("fails", 2.0, 1.0);
+    r.claim_below("holds", 1.0, 2.0);
+  };
+  EXPECT_EQ(outcome_of(study).code, 1);
+}
+
+TEST(Report, ShowsTheSeedThatComesNearest) {
+  const auto study = [](Report& r) {
+    r.claim_below("below", std::vector{1.0, 2.5, 2.0}, 3.0);
+    r.claim_above("above", std::vector{9.0, 4.0, 5.0}, 3.0);
+    r.claim_below("fails", std::vector{1.0, 7.0, 2.9}, 3.0);
+  };
+  const auto claims = outcome_of(study).results["claims"];
+  EXPECT_EQ(claims[0]["measured"], 2.5);
+  EXPECT_EQ(claims[1]["measured"], 4.0);
+  EXPECT_EQ(claims[2]["measured"], 7.0) << "one that fails, not the nearest that holds";
+  EXPECT_EQ(claims[0]["by_seed"].size(), 3U);
+}
+
+TEST(Report, ShortFormHasOneSeed) {
+  std::vector<uint64_t> seeds;
+  const auto study = [&](Report& r) { seeds = r.seeds(); };
+  outcome_of(study, {"--seed", "7"});
+  EXPECT_EQ(seeds, (std::vector<uint64_t>{7, 8, 9}));
+  EXPECT_EQ(outcome_of(study, {"--short", "--seed", "7"}).results["short"], true);
+  EXPECT_EQ(seeds, (std::vector<uint64_t>{7}));
+}
+
+TEST(Report, WrongUsageIsTwo) {
+  const auto study = [](Report&) {};
+  EXPECT_EQ(outcome_of(study, {"--seed"}).code, 2);
+  EXPECT_EQ(outcome_of(study, {"--seed", "-1"}).code, 2);
+  EXPECT_EQ(outcome_of(study, {"--shrt"}).code, 2);
+  EXPECT_EQ(outcome_of([](Report& r) { r.claim_below("empty", std::vector<double>{}, 1.0); }).code, 1);
+}
+
+}  // namespace
+}  // namespace folio::experiments

@@ -1,0 +1,67 @@
+#include "experiments/common/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace folio::experiments {
+namespace {
+
+// Abramowitz & Stegun, table 26.10: the two-sided 95 % and 99 % points of Student's t, to their three decimals.
+TEST(StudentT, BoundsAreThoseOfThePrintedTables) {
+  struct Row {
+    int degrees;
+    double at_95, at_99;
+  };
+  for (const Row row : {Row{1, 12.706, 63.657}, Row{2, 4.303, 9.925}, Row{3, 3.182, 5.841}, Row{4, 2.776, 4.604},
+                        Row{5, 2.571, 4.032}, Row{7, 2.365, 3.499}, Row{9, 2.262, 3.250}, Row{10, 2.228, 3.169},
+                        Row{29, 2.045, 2.756}, Row{30, 2.042, 2.750}, Row{120, 1.980, 2.617}}) {
+    EXPECT_NEAR(student_t_bound(0.95, row.degrees), row.at_95, 0.0005) << row.degrees;
+    EXPECT_NEAR(student_t_bound(0.99, row.degrees), row.at_99, 0.0005) << row.degrees;
+  }
+}
+
+// One degree is Cauchy's distribution, 2/π · atan x; two have the closed form x / √(2 + x²); many are the normal one.
+TEST(StudentT, KnownDistributionsAreItsEnds) {
+  for (const double x : {0.0, 0.1, 1.0, 3.0, 100.0}) {
+    EXPECT_NEAR(student_t_within(x, 1), 2.0 / M_PI * std::atan(x), 1e-14);
+    EXPECT_NEAR(student_t_within(x, 2), x / std::sqrt(2.0 + x * x), 1e-14);
+    EXPECT_NEAR(student_t_within(x, 100'000), std::erf(x / std::sqrt(2.0)), 1e-5);
+  }
+}
+
+TEST(Statistics, AnIntervalIsTheOneWorkedOutByHand) {
+  // Mean 3, squared deviations 4 + 0 + 4 = 8, s = √(8 / 2) = 2, half width 4.303 · 2 / √3.
+  const std::vector<double> values{1.0, 3.0, 5.0};
+  const Interval interval = mean_interval(values);
+  EXPECT_DOUBLE_EQ(interval.mean, 3.0);
+  EXPECT_NEAR(interval.high - 3.0, 4.30265 * 2.0 / std::sqrt(3.0), 1e-4);
+  EXPECT_NEAR(3.0 - interval.low, interval.high - 3.0, 1e-12);
+}
+
+TEST(Statistics, PairsDropWhatBothSidesShare) {
+  // The seeds move both by whole nats, and their difference not at all.
+  const std::vector<double> a{1.5, 2.5, 9.5};
+  const std::vector<double> b{1.0, 2.0, 9.0};
+  const Interval paired = paired_interval(a, b);
+  EXPECT_DOUBLE_EQ(paired.mean, 0.5);
+  EXPECT_DOUBLE_EQ(paired.low, 0.5);
+  EXPECT_DOUBLE_EQ(paired.high, 0.5);
+  EXPECT_GT(mean_interval(a).high - mean_interval(a).low, 10.0);
+}
+
+TEST(Statistics, WhatHasNoIntervalIsAnError) {
+  const std::vector<double> one{1.0};
+  const std::vector<double> two{1.0, 2.0};
+  EXPECT_THROW(static_cast<void>(mean_interval(one)), core::Error);
+  EXPECT_THROW(static_cast<void>(paired_interval(one, two)), core::Error);
+  EXPECT_THROW(static_cast<void>(student_t_within(1.0, 0)), core::Error);
+  EXPECT_THROW(static_cast<void>(student_t_bound(1.0, 3)), core::Error);
+  const std::vector<double> not_a_number{1.0, std::nan("")};
+  EXPECT_TRUE(std::isnan(mean_interval(not_a_number).mean));
+}
+
+}  // namespace
+}  // namespace folio::experiments

@@ -1,0 +1,176 @@
+// The parts that studies compare: the sound ones agree with the modules, the broken ones break what they say they do.
+#include "experiments/common/variants.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "experiments/common/broken.h"
+#include "experiments/common/training.h"
+
+namespace folio::experiments {
+namespace {
+
+const core::ModelConfig kConfig{
+    .vocab_size = 11, .dim = 16, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 24, .context_length = 12};
+
+torch::Tensor random_tokens(int64_t rows, int64_t length) {
+  return torch::randint(kConfig.vocab_size, {rows, length}, torch::kLong);
+}
+
+// A model with weights large enough for every part to matter, in double.
+nn::Llama model_of(nn::BlockFactory blocks = {}) {
+  nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
+  model->to(torch::kDouble);
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
+  return model;
+}
+
+double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+Change norms(bool broken) {
+  return [broken](nn::BlockParts& parts, const nn::RopeCache&) {
+    if (!broken) return;
+    parts.attention_norm = torch::nn::AnyModule(SequenceNorm(kConfig.dim));
+    parts.ffn_norm = torch::nn::AnyModule(SequenceNorm(kConfig.dim));
+  };
+}
+
+// What changes before the last position if the last token does.
+double leak(const nn::BlockFactory& blocks) {
+  nn::Llama model = model_of(blocks);
+  const torch::Tensor tokens = random_tokens(3, 8);
+  torch::Tensor changed = tokens.clone();
+  changed.select(1, 7).add_(1).remainder_(kConfig.vocab_size);
+  return largest_difference(model->forward(tokens).narrow(1, 0, 7), model->forward(changed).narrow(1, 0, 7));
+}
+
+TEST(Variants, BlocksWithoutAChangeAreLlamas) {
+  const torch::Tensor tokens = random_tokens(2, 12);
+  EXPECT_EQ(largest_difference(model_of()->forward(tokens), model_of(changed_blocks(kConfig))->forward(tokens)), 0.0);
+}
+
+TEST(Variants, TheSameSeedGivesEveryVariantTheSameValues) {
+  nn::Llama a = seeded_llama(kConfig, 3);
+  nn::Llama b = seeded_llama(kConfig, 3, changed_blocks(kConfig, norms(true)));
+  nn::Llama other = seeded_llama(kConfig, 4);
+  const auto from_a = a->named_parameters();
+  for (const auto& p : b->named_parameters()) EXPECT_TRUE(torch::equal(p.value(), from_a[p.key()])) << p.key();
+  EXPECT_FALSE(torch::equal(other->parameters()[0], a->parameters()[0]));
+}
+
+TEST(Variants, DecodingWithACacheIsTheFullPass) {
+  nn::Llama model = model_of();
+  const torch::Tensor tokens = random_tokens(3, 12);
+  EXPECT_LT(largest_difference(decode_with_cache(model, tokens, {}), model->forward(tokens)), 1e-12);
+}
+
+TEST(Variants, NoRopeForgetsTheOrder) {
+  // One layer: the last position sees the set of those before it, and not their order.
+  core::ModelConfig config = kConfig;
+  config.n_layers = 1;
+  const torch::Tensor tokens = torch::tensor({{1, 2, 3, 4}}, torch::kLong);
+  const torch::Tensor turned = torch::tensor({{3, 1, 2, 4}}, torch::kLong);
+  const auto difference = [&](nn::RopeCache rope) {
+    nn::Llama model = seeded_llama(config, 5, changed_blocks(config, {}, rope));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
+    return largest_difference(model->forward(tokens)[0][-1], model->forward(turned)[0][-1]);
+  };
+  EXPECT_LT(difference(no_rope(config)), 1e-5);
+  EXPECT_GT(difference(nn::RopeCache(config.context_length, config.head_dim())), 1e-3);
+}
+
+TEST(Variants, ScalingByOneIsNoScaling) {
+  const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim(), kConfig.rope_theta);
+  EXPECT_LT((linear_rope(kConfig, 1.0)->rotations() - plain->rotations()).abs().max().item<double>(), 1e-14);
+  EXPECT_EQ((ntk_rope(kConfig, 1.0)->rotations() - plain->rotations()).abs().max().item<double>(), 0.0);
+}
+
+TEST(Variants, LinearScalingPutsScaledPositionsOnTrainedPlaces) {
+  const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim(), kConfig.rope_theta);
+  const torch::Tensor scaled = linear_rope(kConfig, 4.0)->rotations();
+  for (const int64_t p : {0, 1, 2}) {
+    EXPECT_LT((scaled[4 * p] - plain->rotations()[p]).abs().max().item<double>(), 1e-14);
+  }
+}
+
+TEST(Variants, NtkScalingSlowsTheSlowestPairByTheScaleAndTheFastestNot) {
+  core::ModelConfig config = kConfig;
+  config.dim = 64;  // heads of 16, 8 pairs
+  const nn::RopeCache plain(2, config.head_dim(), config.rope_theta);
+  const torch::Tensor speed = plain->rotations()[1].angle();
+  const torch::Tensor scaled = ntk_rope(config, 8.0)->rotations()[1].angle();
+  EXPECT_NEAR((speed[0] / scaled[0]).item<double>(), 1.0, 1e-12);
+  EXPECT_NEAR((speed[7] / scaled[7]).item<double>(), 8.0, 1e-9);
+}
+
+TEST(Broken, ANormOverTheSequenceLetsTheLastTokenChangeEarlierLogits) {
+  EXPECT_GT(leak(changed_blocks(kConfig, norms(true))), 1e-3);
+  EXPECT_EQ(leak(changed_blocks(kConfig, norms(false))), 0.0);
+}
+
+TEST(Broken, ANormOverTheSequenceMakesCachedDecodingDisagree) {
+  nn::Llama model = model_of(changed_blocks(kConfig, norms(true)));
+  const torch::Tensor tokens = random_tokens(3, 12);
+  EXPECT_GT(largest_difference(decode_with_cache(model, tokens, norms(true)), model->forward(tokens)), 1e-3);
+}
+
+TEST(Broken, AMeanWithoutTheSquareIsNotANumberWhereItIsNegative) {
+  MeanNorm norm(4);
+  const torch::Tensor y = norm->forward(torch::tensor({{1.0F, 2.0F, 3.0F, 4.0F}, {-1.0F, -2.0F, -3.0F, -4.0F}}));
+  EXPECT_TRUE(y[0].isfinite().all().item<bool>());
+  EXPECT_TRUE(y[1].isnan().all().item<bool>());
+}
+
+TEST(Broken, AttentionWithoutTheMaskSeesWhatComes) {
+  EXPECT_GT(leak(changed_blocks(kConfig,
+                                [](nn::BlockParts& parts, const nn::RopeCache& rope) {
+                                  parts.attention = torch::nn::AnyModule(UnmaskedAttention(kConfig, rope));
+                                })),
+            1e-3);
+  const nn::RopeCache rope(kConfig.context_length, kConfig.head_dim());
+  UnmaskedAttention attention(kConfig, rope);
+  const torch::Tensor x = torch::randn({2, 5, kConfig.dim});
+  const torch::Tensor weights = attention->weights(x);
+  EXPECT_LT(largest_difference(weights.sum(-1), torch::ones({2, 4, 5})), 1e-6);
+  EXPECT_GT(weights.triu(1).abs().max().item<double>(), 0.0);
+}
+
+TEST(Broken, DiscardedAttentionGetsNoGradient) {
+  nn::Llama model = seeded_llama(kConfig, 5, blocks_that_discard_attention(kConfig));
+  const torch::Tensor tokens = random_tokens(2, 6);
+  model->loss(tokens, tokens).backward();
+  for (const auto& p : model->named_parameters()) {
+    EXPECT_EQ(p.value().grad().defined(), p.key().find("attention") == std::string::npos) << p.key();
+  }
+}
+
+TEST(Training, ATextIsContinuedByTheSeedAlone) {
+  nn::Llama model = seeded_llama(kConfig, 5);
+  const auto drawn = sample_tokens(model, {1}, 30, 12, 9);
+  EXPECT_EQ(drawn.size(), 31U);
+  EXPECT_EQ(drawn, sample_tokens(model, {1}, 30, 12, 9));
+  EXPECT_NE(drawn, sample_tokens(model, {1}, 30, 12, 10));
+  for (const int32_t token : drawn) EXPECT_TRUE(token >= 0 && token < kConfig.vocab_size);
+}
+
+// Fewer parameters than ids that could be drawn are no excuse: each id comes as often as its probability says.
+TEST(Training, DrawsFollowTheProbabilities) {
+  nn::Llama model = seeded_llama(kConfig, 5);
+  {
+    const torch::NoGradGuard no_grad;
+    model->parameters()[0].mul_(10.0);
+  }
+  const torch::Tensor p_V = model->forward(torch::tensor({{1}}, torch::kLong))[0][0].softmax(-1).detach();
+  std::vector<int> times(kConfig.vocab_size);
+  constexpr int kDraws = 4000;
+  for (int seed = 0; seed < kDraws; ++seed) ++times[sample_tokens(model, {1}, 1, 12, seed).back()];
+  for (int32_t v = 0; v < kConfig.vocab_size; ++v) {
+    const double p = p_V[v].item<double>();
+    EXPECT_NEAR(times[v] / static_cast<double>(kDraws), p, 5.0 * std::sqrt(p * (1 - p) / kDraws)) << v;
+  }
+}
+
+}  // namespace
+}  // namespace folio::experiments
