@@ -76,7 +76,6 @@ void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   train::TrainConfig config = experiments::small_setting(text);
   config.model.n_layers = 1;
-  if (report.short_form()) config.steps = 150;
   const auto plain = [](const core::ModelConfig& c, double) {
     return nn::RopeCache(c.context_length, c.head_dim(), c.rope_theta);
   };

@@ -73,6 +73,7 @@ torch::Tensor decode_with_cache(const nn::Llama& model, const torch::Tensor& tok
                      if (change) change(parts, rope);
                      parts.attention = AnyModule(CachedAttention(config, rope));
                    }));
+  decoder->to(model->parameters().front().scalar_type());
   copy_parameters(model, decoder);
   std::vector<torch::Tensor> logits_B1V;
   for (const torch::Tensor& token_B1 : tokens_BT.split(1, 1)) logits_B1V.push_back(decoder->forward(token_B1));
