@@ -27,35 +27,55 @@ def start(home, directory, flags, **more):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
-def kill_at_random(home, directory, flags, dice):
-    """Starts or goes on with the run, and kills it: one in four as it starts, the others after its first step, among
-    steps and saves. Returns whether it was killed, and not at its end before that."""
+def run_until(process, begin):
+    """Reads a run's lines up to the first that begins so."""
+    for line in process.stdout:
+        if line.startswith(begin):
+            break
+
+
+def seconds_of_training(home, flags):
+    """How long an undisturbed run takes from its first step on, which depends on the machine."""
+    process = start(home, home / "whole", flags)
+    run_until(process, "step ")
+    begun = time.monotonic()
+    process.communicate()
+    assert process.returncode == 0
+    return time.monotonic() - begun
+
+
+def kill_at_random(home, directory, flags, seconds, dice):
+    """Starts or goes on with the run, and kills it: one in four as it starts, the others within `seconds` of its first
+    step, among steps and saves. Returns whether it was killed, and not at its end before that."""
     process = start(home, directory, flags)
     if dice.random() < 0.25:
         time.sleep(dice.uniform(0, 0.8))
     else:
-        for line in process.stdout:
-            if line.startswith("step "):
-                break
-        time.sleep(dice.uniform(0, 0.4))
+        run_until(process, "step ")
+        time.sleep(dice.uniform(0, seconds))
     process.kill()
     _, errors = process.communicate()
     assert errors == "" and process.returncode in (0, -signal.SIGKILL), errors
     return process.returncode != 0
 
 
+def is_finished(directory):
+    """A run can be killed after its last file is in place, and is then finished all the same."""
+    return (directory / "model.gguf").exists()
+
+
 @pytest.mark.parametrize("dtype, kills", [("f32", 30), ("bf16", 6)])
 def test_kills_at_random_moments(home, dtype, kills):
     flags = flags_of(steps=40, threads=2, dtype=dtype)
-    finish(home, home / "whole", flags)
+    seconds = seconds_of_training(home, flags)
     expected = outcome(home / "whole")
     assert len(expected["log"]) == 40
     dice = random.Random(SEED)
     done = chain = 0
     while done < kills:  # a run that comes to its end is followed by another
         directory = home / f"killed-{chain}"
-        while done < kills and kill_at_random(home, directory, flags, dice):
-            done += 1
+        while done < kills and not is_finished(directory):
+            done += kill_at_random(home, directory, flags, seconds, dice)
         finish(home, directory, flags)
         assert_same(outcome(directory), expected, f"FOLIO_KILL_SEED={SEED}, {dtype}, run {chain}, {done} kills")
         chain += 1
@@ -95,9 +115,7 @@ def test_no_room_for_the_first_checkpoint(home):
 def test_two_runs_on_one_directory_are_refused(home):
     flags = flags_of(steps=100000)
     process = start(home, home / "r", flags)
-    for line in process.stdout:
-        if line.startswith("step 5/"):
-            break
+    run_until(process, "step 5/")
     for more in (["--resume"], flags, [*flags, "--force"]):
         refused = run("train", home / "cats.txt", "--out", home / "r", *more, home=home)
         assert_refused(refused, FAILED, home / "r", f"process {process.pid}", "--out")
