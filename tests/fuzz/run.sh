@@ -2,8 +2,8 @@
 # Runs fuzz targets, one at a time, and prints a line for each: tests/fuzz/run.sh BUILD_DIR RUNS [TARGET...]
 # Findings and logs stay in BUILD_DIR/fuzz; the corpus of a run is what the next begins with.
 set -uo pipefail
-cd "$(dirname "$0")"
 build=$(realpath "$1") runs=$2
+cd "$(dirname "$0")"
 shift 2
 [ $# -gt 0 ] || set -- $(cd "$build/fuzz" && ls -d fuzz_* | sed 's/fuzz_//')
 # Twice as many inputs a second; what is left out here, the tests under `make sanitize` look for.
