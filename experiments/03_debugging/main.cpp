@@ -12,6 +12,7 @@
 #include "experiments/common/broken.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
+#include "experiments/common/symptoms.h"
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
 #include "train/evaluate.h"
@@ -27,25 +28,6 @@ struct Pair {
   std::vector<T> copied{}, mended{};  // by seed
 };
 
-// 1. How many of the 65 characters become NaN in the first norm.
-int64_t count_nans(nn::Llama model) {
-  const torch::NoGradGuard no_grad;
-  int64_t count = -1;
-  const torch::Tensor each_character_V1 = torch::arange(model->config().vocab_size).unsqueeze(1);
-  model->forward(each_character_V1, [&](const std::string& name, const torch::Tensor& x_V1D) {
-    if (name == "layers.0.attention_norm") count = x_V1D.isnan().any(-1).sum().item<int64_t>();
-  });
-  return count;
-}
-
-// 2. How many parameters the loss does not depend on.
-int64_t count_without_gradient(nn::Llama model, const train::TensorBatch& batch) {
-  model->loss(batch.inputs_BT, batch.targets_BT).backward();
-  int64_t count = 0;
-  for (const torch::Tensor& p : model->parameters()) count += !p.grad().defined() || p.grad().eq(0).all().item<bool>();
-  return count;
-}
-
 // 3. What a line of the log says is left after `step`, where clock[i] is the time after step i: the time since the line
 // before, and how many steps are left. The mended one remembers how many steps lie between two lines.
 int64_t eta(const std::vector<int64_t>& clock, size_t step, size_t log_every, bool mended) {
@@ -59,12 +41,6 @@ int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t 
   std::set<std::vector<int32_t>> lines;
   for (uint64_t i = 0; i < 5; ++i) lines.insert(line(i));
   return static_cast<int64_t>(lines.size());
-}
-
-// 5. The loss before any step.
-double first_loss(nn::Llama model, const train::TensorBatch& batch) {
-  const torch::NoGradGuard no_grad;
-  return model->loss(batch.inputs_BT, batch.targets_BT).item<double>();
 }
 
 nn::Llama by_default(nn::Llama model) {
@@ -95,15 +71,15 @@ void study(Report& report) {
     const auto model_of = [&](const core::ModelConfig& shape, const nn::BlockFactory& blocks = {}) {
       return experiments::seeded_llama(shape, seed, blocks);
     };
-    nans.copied.push_back(count_nans(model_of(config.model, mean_norms)));
-    nans.mended.push_back(count_nans(model_of(config.model)));
-    nan_losses.copied.push_back(first_loss(model_of(config.model, mean_norms), batch));
-    gradients.copied.push_back(count_without_gradient(model_of(config.model, discarding), batch));
-    gradients.mended.push_back(count_without_gradient(model_of(config.model), batch));
-    firsts.copied.push_back(first_loss(by_default(model_of(untied)), batch));
-    firsts.mended.push_back(first_loss(model_of(untied), batch));
-    tied_firsts.copied.push_back(first_loss(by_default(model_of(config.model)), batch));
-    tied_firsts.mended.push_back(first_loss(model_of(config.model), batch));
+    nans.copied.push_back(experiments::count_nans(model_of(config.model, mean_norms)));
+    nans.mended.push_back(experiments::count_nans(model_of(config.model)));
+    nan_losses.copied.push_back(experiments::first_loss(model_of(config.model, mean_norms), batch));
+    gradients.copied.push_back(experiments::count_without_gradient(model_of(config.model, discarding), batch));
+    gradients.mended.push_back(experiments::count_without_gradient(model_of(config.model), batch));
+    firsts.copied.push_back(experiments::first_loss(by_default(model_of(untied)), batch));
+    firsts.mended.push_back(experiments::first_loss(model_of(untied), batch));
+    tied_firsts.copied.push_back(experiments::first_loss(by_default(model_of(config.model)), batch));
+    tied_firsts.mended.push_back(experiments::first_loss(model_of(config.model), batch));
     nan_losses.mended = tied_firsts.mended;
 
     nn::Llama broken = model_of(config.model, discarding), model = model_of(config.model);

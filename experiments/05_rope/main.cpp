@@ -7,7 +7,9 @@
 #include <array>
 #include <cmath>
 
+#include "experiments/common/comparison.h"
 #include "experiments/common/heat_map.h"
+#include "experiments/common/position_scores.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
 #include "experiments/common/training.h"
@@ -19,38 +21,13 @@ using namespace folio;  // NOLINT: a program of one file
 using experiments::Report;
 using Doubles = std::vector<double>;
 
-constexpr int64_t kPositions = 32;
 constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // the trained length
 
-// The scores of a query at every position with a key at every position, in double, [T, T]: rotated, or with the sines
-// of Vaswani et al. 2017 added. The two are one vector, so that they fit each other best at distance 0.
-torch::Tensor scores(const core::ModelConfig& config, uint64_t seed, bool rotated) {
-  torch::manual_seed(seed);
-  const int64_t d = config.head_dim();
-  const torch::Tensor x_K = torch::randn(d, torch::kDouble);
-  nn::RopeCache rope(kPositions, d, config.rope_theta);
-  const torch::Tensor angle_TP = torch::outer(torch::arange(kPositions, torch::kDouble), rope->rotations()[1].angle());
-  const torch::Tensor sines_TK = torch::stack({angle_TP.sin(), angle_TP.cos()}, -1).flatten(-2);
-  const torch::Tensor placed_TK =
-      rotated ? rope->apply(x_K.expand({1, kPositions, 1, d})).flatten(0, 2) : x_K + sines_TK;
-  return placed_TK.matmul(placed_TK.t()) / std::sqrt(static_cast<double>(d));
-}
-
-// How much scores of one distance differ at most, as a share of the largest score.
-double spread_at_equal_distance(const torch::Tensor& scores_TT) {
-  double spread = 0.0;
-  for (int64_t distance = 1 - kPositions; distance < kPositions; ++distance) {
-    const torch::Tensor line = scores_TT.diagonal(distance);
-    spread = std::max(spread, (line.max() - line.min()).item<double>());
-  }
-  return spread / scores_TT.abs().max().item<double>();
-}
-
 experiments::HeatMap::Panel panel(const std::string& title, const torch::Tensor& scores_TT) {
-  const torch::Tensor values = scores_TT.contiguous();
+  const torch::Tensor values = (scores_TT - scores_TT.mean()).contiguous();  // so that both use all of the colours
   return {.title = title,
-          .rows = kPositions,
-          .columns = kPositions,
+          .rows = values.size(0),
+          .columns = values.size(1),
           .values = {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()}};
 }
 
@@ -122,9 +99,7 @@ void study(Report& report) {
     if (&way == &ways[0] || report.short_form()) continue;
     differences.push_back({way.name});
     for (size_t i = 1; i < kTimes.size(); ++i) {
-      const auto interval = experiments::paired_interval(way.losses[i], ways[0].losses[i]);
-      differences.back().push_back(
-          fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", interval.mean, interval.low, interval.high));
+      differences.back().push_back(experiments::shown(experiments::paired_interval(way.losses[i], ways[0].losses[i])));
     }
   }
   report.table("Loss over the second half of longer windows, by seed", {"", "32", "64", "256", "512"}, rows);
@@ -133,19 +108,22 @@ void study(Report& report) {
   }
   report.picture("longer.svg", chart);
 
+  const auto rotated = [&](uint64_t seed) { return experiments::scores_of_rotated(config.model, seed); };
+  const auto added = [&](uint64_t seed) { return experiments::scores_with_sines(config.model, seed); };
   Doubles rotated_spread, added_spread;
   for (const uint64_t seed : report.seeds()) {
-    rotated_spread.push_back(spread_at_equal_distance(scores(config.model, seed, true)));
-    added_spread.push_back(spread_at_equal_distance(scores(config.model, seed, false)));
+    rotated_spread.push_back(experiments::spread_at_equal_distance(rotated(seed)));
+    added_spread.push_back(experiments::spread_at_equal_distance(added(seed)));
   }
-  report.picture("scores.svg",
-                 experiments::HeatMap{.title = "The score of one query with one key, wherever they stand",
-                                      .subtitle = "RoPE turns them; the older way adds a pattern of sines",
-                                      .row_label = "query's position",
-                                      .column_label = "key's position",
-                                      .panels = {panel("rotated (RoPE)", scores(config.model, report.seed(), true)),
-                                                 panel("added (sines)", scores(config.model, report.seed(), false))}}
-                     .svg());
+  report.picture(
+      "scores.svg",
+      experiments::HeatMap{
+          .title = "The score of one query with one key, wherever they stand",
+          .subtitle = "RoPE turns them; the older way adds a pattern of sines. Minus the mean of each",
+          .row_label = "query's position",
+          .column_label = "key's position",
+          .panels = {panel("rotated (RoPE)", rotated(report.seed())), panel("added (sines)", added(report.seed()))}}
+          .svg());
 
   report.claim_above("RoPE saves one layer", experiments::differences(without, with), 0.1);
   report.claim_below("rotated: scores at equal distance differ by (share of the largest)", rotated_spread, 1e-12);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <tuple>
 
 #include "experiments/common/comparison.h"
@@ -110,15 +109,12 @@ void train_with_mistakes(Report& report) {
                            {"cross-entropy's mistake", Mistake::CrossEntropy}};
   const std::vector<uint64_t> seeds = report.seeds();
   for (Trained& t : all) t.losses = t.cosines = Doubles(seeds.size(), 1.0);
-  std::mutex one_at_a_time;  // LibTorch's random generator is one for all threads
   experiments::run_jobs(all.size() * seeds.size(), [&](size_t i) {
     const size_t s = i % seeds.size();
     Trained& t = all[i / seeds.size()];
     train::TrainConfig config = setting;
     config.seed = seeds[s];
-    std::unique_lock lock(one_at_a_time);
     nn::Llama model = experiments::seeded_llama(config.model, config.seed);
-    lock.unlock();
     hand::HandUpdate update(model, text, config, t.mistake);
     const bool by_autograd = &t == &all.front();
     t.losses[s] = experiments::train_model(model, text, config, by_autograd ? experiments::Update{} : std::ref(update))
@@ -133,7 +129,7 @@ void train_with_mistakes(Report& report) {
                                    .rows = {},
                                    .references = {{"autograd", 0.0}}};
   for (Trained& t : all) {
-    for (size_t i = 0; i < seeds.size(); ++i) t.cost.push_back(t.losses[i] - all[0].losses[i]);
+    t.cost = experiments::differences(t.losses, all[0].losses);
     const experiments::Interval interval =
         seeds.size() > 1 ? experiments::mean_interval(t.cost) : experiments::Interval{t.cost[0], t.cost[0], t.cost[0]};
     rows.push_back(

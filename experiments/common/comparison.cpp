@@ -61,9 +61,10 @@ std::vector<Outcome> train_variants(const Report& report, const Shakespeare& tex
     outcome.parameters = count_parameters(model);
     lock.unlock();
     const double loss = train_model(model, text, config).validation_loss;
+    const double measured = measure ? measure(model) : loss;
     lock.lock();
     outcome.losses[s] = loss;
-    outcome.measured[s] = measure ? measure(model) : loss;
+    outcome.measured[s] = measured;
     report.say(fmt::format("  {}, seed {}: {:.3f}", variant.name, seeds[s], loss));
   });
   return outcomes;

@@ -1,0 +1,131 @@
+// What does each part of a Llama buy? Table, picture and explanation: README.md beside this file.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "data/batches.h"
+#include "experiments/common/broken.h"
+#include "experiments/common/comparison.h"
+#include "experiments/common/interval_chart.h"
+#include "experiments/common/variants.h"
+#include "train/evaluate.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using core::ModelConfig;
+using experiments::Report;
+using torch::nn::AnyModule;
+
+// The whole model first, then what is replaced, then what is taken away: the causal mask last.
+constexpr size_t kFirstTakenAway = 5;
+
+std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
+  ModelConfig mqa = model;
+  mqa.n_kv_heads = 1;
+  ModelConfig untied = model;
+  untied.tie_embeddings = false;
+  const auto relu = [](const ModelConfig& c) {
+    return experiments::blocks_with_plain_feed_forward(c, experiments::PlainFeedForwardImpl::Activation::ReLU);
+  };
+  const auto without_rope = [](const ModelConfig& c) {
+    return experiments::changed_blocks(c, {}, experiments::no_rope(c));
+  };
+  const auto unmasked = [](const ModelConfig& c) {
+    return experiments::changed_blocks(c, [c](nn::BlockParts& parts, const nn::RopeCache& rope) {
+      parts.attention = AnyModule(experiments::UnmaskedAttention(c, rope));
+    });
+  };
+  return {{"the whole Llama", model},
+          {"ReLU instead of SwiGLU", model, relu},
+          {"untied embeddings", untied},
+          {"one key/value head", mqa},
+          {"feed-forwards drawn by width", model, {}, experiments::draw_feed_forwards_by_width},
+          {"no norms in the blocks", model, experiments::blocks_without_norms},
+          {"no RoPE", model, without_rope},
+          {"no feed-forward", model, experiments::blocks_without_feed_forward},
+          {"no attention", model, experiments::blocks_without_attention},
+          {"no residual connections", model, experiments::blocks_without_residuals},
+          {"no causal mask", model, unmasked}};
+}
+
+// The mean loss at the last position of a window, the only one whose target no part of the model can see: over windows
+// that begin at every eighth character.
+double last_position_loss(nn::Llama& model, const experiments::Shakespeare& text, int64_t window) {
+  constexpr int64_t kStride = 8;
+  constexpr int64_t kWindowsAtOnce = 128;
+  const torch::NoGradGuard no_grad;
+  double sum = 0.0;
+  int64_t count = 0;
+  for (int64_t begin = 0; begin < window; begin += kStride) {
+    const auto tokens = text.splits.validation.subspan(static_cast<size_t>(begin), experiments::kValidationTokens + 1);
+    for (int64_t first = 0; first < data::consecutive_windows(tokens, window); first += kWindowsAtOnce) {
+      const int64_t rows = std::min(kWindowsAtOnce, data::consecutive_windows(tokens, window) - first);
+      const auto batch = train::to_tensors(data::consecutive_batch(tokens, first, rows, window), torch::kCPU);
+      const torch::Tensor logits_BV = model->forward(batch.inputs_BT).select(1, window - 1);
+      sum += torch::cross_entropy_loss(logits_BV, batch.targets_BT.select(1, window - 1)).item<double>() *
+             static_cast<double>(rows);
+      count += rows;
+    }
+  }
+  return sum / static_cast<double>(count);
+}
+
+void make_claims(Report& report, const std::vector<experiments::Outcome>& outcomes) {
+  const experiments::Outcome& whole = outcomes.front();
+  const experiments::Outcome& unmasked = outcomes.back();
+  for (size_t i = kFirstTakenAway; i < outcomes.size(); ++i) {
+    report.claim_above(outcomes[i].name + ": the last position's loss rises by",
+                       experiments::differences(outcomes[i].measured, whole.measured), 0.1);
+  }
+  report.claim_below("and yet, without the mask, the loss over all positions is only", unmasked.losses, 1.0);
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare();
+  train::TrainConfig setting = experiments::small_setting(text);
+  setting.model.n_layers = 4;
+  if (report.short_form()) {
+    setting.model.n_layers = 1;
+    setting.model.dim = 32;
+    setting.model.hidden_dim = 88;
+    setting.steps = 30;
+  }
+  setting.eval_every = setting.steps;
+  setting.schedule = "cosine";  // a constant rate leaves the noise of the last batches in the losses
+  setting.min_lr = setting.lr / 10.0;
+
+  const auto outcomes =
+      experiments::train_variants(report, text, setting, variants_of(setting.model), experiments::paired_seeds(report),
+                                  [&](nn::Llama& model) { return last_position_loss(model, text, setting.window); });
+  const experiments::Outcome& whole = outcomes.front();
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<experiments::IntervalChart::Row> chart;
+  for (const experiments::Outcome& outcome : outcomes) {
+    const auto cost = experiments::paired_interval(outcome.measured, whole.measured);
+    const bool is_whole = &outcome == &whole;
+    const auto [lowest, highest] = std::minmax_element(outcome.measured.begin(), outcome.measured.end());
+    rows.push_back({outcome.name, outcome.parameters, experiments::mean_of(outcome.losses),
+                    experiments::mean_of(outcome.measured), fmt::format("{:.3f} – {:.3f}", *lowest, *highest),
+                    is_whole ? Report::Json() : Report::Json(experiments::shown(cost))});
+    if (!is_whole) chart.push_back({outcome.name, cost});
+  }
+  report.table(fmt::format("After {} steps: loss over all positions, and at the last alone", setting.steps),
+               {"model", "parameters", "all positions", "last position", "of the seeds", "against the whole Llama"},
+               rows);
+  report.claim_equal("the whole Llama's parameters, by formula", whole.parameters,
+                     core::parameter_count(setting.model));
+  if (!report.short_form()) make_claims(report, outcomes);
+  report.picture("llama.svg",
+                 experiments::IntervalChart{.title = "A Llama with one part taken away",
+                                            .subtitle = "mean and 95 % interval over the seeds",
+                                            .x_label = "loss at the last position minus that of the whole Llama (nats)",
+                                            .rows = chart,
+                                            .references = {{"the whole Llama", 0.0}}}
+                     .svg());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run(argc, argv, "09_llama", study); }

@@ -1,0 +1,57 @@
+// Optimizers as a study compares them: each is one update rule of a few lines for one parameter, in plain tensor
+// operations. train::AdamW is the one that trains the default; here it is written out beside its rivals.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+#include "modules/llama.h"
+
+namespace folio::experiments {
+
+enum class Rule {
+  Sgd,     ///< w -= lr m, with m = momentum m + g
+  Adam,    ///< w -= lr m̂ / (√v̂ + eps); Kingma & Ba, "Adam", 2014, algorithm 1
+  AdamL2,  ///< Adam with weight decay as it was done before AdamW: λ w is added to the gradient
+  AdamW,   ///< Adam, and w -= lr λ w beside it; Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2017
+  Muon,    ///< matrices of blocks by momentum and orthogonalized(), all else by AdamW; Jordan et al., "Muon", 2024
+};
+
+/// The nearest matrix to g [n, m] whose singular values are all about 1: U Vᵀ for g = U S Vᵀ, by five Newton-Schulz
+/// steps. Values of at least 0.0015 of g's norm end between 0.68 and 1.21, and smaller ones come out smaller.
+/// Source: Jordan et al., 2024, with their coefficients.
+[[nodiscard]] torch::Tensor orthogonalized(const torch::Tensor& g);
+
+struct OptimizerOptions {
+  Rule rule = Rule::AdamW;
+  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;  ///< Adam's, as in train::TrainConfig
+  double weight_decay = 0.0;                     ///< of matrices, not of vectors
+  double momentum = 0.95;                        ///< SGD's and Muon's
+  /// Muon's rate for what is no matrix of a block, as a multiple of its rate for those.
+  double adamw_share = 1.0;
+};
+
+class Optimizer {
+ public:
+  Optimizer(const nn::Llama& model, const OptimizerOptions& options);
+
+  /// One update with the gradients that are there now.
+  void step(double lr);
+
+ private:
+  struct Slot {
+    torch::Tensor parameter, first, second;
+    Rule rule;
+    bool decays;
+  };
+  void update(Slot& slot, double lr) const;
+  void update_by_adam(Slot& slot, double lr) const;
+
+  OptimizerOptions options_;
+  int64_t steps_ = 0;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace folio::experiments

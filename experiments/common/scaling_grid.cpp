@@ -1,0 +1,63 @@
+#include "experiments/common/scaling_grid.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "experiments/common/comparison.h"
+#include "experiments/common/training.h"
+#include "experiments/common/variants.h"
+
+namespace folio::experiments {
+namespace {
+
+train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t steps) {
+  train::TrainConfig config = small_setting(text);
+  config.model.dim = width;
+  config.model.hidden_dim = 11 * width / 4;  // as in the small setting
+  config.model.n_heads = config.model.n_kv_heads = width / 16;
+  config.steps = config.eval_every = steps;
+  // Each run falls to a tenth of its rate at its own end. On the way of a longer run the loss would still be too high.
+  config.schedule = "cosine";
+  config.lr = 3e-3 * std::sqrt(64.0 / static_cast<double>(width));
+  config.min_lr = config.lr / 10.0;
+  return config;
+}
+
+double parameters_beside_the_embedding(nn::LlamaImpl& model) {
+  int64_t count = 0;
+  for (const auto& p : model.named_parameters()) {
+    if (p.key().starts_with("layers.") || p.key().starts_with("norm.")) count += p.value().numel();
+  }
+  return static_cast<double>(count);
+}
+
+}  // namespace
+
+void ScalingGrid::train(const Report& report) {
+  torch::set_num_threads(1);
+  const Shakespeare text = load_shakespeare();
+  const std::vector<uint64_t> seeds = report.seeds();
+  runs.assign(widths.size() * steps.size(), {.losses = std::vector<double>(seeds.size())});
+  std::mutex one_at_a_time;  // for LibTorch's random generator, which is one for all threads, and for the results
+  run_jobs(runs.size() * seeds.size(), [&](size_t i) {
+    const size_t s = i % seeds.size(), cell = i / seeds.size();
+    train::TrainConfig config = setting_of(text, widths[cell / steps.size()], steps[cell % steps.size()]);
+    config.seed = seeds[s];
+    std::unique_lock lock(one_at_a_time);
+    nn::Llama model = seeded_llama(config.model, config.seed);
+    draw_feed_forwards_by_width(model);  // else the narrow ones start nearly silent, and width is not all that differs
+    lock.unlock();
+    const double loss = train_model(model, text, config).validation_loss;
+    lock.lock();
+    ScalingRuns& run = runs[cell];
+    run.tokens = static_cast<double>(config.steps * config.batch_size * config.window);
+    run.parameters = parameters_beside_the_embedding(*model);
+    run.losses[s] = loss;
+    report.say(fmt::format("  width {}, {} steps, seed {}: {:.4f}", config.model.dim, config.steps, config.seed, loss));
+  });
+}
+
+}  // namespace folio::experiments

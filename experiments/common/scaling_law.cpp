@@ -1,0 +1,170 @@
+#include "experiments/common/scaling_law.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::experiments {
+namespace {
+
+using Point = std::vector<double>;
+using Function = std::function<double(std::span<const double>)>;
+
+struct Corner {
+  Point x;
+  double value;
+};
+
+// a + t (b - a)
+Point between(const Point& a, const Point& b, double t) {
+  Point x(a.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = a[i] + t * (b[i] - a[i]);
+  return x;
+}
+
+Corner walk_downhill(const Function& f, const Point& start, double step) {
+  const auto corner = [&](Point x) {
+    const double value = f(x);
+    return Corner{std::move(x), value};
+  };
+  std::vector<Corner> simplex{corner(start)};
+  for (size_t i = 0; i < start.size(); ++i) {
+    Point x = start;
+    x[i] += step;
+    simplex.push_back(corner(std::move(x)));
+  }
+  const auto lower = [](const Corner& a, const Corner& b) { return a.value < b.value; };
+  constexpr int kMostSteps = 2000;
+  for (int i = 0; i < kMostSteps; ++i) {
+    std::sort(simplex.begin(), simplex.end(), lower);
+    Corner& worst = simplex.back();
+    if (worst.value - simplex.front().value <= 1e-14 * (1.0 + std::abs(simplex.front().value))) break;
+    Point centre(start.size(), 0.0);  // of all but the worst
+    for (auto c = simplex.begin(); c + 1 != simplex.end(); ++c) {
+      for (size_t k = 0; k < centre.size(); ++k) centre[k] += c->x[k] / static_cast<double>(start.size());
+    }
+    const Corner reflected = corner(between(centre, worst.x, -1.0));
+    if (reflected.value < simplex.front().value) {
+      const Corner further = corner(between(centre, worst.x, -2.0));
+      worst = further.value < reflected.value ? further : reflected;
+    } else if (reflected.value < simplex[simplex.size() - 2].value) {
+      worst = reflected;
+    } else {
+      const bool outside = reflected.value < worst.value;
+      const Corner nearer = corner(between(centre, outside ? reflected.x : worst.x, 0.5));
+      if (nearer.value < std::min(reflected.value, worst.value)) {
+        worst = nearer;
+      } else {
+        for (auto c = simplex.begin() + 1; c != simplex.end(); ++c) *c = corner(between(simplex.front().x, c->x, 0.5));
+      }
+    }
+  }
+  return *std::min_element(simplex.begin(), simplex.end(), lower);
+}
+
+// The sizes in the middle, so that the numbers that are fitted are of the order of a loss.
+struct Middle {
+  double parameters, tokens;
+};
+
+Middle middle_of(std::span<const ScalingPoint> points) {
+  double n = 0.0, d = 0.0;
+  for (const ScalingPoint& p : points) {
+    n += std::log(p.parameters) / static_cast<double>(points.size());
+    d += std::log(p.tokens) / static_cast<double>(points.size());
+  }
+  return {std::exp(n), std::exp(d)};
+}
+
+// From (ln E, ln of the parameters' term in the middle, ln alpha, and the same two of the tokens): all are above 0.
+ScalingLaw law_of(std::span<const double> x, const Middle& middle) {
+  ScalingLaw law{.E = std::exp(x[0]), .alpha = std::exp(x[2]), .beta = std::exp(x[4])};
+  law.A = std::exp(x[1]) * std::pow(middle.parameters, law.alpha);
+  law.B = std::exp(x[3]) * std::pow(middle.tokens, law.beta);
+  return law;
+}
+
+}  // namespace
+
+std::vector<double> nelder_mead(const Function& f, std::vector<double> start, double step) {
+  Corner best{start, f(start)};
+  for (;;) {
+    Corner next = walk_downhill(f, best.x, step);
+    const bool gained = next.value < best.value - 1e-9 * std::abs(best.value);
+    if (next.value < best.value) best = std::move(next);
+    if (!gained) return best.x;
+  }
+}
+
+double ScalingLaw::loss(double parameters, double tokens) const {
+  return E + A * std::pow(parameters, -alpha) + B * std::pow(tokens, -beta);
+}
+
+ScalingPoint ScalingLaw::optimum(double flops) const {
+  const double g = std::pow(alpha * A / (beta * B), 1.0 / (alpha + beta));
+  const double n = g * std::pow(flops / 6.0, beta / (alpha + beta));
+  const double d = flops / 6.0 / n;
+  return {n, d, loss(n, d)};
+}
+
+ScalingLaw fit_scaling_law(std::span<const ScalingPoint> points) {
+  core::require(points.size() >= 5, "a law of five numbers needs at least five points, not {}", points.size());
+  double lowest = INFINITY;
+  for (const ScalingPoint& p : points) {
+    core::require(p.parameters > 0.0 && p.tokens > 0.0 && p.loss > 0.0,
+                  "parameters, tokens and losses have to be above 0, but are {}, {} and {}", p.parameters, p.tokens,
+                  p.loss);
+    lowest = std::min(lowest, p.loss);
+  }
+  const Middle middle = middle_of(points);
+  const auto deviation = [&](std::span<const double> x) {
+    const double value = relative_deviation(law_of(x, middle), points);
+    return std::isfinite(value) ? value : HUGE_VAL;
+  };
+  // The sum has several valleys, so it is walked from several places.
+  Point best;
+  for (const double alpha : {0.3, 0.7, 1.5}) {
+    for (const double beta : {0.3, 0.7, 1.5}) {
+      const Point x = nelder_mead(
+          deviation,
+          {std::log(0.7 * lowest), std::log(0.1 * lowest), std::log(alpha), std::log(0.1 * lowest), std::log(beta)},
+          0.5);
+      if (best.empty() || deviation(x) < deviation(best)) best = x;
+    }
+  }
+  return law_of(best, middle);
+}
+
+double relative_deviation(const ScalingLaw& law, std::span<const ScalingPoint> points) {
+  double sum = 0.0;
+  for (const ScalingPoint& p : points) {
+    const double difference = std::log(law.loss(p.parameters, p.tokens) / p.loss);
+    sum += difference * difference;
+  }
+  return std::sqrt(sum / static_cast<double>(points.size()));
+}
+
+ScalingPoint ScalingRuns::mean() const {
+  core::require(!losses.empty(), "a size that was not trained has no loss");
+  return {parameters, tokens, std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size())};
+}
+
+std::vector<ScalingLaw> bootstrap(std::span<const ScalingRuns> runs, int times, uint64_t seed) {
+  std::vector<ScalingLaw> laws;
+  uint64_t draws = 0;
+  for (int i = 0; i < times; ++i) {
+    std::vector<ScalingPoint> points;
+    for (const ScalingRuns& run : runs) {
+      ScalingRuns drawn = run;
+      for (double& loss : drawn.losses) loss = run.losses.at(core::random_below(seed, draws++, run.losses.size()));
+      points.push_back(drawn.mean());
+    }
+    laws.push_back(fit_scaling_law(points));
+  }
+  return laws;
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,98 @@
+// The optimizers that are written out for the study of optimizers, against LibTorch's and against the SVD.
+#include "experiments/common/optimizers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/common/training.h"
+
+namespace folio::experiments {
+namespace {
+
+core::ModelConfig small_model() {
+  return {
+      .vocab_size = 11, .dim = 16, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 24, .context_length = 8};
+}
+
+// Twenty steps of a rule and of LibTorch's optimizer on one model, from the same values and gradients: the largest
+// difference of a parameter.
+template <typename Theirs>
+double apart_after_twenty_steps(const OptimizerOptions& options, const Theirs& make_theirs) {
+  nn::Llama ours = seeded_llama(small_model(), 1), theirs = seeded_llama(small_model(), 1);
+  Optimizer optimizer(ours, options);
+  auto other = make_theirs(*theirs);
+  torch::manual_seed(2);
+  for (int step = 0; step < 20; ++step) {
+    const torch::Tensor tokens_BT = torch::randint(11, {4, 9});
+    for (nn::Llama& model : {std::ref(ours), std::ref(theirs)}) {
+      model->zero_grad();
+      model->loss(tokens_BT.slice(1, 0, 8), tokens_BT.slice(1, 1, 9)).backward();
+    }
+    optimizer.step(0.01);
+    other->step();
+  }
+  double largest = 0.0;
+  const auto their_parameters = theirs->named_parameters();
+  for (const auto& p : ours->named_parameters()) {
+    largest = std::max(largest, (p.value() - their_parameters[p.key()]).abs().max().item<double>());
+  }
+  return largest;
+}
+
+std::vector<torch::optim::OptimizerParamGroup> matrices_and_vectors(nn::LlamaImpl& model, double decay) {
+  std::vector<torch::Tensor> matrices, vectors;
+  for (const torch::Tensor& p : model.parameters()) (p.dim() == 2 ? matrices : vectors).push_back(p);
+  const auto options = [](double weight_decay) {
+    return std::make_unique<torch::optim::AdamWOptions>(
+        torch::optim::AdamWOptions(0.01).betas({0.9, 0.99}).weight_decay(weight_decay));
+  };
+  return {{matrices, options(decay)}, {vectors, options(0.0)}};
+}
+
+TEST(Optimizers, AdamWIsLibTorchs) {
+  const double apart = apart_after_twenty_steps({.rule = Rule::AdamW, .weight_decay = 0.1}, [](nn::LlamaImpl& model) {
+    return std::make_unique<torch::optim::AdamW>(matrices_and_vectors(model, 0.1));
+  });
+  EXPECT_LT(apart, 1e-5);
+}
+
+TEST(Optimizers, AdamIsLibTorchs) {
+  const double apart = apart_after_twenty_steps({.rule = Rule::Adam}, [](nn::LlamaImpl& model) {
+    return std::make_unique<torch::optim::Adam>(model.parameters(), torch::optim::AdamOptions(0.01).betas({0.9, 0.99}));
+  });
+  EXPECT_LT(apart, 1e-5);
+}
+
+TEST(Optimizers, SgdIsLibTorchs) {
+  const double apart = apart_after_twenty_steps({.rule = Rule::Sgd, .momentum = 0.9}, [](nn::LlamaImpl& model) {
+    return std::make_unique<torch::optim::SGD>(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  });
+  EXPECT_LT(apart, 1e-5);
+}
+
+TEST(Optimizers, DecayInTheGradientIsNotDecayBesideIt) {
+  const double apart = apart_after_twenty_steps({.rule = Rule::AdamL2, .weight_decay = 0.1}, [](nn::LlamaImpl& model) {
+    return std::make_unique<torch::optim::AdamW>(matrices_and_vectors(model, 0.1));
+  });
+  EXPECT_GT(apart, 1e-3);
+}
+
+TEST(Optimizers, OrthogonalizedHasSingularValuesOfAboutOne) {
+  torch::manual_seed(1);
+  for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
+    const torch::Tensor g = torch::randn({rows, columns});
+    const torch::Tensor x = orthogonalized(g);
+    ASSERT_EQ(x.sizes(), g.sizes());
+    const auto [u, s, vt] = torch::linalg_svd(g, /*full_matrices=*/false);
+    // In g's own singular vectors it is a diagonal: the steps change the singular values alone.
+    const torch::Tensor diagonal = u.t().matmul(x).matmul(vt.t());
+    EXPECT_LT((diagonal - torch::diag(diagonal.diagonal())).abs().max().item<double>(), 1e-4);
+    const torch::Tensor kept = diagonal.diagonal().masked_select(s > 0.0015 * g.norm());
+    EXPECT_GT(kept.min().item<double>(), 0.67);
+    EXPECT_LT(kept.max().item<double>(), 1.21);
+  }
+}
+
+}  // namespace
+}  // namespace folio::experiments

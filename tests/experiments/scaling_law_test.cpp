@@ -1,0 +1,81 @@
+// The scaling law's fit, on points that a known law made.
+#include "experiments/common/scaling_law.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::experiments {
+namespace {
+
+// The law that Hoffmann et al. found for their models, in their equation 10.
+constexpr ScalingLaw kHoffmann{.E = 1.69, .A = 406.4, .alpha = 0.34, .B = 410.7, .beta = 0.28};
+
+std::vector<ScalingPoint> points_of(const ScalingLaw& law, double noise = 0.0) {
+  std::vector<ScalingPoint> points;
+  for (const double n : {1e7, 3e7, 1e8, 3e8, 1e9}) {
+    for (const double d : {1e9, 1e10, 1e11, 1e12}) {
+      const double sign = core::random_below(7, points.size(), 2) == 0 ? -1.0 : 1.0;
+      points.push_back({n, d, law.loss(n, d) * (1.0 + sign * noise)});
+    }
+  }
+  return points;
+}
+
+TEST(ScalingLaw, FindsTheLawThatMadeThePoints) {
+  const ScalingLaw found = fit_scaling_law(points_of(kHoffmann));
+  EXPECT_NEAR(found.E, kHoffmann.E, 0.01);
+  EXPECT_NEAR(found.alpha, kHoffmann.alpha, 0.005);
+  EXPECT_NEAR(found.beta, kHoffmann.beta, 0.005);
+  EXPECT_NEAR(std::log(found.A), std::log(kHoffmann.A), 0.1);
+  EXPECT_NEAR(std::log(found.B), std::log(kHoffmann.B), 0.1);
+  EXPECT_LT(relative_deviation(found, points_of(kHoffmann)), 1e-4);
+}
+
+TEST(ScalingLaw, NoiseIsWhatItsDeviationIs) {
+  const auto points = points_of(kHoffmann, 0.01);
+  const double deviation = relative_deviation(fit_scaling_law(points), points);
+  EXPECT_LT(deviation, 0.0101);
+  EXPECT_GT(deviation, 0.004);
+}
+
+TEST(ScalingLaw, NothingOfTheSameCostIsBetterThanTheOptimum) {
+  for (const double flops : {1e18, 1e20, 1e22}) {
+    const ScalingPoint best = kHoffmann.optimum(flops);
+    EXPECT_NEAR(6.0 * best.parameters * best.tokens / flops, 1.0, 1e-9);
+    for (const double factor : {0.5, 0.9, 0.99, 1.01, 1.1, 2.0}) {
+      const double n = best.parameters * factor;
+      EXPECT_GT(kHoffmann.loss(n, flops / 6.0 / n), best.loss);
+    }
+  }
+}
+
+TEST(ScalingLaw, NelderMeadFindsTheBottomOfRosenbrocksValley) {
+  const auto valley = [](std::span<const double> x) {
+    return 100.0 * std::pow(x[1] - x[0] * x[0], 2) + std::pow(1.0 - x[0], 2);
+  };
+  const auto x = nelder_mead(valley, {-1.2, 1.0}, 0.5);
+  EXPECT_NEAR(x[0], 1.0, 1e-4);
+  EXPECT_NEAR(x[1], 1.0, 1e-4);
+}
+
+TEST(ScalingLaw, BootstrapsOfRunsThatAgreeAreTheFit) {
+  std::vector<ScalingRuns> runs;
+  for (const ScalingPoint& p : points_of(kHoffmann)) runs.push_back({p.parameters, p.tokens, {p.loss, p.loss, p.loss}});
+  for (const ScalingLaw& law : bootstrap(runs, 3, 1)) EXPECT_NEAR(law.alpha, kHoffmann.alpha, 0.005);
+}
+
+TEST(ScalingLaw, RefusesTooFewPointsAndNumbersThatAreNotAboveZero) {
+  auto points = points_of(kHoffmann);
+  EXPECT_THROW((void)fit_scaling_law(std::span(points).first(4)), core::Error);
+  points[3].loss = 0.0;
+  EXPECT_THROW((void)fit_scaling_law(points), core::Error);
+  points[3].loss = NAN;
+  EXPECT_THROW((void)fit_scaling_law(points), core::Error);
+}
+
+}  // namespace
+}  // namespace folio::experiments
