@@ -1,121 +1,23 @@
 """llama.cpp runs what Folio exports: the same tokens for a text, and the same greedy text after it.
 
-llama.cpp comes as the PyPI package llama-cpp-python, built from source by scripts/bootstrap.sh. Its cache is kept in
-float32 and flash attention is off, as in Folio. <|endoftext|> gets a bias of minus infinity, since Folio never draws it
-from a character model. Both sum in float32 in another order: where the texts part, llama.cpp's best two logits have to
-be closer than 1e-3 there; on the golden model they are further apart everywhere (expected.json).
-FOLIO_BUILD_DIR names the folder of Folio's programs (default: build).
+<|endoftext|> gets a bias of minus infinity, since Folio never draws it from a character model. Both sum in float32 in
+another order: where the texts part, llama.cpp's best two logits have to be closer than 1e-3 there; on the golden model
+they are further apart everywhere (expected.json).
 """
 
-import ctypes
 import json
-import os
-import subprocess
-from pathlib import Path
 
 import gguf
 import llama_cpp as lc
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+from engines import NEAR_TIE, ROOT, LlamaCpp, assert_same_text, folio, folio_greedy
+
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
-NEAR_TIE = 1e-3
 ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
                    for i in range(40))
-
-
-def folio(program, *args):
-    done = subprocess.run([BUILD / program, *map(str, args)], capture_output=True, timeout=300)
-    assert done.returncode == 0, f"{program} {args}: {done.stderr.decode()}"
-    return done.stdout.decode()
-
-
-def folio_greedy(model, prompt, n):
-    return json.loads(folio("generate", "--json", "-m", model, "-n", n, "--temp", 0, "-p", prompt))
-
-
-@lc.llama_log_callback
-def quiet(_level, _text, _user):
-    """llama.cpp says much on stderr."""
-
-
-class LlamaCpp:
-    """A GGUF file in llama.cpp: tokens of a text, and logits after tokens."""
-
-    def __init__(self, path):
-        lc.llama_log_set(quiet, ctypes.c_void_p(0))
-        lc.llama_backend_init()
-        self.model = lc.llama_model_load_from_file(str(path).encode(), lc.llama_model_default_params())
-        assert self.model, f"llama.cpp refuses {path}"
-        params = lc.llama_context_default_params()
-        params.n_ctx = params.n_batch = params.n_ubatch = 256
-        params.n_threads = params.n_threads_batch = 1
-        params.type_k = params.type_v = lc.GGML_TYPE_F32
-        params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.context = lc.llama_init_from_model(self.model, params)
-        assert self.context
-        self.vocab = lc.llama_model_get_vocab(self.model)
-        self.n_vocab = lc.llama_vocab_n_tokens(self.vocab)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        lc.llama_free(self.context)
-        lc.llama_model_free(self.model)
-
-    def tokenize(self, text, special=False):
-        data = text.encode()
-        tokens = (lc.llama_token * (len(data) + 8))()
-        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), special, special)
-        assert n >= 0, n
-        return list(tokens[:n])
-
-    def tokenize_with_bos(self, text):
-        """As llama.cpp begins a text of this model."""
-        data = text.encode()
-        tokens = (lc.llama_token * (len(data) + 8))()
-        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), True, False)
-        return list(tokens[:n])
-
-    def piece(self, token):
-        buffer = ctypes.create_string_buffer(64)
-        n = lc.llama_token_to_piece(self.vocab, token, buffer, 64, 0, True)
-        return buffer.raw[:n]
-
-    def clear(self):
-        lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
-
-    def decode(self, tokens):
-        """Appends tokens to the sequence. Returns the logits after the last."""
-        array = (lc.llama_token * len(tokens))(*tokens)
-        assert lc.llama_decode(self.context, lc.llama_batch_get_one(array, len(tokens))) == 0
-        logits = lc.llama_get_logits_ith(self.context, -1)
-        return np.ctypeslib.as_array(logits, shape=(self.n_vocab,)).copy()
-
-    def greedy(self, tokens, n, never):
-        """The continuation, and the gap between the best two logits at each of its tokens."""
-        self.clear()
-        new, gaps = [], []
-        logits = self.decode(tokens)
-        while len(new) < n:
-            logits[never] = -np.inf
-            second, best = np.sort(logits)[-2:]
-            gaps.append(float(best - second))
-            new.append(int(logits.argmax()))
-            logits = self.decode(new[-1:])
-        return new, gaps
-
-
-def assert_same_text(ours, theirs, gaps):
-    for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if a != b:
-            assert gaps[at] < NEAR_TIE, f"they part at token {at}: {a} and {b}, where the gap is {gaps[at]:.2e}"
-            return at
-    return len(ours)
 
 
 @pytest.fixture(scope="module")
