@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <cmath>
 #include <tuple>
 
 #include "data/batches.h"
@@ -19,11 +18,6 @@ using experiments::Contender;
 using experiments::Report;
 using experiments::Rule;
 using Doubles = std::vector<double>;
-
-Doubles sizes(Doubles values) {
-  for (double& value : values) value = std::abs(value);
-  return values;
-}
 
 // Muon's step from a gradient G = U S Vᵀ, the naive way and the fast one.
 void show_orthogonalized(Report& report, const experiments::Shakespeare& text, const train::TrainConfig& setting) {
@@ -86,7 +80,7 @@ void switch_off(Report& report, const experiments::OptimizerTrials& trials, cons
     for (const auto& [off, warmup, clip] :
          {std::tuple{"no warm-up", false, true}, {"no clipping", true, false}, {"neither", false, false}}) {
       const Doubles losses = trials.judge(*c, lr, warmup, clip);
-      const experiments::Interval change = experiments::difference(losses, both);
+      const experiments::Interval change = experiments::paired_interval_or_difference(losses, both);
       rows.push_back({name + ", " + off, experiments::joined(losses), experiments::shown(change)});
       chart.rows.push_back({name + ", " + off, change});
       if (c == &adamw && lr == c->best_rate() && warmup) {
@@ -94,7 +88,7 @@ void switch_off(Report& report, const experiments::OptimizerTrials& trials, cons
       }
       if (c == &muon && !warmup && !clip) {
         report.claim_below("Muon needs neither warm-up nor clipping: they move its loss by",
-                           sizes(experiments::differences(losses, both)), 0.05);
+                           experiments::sizes(experiments::differences(losses, both)), 0.05);
       }
     }
   }
@@ -131,7 +125,7 @@ void study(Report& report) {
   std::vector<std::vector<Report::Json>> rows;
   for (const Contender& c : contenders) {
     rows.push_back({c.name, fmt::format("{:g}", c.best_rate()), experiments::joined(c.judged),
-                    experiments::shown(experiments::difference(c.judged, adamw.judged))});
+                    experiments::shown(experiments::paired_interval_or_difference(c.judged, adamw.judged))});
   }
   report.table("Each at its best rate, on other seeds", {"optimizer", "rate", "losses", "against AdamW"}, rows);
   report.claim_above("Muon beats AdamW by", experiments::differences(adamw.judged, muon.judged), 0.02);
@@ -139,7 +133,7 @@ void study(Report& report) {
   report.claim_above("AdamW beats SGD by", experiments::differences(sgd.judged, adamw.judged), 0.1);
   report.claim_above("weight decay in the gradient costs Adam", experiments::differences(l2.judged, adam.judged), 0.3);
   report.claim_below("Adam and AdamW can't be told apart, losses differ by",
-                     sizes(experiments::differences(adam.judged, adamw.judged)), 0.15);
+                     experiments::sizes(experiments::differences(adam.judged, adamw.judged)), 0.15);
   switch_off(report, trials, sgd, adamw, muon);
 }
 

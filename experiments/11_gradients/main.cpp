@@ -130,8 +130,7 @@ void train_with_mistakes(Report& report) {
                                    .references = {{"autograd", 0.0}}};
   for (Trained& t : all) {
     t.cost = experiments::differences(t.losses, all[0].losses);
-    const experiments::Interval interval =
-        seeds.size() > 1 ? experiments::mean_interval(t.cost) : experiments::Interval{t.cost[0], t.cost[0], t.cost[0]};
+    const auto interval = experiments::paired_interval_or_difference(t.losses, all[0].losses);
     rows.push_back(
         {t.name, experiments::joined(t.losses), experiments::shown(interval), experiments::joined(t.cosines)});
     if (&t != &all.front()) chart.rows.push_back({t.name, interval});
@@ -139,13 +138,11 @@ void train_with_mistakes(Report& report) {
   report.table(fmt::format("After {} steps, by seed", setting.steps),
                {"gradients", "validation loss", "against autograd", "mean cosine with autograd"}, rows);
   report.picture("mistakes.svg", chart.svg());
-  const auto size_of = [](Doubles values) {
-    for (double& value : values) value = std::abs(value);
-    return values;
-  };
-  report.claim_below("training by hand is training by autograd, losses apart by", size_of(all[1].cost), 0.005);
+  report.claim_below("training by hand is training by autograd, losses apart by", experiments::sizes(all[1].cost),
+                     0.005);
   report.claim_above("RMSNorm's mistake costs", all[2].cost, 0.2);
-  report.claim_below("SwiGLU's mistake can't be seen in the loss, which it moves by", size_of(all[5].cost), 0.1);
+  report.claim_below("SwiGLU's mistake can't be seen in the loss, which it moves by", experiments::sizes(all[5].cost),
+                     0.1);
 }
 
 void study(Report& report) {

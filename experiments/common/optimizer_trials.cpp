@@ -61,10 +61,4 @@ std::vector<double> OptimizerTrials::judge(const Contender& contender, double lr
   return run(trials);
 }
 
-Interval difference(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() > 1) return paired_interval(a, b);
-  const double only = a.at(0) - b.at(0);
-  return {only, only, only};
-}
-
 }  // namespace folio::experiments

@@ -8,7 +8,6 @@
 
 #include "experiments/common/optimizers.h"
 #include "experiments/common/report.h"
-#include "experiments/common/statistics.h"
 #include "experiments/common/training.h"
 
 namespace folio::experiments {
@@ -53,8 +52,5 @@ class OptimizerTrials {
   const Shakespeare& text_;
   train::TrainConfig setting_;
 };
-
-/// a - b by seed, and its interval; of a single seed, the difference itself.
-[[nodiscard]] Interval difference(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace folio::experiments

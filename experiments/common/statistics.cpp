@@ -58,4 +58,14 @@ Interval paired_interval(std::span<const double> a, std::span<const double> b) {
   return mean_interval(differences(a, b));
 }
 
+Interval paired_interval_or_difference(std::span<const double> a, std::span<const double> b) {
+  const std::vector<double> apart = differences(a, b);
+  return apart.size() == 1 ? Interval{apart[0], apart[0], apart[0]} : mean_interval(apart);
+}
+
+std::vector<double> sizes(std::vector<double> values) {
+  for (double& value : values) value = std::abs(value);
+  return values;
+}
+
 }  // namespace folio::experiments

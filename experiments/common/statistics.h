@@ -31,4 +31,10 @@ struct Interval {
 /// mean_interval of the differences.
 [[nodiscard]] Interval paired_interval(std::span<const double> a, std::span<const double> b);
 
+/// paired_interval; of a single pair, the difference itself.
+[[nodiscard]] Interval paired_interval_or_difference(std::span<const double> a, std::span<const double> b);
+
+/// Each without its sign.
+[[nodiscard]] std::vector<double> sizes(std::vector<double> values);
+
 }  // namespace folio::experiments

@@ -52,6 +52,19 @@ TEST(Statistics, PairsDropWhatBothSidesShare) {
   EXPECT_GT(mean_interval(a).high - mean_interval(a).low, 10.0);
 }
 
+TEST(Statistics, OfASinglePairTheDifferenceStandsForTheInterval) {
+  const std::vector<double> a{3.0, 5.0};
+  const std::vector<double> b{1.0, 2.0};
+  const Interval single = paired_interval_or_difference(std::span(a).first(1), std::span(b).first(1));
+  EXPECT_EQ(single.mean, 2.0);
+  EXPECT_EQ(single.low, 2.0);
+  EXPECT_EQ(single.high, 2.0);
+  const Interval both = paired_interval_or_difference(a, b);
+  EXPECT_EQ(both.mean, 2.5);
+  EXPECT_EQ(both.high, paired_interval(a, b).high);
+  EXPECT_EQ(sizes(differences(b, a)), (std::vector<double>{2.0, 3.0}));
+}
+
 TEST(Statistics, WhatHasNoIntervalIsAnError) {
   const std::vector<double> one{1.0};
   const std::vector<double> two{1.0, 2.0};
