@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/batches.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/comparison.h"
 #include "experiments/common/report.h"
+#include "experiments/common/symptoms.h"
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
-#include "train/evaluate.h"
 
 namespace {
 
@@ -50,35 +49,12 @@ Ladder climb(const experiments::Shakespeare& text, train::TrainConfig config, co
   return ladder;
 }
 
-struct Leak {
-  double loss = 0.0;            ///< of the full pass
-  double cached_loss = 0.0;     ///< of the same text, one position at a time with a cache
-  double cached_change = 0.0;   ///< the largest difference between the logits of the two
-  double earlier_change = 0.0;  ///< the largest change of an earlier logit when only the last token changes
-};
-
-Leak look_for_leaks(const experiments::Shakespeare& text, const train::TrainConfig& config,
-                    const experiments::Change& change) {
+experiments::Leak train_and_look_for_leaks(const experiments::Shakespeare& text, const train::TrainConfig& config,
+                                           const experiments::Change& change) {
   nn::Llama model =
       experiments::seeded_llama(config.model, config.seed, experiments::changed_blocks(config.model, change));
   static_cast<void>(experiments::train_model(model, text, config));
-
-  const torch::NoGradGuard no_grad;
-  const int64_t last = config.window - 1;
-  const auto batch =
-      train::to_tensors(data::consecutive_batch(text.splits.validation, 0, 64, config.window), torch::kCPU);
-  const torch::Tensor logits_BTV = model->forward(batch.inputs_BT);
-  torch::Tensor changed_BT = batch.inputs_BT.clone();
-  changed_BT.select(1, last).add_(1).remainder_(text.vocab_size);
-  const torch::Tensor cached_BTV = experiments::decode_with_cache(model, batch.inputs_BT, change);
-  const auto largest = [](const torch::Tensor& x) { return x.abs().max().item<double>(); };
-  const auto loss = [&](const torch::Tensor& x_BTV) {
-    return torch::cross_entropy_loss(x_BTV.flatten(0, 1), batch.targets_BT.flatten()).item<double>();
-  };
-  return {.loss = loss(logits_BTV),
-          .cached_loss = loss(cached_BTV),
-          .cached_change = largest(cached_BTV - logits_BTV),
-          .earlier_change = largest((model->forward(changed_BT) - logits_BTV).narrow(1, 0, last))};
+  return experiments::look_for_leaks(model, text, config.window, change);
 }
 
 void study(Report& report) {
@@ -103,7 +79,7 @@ void study(Report& report) {
   const std::vector<uint64_t> seeds = report.seeds();
   struct Runs {
     Ladder with{}, without{};
-    Leak sound{}, leaking{};
+    experiments::Leak sound{}, leaking{};
   };
   std::vector<Runs> runs(seeds.size());
   experiments::run_jobs(4 * seeds.size(), [&](size_t job) {
@@ -112,8 +88,8 @@ void study(Report& report) {
     Runs& its = runs[job / 4];
     if (job % 4 == 0) its.with = climb(text, its_deep, rates, {});
     if (job % 4 == 1) its.without = climb(text, its_deep, rates, experiments::blocks_without_norms(deep.model));
-    if (job % 4 == 2) its.sound = look_for_leaks(text, its_small, {});
-    if (job % 4 == 3) its.leaking = look_for_leaks(text, its_small, over_sequence);
+    if (job % 4 == 2) its.sound = train_and_look_for_leaks(text, its_small, {});
+    if (job % 4 == 3) its.leaking = train_and_look_for_leaks(text, its_small, over_sequence);
   });
   for (size_t s = 0; s < seeds.size(); ++s) {
     const auto& [with, without, sound, leaking] = runs[s];
@@ -127,7 +103,7 @@ void study(Report& report) {
       auto& points = chart.series[ladder == &with ? 0 : 1].points;
       for (size_t i = 0; i < rates.size(); ++i) points.push_back({rates[i], ladder->losses[i]});
     }
-    for (const Leak* leak : {&sound, &leaking}) {
+    for (const experiments::Leak* leak : {&sound, &leaking}) {
       leak_rows.push_back({fmt::format("seed {}, {}", seeds[s], leak == &sound ? "each position" : "the sequence"),
                            leak->earlier_change, leak->cached_change, leak->loss, leak->cached_loss});
     }

@@ -1,8 +1,11 @@
+// Shapes: B sequences, T positions, V vocabulary.
 #include "experiments/common/symptoms.h"
 
 #include <torch/torch.h>
 
 #include <string>
+
+#include "data/batches.h"
 
 namespace folio::experiments {
 
@@ -26,6 +29,24 @@ int64_t count_without_gradient(nn::Llama model, const train::TensorBatch& batch)
 double first_loss(nn::Llama model, const train::TensorBatch& batch) {
   const torch::NoGradGuard no_grad;
   return model->loss(batch.inputs_BT, batch.targets_BT).item<double>();
+}
+
+Leak look_for_leaks(nn::Llama model, const Shakespeare& text, int64_t window, const Change& change) {
+  const torch::NoGradGuard no_grad;
+  const int64_t last = window - 1;
+  const auto batch = train::to_tensors(data::consecutive_batch(text.splits.validation, 0, 64, window), torch::kCPU);
+  const torch::Tensor logits_BTV = model->forward(batch.inputs_BT);
+  torch::Tensor changed_BT = batch.inputs_BT.clone();
+  changed_BT.select(1, last).add_(1).remainder_(text.vocab_size);
+  const torch::Tensor cached_BTV = decode_with_cache(model, batch.inputs_BT, change);
+  const auto largest = [](const torch::Tensor& x) { return x.abs().max().item<double>(); };
+  const auto loss = [&](const torch::Tensor& x_BTV) {
+    return torch::cross_entropy_loss(x_BTV.flatten(0, 1), batch.targets_BT.flatten()).item<double>();
+  };
+  return {.loss = loss(logits_BTV),
+          .cached_loss = loss(cached_BTV),
+          .cached_change = largest(cached_BTV - logits_BTV),
+          .earlier_change = largest((model->forward(changed_BT) - logits_BTV).narrow(1, 0, last))};
 }
 
 }  // namespace folio::experiments
