@@ -68,6 +68,7 @@ CharTokenizer::CharTokenizer(std::vector<std::string> characters, const std::str
             where, core::printable(token));
   }
   tokens_.emplace_back();  // <|endoftext|> stands for no bytes
+  special_ = SpecialTokens({{.text = std::string(kEndOfText), .id = end_of_text()}});
 }
 
 std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {

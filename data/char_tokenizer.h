@@ -22,6 +22,7 @@ class CharTokenizer final : public Tokenizer {
 
   /// Throws core::Error that names the first character outside the vocabulary and its line and column.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(tokens_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
@@ -47,6 +48,7 @@ class CharTokenizer final : public Tokenizer {
  private:
   std::vector<std::string> tokens_;              ///< bytes of each id; the last is empty
   std::unordered_map<uint32_t, int32_t> id_of_;  ///< by code point
+  SpecialTokens special_;                        ///< `<|endoftext|>`
 };
 
 }  // namespace folio::data

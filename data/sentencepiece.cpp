@@ -131,6 +131,7 @@ void validate(const SentencePieceVocabulary& v, const std::string& where) {
   check_id("BOS", v.bos, 0);
   check_id("EOS", v.eos, 0);
   check_id("unknown", v.unk, -1);
+  check_id("end-of-turn", v.eot, -1);
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < n; ++i) {
     const std::string& piece = v.pieces[i];
@@ -154,6 +155,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
     : vocabulary_(std::move(vocabulary)), bytes_(vocabulary_.pieces.size()), ids_(bytes_) {
   validate(vocabulary_, where);
   byte_ids_.fill(-1);
+  std::vector<SpecialToken> special;
+  std::vector<SpecialToken> user_defined;
   for (size_t i = 0; i < bytes_.size(); ++i) {
     const std::string& piece = vocabulary_.pieces[i];
     const auto id = static_cast<int32_t>(i);
@@ -167,8 +170,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
         break;
       case PieceType::UserDefined:
         bytes_[i] = piece;
-        user_defined_.push_back(id);
-        begins_user_defined_[static_cast<unsigned char>(piece[0])] = true;
+        user_defined.push_back({.text = piece, .id = id});
         break;
       case PieceType::Byte: {
         const uint8_t byte = *parse_byte_piece(piece);
@@ -176,44 +178,29 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
         byte_ids_[byte] = id;
         break;
       }
-      default:  // control, unknown and unused pieces stand for nothing
+      case PieceType::Control:
+      case PieceType::Unknown:
+        special.push_back({.text = piece, .id = id});
+        break;
+      case PieceType::Unused:
         break;
     }
   }
   require(piece_of(" ") >= 0, "{}: no piece is \"{}\", the space; this is not a SentencePiece vocabulary", where,
           kSpaceMark);
-  std::stable_sort(user_defined_.begin(), user_defined_.end(), [&](int32_t a, int32_t b) {
-    return bytes_[static_cast<size_t>(a)].size() > bytes_[static_cast<size_t>(b)].size();
-  });
+  special_ = SpecialTokens(std::move(special));
+  user_defined_ = SpecialTokens(std::move(user_defined));
 }
 
 std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
-  size_t begin = 0;
-  for (size_t at = 0; at < text.size() && !user_defined_.empty();) {
-    const int32_t id = user_defined_at(text.substr(at));
-    if (id < 0) {
-      ++at;
-      continue;
-    }
-    encode_stretch(text.substr(begin, at - begin), ids);
-    ids.push_back(id);
-    at += bytes_[static_cast<size_t>(id)].size();
-    begin = at;
-  }
-  encode_stretch(text.substr(begin), ids);
+  user_defined_.split(
+      text, [&](std::string_view stretch) { encode_stretch(stretch, ids); },
+      [&](const SpecialToken& token) { ids.push_back(token.id); });
   return ids;
 }
 
-int32_t SentencePieceTokenizer::user_defined_at(std::string_view text) const {
-  if (!begins_user_defined_[static_cast<unsigned char>(text[0])]) return -1;
-  const auto found = std::find_if(user_defined_.begin(), user_defined_.end(),
-                                  [&](int32_t id) { return text.starts_with(bytes_[static_cast<size_t>(id)]); });
-  return found == user_defined_.end() ? -1 : *found;
-}
-
 void SentencePieceTokenizer::encode_stretch(std::string_view text, std::vector<int32_t>& ids) const {
-  if (text.empty()) return;
   require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
   std::string plain = marks_to_spaces(text);
   if (vocabulary_.add_space_prefix) plain.insert(plain.begin(), ' ');

@@ -22,7 +22,8 @@ struct SentencePieceVocabulary {
   std::vector<PieceType> types;
   int32_t bos = 1;
   int32_t eos = 2;
-  int32_t unk = 0;  ///< -1: none
+  int32_t unk = 0;   ///< -1: none
+  int32_t eot = -1;  ///< ends a turn of a chat; -1: none
   bool add_bos = true;
   bool add_eos = false;
   bool add_space_prefix = true;
@@ -53,6 +54,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   /// pieces are cut out first (leftmost, then longest); each stretch between them gets the space in front where the
   /// vocabulary says so. Throws core::Error for a character that has neither piece, bytes nor an unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> beginning() const override;
 
   /// Without the spaces that `encode` put in front.
@@ -61,7 +63,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
-  [[nodiscard]] bool ends_text(int32_t id) const override { return id == vocabulary_.eos || id == vocabulary_.bos; }
+  [[nodiscard]] bool ends_text(int32_t id) const override {
+    return id == vocabulary_.eos || id == vocabulary_.bos || (id >= 0 && id == vocabulary_.eot);
+  }
   [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
@@ -77,13 +81,12 @@ class SentencePieceTokenizer final : public Tokenizer {
  private:
   void encode_stretch(std::string_view text, std::vector<int32_t>& ids) const;
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
-  [[nodiscard]] int32_t user_defined_at(std::string_view text) const;
 
   SentencePieceVocabulary vocabulary_;
-  std::vector<std::string> bytes_;     ///< what each id stands for
-  TextIndex ids_;                      ///< normal pieces, by `bytes_`
-  std::vector<int32_t> user_defined_;  ///< the longest first
-  std::array<bool, 256> begins_user_defined_{};
+  std::vector<std::string> bytes_;  ///< what each id stands for
+  TextIndex ids_;                   ///< normal pieces, by `bytes_`
+  SpecialTokens special_;           ///< control and unknown pieces
+  SpecialTokens user_defined_;
   std::array<int32_t, 256> byte_ids_{};
   size_t longest_ = 0;     ///< bytes of the longest normal piece
   bool cut_words_ = true;  ///< no piece goes on after a space that follows something else

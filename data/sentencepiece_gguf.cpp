@@ -36,6 +36,7 @@ SentencePieceTokenizer SentencePieceTokenizer::from_gguf(const core::GgufFile& f
   v.bos = id("tokenizer.ggml.bos_token_id", 1);
   v.eos = id("tokenizer.ggml.eos_token_id", 2);
   v.unk = id("tokenizer.ggml.unknown_token_id", !v.types.empty() && v.types[0] == PieceType::Unknown ? 0 : -1);
+  v.eot = id("tokenizer.ggml.eot_token_id", -1);
   v.add_bos = file.boolean("tokenizer.ggml.add_bos_token", true);
   v.add_eos = file.boolean("tokenizer.ggml.add_eos_token", false);
   v.add_space_prefix = file.boolean("tokenizer.ggml.add_space_prefix", true);
@@ -59,6 +60,8 @@ core::GgufMetadata SentencePieceTokenizer::to_gguf() const {
       {"tokenizer.ggml.add_space_prefix", v.add_space_prefix},
   };
   if (v.unk >= 0) metadata.emplace_back("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(v.unk));
+  if (v.eot >= 0) metadata.emplace_back("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(v.eot));
+  if (!chat_template().empty()) metadata.emplace_back("tokenizer.chat_template", chat_template());
   return metadata;
 }
 

@@ -229,6 +229,7 @@ class HfReader {
   void read_specials() {
     v_.bos = special_of_config("bos_token");
     v_.eos = special_of_config("eos_token");
+    if (!value(config_, "eot_token").is_null()) v_.eot = special_of_config("eot_token");
     const auto unknown = value(model_, "unk_token");
     require(unknown.is_null() || unknown.is_string(), "{}: unk_token is not a string", where_);
     v_.unk = unknown.is_null() ? -1 : id_of(unknown.get<std::string>(), where_);
@@ -340,7 +341,7 @@ void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) co
         {"merges", merges_of(v)}}},
   };
   // PreTrainedTokenizerFast, since Llama's own class would put another normalizer in place of the file's.
-  const Json config = {
+  Json config = {
       {"tokenizer_class", "PreTrainedTokenizerFast"},
       {"bos_token", v.pieces[static_cast<size_t>(v.bos)]},
       {"eos_token", v.pieces[static_cast<size_t>(v.eos)]},
@@ -350,6 +351,8 @@ void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) co
       {"clean_up_tokenization_spaces", false},
       {"model_max_length", std::numeric_limits<int32_t>::max()},
   };
+  if (v.eot >= 0) config["eot_token"] = v.pieces[static_cast<size_t>(v.eot)];
+  if (!chat_template().empty()) config["chat_template"] = chat_template();
   core::write_file_atomically(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
   core::write_file_atomically(directory / "tokenizer_config.json", config.dump(2) + "\n");
 }

@@ -15,6 +15,9 @@ namespace folio::data {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr const char* kChatTemplateKey = "tokenizer.chat_template";
+constexpr size_t kMaxChatTemplate = size_t{1} << 20U;
+
 enum class Format { Gguf, Json, Llama2c };
 
 Format format_of(const fs::path& path) {
@@ -34,6 +37,21 @@ nlohmann::json read_json(const fs::path& path) {
   return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
 }
 
+// A template is a string, or one of a list of named ones, or has a file of its own.
+std::string chat_template_of(const nlohmann::json& config, const fs::path& directory) {
+  const fs::path file = directory / "chat_template.jinja";
+  if (!config.contains("chat_template") && fs::exists(file)) return core::read_text_file(file, kMaxChatTemplate);
+  const nlohmann::json value = config.value("chat_template", nlohmann::json());
+  const std::string where = (directory / "tokenizer_config.json").string();
+  if (value.is_null() || value.is_string()) return value.is_null() ? "" : value.get<std::string>();
+  core::require(value.is_array(), "{}: chat_template is neither a string nor a list", where);
+  for (const nlohmann::json& entry : value) {
+    if (core::json_get<std::string>(entry, "name", where) != "default") continue;
+    return core::json_get<std::string>(entry, "template", where);
+  }
+  return "";
+}
+
 std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const nlohmann::json tokenizer = read_json(path);
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
@@ -41,9 +59,13 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   if (CharTokenizer::is_hf(tokenizer)) {
     return std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, path.string()));
   }
-  const fs::path config = path.parent_path() / "tokenizer_config.json";
-  return std::make_unique<SentencePieceTokenizer>(
-      SentencePieceTokenizer::from_hf(tokenizer, path.string(), read_json(config), config.string()));
+  const fs::path config_path = path.parent_path() / "tokenizer_config.json";
+  const nlohmann::json config = read_json(config_path);
+  core::require(config.is_object(), "{}: not a JSON object", config_path.string());
+  auto result = std::make_unique<SentencePieceTokenizer>(
+      SentencePieceTokenizer::from_hf(tokenizer, path.string(), config, config_path.string()));
+  result->set_chat_template(chat_template_of(config, path.parent_path()));
+  return result;
 }
 
 std::unique_ptr<Tokenizer> load(const fs::path& path, int64_t vocab_size) {
@@ -62,11 +84,17 @@ std::unique_ptr<Tokenizer> load(const fs::path& path, int64_t vocab_size) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
+  std::unique_ptr<Tokenizer> tokenizer;
   const std::string& model = file.string("tokenizer.ggml.model");
-  if (model == "llama") return std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_gguf(file));
-  core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", file.path().string(),
-                core::printable(model));
-  return std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
+  if (model == "llama") {
+    tokenizer = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_gguf(file));
+  } else {
+    core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", file.path().string(),
+                  core::printable(model));
+    tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
+  }
+  if (file.find(kChatTemplateKey) != nullptr) tokenizer->set_chat_template(file.string(kChatTemplateKey));
+  return tokenizer;
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_hf(const fs::path& directory) {

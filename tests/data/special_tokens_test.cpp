@@ -1,0 +1,129 @@
+#include "data/special_tokens.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "data/char_tokenizer.h"
+#include "data/tokenizer_files.h"
+#include "tests/core/support.h"
+#include "tests/data/support.h"
+
+namespace folio::data {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+SpecialTokens tokens_of(const std::vector<std::string>& texts) {
+  std::vector<SpecialToken> tokens;
+  for (const std::string& text : texts) tokens.push_back({.text = text, .id = static_cast<int32_t>(tokens.size())});
+  return SpecialTokens(std::move(tokens));
+}
+
+// "a[0]b": a stretch, the token 0, a stretch.
+std::string split(const SpecialTokens& tokens, std::string_view text) {
+  std::string parts;
+  tokens.split(
+      text, [&](std::string_view stretch) { parts += fmt::format("({})", stretch); },
+      [&](const SpecialToken& token) { parts += fmt::format("[{}]", token.id); });
+  return parts;
+}
+
+TEST(SpecialTokens, LeftmostThenLongestIsFound) {
+  const SpecialTokens tokens = tokens_of({"<a>", "<a>b", "b<a", "\xFF", "", "<a>"});
+  EXPECT_EQ(split(tokens, "<a>"), "[0]");
+  EXPECT_EQ(split(tokens, "x<a>bb<a>"), "(x)[1][2](>)");
+  EXPECT_EQ(split(tokens, "<a<a>\xFF\xFE"), "(<a)[0][3](\xFE)");
+  EXPECT_EQ(split(tokens, ""), "");
+  EXPECT_EQ(split(SpecialTokens(), "<a>"), "(<a>)");
+  EXPECT_EQ(tokens.id_of("<a>b"), 1);
+  EXPECT_EQ(tokens.id_of("<a>c"), -1);
+  EXPECT_EQ(tokens.id_of("<a"), -1);
+  EXPECT_EQ(tokens.id_of(""), -1);
+}
+
+TEST(SpecialTokens, TheSearchFindsWhatTryingEachFinds) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> texts;
+    for (size_t n = random() % 12; n > 0; --n) texts.push_back(test::random_text(random, {"a", "b", "\xC3"}, 5));
+    const SpecialTokens tokens = tokens_of(texts);
+    const std::string text = test::random_text(random, {"a", "b", "\xC3"}, 8);
+    std::string longest;
+    for (const std::string& t : texts) {
+      if (text.starts_with(t) && t.size() > longest.size()) longest = t;
+    }
+    const SpecialToken* found = tokens.begin_of(text);
+    ASSERT_EQ(found == nullptr ? "" : found->text, longest) << text;
+    ASSERT_EQ(found == nullptr ? "" : texts[static_cast<size_t>(found->id)], longest);
+  }
+}
+
+TEST(SpecialTokens, AreParsedOnlyInPiecesThatAsk) {
+  const CharTokenizer tokenizer = CharTokenizer::from_text("<|endoftx>\n", "the test");
+  const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
+  const Ids end = {tokenizer.end_of_text()};
+  EXPECT_EQ(encode({{.text = kEndOfText, .parse_special = true}}), end);
+  EXPECT_EQ(encode({{.text = kEndOfText}}), tokenizer.encode(kEndOfText));
+  EXPECT_EQ(encode({{.text = "<|endof"}, {.text = "text|>", .parse_special = true}}), tokenizer.encode(kEndOfText));
+  EXPECT_EQ(encode({{.text = "<|endof", .parse_special = true}, {.text = "text|>", .parse_special = true}}),
+            tokenizer.encode(kEndOfText));
+  EXPECT_EQ(tokenizer.special_tokens().id_of(kEndOfText), end[0]);
+}
+
+TEST(SpecialTokens, PiecesAreOneText) {
+  const SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "▁ab", "▁a", "a", "b"});
+  const std::vector<TextPiece> pieces = {
+      {.text = "a"}, {.text = "b</s> <s>", .parse_special = true}, {.text = "a"}, {.text = "</s>"}};
+  Ids expected = tokenizer.encode("ab");
+  ASSERT_EQ(expected.size(), 1U);
+  const auto add = [&](const Ids& more) { expected.insert(expected.end(), more.begin(), more.end()); };
+  add({2});
+  add(tokenizer.encode(" "));
+  add({1});
+  add(tokenizer.encode("a</s>"));
+  EXPECT_EQ(tokenizer.encode_pieces(pieces), expected);
+}
+
+TEST(SpecialTokens, AnEndOfTurnAndAChatTemplateComeFromTheFile) {
+  const core::test::TempDir folder;
+  SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});
+  test::add_piece(vocabulary, "<end_of_turn>", 0, PieceType::Control);
+  vocabulary.eot = static_cast<int32_t>(vocabulary.pieces.size()) - 1;
+  SentencePieceTokenizer tokenizer(vocabulary, "the test");
+  tokenizer.set_chat_template("{{ bos_token }}");
+  EXPECT_TRUE(tokenizer.ends_text(vocabulary.eot));
+  EXPECT_FALSE(tokenizer.ends_text(-1));
+  EXPECT_FALSE(test::tokenizer_of({"▁"}).ends_text(-1));
+
+  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());
+  std::filesystem::create_directory(folder / "hf");
+  tokenizer.write_hf(folder / "hf");
+  for (const char* name : {"a.gguf", "hf"}) {
+    const auto read = load_tokenizer(folder / name, 0);
+    EXPECT_TRUE(read->ends_text(vocabulary.eot)) << name;
+    EXPECT_EQ(read->chat_template(), "{{ bos_token }}") << name;
+  }
+}
+
+TEST(SpecialTokens, AChatTemplateMayStandInAListOrAFile) {
+  const core::test::TempDir folder;
+  test::tokenizer_of({"▁"}).write_hf(folder.path());
+  EXPECT_EQ(load_tokenizer(folder.path(), 0)->chat_template(), "");
+  core::test::write_bytes(folder / "chat_template.jinja", "from a file");
+  EXPECT_EQ(load_tokenizer(folder.path(), 0)->chat_template(), "from a file");
+  const auto with = [&](const std::string& value) {
+    core::test::write_bytes(folder / "tokenizer_config.json",
+                            R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": )" + value + "}");
+    return load_tokenizer(folder.path(), 0)->chat_template();
+  };
+  EXPECT_EQ(with(R"("from a string")"), "from a string");
+  EXPECT_EQ(with(R"([{"name": "x", "template": "1"}, {"name": "default", "template": "2"}])"), "2");
+  EXPECT_EQ(with("[]"), "");
+  EXPECT_ERROR(with("7"), "tokenizer_config.json: chat_template");
+  EXPECT_ERROR(with(R"([{"name": "default"}])"), "template");
+}
+
+}  // namespace
+}  // namespace folio::data
