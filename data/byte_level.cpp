@@ -1,7 +1,6 @@
 #include "data/byte_level.h"
 
 #include <array>
-#include <map>
 
 #include "core/utf8.h"
 
@@ -21,6 +20,16 @@ constexpr std::array<uint32_t, 256> make_alphabet() {
 
 constexpr std::array<uint32_t, 256> kAlphabet = make_alphabet();
 
+// The byte of each character of the alphabet, or -1.
+constexpr std::array<int16_t, 0x180> make_inverse() {
+  std::array<int16_t, 0x180> inverse{};
+  inverse.fill(-1);
+  for (int16_t byte = 0; byte < 256; ++byte) inverse[kAlphabet[static_cast<size_t>(byte)]] = byte;
+  return inverse;
+}
+
+constexpr std::array<int16_t, 0x180> kInverse = make_inverse();
+
 }  // namespace
 
 std::string bytes_to_byte_level(std::string_view bytes) {
@@ -30,17 +39,11 @@ std::string bytes_to_byte_level(std::string_view bytes) {
 }
 
 std::optional<std::string> byte_level_to_bytes(std::string_view text) {
-  static const std::map<uint32_t, char> kInverse = [] {
-    std::map<uint32_t, char> inverse;
-    for (uint32_t byte = 0; byte < 256; ++byte) inverse[kAlphabet[byte]] = static_cast<char>(byte);
-    return inverse;
-  }();
   std::string bytes;
   for (size_t at = 0; at < text.size();) {
     const core::Utf8Char c = core::decode_utf8(text, at);
-    const auto found = c.valid ? kInverse.find(c.code_point) : kInverse.end();
-    if (found == kInverse.end()) return std::nullopt;
-    bytes.push_back(found->second);
+    if (!c.valid || c.code_point >= kInverse.size() || kInverse[c.code_point] < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(kInverse[c.code_point]));
     at += c.length;
   }
   return bytes;

@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "core/utf8.h"
 #include "data/byte_level.h"
+#include "data/hf_tokenizer.h"
 
 namespace folio::data {
 namespace {
@@ -183,12 +184,10 @@ CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
 }
 
 bool CharTokenizer::is_hf(const nlohmann::json& tokenizer) {
-  const auto at = [](const nlohmann::json& json, const char* key) {
-    return json.is_object() ? json.value(key, nlohmann::json()) : nlohmann::json();
-  };
-  const nlohmann::json model = at(tokenizer, "model");
-  const nlohmann::json merges = at(model, "merges");
-  return merges.is_array() && merges.empty() && at(model, "byte_fallback") != true;
+  const nlohmann::json model = hf::value(tokenizer, "model");
+  const nlohmann::json merges = hf::value(model, "merges");
+  return merges.is_array() && merges.empty() && hf::value(model, "byte_fallback") != true &&
+         hf::value(tokenizer, "pre_tokenizer").is_null();
 }
 
 CharTokenizer CharTokenizer::from_hf(const nlohmann::json& json, const std::string& where) {
@@ -209,6 +208,17 @@ CharTokenizer CharTokenizer::from_hf(const nlohmann::json& json, const std::stri
           kEndOfText);
   tokens.pop_back();
   return CharTokenizer(std::move(tokens), where);
+}
+
+bool CharTokenizer::is_gguf(const core::GgufFile& file) {
+  const std::vector<std::string>& tokens = file.strings("tokenizer.ggml.tokens");
+  return !tokens.empty() && tokens.back() == kEndOfText &&
+         std::all_of(tokens.begin(), tokens.end() - 1, [](const std::string& token) {
+           const auto bytes = byte_level_to_bytes(token);
+           if (!bytes || bytes->empty()) return false;
+           const core::Utf8Char c = core::decode_utf8(*bytes, 0);
+           return c.valid && c.length == bytes->size();
+         });
 }
 
 CharTokenizer CharTokenizer::from_gguf(const core::GgufFile& file) {

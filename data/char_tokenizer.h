@@ -36,12 +36,15 @@ class CharTokenizer final : public Tokenizer {
   /// As a `gpt2` byte-level vocabulary: no merges, but those that make one token of a character's several bytes.
   [[nodiscard]] core::GgufMetadata to_gguf() const override;
   [[nodiscard]] static CharTokenizer from_gguf(const core::GgufFile& file);
+  /// Whether a "gpt2" vocabulary is one of characters: each token is one, but for `<|endoftext|>`, the last.
+  [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
 
   /// tokenizer.json and tokenizer_config.json: BPE over raw characters, no merges, no pre-tokenizer, Fuse decoder.
   void write_hf(const std::filesystem::path& directory) const override;
   [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
 
-  /// What a tokenizer.json says, and whether it is one of this kind: no merges, and no byte fallback.
+  /// What a tokenizer.json says, and whether it is one of this kind: no merges, no byte fallback, no
+  /// pre-tokenizer.
   [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 

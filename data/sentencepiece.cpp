@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "data/sentencepiece_text.h"
+#include "data/symbol_merger.h"
 
 namespace folio::data {
 namespace {
@@ -16,100 +17,28 @@ namespace {
 using core::fail;
 using core::require;
 
-struct Symbol {
-  uint32_t begin;
-  uint32_t size;  ///< 0: joined to the symbol on its left
-  int32_t previous;
-  int32_t next;
-  int32_t id;  ///< -1: no piece; such a symbol is never joined
-};
+// The best score has the lowest rank.
+uint32_t rank_of(float score) {
+  const auto bits = std::bit_cast<uint32_t>(score + 0.0F);  // +0 and -0 are equal
+  return (bits & 0x80000000U) != 0 ? bits : ~(bits | 0x80000000U);
+}
 
-// Two adjacent symbols whose texts make a piece. It is out of date where their sizes no longer add up to `size`:
-// symbols only grow.
-struct Candidate {
-  uint64_t order;  ///< the largest is next: the best score, then the leftmost
-  uint32_t size;
-  int32_t id;
-
-  Candidate(float score, uint32_t left, uint32_t joined_size, int32_t piece) : size(joined_size), id(piece) {
-    const auto bits = std::bit_cast<uint32_t>(score + 0.0F);  // +0 and -0 are equal
-    const uint32_t ascending = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-    order = (uint64_t{ascending} << 32U) | ~left;
+// Joins the symbols of one word: those of size 0 are none.
+const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::string_view word, size_t longest,
+                                 SymbolMerger& merger) {
+  merger.clear();
+  for (size_t at = 0; at < word.size();) {
+    const size_t length = core::decode_utf8(word, at).length;  // 1 for a byte that is not UTF-8
+    merger.add(at, length, tokenizer.piece_of(word.substr(at, length)));
+    at += length;
   }
-  [[nodiscard]] uint32_t left() const { return ~static_cast<uint32_t>(order); }
-  bool operator<(const Candidate& other) const { return order < other.order; }
-};
-
-// Joins the symbols of one word. A heap and a linked list: n symbols take n log n steps, however they join.
-class Merger {
- public:
-  Merger(const SentencePieceTokenizer& tokenizer, size_t longest) : tokenizer_(tokenizer), longest_(longest) {}
-
-  /// The symbols of `word` after all joins; those of size 0 are none.
-  const std::vector<Symbol>& merge(std::string_view word) {
-    word_ = word;
-    split();
-    for (size_t i = 0; i + 1 < symbols_.size(); ++i) add_candidate(static_cast<int32_t>(i));
-    std::make_heap(heap_.begin(), heap_.end());
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end());
-      const Candidate best = heap_.back();
-      heap_.pop_back();
-      join(best);
-    }
-    return symbols_;
-  }
-
- private:
-  void split() {
-    symbols_.clear();
-    heap_.clear();
-    for (size_t at = 0; at < word_.size();) {
-      const size_t length = core::decode_utf8(word_, at).length;  // 1 for a byte that is not UTF-8
-      const auto i = static_cast<int32_t>(symbols_.size());
-      symbols_.push_back({.begin = static_cast<uint32_t>(at),
-                          .size = static_cast<uint32_t>(length),
-                          .previous = i - 1,
-                          .next = i + 1,
-                          .id = tokenizer_.piece_of(word_.substr(at, length))});
-      at += length;
-    }
-    symbols_.back().next = -1;
-  }
-
-  // Appends the pair that begins at `left`, and says so, if it makes a piece.
-  bool add_candidate(int32_t left) {
-    const Symbol& a = symbols_[static_cast<size_t>(left)];
-    const Symbol& b = symbols_[static_cast<size_t>(a.next)];
-    if (a.id < 0 || b.id < 0 || a.size + b.size > longest_) return false;
-    const int32_t id = tokenizer_.piece_of(word_.substr(a.begin, a.size + b.size));
-    if (id < 0) return false;
-    heap_.emplace_back(tokenizer_.vocabulary().scores[static_cast<size_t>(id)], static_cast<uint32_t>(left),
-                       a.size + b.size, id);
-    return true;
-  }
-
-  void join(const Candidate& best) {
-    const auto at = static_cast<int32_t>(best.left());
-    Symbol& a = symbols_[best.left()];
-    if (a.size == 0 || a.next < 0) return;
-    Symbol& b = symbols_[static_cast<size_t>(a.next)];
-    if (a.size + b.size != best.size) return;
-    a.size = best.size;
-    a.id = best.id;
-    a.next = b.next;
-    b.size = 0;
-    if (a.next >= 0) symbols_[static_cast<size_t>(a.next)].previous = at;
-    if (a.next >= 0 && add_candidate(at)) std::push_heap(heap_.begin(), heap_.end());
-    if (a.previous >= 0 && add_candidate(a.previous)) std::push_heap(heap_.begin(), heap_.end());
-  }
-
-  const SentencePieceTokenizer& tokenizer_;
-  size_t longest_;
-  std::string_view word_;
-  std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
-};
+  return merger.merge([&](const Symbol& a, const Symbol& b) -> std::optional<Join> {
+    if (a.id < 0 || b.id < 0 || a.size + b.size > longest) return std::nullopt;
+    const int32_t id = tokenizer.piece_of(word.substr(a.begin, a.size + b.size));
+    if (id < 0) return std::nullopt;
+    return Join{.rank = rank_of(tokenizer.vocabulary().scores[static_cast<size_t>(id)]), .id = id};
+  });
+}
 
 // Whether a space follows something else in `text`.
 bool goes_on_after_space(std::string_view text) {
@@ -121,30 +50,16 @@ bool goes_on_after_space(std::string_view text) {
 
 void validate(const SentencePieceVocabulary& v, const std::string& where) {
   const size_t n = v.pieces.size();
-  require(n > 0 && n <= size_t{INT32_MAX}, "{}: {} pieces make no vocabulary", where, n);
-  require(v.scores.size() == n && v.types.size() == n, "{}: {} pieces, but {} scores and {} types", where, n,
-          v.scores.size(), v.types.size());
-  const auto check_id = [&](const char* name, int32_t id, int32_t least) {
-    require(id >= least && std::cmp_less(id, n), "{}: the {} token is {}, but ids go from 0 to {}", where, name, id,
-            n - 1);
-  };
-  check_id("BOS", v.bos, 0);
-  check_id("EOS", v.eos, 0);
-  check_id("unknown", v.unk, -1);
-  check_id("end-of-turn", v.eot, -1);
+  require(n == 0 || v.bos >= 0, "{}: the BOS token is {}, but ids go from 0 to {}", where, v.bos, n - 1);
+  validate(static_cast<const Vocabulary&>(v), where);
+  require(v.scores.size() == n, "{}: {} pieces, but {} scores", where, n, v.scores.size());
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < n; ++i) {
     const std::string& piece = v.pieces[i];
-    const auto type = static_cast<int32_t>(v.types[i]);
     require_piece_length(piece, i, where);
-    for (size_t at = 0; at < piece.size();) {
-      const core::Utf8Char c = core::decode_utf8(piece, at);
-      if (!c.valid) fail("{}: piece {} (\"{}\") is not UTF-8", where, i, core::printable(piece));
-      at += c.length;
-    }
+    if (!core::is_utf8(piece)) fail("{}: piece {} (\"{}\") is not UTF-8", where, i, core::printable(piece));
     if (!seen.insert(piece).second) fail("{}: piece {} (\"{}\") occurs twice", where, i, core::printable(piece));
     if (!std::isfinite(v.scores[i])) fail("{}: the score of piece {} is {}", where, i, v.scores[i]);
-    if (type < 1 || type > 6) fail("{}: piece {} has the unknown type {}", where, i, type);
     if (v.types[i] == PieceType::Byte && !parse_byte_piece(piece)) {
       fail("{}: byte piece {} is \"{}\", but has to be like \"<0x0A>\"", where, i, core::printable(piece));
     }
@@ -190,6 +105,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
           kSpaceMark);
   special_ = SpecialTokens(std::move(special));
   user_defined_ = SpecialTokens(std::move(user_defined));
+  ends_text_ = ends_of_text(vocabulary_);
 }
 
 std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
@@ -204,14 +120,14 @@ void SentencePieceTokenizer::encode_stretch(std::string_view text, std::vector<i
   require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
   std::string plain = marks_to_spaces(text);
   if (vocabulary_.add_space_prefix) plain.insert(plain.begin(), ' ');
-  Merger merger(*this, longest_);
+  SymbolMerger merger;
   const size_t first = ids.size();
   for (size_t at = 0; at < plain.size();) {
     // Where no piece goes on after a space, words are encoded one by one: joins in one don't change another.
     const size_t letters = cut_words_ ? plain.find_first_not_of(' ', at) : plain.size();
     const size_t end = std::min(plain.find(' ', letters), plain.size());
     const std::string_view word = std::string_view(plain).substr(at, end - at);
-    for (const Symbol& s : merger.merge(word)) {
+    for (const Symbol& s : merge(*this, word, longest_, merger)) {
       if (s.size == 0) continue;
       if (s.id >= 0) {
         ids.push_back(s.id);

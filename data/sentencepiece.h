@@ -5,29 +5,29 @@
 #pragma once
 
 #include <array>
-#include <nlohmann/json_fwd.hpp>
 
 #include "data/text_index.h"
 #include "data/tokenizer.h"
+#include "data/vocabulary.h"
 
 namespace folio::data {
 
-/// Numbered as in GGUF's tokenizer.ggml.token_type.
-enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
+namespace hf {
+struct Source;
+}
 
 /// What a file says. Normal pieces write a space as U+2581 "▁"; user-defined pieces are text as it is.
-struct SentencePieceVocabulary {
-  std::vector<std::string> pieces;
+struct SentencePieceVocabulary : Vocabulary {
   std::vector<float> scores;
-  std::vector<PieceType> types;
-  int32_t bos = 1;
-  int32_t eos = 2;
-  int32_t unk = 0;   ///< -1: none
-  int32_t eot = -1;  ///< ends a turn of a chat; -1: none
-  bool add_bos = true;
-  bool add_eos = false;
   bool add_space_prefix = true;
 
+  /// SentencePiece's own ids.
+  SentencePieceVocabulary() {
+    unk = 0;
+    bos = 1;
+    eos = 2;
+    add_bos = true;
+  }
   bool operator==(const SentencePieceVocabulary&) const = default;
 };
 
@@ -47,8 +47,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   /// What tokenizer.json and tokenizer_config.json say: BPE whose merges are all the splits of each piece, one piece
   /// after the other, with Llama's normalizer and decoder. Throws core::Error that names what is otherwise.
-  [[nodiscard]] static SentencePieceTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where,
-                                                      const nlohmann::json& config, const std::string& config_where);
+  [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
   /// Any bytes have tokens: U+2581 counts as a space, and a byte that is no UTF-8 is a symbol of its own. User-defined
   /// pieces are cut out first (leftmost, then longest); each stretch between them gets the space in front where the
@@ -64,7 +63,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
   [[nodiscard]] bool ends_text(int32_t id) const override {
-    return id == vocabulary_.eos || id == vocabulary_.bos || (id >= 0 && id == vocabulary_.eot);
+    return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
   }
   [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }
@@ -87,6 +86,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   TextIndex ids_;                   ///< normal pieces, by `bytes_`
   SpecialTokens special_;           ///< control and unknown pieces
   SpecialTokens user_defined_;
+  std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
   size_t longest_ = 0;     ///< bytes of the longest normal piece
   bool cut_words_ = true;  ///< no piece goes on after a space that follows something else

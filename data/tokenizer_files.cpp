@@ -7,7 +7,10 @@
 #include "core/file_io.h"
 #include "core/json.h"
 #include "core/mapped_file.h"
+#include "core/utf8.h"
+#include "data/bpe.h"
 #include "data/char_tokenizer.h"
+#include "data/hf_tokenizer.h"
 #include "data/llama2c_vocabulary.h"
 #include "data/sentencepiece.h"
 
@@ -39,11 +42,13 @@ nlohmann::json read_json(const fs::path& path) {
 
 // A template is a string, or one of a list of named ones, or has a file of its own.
 std::string chat_template_of(const nlohmann::json& config, const fs::path& directory) {
-  const fs::path file = directory / "chat_template.jinja";
-  if (!config.contains("chat_template") && fs::exists(file)) return core::read_text_file(file, kMaxChatTemplate);
-  const nlohmann::json value = config.value("chat_template", nlohmann::json());
   const std::string where = (directory / "tokenizer_config.json").string();
-  if (value.is_null() || value.is_string()) return value.is_null() ? "" : value.get<std::string>();
+  const nlohmann::json value = hf::value(config, "chat_template");
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) {
+    const fs::path file = directory / "chat_template.jinja";
+    return fs::exists(file) ? core::read_text_file(file, kMaxChatTemplate) : "";
+  }
   core::require(value.is_array(), "{}: chat_template is neither a string nor a list", where);
   for (const nlohmann::json& entry : value) {
     if (core::json_get<std::string>(entry, "name", where) != "default") continue;
@@ -53,17 +58,22 @@ std::string chat_template_of(const nlohmann::json& config, const fs::path& direc
 }
 
 std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
+  const std::string where = path.string();
   const nlohmann::json tokenizer = read_json(path);
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
-                "{}: the key \"model\" is missing; this is not a tokenizer.json", path.string());
+                "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
   if (CharTokenizer::is_hf(tokenizer)) {
-    return std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, path.string()));
+    return std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
   }
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   const nlohmann::json config = read_json(config_path);
-  core::require(config.is_object(), "{}: not a JSON object", config_path.string());
-  auto result = std::make_unique<SentencePieceTokenizer>(
-      SentencePieceTokenizer::from_hf(tokenizer, path.string(), config, config_path.string()));
+  const hf::Source source{.tokenizer = tokenizer, .where = where, .config = config, .config_where = config_path};
+  std::unique_ptr<Tokenizer> result;
+  if (BpeTokenizer::is_hf(tokenizer)) {
+    result = std::make_unique<BpeTokenizer>(BpeTokenizer::from_hf(source));
+  } else {
+    result = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_hf(source));
+  }
   result->set_chat_template(chat_template_of(config, path.parent_path()));
   return result;
 }
@@ -91,9 +101,17 @@ std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
   } else {
     core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", file.path().string(),
                   core::printable(model));
-    tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
+    if (CharTokenizer::is_gguf(file)) {
+      tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
+    } else {
+      tokenizer = std::make_unique<BpeTokenizer>(BpeTokenizer::from_gguf(file));
+    }
   }
-  if (file.find(kChatTemplateKey) != nullptr) tokenizer->set_chat_template(file.string(kChatTemplateKey));
+  if (file.find(kChatTemplateKey) != nullptr) {
+    const std::string& text = file.string(kChatTemplateKey);
+    core::require(core::is_utf8(text), "{}: {} is not UTF-8", file.path().string(), kChatTemplateKey);
+    tokenizer->set_chat_template(text);
+  }
   return tokenizer;
 }
 

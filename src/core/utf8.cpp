@@ -27,6 +27,15 @@ Utf8Char decode_utf8(std::string_view text, size_t at) {
   return {.code_point = code_point, .length = length, .valid = true};
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (!c.valid) return false;
+    at += c.length;
+  }
+  return true;
+}
+
 void append_utf8(std::string& out, uint32_t c) {
   const auto put = [&](uint32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (c < 0x80) {

@@ -18,6 +18,9 @@ struct Utf8Char {
 /// The character that starts at byte `at`; `at` must be below text.size().
 [[nodiscard]] Utf8Char decode_utf8(std::string_view text, size_t at);
 
+/// Whether all of `text` is valid.
+[[nodiscard]] bool is_utf8(std::string_view text);
+
 /// Appends one code point (at most U+10FFFF) to `out`.
 void append_utf8(std::string& out, uint32_t code_point);
 

@@ -119,5 +119,11 @@ TEST(CompleteUtf8Prefix, PiecesJoinToTheWholeText) {
   EXPECT_TRUE(waiting.empty());
 }
 
+TEST(Utf8, ATextIsValidIfEachCharacterIs) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("a\u00E9\U0001F600"));
+  for (const char* text : {"\xFF", "a\xC3", "\xED\xA0\x80", "\xC0\x80z"}) EXPECT_FALSE(is_utf8(text)) << text;
+}
+
 }  // namespace
 }  // namespace folio::core

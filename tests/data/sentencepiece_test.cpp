@@ -211,7 +211,7 @@ TEST(SentencePiece, AVocabularyThatMakesNoSenseIsRefused) {
   };
   using V = SentencePieceVocabulary;
   refused([](V& v) { v = {}; }, "here: 0 pieces make no vocabulary");
-  refused([](V& v) { v.scores.pop_back(); }, "here: 261 pieces, but 260 scores and 261 types");
+  refused([](V& v) { v.scores.pop_back(); }, "here: 261 pieces, but 260 scores");
   refused([](V& v) { v.types.pop_back(); }, "260 types");
   refused([](V& v) { v.bos = -1; }, "the BOS token is -1, but ids go from 0 to 260");
   refused([](V& v) { v.eos = 261; }, "the EOS token is 261");

@@ -1,6 +1,8 @@
 // A tool of the tests: tokenizers from any file that Folio reads, what they make of a text, and their files written
 // anew.
 //   tokenizer_tool encode TOKENIZER TEXT_FILE     the ids, as JSON
+//   tokenizer_tool encode-each TOKENIZER JSON_FILE    the ids of each of a list of texts
+//   tokenizer_tool pieces TOKENIZER JSON_FILE     the ids of [[text, parse_special], …] as one text
 //   tokenizer_tool decode TOKENIZER IDS_FILE      the text of a JSON list of ids
 //   tokenizer_tool show TOKENIZER                 what the interface says, as JSON
 //   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    to-llama2c prints the source rows
@@ -9,8 +11,8 @@
 //   tokenizer_tool time TOKENIZER TEXT_FILE             MB/s of encode
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -28,16 +30,34 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json show(const Tokenizer& tokenizer) {
+  Json ends = Json::array();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.ends_text(id)) ends.push_back(id);
+  }
+  Json special = Json::object();
+  for (const SpecialToken& token : tokenizer.special_tokens().tokens()) special[token.text] = token.id;
   return {{"kind", tokenizer.kind()},
           {"vocab_size", tokenizer.vocab_size()},
           {"end_of_text", tokenizer.end_of_text()},
-          {"beginning", tokenizer.beginning()}};
+          {"beginning", tokenizer.beginning()},
+          {"ends_text", ends},
+          {"special_tokens", special},
+          {"chat_template", tokenizer.chat_template()}};
+}
+
+// JSON holds no bytes that are not UTF-8: those tests are of whole files.
+std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string& path) {
+  const auto json = core::parse_json(core::read_text_file(path), path);
+  const auto texts = json.get<std::vector<std::pair<std::string, bool>>>();
+  std::vector<TextPiece> pieces;
+  for (const auto& [text, parse_special] : texts) pieces.push_back({.text = text, .parse_special = parse_special});
+  return tokenizer.encode_pieces(pieces);
 }
 
 void time_encode(const Tokenizer& tokenizer, const std::string& text) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // the processor's time: one thread, on a machine that others use too
   const size_t n = tokenizer.encode(text).size();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   fmt::print("{} tokens, {:.3f} s, {:.1f} MB/s\n", n, seconds, static_cast<double>(text.size()) / 1e6 / seconds);
 }
 
@@ -51,6 +71,13 @@ void run(const std::vector<std::string>& args) {
   const auto tokenizer = load_tokenizer(args[1], 0);
   if (is("encode", 2)) {
     fmt::print("{}\n", Json(tokenizer->encode(core::read_text_file(args[2]))).dump());
+  } else if (is("encode-each", 2)) {
+    Json ids = Json::array();
+    const auto json = core::parse_json(core::read_text_file(args[2]), args[2]);
+    for (const auto& text : json.get<std::vector<std::string>>()) ids.push_back(tokenizer->encode(text));
+    fmt::print("{}\n", ids.dump());
+  } else if (is("pieces", 2)) {
+    fmt::print("{}\n", Json(encode_pieces(*tokenizer, args[2])).dump());
   } else if (is("decode", 2)) {
     const auto ids = core::parse_json(core::read_text_file(args[2]), args[2]).get<std::vector<int32_t>>();
     const std::string text = tokenizer->decode(ids);

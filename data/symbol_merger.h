@@ -1,0 +1,100 @@
+// The joins of BPE, whatever decides about them: symbols in a row, of which the adjacent pair of the lowest rank is
+// joined, the leftmost of equal ones first, until no pair has a rank. A heap and a linked list: n symbols take n log n
+// steps, however they join.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace folio::data {
+
+struct Symbol {
+  uint32_t begin = 0;
+  uint32_t size = 0;  ///< 0: joined to the symbol on its left
+  int32_t previous = -1;
+  int32_t next = -1;
+  int32_t id = -1;
+};
+
+/// What two adjacent symbols become.
+struct Join {
+  uint32_t rank;
+  int32_t id;
+};
+
+class SymbolMerger {
+ public:
+  void clear() { symbols_.clear(); }
+  /// Appends a symbol of `size` > 0 units that begin at `begin`.
+  void add(size_t begin, size_t size, int32_t id) {
+    const auto i = static_cast<int32_t>(symbols_.size());
+    symbols_.push_back({.begin = static_cast<uint32_t>(begin),
+                        .size = static_cast<uint32_t>(size),
+                        .previous = i - 1,
+                        .next = i + 1,
+                        .id = id});
+  }
+
+  /// Joins until `rule(left, right)`, a std::optional<Join> of two symbols, has no answer for any pair. Returns all
+  /// symbols; those of size 0 are none.
+  template <typename Rule>
+  const std::vector<Symbol>& merge(Rule&& rule) {
+    heap_.clear();
+    if (symbols_.empty()) return symbols_;
+    symbols_.back().next = -1;
+    for (size_t i = 0; i + 1 < symbols_.size(); ++i) add_candidate(static_cast<int32_t>(i), rule);
+    std::make_heap(heap_.begin(), heap_.end());
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end());
+      const Candidate best = heap_.back();
+      heap_.pop_back();
+      join(best, rule);
+    }
+    return symbols_;
+  }
+
+ private:
+  // A pair with a rank. It is out of date where the sizes of its symbols no longer add up to `size`: they only grow.
+  struct Candidate {
+    uint64_t order;  ///< rank, then place
+    uint32_t size;
+    int32_t id;
+    bool operator<(const Candidate& other) const { return order > other.order; }  // the heap's first is the lowest
+  };
+
+  // Appends the pair that begins at `left`, and says so, if it has a rank.
+  template <typename Rule>
+  bool add_candidate(int32_t left, Rule& rule) {
+    const Symbol& a = symbols_[static_cast<size_t>(left)];
+    const Symbol& b = symbols_[static_cast<size_t>(a.next)];
+    const std::optional<Join> found = rule(a, b);
+    if (!found) return false;
+    heap_.push_back({.order = uint64_t{found->rank} << 32U | static_cast<uint32_t>(left),
+                     .size = a.size + b.size,
+                     .id = found->id});
+    return true;
+  }
+
+  template <typename Rule>
+  void join(const Candidate& best, Rule& rule) {
+    const auto at = static_cast<int32_t>(static_cast<uint32_t>(best.order));
+    Symbol& a = symbols_[static_cast<size_t>(at)];
+    if (a.size == 0 || a.next < 0) return;
+    Symbol& b = symbols_[static_cast<size_t>(a.next)];
+    if (a.size + b.size != best.size) return;
+    a.size = best.size;
+    a.id = best.id;
+    a.next = b.next;
+    b.size = 0;
+    if (a.next >= 0) symbols_[static_cast<size_t>(a.next)].previous = at;
+    if (a.next >= 0 && add_candidate(at, rule)) std::push_heap(heap_.begin(), heap_.end());
+    if (a.previous >= 0 && add_candidate(a.previous, rule)) std::push_heap(heap_.begin(), heap_.end());
+  }
+
+  std::vector<Symbol> symbols_;
+  std::vector<Candidate> heap_;
+};
+
+}  // namespace folio::data

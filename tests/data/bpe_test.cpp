@@ -1,0 +1,284 @@
+#include "data/bpe.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "data/tokenizer_files.h"
+#include "tests/core/support.h"
+#include "tests/data/support.h"
+
+namespace folio::data {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Strings = std::vector<std::string>;
+
+int32_t piece_id(const BpeVocabulary& v, std::string_view piece) {
+  const auto found = std::find(v.pieces.begin(), v.pieces.end(), piece);
+  return found == v.pieces.end() ? -1 : static_cast<int32_t>(found - v.pieces.begin());
+}
+
+void add(BpeVocabulary& v, std::string piece, PieceType type = PieceType::Normal) {
+  v.pieces.push_back(std::move(piece));
+  v.types.push_back(type);
+}
+
+void add_merge(BpeVocabulary& v, const std::string& left, const std::string& right) {
+  if (piece_id(v, left + right) < 0) add(v, left + right);
+  v.merges.push_back({piece_id(v, left), piece_id(v, right), piece_id(v, left + right)});
+}
+
+// Special tokens, the 256 bytes, and what the merges make.
+BpeVocabulary bpe_of(const std::vector<std::pair<std::string, std::string>>& merges) {
+  BpeVocabulary v;
+  add(v, "<bos>", PieceType::Control);
+  add(v, "<eos>", PieceType::Control);
+  v.bos = 0;
+  v.eos = 1;
+  for (int b = 0; b < 256; ++b) v.pieces.emplace_back(1, static_cast<char>(b)), v.types.push_back(PieceType::Normal);
+  for (const auto& [left, right] : merges) add_merge(v, left, right);
+  return v;
+}
+
+Strings pieces_of(const BpeTokenizer& tokenizer, std::string_view text) {
+  Strings pieces;
+  for (const int32_t id : tokenizer.encode(text)) pieces.push_back(tokenizer.token_bytes(id));
+  return pieces;
+}
+
+// Sennrich et al. 2016: of all adjacent pairs the one of the first merge, the leftmost, until none has a merge.
+Strings joined_by_definition(const BpeVocabulary& v, std::string_view word) {
+  Strings symbols;
+  for (const char c : word) symbols.emplace_back(1, c);
+  for (;;) {
+    size_t best = v.merges.size();
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+      for (size_t rank = 0; rank < best; ++rank) {
+        const auto& merge = v.merges[rank];
+        if (v.pieces[static_cast<size_t>(merge.left)] != symbols[i]) continue;
+        if (v.pieces[static_cast<size_t>(merge.right)] != symbols[i + 1]) continue;
+        best = rank;
+        at = i;
+      }
+    }
+    if (best == v.merges.size()) return symbols;
+    symbols[at] += symbols[at + 1];
+    symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(at) + 1);
+  }
+}
+
+Strings words_of(PreTokenizer kind, std::string_view text) {
+  Strings words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = word_end(kind, text, at);
+    words.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
+  const std::string text = "It'll be 1234  IT'S\t\tx \n\n y!!\r\nend  ";
+  EXPECT_EQ(words_of(PreTokenizer::Gpt2, text), (Strings{"It", "'ll", " be", " 1234", " ", " IT", "'", "S", "\t", "\t",
+                                                         "x", " \n\n", " y", "!!", "\r", "\n", "end", "  "}));
+  EXPECT_EQ(words_of(PreTokenizer::Digits, text),
+            (Strings{"It", "'ll", " be", " ", "1",     "2",  "3",  "4",  " ",  " IT", "'",
+                     "S",  "\t",  "\t",  "x", " \n\n", " y", "!!", "\r", "\n", "end", "  "}));
+  EXPECT_EQ(words_of(PreTokenizer::Llama3, text), (Strings{"It", "'ll", " be", " ", "123", "4", " ", " IT", "'S", "\t",
+                                                           "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
+}
+
+TEST(PreTokenizer, ABrokenByteIsASymbolAndNoByteIsLost) {
+  EXPECT_EQ(words_of(PreTokenizer::Gpt2, "a\xFF\xC3 b\xE2\x82"), (Strings{"a", "\xFF\xC3", " b", "\xE2\x82"}));
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes;
+    for (size_t n = random() % 40; n > 0; --n) bytes.push_back(static_cast<char>(random()));
+    for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3}) {
+      std::string again;
+      for (const std::string& word : words_of(kind, bytes)) again += word;
+      ASSERT_EQ(again, bytes);
+    }
+  }
+}
+
+TEST(PreTokenizer, AnUnknownNameIsRefusedWithTheKnownOnes) {
+  EXPECT_EQ(pre_tokenizer_named("smollm", "here").kind, PreTokenizer::Digits);
+  EXPECT_TRUE(pre_tokenizer_named("llama-bpe", "here").ignore_merges);
+  EXPECT_FALSE(pre_tokenizer_named("smaug-bpe", "here").ignore_merges);
+  EXPECT_ERROR(pre_tokenizer_named("default", "here"), "here: the pre-tokenizer \"default\" is not known here; known");
+  EXPECT_ERROR(pre_tokenizer_named("x", "here"), "gpt-2");
+  EXPECT_EQ(name_of(PreTokenizer::Gpt2, true), nullptr);
+}
+
+TEST(Bpe, TheJoinsAreThoseOfTheDefinition) {
+  std::mt19937 random(17);
+  const Strings alphabet = {"a", "b", "c", " ", "\xC3\xA9", "\xFF"};
+  for (int round = 0; round < 200; ++round) {
+    BpeVocabulary v = bpe_of({});
+    for (int i = 0; i < 12; ++i) {
+      const std::string left =
+          v.pieces[static_cast<size_t>(random() % 2 == 0 ? 99 + random() % 3 : 2 + random() % (v.pieces.size() - 2))];
+      const std::string right = test::random_text(random, {"a", "b", "c"}, 2);
+      const bool known = piece_id(v, left) >= 0 && piece_id(v, right) >= 0;
+      const auto same = [&](const auto& m) { return m.left == piece_id(v, left) && m.right == piece_id(v, right); };
+      if (known && std::none_of(v.merges.begin(), v.merges.end(), same)) add_merge(v, left, right);
+    }
+    std::shuffle(v.merges.begin(), v.merges.end(), random);
+    const BpeTokenizer tokenizer(v, "the test");
+    for (int i = 0; i < 10; ++i) {
+      const std::string text = test::random_text(random, alphabet, 60);
+      Strings expected;
+      for (const std::string& word : words_of(PreTokenizer::Gpt2, text)) {
+        const Strings joined = joined_by_definition(v, word);
+        expected.insert(expected.end(), joined.begin(), joined.end());
+      }
+      ASSERT_EQ(pieces_of(tokenizer, text), expected) << text;
+    }
+  }
+}
+
+TEST(Bpe, AWordIsTheSameTheSecondTime) {
+  std::mt19937 random(19);
+  const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {" ", "ab"}, {"ab", "a"}, {"b", "b"}}), "the test");
+  for (int round = 0; round < 50; ++round) {  // more words than the cache of such a text has places
+    Ids expected;
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+      const std::string word = fmt::format(" a{}", test::random_text(random, {"a", "b"}, 9));
+      text += word;
+      const Ids ids = tokenizer.encode(word);
+      expected.insert(expected.end(), ids.begin(), ids.end());
+    }
+    ASSERT_EQ(tokenizer.encode(text), expected);
+  }
+}
+
+TEST(Bpe, AWordThatIsAPieceNeedsNoMergesOnlyWhereTheFileSaysSo) {
+  BpeVocabulary v = bpe_of({{"a", "b"}});
+  add(v, "abc");
+  EXPECT_EQ(pieces_of(BpeTokenizer(v, "the test"), "abc"), (Strings{"ab", "c"}));
+  v.ignore_merges = true;
+  EXPECT_EQ(pieces_of(BpeTokenizer(v, "the test"), "abc"), (Strings{"abc"}));
+}
+
+TEST(Bpe, AnyBytesComeBack) {
+  std::mt19937 random(23);
+  const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {"\xC3", "\xA9"}, {"\xFF", "\xFE"}}), "the test");
+  std::string bytes;
+  for (int i = 0; i < 50'000; ++i) bytes.push_back(static_cast<char>(random()));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(bytes)), bytes);
+}
+
+TEST(Bpe, AByteWithoutATokenIsLeftOut) {
+  BpeVocabulary v = bpe_of({{"a", "b"}});
+  v.types[2 + 0xF1] = PieceType::Unused;
+  v.pieces[2 + 0xF1] = "<unused>";
+  const BpeTokenizer tokenizer(v, "the test");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xF1\xF2")), "a\xF2");
+}
+
+TEST(Bpe, ALongWordTakesNoQuadraticTime) {
+  const BpeTokenizer tokenizer(bpe_of({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}), "the test");
+  EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 125'000U);
+}
+
+TEST(Bpe, SpecialTokensAreNoTextAndUserDefinedOnesAlwaysOneToken) {
+  BpeVocabulary v = bpe_of({});
+  add(v, "<tool>", PieceType::UserDefined);
+  add(v, "<|im_end|>", PieceType::Control);
+  add(v, "<|other|>", PieceType::Control);
+  const BpeTokenizer tokenizer(v, "the test");
+  const int32_t tool = piece_id(v, "<tool>");
+  EXPECT_EQ(tokenizer.encode("<tool>"), Ids{tool});
+  EXPECT_EQ(tokenizer.token_bytes(tool), "<tool>");
+  EXPECT_EQ(tokenizer.encode("<bos>").size(), 5U);
+  const std::vector<TextPiece> pieces = {{.text = "<bos><tool>", .parse_special = true}};
+  EXPECT_EQ(tokenizer.encode_pieces(pieces), (Ids{0, tool}));
+  EXPECT_EQ(tokenizer.token_bytes(0), "");
+  EXPECT_TRUE(tokenizer.ends_text(0) && tokenizer.ends_text(1) && tokenizer.ends_text(tool + 1));
+  EXPECT_FALSE(tokenizer.ends_text(tool) || tokenizer.ends_text(tool + 2) || tokenizer.ends_text(-1));
+  EXPECT_ERROR(tokenizer.token_bytes(tool + 3), "outside the vocabulary");
+}
+
+TEST(Bpe, FilesKeepTheVocabulary) {
+  const core::test::TempDir folder;
+  BpeVocabulary v = bpe_of({{"a", "b"}, {" ", "ab"}});
+  add(v, "<tool>", PieceType::UserDefined);
+  add(v, "<eot>", PieceType::Control);
+  v.eot = static_cast<int32_t>(v.pieces.size()) - 1;
+  v.pad = 1;
+  v.unk = 0;
+  for (const auto& [kind, ignore_merges, add_bos] : {std::tuple{PreTokenizer::Gpt2, false, false},
+                                                     {PreTokenizer::Digits, false, true},
+                                                     {PreTokenizer::Llama3, true, true},
+                                                     {PreTokenizer::Llama3, false, false}}) {
+    v.pre_tokenizer = kind;
+    v.ignore_merges = ignore_merges;
+    v.add_bos = add_bos;
+    BpeTokenizer tokenizer(v, "the test");
+    tokenizer.set_chat_template("{{ messages }}");
+    test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());
+    std::filesystem::create_directories(folder / "hf");
+    tokenizer.write_hf(folder / "hf");
+    for (const char* name : {"a.gguf", "hf"}) {
+      const auto read = load_tokenizer(folder / name, 0);
+      ASSERT_EQ(read->kind(), "byte-level BPE");
+      EXPECT_EQ(dynamic_cast<const BpeTokenizer&>(*read).vocabulary(), v) << name;
+      EXPECT_EQ(read->chat_template(), "{{ messages }}") << name;
+    }
+  }
+  v.pre_tokenizer = PreTokenizer::Gpt2;
+  v.ignore_merges = true;
+  EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "cannot say");
+}
+
+TEST(Bpe, AVocabularyThatIsNotSoundIsRefused) {
+  const auto refused = [](void (*change)(BpeVocabulary&), const char* message) {
+    BpeVocabulary v = bpe_of({{"a", "b"}});
+    change(v);
+    EXPECT_ERROR(BpeTokenizer(v, "here"), fmt::format("here: {}", message));
+  };
+  using V = BpeVocabulary;
+  refused([](V& v) { v.types.pop_back(); }, "259 pieces, but 258 types");
+  refused([](V& v) { v.eos = 259; }, "the EOS token is 259");
+  refused([](V& v) { v.eos = -1; }, "the EOS token is -1");
+  refused([](V& v) { v.eot = -2; }, "the end-of-turn token is -2");
+  refused([](V& v) { v.bos = -1, v.add_bos = true; }, "a BOS token is to be added");
+  refused([](V& v) { v.pieces[2] = ""; }, "token 2 is empty");
+  refused([](V& v) { v.pieces[2].assign(1, 'a'); }, "token 99 (\"a\") occurs twice");
+  refused([](V& v) { v.pieces[1] = "<bos>"; }, "token 1 (\"<bos>\") occurs twice");
+  refused([](V& v) { v.pieces[1] = "\u0120"; }, "token 1 (\"\u0120\") occurs twice");  // as files spell a space
+  refused([](V& v) { v.pieces[1].assign(1, '\xFF'); }, "token 1 (\"\\xFF\") is not UTF-8");
+  refused([](V& v) { v.merges.push_back(v.merges[0]); }, "merge 1 occurs twice");
+  refused([](V& v) { v.merges[0].joined = 259; }, "a merge has token 259");
+  refused([](V& v) { v.merges[0].left = -1; }, "a merge has token -1");
+  refused([](V& v) { v.merges[0].left = 0; }, "a merge has token 0");
+  refused([](V& v) { v.merges[0].right = 99; }, "the merge of tokens 99 and 99 does not make token 258");
+}
+
+TEST(Bpe, AGgufThatIsNotSoundIsRefused) {
+  const core::test::TempDir folder;
+  const auto read = [&](const std::string& key, std::optional<core::GgufValue> value) {
+    core::GgufMetadata metadata = BpeTokenizer(bpe_of({{"a", "b"}}), "the test").to_gguf();
+    std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
+    if (value) metadata.emplace_back(key, *value);
+    test::write_gguf_file(folder / "a.gguf", metadata);
+    return load_tokenizer(folder / "a.gguf", 0);
+  };
+  EXPECT_ERROR(read("tokenizer.ggml.pre", {}), "tokenizer.ggml.pre is missing");
+  EXPECT_ERROR(read("tokenizer.ggml.pre", "qwen2"), "\"qwen2\" is not known");
+  EXPECT_ERROR(read("tokenizer.ggml.merges", {}), "tokenizer.ggml.merges is missing");
+  for (const char* merge : {"ab", "a  b", "a c", "zz b", "", " "}) {
+    EXPECT_ERROR(read("tokenizer.ggml.merges", core::GgufArray{Strings{merge}}), "is not of two tokens that make");
+  }
+  EXPECT_ERROR(read("tokenizer.ggml.token_type", core::GgufArray{Ids{1}}), "but 1 types");
+  EXPECT_ERROR(read("tokenizer.ggml.eos_token_id", {}), "the EOS token is -1");
+  EXPECT_FALSE(read("tokenizer.ggml.add_bos_token", {})->beginning() == Ids{0});
+}
+
+}  // namespace
+}  // namespace folio::data

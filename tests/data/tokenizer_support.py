@@ -1,0 +1,117 @@
+"""What the tests of tokenizers share: Folio's tool, a mixed text, llama.cpp's tokens."""
+
+import contextlib
+import ctypes
+import json
+import os
+import random
+import subprocess
+
+import gguf
+import pytest
+
+TOOL = os.environ["FOLIO_TOKENIZER_TOOL"]
+
+CODE = """
+def encode(text: str, *, limit=1_000) -> list[int]:
+    \tif len(text) > limit: raise ValueError(f"{len(text)} > {limit}")
+    return [ord(c) ^ 0x5F for c in text if c != '\\n' and c <= '~']
+
+for (size_t i = 0; i < n; ++i) { sum += weights[i] * static_cast<float>(x[i]); }
+"""
+PROSE = """It was the best of times, it was the worst of times; 1859 copies at $3.50, or 12,345.67 in all.
+Où est le café ? C'est là, à côté. Grüße aus Köln!  Ça va, naïve œuvre…   ¿Qué?
+色は匂へど 散りぬるを 我が世誰ぞ 常ならむ。 天地玄黃,宇宙洪荒。日月盈昃,辰宿列張。 가나다라 마바사
+Съешь ещё этих мягких французских булок, да выпей чаю. שלום עולם مرحبا
+😀 👩‍👩‍👧 🇩🇪 e\u0301 n\u0303 a\u0308\u0323 ﬁ \u00a0\u2003\u200b\ufeff
+"""
+
+
+def mixed_text(n_bytes):
+    """Code, prose in several scripts, emoji, combining marks, digits and runs of white space."""
+    rng = random.Random(7)
+    words = (CODE + PROSE).split(" ")
+    parts = [CODE, PROSE]
+    size = 0
+    while size < n_bytes:
+        kind = rng.randrange(6)
+        if kind == 0:
+            part = rng.choice(" \n\t\r") * rng.randrange(1, 40)
+        elif kind == 1:
+            part = str(rng.randrange(10 ** rng.randrange(1, 15)))
+        elif kind == 2:
+            part = "".join(chr(rng.choice([rng.randrange(0x20, 0x7F), rng.randrange(0x4E00, 0x9FFF),
+                                           rng.randrange(0x1F300, 0x1F700), rng.randrange(0x300, 0x370)]))
+                           for _ in range(rng.randrange(12)))
+        else:
+            part = " ".join(rng.choices(words, k=rng.randrange(1, 12))) + rng.choice([" ", "\n", "  "])
+        parts.append(part)
+        size += len(part.encode())
+    return "".join(parts)
+
+
+def run(*args):
+    return subprocess.run([TOOL, *map(str, args)], capture_output=True, timeout=120)
+
+
+def ours(*args):
+    done = run(*args)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+class Ours:
+    """A tokenizer file in Folio; all texts go through one call, since each reads the file anew."""
+
+    def __init__(self, tokenizer, tmp_path):
+        self.tokenizer, self.tmp_path = tokenizer, tmp_path
+
+    def encode(self, text):
+        (self.tmp_path / "text").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return json.loads(ours("encode", self.tokenizer, self.tmp_path / "text"))
+
+    def decode(self, ids):
+        (self.tmp_path / "ids").write_text(json.dumps(ids))
+        return ours("decode", self.tokenizer, self.tmp_path / "ids")
+
+
+def with_llama_keys(source, target):
+    """The vocabulary in a file that llama.cpp takes for a model without weights."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, "llama")
+    for key, field in reader.fields.items():
+        if key.startswith("tokenizer."):
+            writer.add_key_value(key, field.contents(), field.types[0], *field.types[1:2])
+    writer.add_context_length(64)
+    writer.add_embedding_length(8)
+    writer.add_block_count(1)
+    writer.add_head_count(1)
+    writer.add_feed_forward_length(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@contextlib.contextmanager
+def llama_cpp_vocabulary(path):
+    """llama.cpp's view of a vocabulary: the module, the vocabulary, and a function from bytes to tokens."""
+    lc = pytest.importorskip("llama_cpp", reason="llama.cpp is there after `make interop`")
+    quiet = lc.llama_log_callback(lambda *_: None)
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    params = lc.llama_model_default_params()
+    params.vocab_only = True
+    model = lc.llama_model_load_from_file(str(path).encode(), params)
+    assert model, "llama.cpp refuses the vocabulary"
+    vocab = lc.llama_model_get_vocab(model)
+
+    def encode(data, parse_special=False):
+        tokens = (lc.llama_token * (len(data) + 8))()
+        n = lc.llama_tokenize(vocab, data, len(data), tokens, len(tokens), False, parse_special)
+        assert n >= 0
+        return list(tokens[:n])
+
+    yield lc, vocab, encode
+    lc.llama_model_free(model)
