@@ -1,4 +1,5 @@
 // export: a model from any format that is read here into any that is written.
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -6,6 +7,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/model_files.h"
+#include "core/quants.h"
 #include "data/llama2c_vocabulary.h"
 
 namespace {
@@ -27,12 +29,23 @@ core::TensorStream typed(const core::StoredModel& model, const std::string& type
   if (type == "f32") return core::stream_as(model.tensors, core::DType::F32);
   if (type == "f16") return core::stream_as(model.tensors, core::DType::F16);
   if (type == "bf16") return core::stream_as(model.tensors, core::DType::BF16);
+  if (type == "q8_0") return core::stream_as(model.tensors, core::DType::Q8_0);
+  if (type == "q4_0") return core::stream_as(model.tensors, core::DType::Q4_0);
+  if (type == "q4_1") return core::stream_as(model.tensors, core::DType::Q4_1);
   return model.tensors;
 }
 
 std::string name_of(const core::StoredModel& model) {
   if (model.gguf && model.gguf->find("general.name") != nullptr) return model.gguf->string("general.name");
   return fs::path(model.path).stem().string();
+}
+
+// Only a GGUF holds blocks: for other formats they are multiplied out.
+std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
+  const bool blocks = std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type); });
+  if (!type.empty() || !blocks) return type;
+  fmt::print(stderr, "{}: its blocks are written as f32; --type f16 or bf16 takes half of that\n", model.path);
+  return "f32";
 }
 
 // From one GGUF to another the tokenizer goes as it is, with keys that are not read here.
@@ -56,7 +69,7 @@ void export_hf(const core::StoredModel& model, const Options& o) {
   fs::remove_all(temporary);
   fs::create_directories(temporary);
   const auto beginning = tokenizer->beginning();
-  core::write_hf_model(temporary, model.config, typed(model, o.type),
+  core::write_hf_model(temporary, model.config, typed(model, type_without_blocks(model, o.type)),
                        beginning.empty() ? tokenizer->end_of_text() : beginning[0], tokenizer->end_of_text(),
                        o.max_shard_bytes);
   tokenizer->write_hf(temporary);
@@ -85,11 +98,13 @@ void check(const CLI::App& app, const Options& o) {
   if (app.count("--max-shard-bytes") > 0 && o.format != "hf") {
     throw core::UsageError("--max-shard-bytes is for --format hf");
   }
-  if (llama2c && (o.type == "f16" || o.type == "bf16")) {
+  if (llama2c && !o.type.empty() && o.type != "f32" && o.type != "q8_0") {
     throw core::UsageError("--type " + o.type + ": llama2.c files hold f32, or q8_0 as version 2");
   }
-  if (!llama2c && o.type == "q8_0") throw core::UsageError("--type q8_0 is for --format llama2c");
-  if (o.type == "q8_0" && o.version != 2 && app.count("--version") > 0) {
+  if (o.format == "hf" && o.type.starts_with("q")) {
+    throw core::UsageError("--type " + o.type + " is for --format gguf or llama2c");
+  }
+  if (llama2c && o.type == "q8_0" && o.version != 2 && app.count("--version") > 0) {
     throw core::UsageError("--type q8_0 is llama2.c version 2");
   }
   if (o.type == "f32" && o.version == 2) throw core::UsageError("llama2.c version 2 holds q8_0, not f32");
@@ -104,7 +119,7 @@ int run(const CLI::App& app, const Options& o) {
   if (o.format == "llama2c") export_llama2c(model, o);
   const core::StoredModel written = core::read_model(o.out);
   fmt::print("{}: {}, {} parameters, {}\n", o.out, written.format, core::parameter_count(written.config),
-             core::info(written.tensors[0].type).name);
+             core::info(written.tensors[2].type).name);  // Wq: what most matrices are
   return 0;
 }
 
@@ -120,8 +135,9 @@ int main(int argc, char** argv) {
   app.add_option("--format", o.format, "gguf, hf, llama2c")
       ->check(CLI::IsMember({"gguf", "hf", "llama2c"}))
       ->capture_default_str();
-  app.add_option("--type", o.type, "f32, f16, bf16 (default: as it is stored); q8_0 for llama2c")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
+  app.add_option("--type", o.type,
+                 "f32, f16, bf16, q8_0, q4_0, q4_1 (default: as it is stored); blocks for gguf, q8_0 for llama2c too")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}));
   app.add_option("--version", o.version, "of llama2.c's file: 0 (its run), 1, 2 (its runq: int8)")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();

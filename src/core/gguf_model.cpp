@@ -4,17 +4,36 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/quants.h"
 
 namespace folio::core {
 namespace {
 
 // llama.cpp's number for the type that most of a file has (enum llama_ftype).
 uint32_t file_type(const std::vector<TensorView>& tensors) {
-  const auto matrix = std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
-  const DType type = matrix == tensors.end() ? DType::F32 : matrix->type;
+  // The embedding, which comes first, often has a finer type than the matrices of the layers.
+  const auto matrix =
+      std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
+  const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
   switch (type) {
     case DType::F16:
       return 1;
+    case DType::Q4_0:
+      return 2;
+    case DType::Q4_1:
+      return 3;
+    case DType::Q8_0:
+      return 7;
+    case DType::Q5_0:
+      return 8;
+    case DType::Q5_1:
+      return 9;
+    case DType::Q4_K:
+      return 15;  // "Q4_K - Medium", as the next two
+    case DType::Q5_K:
+      return 17;
+    case DType::Q6_K:
+      return 18;
     case DType::BF16:
       return 32;
     default:
@@ -112,10 +131,7 @@ StoredModel read_gguf_model(const std::filesystem::path& path) {
                     .storage = {},
                     .gguf = {}};
   model.tensors = manifest_tensors(*file, model.config);
-  for (const TensorView& tensor : model.tensors) {
-    require(is_weight_type(tensor.type), "{}: tensor {} has type {}, but F32, F16 or BF16 is needed", model.path,
-            tensor.name, info(tensor.type).name);
-  }
+  for (const TensorView& tensor : model.tensors) require_weight_type(tensor, model.path);
   model.gguf = file;
   return model;
 }
@@ -124,6 +140,8 @@ void write_gguf_model(const std::filesystem::path& path, const ModelConfig& conf
                       const std::string& model_name, const GgufMetadata& tokenizer) {
   GgufMetadata metadata = config_to_gguf(config, model_name);
   metadata.emplace_back("general.file_type", file_type(stream.tensors));
+  const bool blocks = std::ranges::any_of(stream.tensors, [](const auto& t) { return quant_info(t.type) != nullptr; });
+  if (blocks) metadata.emplace_back("general.quantization_version", uint32_t{2});
   metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
   const auto manifest = tensor_manifest(config);
   for (size_t i = 0; i < manifest.size(); ++i) stream.tensors.at(i).name = manifest[i].gguf_name;

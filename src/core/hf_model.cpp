@@ -169,8 +169,7 @@ StoredModel read_hf_model(const fs::path& directory) {
     shards.tensors.erase(found);
     require(view.shape == spec.shape, "{}: tensor {} has shape {}, but config.json means {}", where, spec.hf_name,
             shape_string(view.shape), shape_string(spec.shape));
-    require(is_weight_type(view.type), "{}: tensor {} has type {}, but F32, F16 or BF16 is needed", where, spec.hf_name,
-            info(view.type).name);
+    require_weight_type(view, where);
     if (spec.rope_permuted()) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,

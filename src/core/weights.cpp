@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/float16.h"
+#include "core/quants.h"
 
 namespace folio::core {
 namespace {
@@ -38,7 +39,7 @@ Bytes converted(const TensorView& tensor, DType type) {
   const std::vector<float> values = to_floats(tensor);
   if (type == DType::F16) return narrowed(values, tensor, type, float_to_f16, f16_to_float);
   if (type == DType::BF16) return narrowed(values, tensor, type, float_to_bf16, bf16_to_float);
-  require(type == DType::F32, "tensors are not written as {} here", info(type).name);
+  if (type != DType::F32) return quantize(type, values, printable(tensor.name));
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
 }
@@ -57,16 +58,29 @@ std::vector<TensorView> Weights::views() const {
   return views;
 }
 
-bool is_weight_type(DType type) { return type == DType::F32 || type == DType::F16 || type == DType::BF16; }
+bool is_weight_type(DType type) {
+  return type == DType::F32 || type == DType::F16 || type == DType::BF16 || quant_info(type) != nullptr;
+}
+
+void require_weight_type(const TensorView& tensor, const std::string& where) {
+  require(is_weight_type(tensor.type),
+          "{}{}tensor {} has type {}, but F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K is needed",
+          where, where.empty() ? "the " : ": ", printable(tensor.name), info(tensor.type).name);
+}
 
 std::vector<float> to_floats(const TensorView& tensor) {
+  require_weight_type(tensor, "");
   const DTypeInfo& type = info(tensor.type);
-  require(is_weight_type(tensor.type), "the tensor {} has type {}, but F32, F16 or BF16 is needed here",
-          printable(tensor.name), type.name);
-  std::vector<float> values(tensor.bytes.size() / type.block_bytes);
-  if (tensor.type == DType::F32) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-  if (tensor.type == DType::F16) widen(tensor.bytes, values, f16_to_float);
-  if (tensor.type == DType::BF16) widen(tensor.bytes, values, bf16_to_float);
+  std::vector<float> values(tensor.bytes.size() / type.block_bytes * type.block_elements);
+  if (tensor.type == DType::F32) {
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  } else if (tensor.type == DType::F16) {
+    widen(tensor.bytes, values, f16_to_float);
+  } else if (tensor.type == DType::BF16) {
+    widen(tensor.bytes, values, bf16_to_float);
+  } else {
+    dequantize(tensor.type, tensor.bytes, values);
+  }
   return values;
 }
 
@@ -100,8 +114,18 @@ StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> s
 }
 
 TensorStream stream_as(std::vector<TensorView> tensors, DType type) {
+  const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
   std::vector<TensorView> to = tensors;
-  for (TensorView& tensor : to) tensor.type = tensor.shape.size() > 1 ? type : DType::F32;
+  for (TensorView& tensor : to) {
+    const bool matrix = tensor.shape.size() > 1;
+    const bool first_or_last = &tensor == &to.front() || &tensor == &to.back();  // the embedding, an untied output
+    tensor.type = !matrix ? DType::F32 : first_or_last ? of_tokens : type;
+    const auto block = static_cast<int64_t>(info(tensor.type).block_elements);
+    require(
+        !matrix || tensor.shape.back() % block == 0,
+        "the tensor {} of shape {} has rows that are no whole blocks of {}, which {} needs; take --type f16 or bf16",
+        printable(tensor.name), shape_string(tensor.shape), block, info(tensor.type).name);
+  }
   return {to, [from = std::move(tensors), to, buffer = Bytes()](size_t i) mutable {
             if (from[i].type == to[i].type) return from[i].bytes;
             buffer = converted(from[i], to[i].type);

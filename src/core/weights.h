@@ -34,10 +34,14 @@ struct StoredModel {
   std::shared_ptr<const GgufFile> gguf;              ///< where it is one: its tokenizer is inside
 };
 
-/// Whether weights may have the type: F32, F16 or BF16.
+/// Whether weights may have the type: F32, F16, BF16, or a block type of quants.h.
 [[nodiscard]] bool is_weight_type(DType type);
 
-/// The values of an F32, F16 or BF16 tensor as floats, exactly. Throws Error for other types.
+/// Throws Error that names the tensor and the types that weights may have, unless it is of one of them. `where` is the
+/// file, or empty.
+void require_weight_type(const TensorView& tensor, const std::string& where);
+
+/// The values of a tensor as floats, exactly. Throws Error for types that weights don't have.
 [[nodiscard]] std::vector<float> to_floats(const TensorView& tensor);
 
 /// Copies of all tensors as floats.
@@ -47,8 +51,10 @@ struct StoredModel {
 /// `model`. Throws Error if a source is out of range.
 [[nodiscard]] StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> source_row);
 
-/// Matrices as `type` (F32, F16 or BF16), vectors (the norms) as F32. Conversion happens as the bytes are asked for,
-/// which throws Error that names the tensor if a finite value is too large for the type.
+/// Matrices as `type` (F32, F16, BF16, Q8_0, Q4_0 or Q4_1), vectors (the norms) as F32. With Q4_0 and Q4_1 the
+/// embedding and the output are Q8_0. Throws Error that names the tensor if its rows are not whole blocks. Conversion
+/// happens as the bytes are asked for, which throws Error that names the tensor if a finite value is too large for the
+/// type. `tensors` are in the manifest's order.
 [[nodiscard]] TensorStream stream_as(std::vector<TensorView> tensors, DType type);
 
 }  // namespace folio::core

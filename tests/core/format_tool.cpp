@@ -1,8 +1,11 @@
-// A tool of the tests: shows what Folio reads in a GGUF or safetensors file as JSON, and writes it anew.
-//   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf
+// A tool of the tests: shows what Folio reads in a GGUF or safetensors file as JSON, and writes it anew; turns raw
+// floats into blocks and back.
+//   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf |
+//               quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -12,6 +15,7 @@
 #include "core/file_io.h"
 #include "core/gguf.h"
 #include "core/model_files.h"
+#include "core/quants.h"
 #include "core/safetensors.h"
 
 namespace folio::core {
@@ -88,6 +92,28 @@ void to_hf(const std::string& gguf, const std::string& directory, int64_t end_of
   write_hf_directory(directory, to_weights(read_gguf_model(gguf)), end_of_text);
 }
 
+DType type_named(const std::string& name) {
+  const auto type = dtype_from_ggml(static_cast<uint32_t>(std::stoul(name)));
+  require(type.has_value(), "no type has the number {}", name);
+  return *type;
+}
+
+void quantize_file(const std::string& type, const std::string& in, const std::string& out) {
+  const std::string bytes = read_text_file(in);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  const auto blocks = quantize(type_named(type), values, in);
+  write_file_atomically(out, [&](OutputFile& file) { file.write(blocks); });
+}
+
+void dequantize_file(const std::string& type, const std::string& in, const std::string& out) {
+  const std::string bytes = read_text_file(in);
+  const DTypeInfo& t = info(type_named(type));
+  std::vector<float> values(bytes.size() / t.block_bytes * t.block_elements);
+  dequantize(t.type, std::as_bytes(std::span(bytes)), values);
+  write_file_atomically(out, [&](OutputFile& file) { file.write(std::as_bytes(std::span(values))); });
+}
+
 int run(const std::vector<std::string>& args) {
   const auto is = [&](std::string_view name, size_t n) { return args.size() == n + 1 && args[0] == name; };
   if (is("dump", 1)) {
@@ -98,8 +124,12 @@ int run(const std::vector<std::string>& args) {
     to_hf(args[1], args[2], std::stoll(args[3]));
   } else if (is("from-hf", 2)) {
     write_gguf_model(args[2], read_hf_directory(args[1]), "from-hf", {});
+  } else if (is("quantize", 3)) {
+    quantize_file(args[1], args[2], args[3]);
+  } else if (is("dequantize", 3)) {
+    dequantize_file(args[1], args[2], args[3]);
   } else {
-    fail("usage: format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf");
+    fail("usage: see the first lines of format_tool.cpp");
   }
   return 0;
 }

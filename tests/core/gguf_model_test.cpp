@@ -192,7 +192,7 @@ TEST(GgufModel, NamesATensorWhoseTypeIsNotRunHere) {
         tensors[1].bytes = std::as_bytes(std::span(whole));
       }));
   EXPECT_ERROR(read_gguf_model(dir / "m.gguf"),
-               "m.gguf: tensor blk.0.attn_norm.weight has type I32, but F32, F16 or BF16 is needed");
+               "m.gguf: tensor blk.0.attn_norm.weight has type I32, but F32, F16, BF16");
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(HfDirectory, RefusesWeightsThatAreNotFloats) {
                                          .shape = {11, 24},
                                          .bytes = std::as_bytes(std::span(whole))}};
   write_safetensors(dir / "model.safetensors", tensors);
-  EXPECT_ERROR(read_hf_directory(dir.path()), "has type I32, but F32, F16 or BF16 is needed");
+  EXPECT_ERROR(read_hf_directory(dir.path()), "has type I32, but F32, F16, BF16");
 }
 
 // A model's tensors in the order and the names of a Hugging Face directory.

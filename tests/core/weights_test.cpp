@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
 #include "core/float16.h"
+#include "core/quants.h"
 #include "tests/core/model_support.h"
 
 namespace folio::core {
@@ -58,7 +60,7 @@ TEST(ToFloats, ReadsBytesThatAreNotAligned) {
 
 TEST(ToFloats, RefusesOtherTypesByName) {
   const std::vector<int32_t> whole(4);
-  EXPECT_ERROR(to_floats(view(whole, DType::I32)), "the tensor w has type I32, but F32, F16 or BF16 is needed");
+  EXPECT_ERROR(to_floats(view(whole, DType::I32)), "the tensor w has type I32, but F32, F16, BF16, Q8_0");
 }
 
 TEST(StreamAs, MatricesAreConvertedAndVectorsAreF32) {
@@ -115,9 +117,49 @@ TEST(StreamAs, InfinityIsNoOverflow) {
             (std::vector<uint16_t>{0x7C00, 0xFC00, 0x7E00}));
 }
 
-TEST(StreamAs, WritesNoTypeThatIsNotAFloat) {
-  const std::vector<float> values(32);
-  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q8_0).bytes(0), "not written as Q8_0");
+TEST(StreamAs, BlocksOfTheLayersAreFinerForTokens) {
+  ModelConfig config{.vocab_size = 5, .dim = 64, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 96};
+  for (const bool tied : {true, false}) {
+    config.tie_embeddings = tied;
+    const Weights weights = numbered_weights(config);
+    const auto manifest = tensor_manifest(config);
+    for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
+      const TensorStream stream = stream_as(weights.views(), type);
+      for (size_t i = 0; i < manifest.size(); ++i) {
+        const bool of_tokens = manifest[i].role == Role::TokenEmbedding || manifest[i].role == Role::Output;
+        const DType expected = manifest[i].shape.size() == 1 ? DType::F32 : of_tokens ? DType::Q8_0 : type;
+        EXPECT_EQ(stream.tensors[i].type, expected) << manifest[i].gguf_name;
+        if (expected == DType::F32) continue;
+        EXPECT_TRUE(std::ranges::equal(checked_bytes(stream, i), quantize(expected, weights.tensors[i], "w")));
+      }
+    }
+  }
+}
+
+TEST(StreamAs, RowsThatAreNoWholeBlocksAreRefusedByName) {
+  const std::vector<float> values(3 * 48);
+  EXPECT_ERROR(stream_as({view(values, DType::F32, {3, 48})}, DType::Q4_0),
+               "the tensor w of shape [3, 48] has rows that are no whole blocks of 32, which Q8_0 needs");
+}
+
+TEST(StreamAs, BlocksAreMultipliedOut) {
+  const auto x = numbered_weights(kGrouped).tensors[1];  // 24 numbers
+  std::vector<float> values(64);
+  std::copy(x.begin(), x.end(), values.begin());
+  const auto blocks = quantize(DType::Q4_1, values, "w");
+  const TensorView tensor{.name = "w", .type = DType::Q4_1, .shape = {2, 32}, .bytes = blocks};
+  std::vector<float> expected(64);
+  dequantize(DType::Q4_1, blocks, expected);
+  EXPECT_EQ(to_floats(tensor), expected);
+  const TensorStream stream = stream_as({tensor}, DType::F32);
+  TensorView wide = stream.tensors[0];
+  wide.bytes = checked_bytes(stream, 0);
+  EXPECT_EQ(to_floats(wide), expected);
+}
+
+TEST(StreamAs, WritesNoOtherType) {
+  const std::vector<float> values(256);
+  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q6_K).bytes(0), "the tensor w is not written as Q6_K");
 }
 
 TEST(WithVocabulary, RowsGoWhereTheyAreSent) {

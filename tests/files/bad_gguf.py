@@ -208,8 +208,8 @@ for name, phrase, change in [
      key("llama.feed_forward_length", U32, 13)),
     ("embedding of another width", "token_embd.weight has shape [3, 16], but [3, 8]",
      lambda g: (field(EMBEDDING, dims=[16, 3])(g), key("llama.vocab_size", U32, 3)(g)) and None),
-    ("weights that are integers", "output_norm.weight has type I32, but F32, F16 or BF16", field(NORM, kind=26)),
-    ("weights in a type that is not run", "attn_q.weight has type I8, but F32, F16 or BF16",
+    ("weights that are integers", "output_norm.weight has type I32, but F32, F16, BF16, Q8_0", field(NORM, kind=26)),
+    ("weights in a type that is not run", "attn_q.weight has type I8, but F32, F16, BF16, Q8_0",
      field(WQ, kind=24, data=bytes(64))),
 ]:
     tensors.add(name, phrase, change)

@@ -213,7 +213,7 @@ for name, phrase, change in [
     ("entry that is no object", "needs dtype, shape and two data_offsets",
      lambda m: m.shards["model.safetensors"].header.update({NORM: 3})),
     ("unknown dtype", "the type F4 is not read here", entry(NORM, "dtype", "F4")),
-    ("another dtype of that width", "has type I32, but F32, F16 or BF16 is needed", entry(NORM, "dtype", "I32")),
+    ("another dtype of that width", "has type I32, but F32, F16, BF16", entry(NORM, "dtype", "I32")),
     ("dtype of another width", "do not fit together", entry(NORM, "dtype", "F64")),
     ("negative dimension", "a dimension is not a natural number", entry(NORM, "shape", [-8])),
     ("dimension as a float", "a dimension is not a natural number", entry(NORM, "shape", [8.0])),

@@ -1,10 +1,12 @@
 """`export` from each format to each: which bits stay, how they are rounded, and what is refused."""
 
 import json
+import re
 
 import gguf
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import sound
 from support import FAILED, WRONG_USAGE, assert_refused, run, succeed
@@ -128,6 +130,85 @@ def test_what_is_too_large_for_f16_is_one_clear_line_and_leaves_nothing(tmp_path
     export(tmp_path / "a.gguf", tmp_path / "b", "--format", form, "--type", "bf16")
 
 
+BLOCKS = sound.Shape(dim=64, hidden=96, layers=2, heads=4, kv_heads=2, tied=False)
+FILE_TYPES = {"q8_0": 7, "q4_0": 2, "q4_1": 3}
+
+
+def of_tokens(name):
+    return name in ("token_embd.weight", "output.weight")
+
+
+@pytest.mark.parametrize("kind", FILE_TYPES)
+@pytest.mark.parametrize("form", ["gguf", "hf"])
+def test_blocks_are_those_of_the_gguf_package(tmp_path, kind, form):
+    arrays = sound.weights(BLOCKS)
+    source = tmp_path / "source"
+    if form == "gguf":
+        source.write_bytes(sound.Gguf(BLOCKS, arrays).pack())
+    else:
+        sound.HfDirectory(BLOCKS, arrays).write(source)
+    read = bits_of(export(source, tmp_path / "m.gguf", "--type", kind))
+    assert read.keys() == arrays.keys()
+    for name, array in arrays.items():
+        expected = "F32" if array.ndim == 1 else "Q8_0" if of_tokens(name) else kind.upper()
+        blocks = gguf.quants.quantize(array, gguf.GGMLQuantizationType[expected])
+        assert read[name] == (expected, blocks.tobytes()), name
+    fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    assert fields["general.file_type"].contents() == FILE_TYPES[kind]
+    assert fields["general.quantization_version"].contents() == 2
+    again = export(tmp_path / "m.gguf", tmp_path / "again.gguf")
+    assert bits_of(again) == read
+
+
+@pytest.mark.parametrize("args, dtype", [([], np.float32), (["--type", "f16"], np.float16)])
+def test_blocks_are_multiplied_out_for_hugging_face(tmp_path, args, dtype):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS, sound.weights(BLOCKS)).pack())
+    export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "q4_1")
+    done = run("export", tmp_path / "b.gguf", "--out", tmp_path / "hf", "--format", "hf", *args)
+    assert done.returncode == 0, done.stderr
+    assert ("its blocks are written as f32" in done.stderr) == (not args)
+    arrays = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(t.shape[::-1])
+              for t in gguf.GGUFReader(tmp_path / "b.gguf").tensors}
+    written = safetensors.numpy.load_file(tmp_path / "hf" / "model.safetensors")
+    for name, array in sound.hf_arrays(BLOCKS, arrays).items():
+        expected = array if array.ndim == 1 else array.astype(dtype)
+        assert written[name].dtype == expected.dtype and (written[name] == expected).all(), name
+
+
+def test_blocks_are_multiplied_out_for_llama2c(tmp_path):
+    shape = sound.Shape(dim=64, hidden=96, layers=1, heads=4)
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape, sound.weights(shape)).pack())
+    export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "q8_0")
+    export(tmp_path / "b.gguf", tmp_path / "m.bin", "--format", "llama2c", "--type", "f32")
+    export(tmp_path / "m.bin", tmp_path / "c.gguf", "--tokenizer", tmp_path / "m.tokenizer.bin")
+    blocks = next(t for t in gguf.GGUFReader(tmp_path / "b.gguf").tensors if t.name == "blk.0.ffn_up.weight")
+    floats = bits_of(tmp_path / "c.gguf")["blk.0.ffn_up.weight"]
+    assert floats == ("F32", gguf.quants.dequantize(blocks.data, blocks.tensor_type).tobytes())
+
+
+@pytest.mark.parametrize("shape, name", [
+    (SHAPE, r"token_embd.weight of shape \[6, 24\]"),
+    (sound.Shape(dim=64, hidden=72), r"blk.0.ffn_down.weight of shape \[64, 72\]"),
+], ids=["dim", "hidden"])
+def test_rows_that_are_no_whole_blocks_are_refused_by_name(tmp_path, shape, name):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape).pack())
+    for kind in FILE_TYPES:
+        done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--type", kind)
+        assert_refused(done, FAILED, "has rows that are no whole blocks of 32")
+        assert re.search(name, done.stderr), done.stderr
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("value, part", [(np.nan, "holds nan, which Q8_0 cannot"), (1e8, "too large for the scales of Q8_0")])
+def test_what_no_block_holds_is_refused_by_name(tmp_path, value, part):
+    arrays = sound.weights(BLOCKS)
+    arrays["blk.1.ffn_down.weight"][3, 5] = value
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS, arrays).pack())
+    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--type", "q8_0")
+    assert_refused(done, FAILED, "blk.1.ffn_down.weight", part)
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.parametrize("args, part", [
     (["--format", "gguf", "--version", "0"], "--version"),
     (["--format", "hf", "--version", "1"], "--version"),
@@ -136,8 +217,9 @@ def test_what_is_too_large_for_f16_is_one_clear_line_and_leaves_nothing(tmp_path
     (["--format", "hf", "--max-shard-bytes", "0"], "--max-shard-bytes"),
     (["--format", "llama2c", "--type", "f16"], "llama2.c files hold f32"),
     (["--format", "llama2c", "--type", "bf16"], "llama2.c files hold f32"),
-    (["--format", "gguf", "--type", "q8_0"], "--type q8_0 is for --format llama2c"),
-    (["--format", "hf", "--type", "q8_0"], "--type q8_0 is for --format llama2c"),
+    (["--format", "llama2c", "--type", "q4_0"], "llama2.c files hold f32"),
+    (["--format", "hf", "--type", "q8_0"], "--type q8_0 is for --format gguf or llama2c"),
+    (["--format", "hf", "--type", "q4_1"], "--type q4_1 is for --format gguf or llama2c"),
     (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 is llama2.c version 2"),
     (["--format", "llama2c", "--type", "f32", "--version", "2"], "llama2.c version 2 holds q8_0, not f32"),
     (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "llama2c", "--version", "-1"], "--version"),

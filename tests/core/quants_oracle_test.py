@@ -1,0 +1,97 @@
+"""Block types against the gguf package, bit by bit: what blocks stand for, and which blocks numbers become.
+
+The environment's FOLIO_FORMAT_TOOL names the tool (see format_tool.cpp).
+"""
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from gguf import GGML_QUANT_SIZES
+from gguf import GGMLQuantizationType as Q
+from gguf import quants
+
+TOOL = os.environ["FOLIO_FORMAT_TOOL"]
+READ = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
+WRITTEN = [Q.Q8_0, Q.Q4_0, Q.Q4_1]
+
+
+def ours(verb, qtype, array, folder, dtype):
+    array.tofile(folder / "in")
+    done = subprocess.run([TOOL, verb, str(int(qtype)), folder / "in", folder / "out"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+    return np.fromfile(folder / "out", dtype)
+
+
+@pytest.mark.parametrize("qtype", READ, ids=lambda q: q.name)
+def test_random_blocks_stand_for_ggufs_numbers(tmp_path, qtype):
+    """Every bit pattern of scales, minimums and payloads: infinities and NaNs among them."""
+    blocks = np.random.default_rng(int(qtype)).integers(0, 256, (5000, GGML_QUANT_SIZES[qtype][1]), dtype=np.uint8)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = quants.dequantize(blocks, qtype).ravel()
+    got = ours("dequantize", qtype, blocks, tmp_path, np.float32)
+    assert got.size == expected.size == 5000 * GGML_QUANT_SIZES[qtype][0]
+    same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
+    assert same.all(), np.flatnonzero(~same)[:5]
+
+
+def rows():
+    """Numbers of many sizes; then what makes rounding hard: ties, equal numbers, extremes of both signs, tiny ones."""
+    random = np.random.default_rng(3)
+    x = (random.standard_normal((6000, 32)) * np.exp(3 * random.standard_normal((6000, 1)))).astype(np.float32)
+    x[:50] = 0
+    x[50:100] = -0.0
+    x[100:150] = x[100:150, :1]
+    x[150:250] = np.round(x[150:250])
+    x[250:500] = np.round(x[250:500] * 4) / 8
+    x[500:600, 5] = -np.abs(x[500:600]).max(axis=1)
+    x[600:700] = np.abs(x[600:700])
+    x[700:800] = -np.abs(x[700:800])
+    x[800:900, ::2] = 0
+    x[900:1000, 7], x[900:1000, 20] = 127, -127  # a scale of exactly 1: ties of the numbers are ties of the payloads
+    x[900:1000] = np.where(np.arange(32) % 13 == 7, x[900:1000], np.round(x[900:1000].clip(-60, 60) * 2) / 2)
+    tiny = np.float32(2.0) ** random.integers(-149, -100, (500, 1)).astype(np.float32)
+    x[1000:1500] = (random.standard_normal((500, 32)).astype(np.float32) * tiny).astype(np.float32)
+    x[1500:2000] *= np.float32(1e-6)  # scales that are subnormal in half precision
+    x[2000:2100] = (random.standard_normal((100, 32)) * 60000).astype(np.float32)
+    return x.clip(-65000, 65000)  # a minimum of Q4_1 has to fit half precision
+
+
+@pytest.mark.parametrize("qtype", WRITTEN, ids=lambda q: q.name)
+def test_numbers_become_ggufs_blocks(tmp_path, qtype):
+    x = rows()
+    with np.errstate(all="ignore"):
+        expected = quants.quantize(x, qtype)
+    got = ours("quantize", qtype, x, tmp_path, np.uint8).reshape(expected.shape)
+    wrong = np.flatnonzero((got != expected).any(axis=1))
+    assert wrong.size == 0, (wrong[:10], x[wrong[:1]], got[wrong[:1]], expected[wrong[:1]])
+
+
+def test_zeros_of_both_signs_are_zeros_in_ggufs_blocks(tmp_path):
+    """Which zero is the least of a block of both is up to NumPy's vectors; the number is the same."""
+    random = np.random.default_rng(4)
+    x = np.where(random.integers(0, 2, (500, 32)) == 1, np.float32(0), np.float32(-0.0))
+    x[250:] = np.where(random.random((250, 32)) < 0.5, x[250:], random.random((250, 32), dtype=np.float32))
+    expected = quants.quantize(x, Q.Q4_1)
+    got = ours("quantize", Q.Q4_1, x, tmp_path, np.uint8).reshape(expected.shape)
+    for at in (0, 2):  # the scale, the minimum
+        assert (got[:, at:at + 2].copy().view(np.float16) == expected[:, at:at + 2].copy().view(np.float16)).all()
+    assert (got[:, 4:] == expected[:, 4:]).all()
+
+
+@pytest.mark.parametrize("qtype, value, part", [
+    (Q.Q8_0, 1e7, "too large for the scales of Q8_0"), (Q.Q4_0, -6e5, "too large for the scales of Q4_0"),
+    (Q.Q4_1, -7e4, "too large for the scales of Q4_1"), (Q.Q8_0, np.nan, "holds nan, which Q8_0 cannot"),
+    (Q.Q4_1, -np.inf, "holds -inf, which Q4_1 cannot"), (Q.Q5_0, 1.0, "not written as Q5_0"),
+    (Q.Q4_K, 1.0, "not written as Q4_K"),
+])
+def test_what_no_block_holds_is_refused(tmp_path, qtype, value, part):
+    x = np.ones(256, np.float32)
+    x[77] = value
+    x.tofile(tmp_path / "in")
+    done = subprocess.run([TOOL, "quantize", str(int(qtype)), tmp_path / "in", tmp_path / "out"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 1 and part in done.stderr and str(tmp_path / "in") in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,100 @@
+// Laws of core/quants.h: groups stand for the numbers of their blocks, sizes are checked, quantizing what a block
+// stands for gives the block back.
+#include "core/quants.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/float16.h"
+#include "core/random.h"
+#include "tests/core/support.h"
+
+namespace folio::core {
+namespace {
+
+constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
+                            DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+
+// Random blocks; the halves that are scales may be anything.
+std::vector<std::byte> random_blocks(DType type, size_t n, uint64_t seed) {
+  std::vector<std::byte> blocks(n * info(type).block_bytes);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(random_below(seed, i, 256));
+  return blocks;
+}
+
+TEST(Quants, GroupsStandForTheNumbersOfTheirBlocks) {
+  for (const DType type : kTypes) {
+    const QuantInfo& q = *quant_info(type);
+    const auto blocks = random_blocks(type, 40, 7);
+    const size_t n = 40 * info(type).block_elements;
+    std::vector<uint8_t> payload(n);
+    std::vector<float> scales(n / q.group);
+    std::vector<float> minimums(q.minimums ? n / q.group : 0);
+    std::vector<float> values(n);
+    unpack(type, blocks, payload, scales, minimums);
+    dequantize(type, blocks, values);
+    for (size_t i = 0; i < n; ++i) {
+      ASSERT_LT(payload[i], 1U << q.bits) << info(type).name;
+      float expected = scales[i / q.group] * static_cast<float>(static_cast<int32_t>(payload[i]) - q.offset);
+      if (q.minimums) expected += minimums[i / q.group];
+      if (std::isnan(expected) && std::isnan(values[i])) continue;
+      ASSERT_EQ(values[i], expected) << info(type).name << " number " << i;
+    }
+    if (!q.half_scales) continue;
+    for (const float scale : scales) {
+      const float stored = f16_to_float(float_to_f16(scale));
+      EXPECT_EQ(std::bit_cast<uint32_t>(stored), std::bit_cast<uint32_t>(scale)) << "kept in half precision";
+    }
+  }
+}
+
+TEST(Quants, OtherTypesHaveNoGroups) {
+  for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q2_K, DType::Q3_K, DType::Q8_K, DType::I8}) {
+    EXPECT_EQ(quant_info(type), nullptr) << info(type).name;
+    std::vector<float> values(256);
+    const std::vector<std::byte> blocks(info(type).block_bytes);
+    EXPECT_ERROR(dequantize(type, blocks, values), std::string(info(type).name) + " is not one of the block types");
+  }
+}
+
+TEST(Quants, SizesThatDoNotFitAreRefused) {
+  std::vector<float> values(64);
+  std::vector<std::byte> blocks(36);
+  EXPECT_NO_THROW(dequantize(DType::Q4_0, blocks, values));
+  EXPECT_ERROR(dequantize(DType::Q4_0, std::span(blocks).first(35), values), "35 bytes of Q4_0");
+  EXPECT_ERROR(dequantize(DType::Q4_0, blocks, std::span(values).first(63)), "the blocks of 63 numbers");
+  std::vector<uint8_t> payload(64);
+  EXPECT_ERROR(unpack(DType::Q4_0, blocks, payload, std::span(values).first(2), std::span(values).first(2)),
+               "2 scales and 2 minimums");
+  EXPECT_ERROR(quantize(DType::Q8_0, std::span(values).first(40), "w"), "the tensor w: 40 numbers are no whole blocks");
+}
+
+// Numbers that a block stands for are on its grid, so nothing is lost the second time. The grid's ends have to be used,
+// or the scale would be another.
+TEST(Quants, QuantizingWhatABlockStandsForGivesItBack) {
+  for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
+    const DTypeInfo& t = info(type);
+    auto blocks = random_blocks(type, 200, 11);
+    for (size_t b = 0; b < 200; ++b) {
+      std::byte* block = blocks.data() + b * t.block_bytes;
+      const uint16_t scale = float_to_f16(std::ldexp(1.0F, static_cast<int>(b % 8) - 4));
+      const uint16_t minimum = float_to_f16(static_cast<float>(b) - 100.0F);
+      std::memcpy(block, &scale, sizeof scale);
+      if (type == DType::Q4_1) std::memcpy(block + 2, &minimum, sizeof minimum);
+      if (type == DType::Q8_0) {
+        for (size_t i = 2; i < t.block_bytes; ++i) {
+          if (block[i] == std::byte{0x80}) block[i] = std::byte{0x81};  // -128 is never written
+        }
+      }
+      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // the ends: 0 and 15
+    }
+    std::vector<float> values(200 * 32);
+    dequantize(type, blocks, values);
+    EXPECT_EQ(quantize(type, values, "w"), blocks) << t.name;
+  }
+}
+
+}  // namespace
+}  // namespace folio::core
