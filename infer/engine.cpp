@@ -110,7 +110,6 @@ void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, c
   const auto dim = static_cast<size_t>(config_.dim);
   const auto kv_dim = static_cast<size_t>(config_.kv_dim());
   const auto hidden_dim = static_cast<size_t>(config_.hidden_dim);
-  const auto vocab_size = static_cast<size_t>(config_.vocab_size);
   for (auto* buffer : {&x_, &normed_, &q_, &heads_}) buffer->resize(n * dim);
   for (auto* buffer : {&k_, &v_}) buffer->resize(n * kv_dim);
   for (auto* buffer : {&gate_, &up_}) buffer->resize(n * hidden_dim);
@@ -127,24 +126,22 @@ void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, c
     normalize(x_.data(), w.attention_norm, n, normed_.data());
     observe("attention_norm", normed_, n, layer);
     project(normed_.data(), n, dim,
-            std::array{Projection{w.wq, dim, q_.data()}, Projection{w.wk, kv_dim, k_.data()},
-                       Projection{w.wv, kv_dim, v_.data()}});
+            std::array{Projection{w.wq, q_.data()}, Projection{w.wk, k_.data()}, Projection{w.wv, v_.data()}});
     rotate_and_store(rows, l);
     observe("query", q_, n, layer);
     observe("key", k_, n, layer);
     observe("value", v_, n, layer);
     attend(rows, l);
     observe("heads", heads_, n, layer);
-    project(heads_.data(), n, dim, std::array{Projection{w.wo, dim, x_.data()}}, /*accumulate=*/true);
+    project(heads_.data(), n, dim, std::array{Projection{w.wo, x_.data()}}, /*accumulate=*/true);
     observe("attention_residual", x_, n, layer);
 
     normalize(x_.data(), w.ffn_norm, n, normed_.data());
     observe("ffn_norm", normed_, n, layer);
-    project(normed_.data(), n, dim,
-            std::array{Projection{w.w1, hidden_dim, gate_.data()}, Projection{w.w3, hidden_dim, up_.data()}});
+    project(normed_.data(), n, dim, std::array{Projection{w.w1, gate_.data()}, Projection{w.w3, up_.data()}});
     activate(n);
     observe("ffn_hidden", gate_, n, layer);
-    project(gate_.data(), n, hidden_dim, std::array{Projection{w.w2, dim, x_.data()}}, /*accumulate=*/true);
+    project(gate_.data(), n, hidden_dim, std::array{Projection{w.w2, x_.data()}}, /*accumulate=*/true);
     observe("ffn_residual", x_, n, layer);
   }
 
@@ -152,14 +149,14 @@ void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, c
   if (wanted == 0) return;
   normalize(x_.data(), model_.output_norm, wanted, normed_.data());
   observe("norm", std::span(normed_).first(wanted * dim), wanted);
-  project(normed_.data(), wanted, dim, std::array{Projection{model_.output, vocab_size, logits.data()}});
+  project(normed_.data(), wanted, dim, std::array{Projection{model_.output, logits.data()}});
   observe("logits", logits, wanted);
 }
 
 void Engine::embed(std::span<const Row> rows) {
   const auto dim = static_cast<size_t>(config_.dim);
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(model_.token_embedding + static_cast<size_t>(rows[i].token) * dim, dim, x_.data() + i * dim);
+    model_.token_embedding.row(static_cast<size_t>(rows[i].token), std::span(x_).subspan(i * dim, dim));
   }
 }
 
@@ -174,16 +171,40 @@ void Engine::normalize(const float* x, const float* weight, size_t n_rows, float
 void Engine::project(const float* x, size_t n_rows, size_t k, std::span<const Projection> projections,
                      bool accumulate) {
   size_t n_out = 0;
-  for (const Projection& p : projections) n_out += p.n_out;
+  bool groups = false;
+  for (const Projection& p : projections) {
+    n_out += p.weight.n_out;
+    groups = groups || p.weight.in_groups();
+  }
+  const Inputs in{
+      .floats = x, .quantized = groups ? quantize(x, n_rows, k) : kernels::QuantizedRows{}, .n_rows = n_rows};
   pool_.parallel_for(n_out, kernels::kLanes, n_rows * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
     for (const Projection& p : projections) {
       const size_t from = std::max(begin, first);
-      const size_t to = std::min(end, first + p.n_out);
-      if (from < to) kernels_.matmul(x, n_rows, p.weight, k, from - first, to - first, p.out, p.n_out, accumulate);
-      first += p.n_out;
+      const size_t to = std::min(end, first + p.weight.n_out);
+      if (from < to) p.weight.multiply(kernels_, in, from - first, to - first, p.out, p.weight.n_out, accumulate);
+      first += p.weight.n_out;
     }
   });
+}
+
+kernels::QuantizedRows Engine::quantize(const float* x, size_t n_rows, size_t k) {
+  const size_t groups = k / kernels::kGroupColumns;
+  quantized_.resize(n_rows * k);
+  for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n_rows * groups);
+  sums_.resize(n_rows * groups * 2);
+  pool_.parallel_for(n_rows, 1, n_rows * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      kernels_.quantize(x + i * k, k,
+                        {.values = &quantized_[i * k],
+                         .scales = &scales_[i * groups],
+                         .scaled_sums = &scaled_sums_[i * groups],
+                         .sums = &sums_[i * groups * 2]});
+    }
+  });
+  return {
+      .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
 }
 
 void Engine::rotate_and_store(std::span<const Row> rows, size_t layer) {

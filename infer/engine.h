@@ -54,9 +54,8 @@ class Engine {
 
  private:
   struct Projection {
-    const float* weight;  ///< (n_out, k)
-    size_t n_out;
-    float* out;  ///< (n_rows, n_out)
+    const Matrix& weight;  ///< (n_out, k)
+    float* out;            ///< (n_rows, n_out)
   };
 
   void check(std::span<const Row> rows, std::span<const float> logits) const;
@@ -68,6 +67,7 @@ class Engine {
   void normalize(const float* x, const float* weight, size_t n_rows, float* out);
   void project(const float* x, size_t n_rows, size_t k, std::span<const Projection> projections,
                bool accumulate = false);
+  kernels::QuantizedRows quantize(const float* x, size_t n_rows, size_t k);
   void rotate_and_store(std::span<const Row> rows, size_t layer);
   void attend(std::span<const Row> rows, size_t layer);
   void activate(size_t n_rows);
@@ -91,6 +91,12 @@ class Engine {
   std::vector<float> heads_;   ///< (rows, dim): attention's output before Wo
   std::vector<float> gate_;    ///< (rows, hidden_dim)
   std::vector<float> up_;      ///< (rows, hidden_dim)
+
+  // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
+  std::vector<int8_t> quantized_;   ///< (rows, k)
+  std::vector<float> scales_;       ///< (rows, k / 32)
+  std::vector<float> scaled_sums_;  ///< (rows, k / 32)
+  std::vector<int32_t> sums_;       ///< (rows, k / 16)
 };
 
 }  // namespace folio::infer

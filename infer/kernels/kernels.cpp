@@ -12,6 +12,8 @@ const Kernels& kernels_for(core::Isa isa) {
                 "this machine does not have the instruction set {}", core::isa_name(isa));
   switch (isa) {
 #if defined(__x86_64__)
+    case core::Isa::Avx512Vnni:
+      return avx512vnni_kernels();
     case core::Isa::Avx512:
       return avx512_kernels();
     case core::Isa::Avx2:

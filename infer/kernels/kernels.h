@@ -4,17 +4,28 @@
 // The order of a sum over k: k is cut into chunks of kChunk from k = 0. In a chunk, lane l (0..15) adds the products
 // with k ≡ l (mod 16) by fused multiply-adds, k rising, from 0; then lane l adds lane l+8, l+4, l+2, l+1.
 // Chunks are added in the order of their index. Nothing depends on the number of rows, threads or vector registers.
+// Weights of 16 bits are widened, which is exact, and then multiplied in this order. Weights in groups have one of
+// their own, in which only one addition for each group is not exact: see matmul_groups.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/isa.h"
+#include "infer/kernels/groups.h"
 
 namespace folio::infer::kernels {
 
 inline constexpr size_t kLanes = 16;           ///< partial sums of a chunk
 inline constexpr size_t kChunk = 1024;         ///< elements of k that are added before they join the total
 inline constexpr size_t kBlockPositions = 32;  ///< positions in one block of the KV cache
+
+struct F16 {
+  uint16_t bits;
+};
+struct BF16 {
+  uint16_t bits;
+};
 
 /// The keys and values that one query row may see, for one key/value head, as the cache stores them.
 struct AttentionInput {
@@ -41,6 +52,24 @@ struct Kernels {
   void (*matmul)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
 
+  /// The same for weights in 16 bits: the result is matmul's on the widened weights, bit for bit.
+  void (*matmul_f16)(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
+                     float* out, size_t out_stride, bool accumulate);
+  void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
+                      float* out, size_t out_stride, bool accumulate);
+
+  /// One input (k), k a multiple of 32, as matmul_groups takes it. For each 32 numbers: m = max |x|, scale = m / 127,
+  /// value = x * (127 / m) rounded to even. All values are 0 where m < 1e-30 (then the scale is, too) and where m is
+  /// not finite (then the scale isn't either, and damage stays visible).
+  void (*quantize)(const float* x, size_t k, QuantizedRow out);
+
+  /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] as above, x quantized to (n_rows, k). Over the groups of a row
+  /// in rising order, from 0: total = fma(Σ (payload - offset) * value, scale_weight * scale_x, total), and where there
+  /// are minimums, then total = fma(minimum, scale_x * Σ value, total). The sums within a group are of integers, hence
+  /// exact.
+  void (*matmul_groups)(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+                        size_t row_end, float* out, size_t out_stride, bool accumulate);
+
   /// Rotates adjacent pairs of each head in place: x_d = x_d cos_d + x_(d xor 1) sin_d (Su et al. 2021).
   /// x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at even d.
   void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
@@ -60,5 +89,6 @@ struct Kernels {
 const Kernels& reference_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512vnni_kernels();
 
 }  // namespace folio::infer::kernels

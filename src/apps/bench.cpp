@@ -95,7 +95,8 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
 }
 
 int run(const Options& o) {
-  const infer::Model model(apps::resolve_model(o.model));
+  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
+  apps::report_repacking(model);
   const auto& config = model.config();
   if (o.prompt_tokens + o.gen_tokens > config.context_length) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} are more than the context of {}",
@@ -127,6 +128,7 @@ int run(const Options& o) {
                                          {"prefill_tokens_per_s", rows[0]["prefill_tokens_per_s"]},
                                          {"decode_tokens_per_s", rows[0]["decode_tokens_per_s"]},
                                          {"weight_bytes", model.weight_bytes()},
+                                         {"repack_seconds", model.repack_seconds()},
                                          {"read_gb_per_s", bandwidth / 1e9},
                                          {"bandwidth_share", rows[0]["bandwidth_share"]},
                                          {"batches", rows}};

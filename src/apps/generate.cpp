@@ -132,7 +132,8 @@ int run(const CLI::App& app, Options& o) {
   }
   if (app.count("--seed") == 0) o.generate.sampler.seed = std::random_device{}();
 
-  const infer::Model model(apps::resolve_model(o.model));
+  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
+  apps::report_repacking(model);
   const int64_t context = o.generate.context == 0 ? model.config().context_length : o.generate.context;
   if (context > model.config().context_length) {
     throw core::UsageError(

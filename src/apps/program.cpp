@@ -78,6 +78,12 @@ std::string resolve_model(const ModelFlags& flags) {
   return newest;
 }
 
+void report_repacking(const infer::Model& model) {
+  if (model.repacked_bytes() == 0) return;
+  fmt::print(stderr, "weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(model.repacked_bytes()) / 1e6,
+             model.repack_seconds());
+}
+
 void add_tokenizer_flag(CLI::App& app, std::string& file) {
   app.add_option("--tokenizer", file, "tokenizer.bin, tokenizer.json or GGUF, where the model has none in it");
 }

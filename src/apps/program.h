@@ -35,6 +35,9 @@ struct ModelFlags {
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
 
+/// Says on stderr what loading the model repacked and how long that took, where it did.
+void report_repacking(const infer::Model& model);
+
 /// --tokenizer, for models that have none in them.
 void add_tokenizer_flag(CLI::App& app, std::string& file);
 

@@ -45,6 +45,8 @@ class GgufFile {
   [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] uint64_t size() const { return file_.bytes().size(); }
+  /// Gives the memory of a tensor's pages back: see MappedFile::release.
+  void release(const TensorView& tensor) const { file_.release(tensor.bytes); }
 
   [[nodiscard]] const GgufValue* find(const std::string& key) const;
   /// Each throws Error that names the key where it is missing (unless there is a fallback) or of another type.

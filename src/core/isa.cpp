@@ -6,7 +6,25 @@
 
 #include "core/error.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace folio::core {
+namespace {
+
+#if defined(__x86_64__)
+// Not among the names that clang 16 asks the processor for.
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
+}  // namespace
 
 std::string_view isa_name(Isa isa) {
   switch (isa) {
@@ -16,6 +34,8 @@ std::string_view isa_name(Isa isa) {
       return "avx2";
     case Isa::Avx512:
       return "avx512";
+    case Isa::Avx512Vnni:
+      return "avx512vnni";
   }
   return "unknown";
 }
@@ -23,10 +43,11 @@ std::string_view isa_name(Isa isa) {
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas{Isa::Reference};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(Isa::Avx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) isas.push_back(Isa::Avx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
     isas.push_back(Isa::Avx512);
+    if (__builtin_cpu_supports("avx512vnni")) isas.push_back(Isa::Avx512Vnni);
   }
 #endif
   return isas;

@@ -6,14 +6,14 @@
 
 namespace folio::core {
 
-enum class Isa { Reference, Avx2, Avx512 };
+enum class Isa { Reference, Avx2, Avx512, Avx512Vnni };
 
 [[nodiscard]] std::string_view isa_name(Isa isa);
 
 /// Those that this machine can run, best last. Reference is always there.
 [[nodiscard]] std::vector<Isa> supported_isas();
 
-/// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512) forces one.
+/// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512, avx512vnni) forces one.
 /// Throws Error if that is unknown or not supported here.
 [[nodiscard]] Isa select_isa();
 

@@ -20,6 +20,10 @@ class MappedFile {
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
+  /// Gives the memory of the whole pages in `part` back; what is read there again comes from the file again. For parts
+  /// of which there is a copy now. Parts outside of the mapping are left alone.
+  void release(std::span<const std::byte> part) const;
+
  private:
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;

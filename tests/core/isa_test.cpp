@@ -24,6 +24,7 @@ TEST(Isa, NamesAreDistinctAndLowerCase) {
   EXPECT_EQ(isa_name(Isa::Reference), "reference");
   EXPECT_EQ(isa_name(Isa::Avx2), "avx2");
   EXPECT_EQ(isa_name(Isa::Avx512), "avx512");
+  EXPECT_EQ(isa_name(Isa::Avx512Vnni), "avx512vnni");
 }
 
 TEST(Isa, TheBestIsTakenWhereNothingIsForced) {
@@ -47,7 +48,7 @@ TEST(Isa, WhatIsUnknownOrUnsupportedIsAnErrorThatListsTheChoices) {
     for (const Isa isa : supported_isas()) EXPECT_TRUE(test::contains(message, isa_name(isa))) << message;
   }
   const auto isas = supported_isas();
-  for (const Isa isa : {Isa::Avx2, Isa::Avx512}) {
+  for (const Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni}) {
     if (std::find(isas.begin(), isas.end(), isa) != isas.end()) continue;
     const ScopedEnv env("FOLIO_ISA", std::string(isa_name(isa)).c_str());
     EXPECT_ERROR(select_isa(), "not supported by this machine");

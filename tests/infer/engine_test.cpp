@@ -25,7 +25,7 @@ size_t vocab_of(const Model& model) { return static_cast<size_t>(model.config().
 
 class EngineOfShape : public ::testing::TestWithParam<Shape> {
  protected:
-  EngineOfShape() : model_(test::random_model(GetParam().config)) {}
+  EngineOfShape() : model_(test::random_model_of(GetParam())) {}
   [[nodiscard]] std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) const {
     return random_tokens(n, seed, model_.config().vocab_size);
   }
@@ -36,7 +36,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EngineOfShape, ::testing::ValuesIn(test::all_sh
 
 // A relative error of a stage is about u sqrt(K), for roundings point in all directions (Higham 2002, 2.8). A layer has
 // eight stages (two norms, four products in a row, softmax, silu), the output two more; errors of stages add, relative
-// to the size of the logits.
+// to the size of the logits. Where matrices are in groups, their inputs have an error of their own: a step of m / 127,
+// hence m / (127 sqrt(12)) on average, and m, the largest of 32 numbers, is at most sqrt(32) of their root mean square.
+// Four matrices stand in a row in a layer, and then comes the output.
 TEST_P(EngineOfShape, IsTheTextbooksLlama) {
   const auto& c = model_.config();
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -48,14 +50,17 @@ TEST_P(EngineOfShape, IsTheTextbooksLlama) {
   }
   const double size = std::sqrt(square / static_cast<double>(got.size()));
   const double widest = std::sqrt(static_cast<double>(std::max(c.dim, c.hidden_dim)));
-  const double tolerance = 0x1.0p-24 * widest * static_cast<double>(8 * c.n_layers + 2) * size;
+  double tolerance = 0x1.0p-24 * widest * static_cast<double>(8 * c.n_layers + 2) * size;
+  if (model_.output.in_groups()) {
+    tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>(4 * c.n_layers + 1) * size;
+  }
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
 }
 
 TEST_P(EngineOfShape, EachInstructionSetGivesTheReferencesBytes) {
-  const auto text = tokens(GetParam().name == "wide" ? 7 : 67);
+  const auto text = tokens(GetParam().config.dim > 200 ? 7 : 67);
   const auto expected = alone(model_, text, 1, &kernels::reference_kernels());
   for (const core::Isa isa : core::supported_isas()) {
     EXPECT_TRUE(same_bits(alone(model_, text, 1, &kernels::kernels_for(isa)), expected)) << core::isa_name(isa);
@@ -76,7 +81,7 @@ TEST_P(EngineOfShape, TokenByTokenEqualsOneCall) {
 }
 
 TEST_P(EngineOfShape, APromptCutAnywhereEqualsTheWhole) {
-  const bool wide = GetParam().name == "wide";
+  const bool wide = GetParam().config.dim > 200;
   const auto text = tokens(wide ? 40 : 68);
   const auto expected = alone(model_, text);
   Engine engine(model_, {.n_threads = 1});
@@ -156,7 +161,9 @@ TEST_P(EngineOfShape, ALaterTokenChangesNothingBefore) {
     const auto after = alone(model_, other);
     const size_t same = changed * vocab_of(model_);
     EXPECT_TRUE(same_bits(std::span(after).first(same), std::span(before).first(same))) << changed;
-    for (size_t position = changed; position < text.size(); ++position) {
+    // Inputs in 8 bits may round a distant token's influence away, never that of the token itself.
+    const size_t last = model_.output.in_groups() ? changed + 1 : text.size();
+    for (size_t position = changed; position < last; ++position) {
       const size_t at = position * vocab_of(model_);
       EXPECT_FALSE(
           same_bits(std::span(after).subspan(at, vocab_of(model_)), std::span(before).subspan(at, vocab_of(model_))))
@@ -194,7 +201,8 @@ TEST_P(EngineOfShape, ObserverSeesEachIntermediateByName) {
   EXPECT_TRUE(same_bits(seen["logits"], logits));
   const auto dim = static_cast<size_t>(c.dim);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const std::span row(model_.token_embedding + static_cast<size_t>(rows[i].token) * dim, dim);
+    std::vector<float> row(dim);
+    model_.token_embedding.row(static_cast<size_t>(rows[i].token), row);
     EXPECT_TRUE(same_bits(std::span(seen["embedding"]).subspan(i * dim, dim), row));
   }
   // Whoever watches changes nothing.

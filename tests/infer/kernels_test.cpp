@@ -4,69 +4,23 @@
 #include "infer/kernels/kernels.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
+#include "tests/infer/guarded_buffer.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::kernels {
 namespace {
 
+using test::Buffer;
+using test::kLongLengths;
+using test::kNaN;
+using test::kPageEnd;
 using test::random_floats;
 using test::same_bits;
-
-constexpr size_t kMisalignments = 9;
-constexpr size_t kPageEnd = kMisalignments;  // the placement whose last number is followed by a forbidden page
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-// Floats at a place 0..8 floats past a 64-byte border among NaN guards, or right before a page that cannot be read.
-class Buffer {
- public:
-  Buffer(std::span<const float> values, size_t placement) : size_(values.size()) {
-    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-    const size_t floats = 2 * kGuard + kMisalignments + values.size();
-    bytes_ = (floats * sizeof(float) + page - 1) / page * page + page;
-    void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    begin_ = static_cast<float*>(memory);
-    end_ = begin_ + (bytes_ - page) / sizeof(float);
-    ::mprotect(end_, page, PROT_NONE);
-    data_ = placement == kPageEnd ? end_ - size_ : begin_ + kGuard + placement;
-    std::fill(begin_, end_, kNaN);
-    std::copy(values.begin(), values.end(), data_);
-  }
-  Buffer(size_t n, float value, size_t placement) : Buffer(std::vector<float>(n, value), placement) {}
-  ~Buffer() { ::munmap(begin_, bytes_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  [[nodiscard]] float* data() { return data_; }
-  [[nodiscard]] std::span<const float> values() const { return {data_, size_}; }
-  [[nodiscard]] bool guards_hold() const {
-    const auto untouched = [](float x) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(kNaN); };
-    return std::all_of(begin_, data_, untouched) && std::all_of(data_ + size_, end_, untouched);
-  }
-
- private:
-  static constexpr size_t kGuard = 32;
-  size_t size_;
-  size_t bytes_;
-  float* begin_;
-  float* end_;
-  float* data_;
-};
-
-std::vector<size_t> short_lengths() {
-  std::vector<size_t> lengths(2 * kLanes + 2);
-  std::iota(lengths.begin(), lengths.end(), 0);
-  return lengths;
-}
-
-const std::vector<size_t> kLongLengths{47, 64, 1008, 1023, 1024, 1025, 1039, 1040, 1041, 2047, 2048, 2049, 3089};
+using test::short_lengths;
 
 class KernelsOfIsa : public ::testing::TestWithParam<core::Isa> {
  protected:

@@ -6,14 +6,17 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <ostream>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/float16.h"
 #include "core/manifest.h"
 #include "core/model_files.h"
+#include "core/quants.h"
 #include "core/random.h"
 #include "infer/engine.h"
 #include "tests/core/support.h"
@@ -53,6 +56,7 @@ inline ::testing::AssertionResult same_bits(std::span<const float> got, std::spa
 struct Shape {
   std::string name;
   core::ModelConfig config;
+  core::DType type = core::DType::F32;  ///< of the matrices
 };
 
 inline void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
@@ -129,9 +133,31 @@ inline std::vector<Shape> small_shapes() {
             .tie_embeddings = false}}};
 }
 
+/// One of each type that is not F32. Block types need whole blocks; the 37 tokens are no whole tile.
+inline std::vector<Shape> typed_shapes() {
+  using core::DType;
+  std::vector<Shape> shapes{{"f16", small_shapes()[1].config, DType::F16},
+                            {"bf16", small_shapes()[1].config, DType::BF16}};
+  for (const DType type :
+       {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K}) {
+    shapes.push_back({std::string(core::info(type).name),
+                      {.vocab_size = 37,
+                       .dim = 256,
+                       .n_layers = 1,
+                       .n_heads = 4,
+                       .n_kv_heads = 2,
+                       .hidden_dim = 512,
+                       .context_length = 96,
+                       .tie_embeddings = type != DType::Q5_0},
+                      type});
+  }
+  return shapes;
+}
+
 inline std::vector<Shape> all_shapes() {
   auto shapes = small_shapes();
   shapes.push_back(wide_shape());
+  for (Shape& shape : typed_shapes()) shapes.push_back(std::move(shape));
   return shapes;
 }
 
@@ -151,6 +177,70 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
     weights.tensors.push_back(std::move(values));
   }
   return weights;
+}
+
+/// Random blocks of `type` whose numbers are mostly in [-scale, scale]: any payload, any small scale of the K types.
+inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t seed, double scale) {
+  using core::DType;
+  const core::DTypeInfo& t = core::info(type);
+  std::vector<std::byte> blocks(n * t.block_bytes);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(core::random_below(seed, i, 256));
+  const core::QuantInfo& q = *core::quant_info(type);
+  const double steps = std::ldexp(1.0, static_cast<int>(q.bits) - 1);                // payloads on each side of zero
+  const double of_scales = type == DType::Q6_K ? 64.0 : q.half_scales ? 1.0 : 63.0;  // the blocks' own small scales
+  const auto put = [&](std::byte* at, double value) {
+    const uint16_t half = core::float_to_f16(static_cast<float>(value));
+    std::memcpy(at, &half, sizeof half);
+  };
+  for (size_t b = 0; b < n; ++b) {
+    std::byte* block = blocks.data() + b * t.block_bytes;
+    const double d = scale / steps / of_scales * (0.5 + core::random_uniform(seed + 1, b));
+    put(type == DType::Q6_K ? block + 208 : block, d);
+    if (q.minimums) put(block + 2, q.half_scales ? -d * steps : d * steps);
+  }
+  return blocks;
+}
+
+/// The bytes of matrices of a type, for a model of random weights.
+inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, uint64_t seed) {
+  const auto weights = random_weights(shape.config, seed);
+  const auto manifest = core::tensor_manifest(shape.config);
+  const bool blocks = core::quant_info(shape.type) != nullptr;
+  const core::TensorStream stream = core::stream_as(weights.views(), blocks ? core::DType::F32 : shape.type);
+  std::vector<std::vector<std::byte>> tensors;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (blocks && manifest[i].shape.size() > 1) {
+      const auto n = static_cast<size_t>(manifest[i].elements()) / core::info(shape.type).block_elements;
+      const bool embedding = manifest[i].role == core::Role::TokenEmbedding;
+      tensors.push_back(
+          random_blocks(shape.type, n, core::random_bits(seed, i),
+                        embedding ? 1.0 : std::sqrt(3.0 / static_cast<double>(manifest[i].shape.back()))));
+    } else {
+      const auto bytes = stream.bytes(i);
+      tensors.emplace_back(bytes.begin(), bytes.end());
+    }
+  }
+  return tensors;
+}
+
+/// A model of random weights of the shape's type, through a file.
+inline Model random_model_of(const Shape& shape, uint64_t seed = 7) {
+  const auto tensors = random_tensors(shape, seed);
+  auto views = random_weights(shape.config, seed).views();
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].shape.size() > 1) views[i].type = shape.type;
+    views[i].bytes = tensors[i];
+  }
+  const TempDir folder;
+  core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
+  return Model(folder / "model.gguf");
+}
+
+/// All numbers of a matrix, row by row.
+inline std::vector<float> floats_of(const Matrix& matrix) {
+  std::vector<float> values(matrix.n_out * matrix.k);
+  for (size_t r = 0; r < matrix.n_out; ++r) matrix.row(r, std::span(values).subspan(r * matrix.k, matrix.k));
+  return values;
 }
 
 /// A model that was written to a file and read again; the file goes at once, the mapping stays.

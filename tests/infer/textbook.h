@@ -21,10 +21,11 @@ class Textbook {
     values_.assign(m_.layers.size(), {});
     for (size_t position = 0; position < tokens.size(); ++position) {
       const auto dim = static_cast<size_t>(c_.dim);
-      const float* row = m_.token_embedding + static_cast<size_t>(tokens[position]) * dim;
-      std::vector<double> x(row, row + dim);
+      std::vector<float> row(dim);
+      m_.token_embedding.row(static_cast<size_t>(tokens[position]), row);
+      std::vector<double> x(row.begin(), row.end());
       for (size_t l = 0; l < m_.layers.size(); ++l) layer(l, position, x);
-      result.push_back(times(m_.output, static_cast<size_t>(c_.vocab_size), normed(x, m_.output_norm)));
+      result.push_back(times(m_.output, normed(x, m_.output_norm)));
     }
     return result;
   }
@@ -32,10 +33,12 @@ class Textbook {
  private:
   using Vector = std::vector<double>;
 
-  static Vector times(const float* weight, size_t n_out, const Vector& x) {
-    Vector y(n_out, 0.0);
-    for (size_t r = 0; r < n_out; ++r) {
-      for (size_t i = 0; i < x.size(); ++i) y[r] += weight[r * x.size() + i] * x[i];
+  static Vector times(const Matrix& weight, const Vector& x) {
+    Vector y(weight.n_out, 0.0);
+    std::vector<float> row(x.size());
+    for (size_t r = 0; r < weight.n_out; ++r) {
+      weight.row(r, row);
+      for (size_t i = 0; i < x.size(); ++i) y[r] += row[i] * x[i];
     }
     return y;
   }
@@ -64,13 +67,11 @@ class Textbook {
   void layer(size_t l, size_t position, Vector& x) {
     const LayerWeights& w = m_.layers[l];
     const auto dim = static_cast<size_t>(c_.dim);
-    const auto kv_dim = static_cast<size_t>(c_.kv_dim());
     const auto head_dim = static_cast<size_t>(c_.head_dim());
-    const auto hidden = static_cast<size_t>(c_.hidden_dim);
     const Vector attention_in = normed(x, w.attention_norm);
-    Vector q = times(w.wq, dim, attention_in);
-    keys_[l].push_back(times(w.wk, kv_dim, attention_in));
-    values_[l].push_back(times(w.wv, kv_dim, attention_in));
+    Vector q = times(w.wq, attention_in);
+    keys_[l].push_back(times(w.wk, attention_in));
+    values_[l].push_back(times(w.wv, attention_in));
     rotate(q, position);
     rotate(keys_[l].back(), position);
 
@@ -89,14 +90,14 @@ class Textbook {
         for (size_t d = 0; d < head_dim; ++d) heads[from + d] += p[j] / sum * values_[l][j][kv + d];
       }
     }
-    const Vector attended = times(w.wo, dim, heads);
+    const Vector attended = times(w.wo, heads);
     for (size_t i = 0; i < dim; ++i) x[i] += attended[i];
 
     const Vector ffn_in = normed(x, w.ffn_norm);
-    Vector gate = times(w.w1, hidden, ffn_in);
-    const Vector up = times(w.w3, hidden, ffn_in);
-    for (size_t i = 0; i < hidden; ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-    const Vector down = times(w.w2, dim, gate);
+    Vector gate = times(w.w1, ffn_in);
+    const Vector up = times(w.w3, ffn_in);
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
+    const Vector down = times(w.w2, gate);
     for (size_t i = 0; i < dim; ++i) x[i] += down[i];
   }
 

@@ -2,6 +2,8 @@
 // The kernels need the Vec before them:
 // clang-format off
 #include "infer/kernels/cpu/vec_avx2.h"
+#include "infer/kernels/cpu/ints_avx2.h"
+#include "infer/kernels/cpu/groups_body.h"
 #include "infer/kernels/cpu/kernels_body.h"
 // clang-format on
 
@@ -10,7 +12,11 @@ namespace folio::infer::kernels {
 const Kernels& avx2_kernels() {
   static const Kernels table{.isa = core::Isa::Avx2,
                              .rms_norm = rms_norm,
-                             .matmul = matmul,
+                             .matmul = matmul<float>,
+                             .matmul_f16 = matmul<F16>,
+                             .matmul_bf16 = matmul<BF16>,
+                             .quantize = quantize,
+                             .matmul_groups = matmul_groups,
                              .rope = rope,
                              .attention = attention,
                              .swiglu = swiglu};

@@ -40,8 +40,8 @@ inline float join_lanes(Vec v) {
 }
 
 // Sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t].
-template <size_t kRows, size_t kTokens>
-inline void add_chunk(const float* const* weight, const float* const* x, size_t begin, size_t end, Vec* sums) {
+template <size_t kRows, size_t kTokens, typename Weight>
+inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, Vec* sums) {
   Vec sum[kRows * kTokens];
   for (Vec& s : sum) s = Vec::zero();
   size_t i = begin;
@@ -66,14 +66,14 @@ inline void add_chunk(const float* const* weight, const float* const* x, size_t 
 
 // Sixteen outputs at once: kRows = 16 / kTokens weight rows for kTokens inputs. Rows and inputs past the end repeat the
 // last one, and what they give is not stored.
-template <size_t kTokens>
-void matmul_tiles(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
+template <size_t kTokens, typename Weight>
+void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                   float* out, size_t out_stride, bool accumulate) {
   constexpr size_t kRows = kLanes / kTokens;
   constexpr size_t kTileRows = std::max<size_t>(1, std::min(kRows, Vec::kTileSums / std::min(kTokens, Vec::kTileSums)));
   constexpr size_t kTileTokens = std::min(kTokens, Vec::kTileSums / kTileRows);
   for (size_t row = row_begin; row < row_end; row += kRows) {
-    const float* w[kRows];
+    const Weight* w[kRows];
     for (size_t r = 0; r < kRows; ++r) w[r] = weight + std::min(row + r, row_end - 1) * k;
     const size_t rows = std::min(kRows, row_end - row);
     for (size_t token = 0; token < n_rows; token += kTokens) {
@@ -105,10 +105,14 @@ void matmul_tiles(const float* x, size_t n_rows, const float* weight, size_t k, 
   }
 }
 
-void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+// Of float, F16 and BF16: a Vec loads each of them as floats.
+template <typename Weight>
+void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
   if (row_begin >= row_end || n_rows == 0) return;
-  const auto run = n_rows == 1 ? matmul_tiles<1> : n_rows == 2 ? matmul_tiles<2> : matmul_tiles<4>;
+  const auto run = n_rows == 1   ? matmul_tiles<1, Weight>
+                   : n_rows == 2 ? matmul_tiles<2, Weight>
+                                 : matmul_tiles<4, Weight>;
   run(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
 }
 
@@ -116,7 +120,7 @@ float dot_self(const float* x, size_t k) {
   float total = 0.0F;
   for (size_t chunk = 0; chunk < k; chunk += kChunk) {
     Vec sum;
-    add_chunk<1, 1>(&x, &x, chunk, std::min(k, chunk + kChunk), &sum);
+    add_chunk<1, 1, float>(&x, &x, chunk, std::min(k, chunk + kChunk), &sum);
     total += join_lanes(sum);
   }
   return total;

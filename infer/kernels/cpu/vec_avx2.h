@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "infer/kernels/kernels.h"
+
 namespace folio::infer::kernels {
 namespace {
 
@@ -30,6 +32,19 @@ struct Vec {
   static Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
   static Vec load_first(const float* p, size_t n) {
     return {_mm256_maskload_ps(p, low_mask(n)), n > 8 ? _mm256_maskload_ps(p + 8, high_mask(n)) : _mm256_setzero_ps()};
+  }
+  static Vec load(const F16* p) { return {_mm256_cvtph_ps(eight(p)), _mm256_cvtph_ps(eight(p + 8))}; }
+  static Vec load(const BF16* p) { return {widened(eight(p)), widened(eight(p + 8))}; }
+  static __m128i eight(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static __m256 widened(__m128i bf16) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
+  }
+  /// Of 16-bit numbers, for which AVX2 has no load under a mask.
+  template <typename Half>
+  static Vec load_first(const Half* p, size_t n) {
+    Half first[16] = {};
+    std::copy_n(p, n, first);
+    return load(first);
   }
   void store(float* p) const {
     _mm256_storeu_ps(p, low);

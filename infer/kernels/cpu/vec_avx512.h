@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "infer/kernels/kernels.h"
+
 namespace folio::infer::kernels {
 namespace {
 
@@ -20,6 +22,11 @@ struct Vec {
   static Vec all(float x) { return {_mm512_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
   static Vec load_first(const float* p, size_t n) { return {_mm512_maskz_loadu_ps(mask(n), p)}; }
+  static Vec load(const F16* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
+  static Vec load_first(const F16* p, size_t n) { return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(n), p))}; }
+  static Vec load(const BF16* p) { return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static Vec load_first(const BF16* p, size_t n) { return widened(_mm256_maskz_loadu_epi16(mask(n), p)); }
+  static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
   /// The first n lanes of this, the others from `rest`.

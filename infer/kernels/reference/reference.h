@@ -19,12 +19,24 @@ inline float join_lanes(std::array<float, kLanes> lane) {
 /// parts, polynomial of degree 5). Its steps are the vector kernels' steps.
 [[nodiscard]] float exp(float x);
 
+/// One number of a matrix in groups, and what its group shares. `group` counts along the row.
+[[nodiscard]] int32_t payload(const GroupMatrix& m, size_t row, size_t column);
+[[nodiscard]] float scale(const GroupMatrix& m, size_t row, size_t group);
+[[nodiscard]] float minimum(const GroupMatrix& m, size_t row, size_t group);
+
 /// Σ_k a_k b_k in the documented order.
 [[nodiscard]] float dot(const float* a, const float* b, size_t k);
 
 void rms_norm(const float* x, const float* weight, float eps, size_t dim, float* out);
 void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate);
+void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
+                float* out, size_t out_stride, bool accumulate);
+void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
+                 float* out, size_t out_stride, bool accumulate);
+void quantize(const float* x, size_t k, QuantizedRow out);
+void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
+                   float* out, size_t out_stride, bool accumulate);
 void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
 void attention(const AttentionInput& in, float* out);
 void swiglu(const float* gate, const float* up, size_t n, float* out);

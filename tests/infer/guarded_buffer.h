@@ -1,0 +1,78 @@
+// Memory for kernels that must read and write what they are given and nothing else.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "infer/kernels/kernels.h"
+
+namespace folio::infer::test {
+
+inline constexpr size_t kMisalignments = 9;
+inline constexpr size_t kPageEnd = kMisalignments;  // the placement whose last number is followed by a forbidden page
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Numbers at a place 0..8 numbers past a 64-byte border among guards whose bits are all set (as numbers: NaN), or
+/// right before a page that cannot be read.
+template <typename T>
+class Guarded {
+ public:
+  Guarded(std::span<const T> values, size_t placement) : size_(values.size()) {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const size_t numbers = 2 * kGuard + kMisalignments + values.size();
+    bytes_ = (numbers * sizeof(T) + page - 1) / page * page + page;
+    void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    begin_ = static_cast<T*>(memory);
+    end_ = begin_ + (bytes_ - page) / sizeof(T);
+    ::mprotect(end_, page, PROT_NONE);
+    data_ = placement == kPageEnd ? end_ - size_ : begin_ + kGuard + placement;
+    std::memset(static_cast<void*>(begin_), 0xFF, bytes_ - page);
+    std::copy(values.begin(), values.end(), data_);
+  }
+  Guarded(size_t n, T value, size_t placement) : Guarded(std::vector<T>(n, value), placement) {}
+  ~Guarded() { ::munmap(begin_, bytes_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  [[nodiscard]] T* data() { return data_; }
+  [[nodiscard]] std::span<const T> values() const { return {data_, size_}; }
+  [[nodiscard]] bool guards_hold() const { return untouched(begin_, data_) && untouched(data_ + size_, end_); }
+
+ private:
+  static constexpr size_t kGuard = 32;
+
+  static bool untouched(const T* from, const T* to) {
+    const auto bytes = std::as_bytes(std::span(from, to));
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0xFF}; });
+  }
+
+  size_t size_;
+  size_t bytes_;
+  T* begin_;
+  T* end_;
+  T* data_;
+};
+
+using Buffer = Guarded<float>;
+
+/// 0..2N + 1 for vectors of N lanes.
+inline std::vector<size_t> short_lengths() {
+  std::vector<size_t> lengths(2 * kernels::kLanes + 2);
+  std::iota(lengths.begin(), lengths.end(), 0);
+  return lengths;
+}
+
+/// Around the borders of chunks.
+inline const std::vector<size_t> kLongLengths{47, 64, 1008, 1023, 1024, 1025, 1039, 1040, 1041, 2047, 2048, 2049, 3089};
+
+}  // namespace folio::infer::test
