@@ -14,7 +14,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Q
 from gguf import GGUFValueType as V
 from safetensors.numpy import save as safetensors
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import LlamaConfig
 
 END = "<|endoftext|>"
@@ -71,6 +71,37 @@ def sentencepiece_tokenizer(writer):
     writer.add_unk_token_id(0)
     writer.add_add_space_prefix(True)
     return len(texts)
+
+
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+MERGES = [("a", "b"), ("Ġ", "a"), ("Ġa", "b")]
+SPECIAL = ["<s>", "</s>", "<|im_end|>"]
+
+
+def byte_level_tokenizer(pre):
+    def add(writer):
+        tokens = [*SPECIAL, *BYTES, *(left + right for left, right in MERGES), "<tool>"]
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(pre)
+        writer.add_token_list(tokens)
+        writer.add_token_types([3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL) - 1) + [4])
+        writer.add_token_merges([" ".join(merge) for merge in MERGES])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        writer.add_eot_token_id(2)
+        writer.add_chat_template("{{ messages }}")
+        return len(tokens)
+    return add
+
+
+def tokenizer_gguf_seeds(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    makers = {"character": character_tokenizer, "sentencepiece": sentencepiece_tokenizer,
+              **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe")}}
+    for name, add in makers.items():
+        writer = gguf.GGUFWriter(folder / f"good-{name}", "llama")
+        add(writer)
+        finish(writer)
 
 
 def llama(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=True, alignment=None, types=None):
@@ -186,13 +217,21 @@ def character_json():
     return tokenizer.to_str()
 
 
-def byte_level_json():
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {c: i for i, c in enumerate([*alphabet, "ab", "Ġa", END])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[("a", "b"), ("Ġ", "a")]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+                  r"\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def byte_level_json(pre_tokenizer, template=False, ignore_merges=False):
+    tokens = [*SPECIAL, *BYTES, *(left + right for left, right in MERGES)]
+    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, MERGES, ignore_merges=ignore_merges))
+    tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([END])
+    tokenizer.add_special_tokens(SPECIAL)
+    tokenizer.add_tokens([AddedToken("<tool>", normalized=False)])
+    if template:
+        tokenizer.post_processor = processors.Sequence([
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 0)])])  # fmt: skip
     return tokenizer.to_str()
 
 
@@ -211,7 +250,14 @@ def sentencepiece_json():
 def tokenizer_seeds(folder):
     put(folder, "good-character", character_json())
     put(folder, "good-sentencepiece", sentencepiece_json())
-    put(folder, "byte-level", byte_level_json())
+    byte_level = pre_tokenizers.ByteLevel
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    llama3 = pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated")
+    put(folder, "good-gpt2", byte_level_json(byte_level(add_prefix_space=False)))
+    put(folder, "good-digits", byte_level_json(pre_tokenizers.Sequence([digits, byte_level(add_prefix_space=False)])))
+    put(folder, "good-llama3", byte_level_json(
+        pre_tokenizers.Sequence([llama3, byte_level(add_prefix_space=False, use_regex=False)]), True, True))
+    put(folder, "prefix-space", byte_level_json(byte_level(add_prefix_space=True)))
 
 
 # ---- llama2.c ----
@@ -283,7 +329,7 @@ def text_seeds(folder):
 def main():
     out = pathlib.Path(sys.argv[1])
     makers = {"gguf": gguf_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds, "hf_index": index_seeds,
-              "tokenizer_json": tokenizer_seeds, "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
+              "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds, "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
               "json": json_seeds, "text": text_seeds}  # fmt: skip
     for target, make in makers.items():
         make(out / target)

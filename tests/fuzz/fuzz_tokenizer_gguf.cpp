@@ -1,0 +1,37 @@
+// The tokenizer of a GGUF, of any kind that is read here, whatever else is in the file.
+#include <optional>
+
+#include "core/gguf.h"
+#include "data/bpe.h"
+#include "data/tokenizer_files.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokenizers.h"
+
+namespace folio::fuzz {
+namespace {
+
+// A tokenizer.json has no word for the other types of pieces: they come back as the nearest that it has.
+bool fits_hf(const data::Tokenizer& tokenizer) {
+  const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
+  if (bpe == nullptr) return false;  // the others' rewriting is fuzz_tokenizer_json's
+  for (const data::PieceType type : bpe->vocabulary().types) {
+    if (type == data::PieceType::Unused || type == data::PieceType::Byte) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool take(std::string_view input) {
+  const auto path = scratch_file("f.gguf", input);
+  std::optional<core::GgufFile> file;
+  if (!accepted([&] { file.emplace(path); }, path.string())) return false;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (!accepted([&] { tokenizer = data::tokenizer_from_gguf(*file); }, path.string())) return false;
+  look_at(*tokenizer);
+  survives_gguf(*tokenizer);
+  if (fits_hf(*tokenizer)) survives_hf(*tokenizer);
+  return true;
+}
+
+}  // namespace folio::fuzz
