@@ -1,9 +1,11 @@
 #include "infer/generate.h"
 
+#include <algorithm>
 #include <chrono>
-#include <memory>
+#include <deque>
 
 #include "core/error.h"
+#include "infer/scoped_sequence.h"
 #include "infer/stop_filter.h"
 
 namespace folio::infer {
@@ -19,11 +21,12 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// One prompt on its way: what it has said so far, and the rows that it needs next.
+// One prompt on its way: what it has said so far, and the rows that it needs next. Its sequence may hold the prompt's
+// first tokens by now.
 class Generation {
  public:
-  Generation(KvCache& cache, const data::Tokenizer& tokenizer, const GenerateOptions& options, int64_t context,
-             std::span<const int32_t> prompt)
+  Generation(KvCache& cache, SequenceId sequence, const data::Tokenizer& tokenizer, const GenerateOptions& options,
+             int64_t context, std::span<const int32_t> prompt)
       : cache_(cache),
         tokenizer_(tokenizer),
         options_(options),
@@ -32,10 +35,11 @@ class Generation {
         filter_(options.stops),
         history_(prompt.begin(), prompt.end()),
         n_prompt_(prompt.size()),
-        sequence_(cache.add_sequence()) {}
-  ~Generation() { cache_.release(sequence_); }
-  Generation(const Generation&) = delete;
-  Generation& operator=(const Generation&) = delete;
+        sequence_(sequence) {
+    core::require(!prompt.empty(), "the prompt is empty");
+    core::require(static_cast<int64_t>(prompt.size()) <= context,
+                  "the prompt has {} tokens, more than the context of {}; shorten it", prompt.size(), context);
+  }
 
   [[nodiscard]] bool done() const { return done_; }
 
@@ -54,7 +58,7 @@ class Generation {
   /// Draws the next token; returns the text that can be shown by now.
   [[nodiscard]] std::string advance(std::span<float> logits) {
     const int32_t token = sampler_.sample(logits, history_, static_cast<int64_t>(history_.size()));
-    if (tokenizer_.ends_text(token)) return finish(FinishReason::Stop);
+    if (ends(token)) return finish(FinishReason::Stop);
     history_.push_back(token);
     std::string text = filter_.push(tokenizer_.token_bytes(token));
     return text + (filter_.stopped() ? finish(FinishReason::Stop) : check_room());
@@ -82,6 +86,11 @@ class Generation {
   [[nodiscard]] FinishReason finish_reason() const { return reason_; }
 
  private:
+  [[nodiscard]] bool ends(int32_t token) const {
+    const std::vector<int32_t>& more = options_.end_tokens;
+    return tokenizer_.ends_text(token) || std::find(more.begin(), more.end(), token) != more.end();
+  }
+
   KvCache& cache_;
   const data::Tokenizer& tokenizer_;
   const GenerateOptions& options_;
@@ -95,6 +104,57 @@ class Generation {
   bool done_ = false;
   FinishReason reason_ = FinishReason::Length;
 };
+
+// All of them to their ends, each step one forward of those that go on.
+std::vector<GenerateResult> run(Engine& engine, std::deque<Generation>& generations, const GenerateOptions& options,
+                                const OnText& on_text) {
+  std::vector<GenerateResult> results(generations.size());
+  const auto show = [&](size_t index, const std::string& text) {
+    results[index].text += text;
+    if (on_text && !text.empty()) on_text(index, text);
+  };
+
+  std::vector<Row> rows;
+  std::vector<float> logits;
+  double prefill_seconds = 0.0;
+  double decode_seconds = 0.0;
+  for (bool prefill = true;; prefill = false) {
+    const Stopwatch stopwatch;
+    const bool interrupted = options.interrupted && options.interrupted();
+    rows.clear();
+    std::vector<size_t> live;
+    for (size_t i = 0; i < generations.size(); ++i) {
+      Generation& g = generations[i];
+      if (prefill) show(i, g.check_room());
+      if (interrupted && !g.done()) show(i, g.finish(FinishReason::Interrupted));
+      if (g.done()) continue;
+      live.push_back(i);
+      g.append_rows(rows);
+    }
+    if (live.empty()) break;
+    const auto vocab_size = static_cast<size_t>(engine.model().config().vocab_size);
+    logits.resize(live.size() * vocab_size);
+    engine.forward(rows, logits);
+    for (size_t n = 0; n < live.size(); ++n) {
+      show(live[n], generations[live[n]].advance(std::span(logits).subspan(n * vocab_size, vocab_size)));
+    }
+    (prefill ? prefill_seconds : decode_seconds) += stopwatch.seconds();
+  }
+  for (size_t i = 0; i < generations.size(); ++i) {
+    results[i].tokens = generations[i].tokens();
+    results[i].finish_reason = generations[i].finish_reason();
+    results[i].prefill_seconds = prefill_seconds;
+    results[i].decode_seconds = decode_seconds;
+  }
+  return results;
+}
+
+int64_t context_of(const Engine& engine, const GenerateOptions& options) {
+  const int64_t most = engine.model().config().context_length;
+  const int64_t context = options.context == 0 ? most : options.context;
+  core::require(context >= 2 && context <= most, "a context of {} is not in [2, {}], the model's", context, most);
+  return context;
+}
 
 }  // namespace
 
@@ -112,63 +172,33 @@ std::string_view finish_reason_name(FinishReason reason) {
 std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
                                            std::span<const std::vector<int32_t>> prompts,
                                            const GenerateOptions& options, const OnText& on_text) {
-  const core::ModelConfig& config = engine.model().config();
-  const int64_t context = options.context == 0 ? config.context_length : options.context;
-  core::require(context >= 2 && context <= config.context_length, "a context of {} is not in [2, {}], the model's",
-                context, config.context_length);
-  std::vector<std::unique_ptr<Generation>> generations;
+  const int64_t context = context_of(engine, options);
+  std::deque<ScopedSequence> sequences;
+  std::deque<Generation> generations;
   for (const std::vector<int32_t>& prompt : prompts) {
-    core::require(!prompt.empty(), "the prompt is empty");
-    core::require(static_cast<int64_t>(prompt.size()) <= context,
-                  "the prompt has {} tokens, more than the context of {}; shorten it", prompt.size(), context);
-    generations.push_back(std::make_unique<Generation>(engine.cache(), tokenizer, options, context, prompt));
+    sequences.emplace_back(engine.cache());
+    generations.emplace_back(engine.cache(), sequences.back().id(), tokenizer, options, context, prompt);
   }
-  std::vector<GenerateResult> results(prompts.size());
-  const auto show = [&](size_t index, const std::string& text) {
-    results[index].text += text;
-    if (on_text && !text.empty()) on_text(index, text);
-  };
+  return run(engine, generations, options, on_text);
+}
 
-  std::vector<Row> rows;
-  std::vector<float> logits;
-  double prefill_seconds = 0.0;
-  double decode_seconds = 0.0;
-  for (bool prefill = true;; prefill = false) {
-    const Stopwatch stopwatch;
-    const bool interrupted = options.interrupted && options.interrupted();
-    rows.clear();
-    std::vector<size_t> live;
-    for (size_t i = 0; i < generations.size(); ++i) {
-      Generation& g = *generations[i];
-      if (prefill) show(i, g.check_room());
-      if (interrupted && !g.done()) show(i, g.finish(FinishReason::Interrupted));
-      if (g.done()) continue;
-      live.push_back(i);
-      g.append_rows(rows);
-    }
-    if (live.empty()) break;
-    const auto vocab_size = static_cast<size_t>(config.vocab_size);
-    logits.resize(live.size() * vocab_size);
-    engine.forward(rows, logits);
-    for (size_t n = 0; n < live.size(); ++n) {
-      show(live[n], generations[live[n]]->advance(std::span(logits).subspan(n * vocab_size, vocab_size)));
-    }
-    (prefill ? prefill_seconds : decode_seconds) += stopwatch.seconds();
-  }
-  for (size_t i = 0; i < generations.size(); ++i) {
-    results[i].tokens = generations[i]->tokens();
-    results[i].finish_reason = generations[i]->finish_reason();
-    results[i].prefill_seconds = prefill_seconds;
-    results[i].decode_seconds = decode_seconds;
-  }
-  return results;
+GenerateResult generate_on(Engine& engine, const data::Tokenizer& tokenizer, SequenceId sequence,
+                           std::span<const int32_t> prompt, const GenerateOptions& options,
+                           const std::function<void(std::string_view)>& on_text) {
+  core::require(engine.cache().length(sequence) < static_cast<int64_t>(prompt.size()),
+                "the cache has {} positions of a prompt of {}; nothing is left to compute",
+                engine.cache().length(sequence), prompt.size());
+  std::deque<Generation> generations;
+  generations.emplace_back(engine.cache(), sequence, tokenizer, options, context_of(engine, options), prompt);
+  const OnText forward_text = [&](size_t, std::string_view text) { on_text(text); };
+  return run(engine, generations, options, on_text ? forward_text : OnText{}).front();
 }
 
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
-  const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
-  const OnText forward_text = [&](size_t, std::string_view text) { on_text(text); };
-  return generate_batch(engine, tokenizer, std::span(&tokens, 1), options, on_text ? forward_text : OnText{}).front();
+  core::require(!prompt.empty(), "the prompt is empty");
+  const ScopedSequence sequence(engine.cache());
+  return generate_on(engine, tokenizer, sequence.id(), prompt, options, on_text);
 }
 
 }  // namespace folio::infer

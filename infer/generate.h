@@ -19,6 +19,7 @@ struct GenerateOptions {
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
   bool slide = false;   ///< at the end of the context keep the last half and go on
   std::vector<std::string> stops;
+  std::vector<int32_t> end_tokens;  ///< end the text, beside those of the tokenizer's ends_text()
   SamplerOptions sampler;
   std::function<bool()> interrupted;  ///< asked before each token; may be empty
 };
@@ -45,7 +46,14 @@ using OnText = std::function<void(size_t index, std::string_view text)>;
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {});
 
-/// The same for one prompt.
+/// One prompt in a sequence of the caller's, whose cache holds the prompt's first tokens, but not all: the others are
+/// computed. Afterwards it holds the prompt and what was generated, but for a last token that nothing came after. Where
+/// this throws, the sequence has to be truncated to what it had.
+GenerateResult generate_on(Engine& engine, const data::Tokenizer& tokenizer, SequenceId sequence,
+                           std::span<const int32_t> prompt, const GenerateOptions& options,
+                           const std::function<void(std::string_view)>& on_text = {});
+
+/// The same in a sequence of its own.
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text = {});
 

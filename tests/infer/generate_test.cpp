@@ -283,6 +283,29 @@ TEST_F(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
   }
 }
 
+TEST_F(Generate, ASequenceGoesOnWhereItsCacheEnds) {
+  const auto o = options(40, 8);
+  const auto whole = generate(o);
+  for (const size_t held : {0U, 1U, 4U}) {
+    const SequenceId sequence = engine_.cache().add_sequence();
+    test::run(engine_, test::rows_of(sequence, std::span(prompt_).first(held), 0, false));
+    EXPECT_EQ(generate_on(engine_, tokenizer_, sequence, prompt_, o).tokens, whole.tokens) << held << " held";
+    EXPECT_EQ(engine_.cache().length(sequence), 5 + 40 - 1) << "nothing came after the last token";
+    EXPECT_ERROR(generate_on(engine_, tokenizer_, sequence, prompt_, o), "nothing is left");
+    engine_.cache().release(sequence);
+  }
+}
+
+TEST_F(Generate, ATokenThatEndsIsNotPartOfTheText) {
+  const auto whole = generate(options(60, 2));
+  auto o = options(60, 2);
+  o.end_tokens = {whole.tokens[20]};
+  const auto first = std::find(whole.tokens.begin(), whole.tokens.end(), whole.tokens[20]);
+  const auto result = generate(o);
+  EXPECT_EQ(result.tokens, std::vector<int32_t>(whole.tokens.begin(), first));
+  EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+}
+
 TEST_F(Generate, ABatchThatCannotRunGivesItsBlocksBack) {
   EXPECT_TRUE(generate_batch(engine_, tokenizer_, {}, options()).empty());
   EXPECT_ERROR(generate_batch(engine_, tokenizer_, std::vector<std::vector<int32_t>>{{1}, {}}, options()), "empty");
