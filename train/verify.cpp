@@ -7,24 +7,12 @@
 #include "core/error.h"
 #include "core/float16.h"
 #include "data/batches.h"
+#include "infer/perplexity.h"
+#include "infer/scoped_sequence.h"
 #include "modules/attention.h"
 
 namespace folio::train {
 namespace {
-
-// A sequence of the engine's cache for the length of a scope.
-class ScopedSequence {
- public:
-  explicit ScopedSequence(infer::KvCache& cache) : cache_(cache), id_(cache.add_sequence()) {}
-  ~ScopedSequence() { cache_.release(id_); }
-  ScopedSequence(const ScopedSequence&) = delete;
-  ScopedSequence& operator=(const ScopedSequence&) = delete;
-  [[nodiscard]] infer::SequenceId id() const { return id_; }
-
- private:
-  infer::KvCache& cache_;
-  infer::SequenceId id_;
-};
 
 std::vector<infer::Row> rows_of(const EngineSide& side, std::span<const int32_t> tokens, infer::SequenceId sequence) {
   std::vector<infer::Row> rows;
@@ -159,7 +147,7 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& 
   std::vector<std::string> order;
   std::map<std::string, std::vector<float>> values;
   infer::Engine& engine = side.engine;
-  const ScopedSequence sequence(engine.cache());
+  const infer::ScopedSequence sequence(engine.cache());
   std::vector<float> logits(tokens.size() * static_cast<size_t>(engine.model().config().vocab_size));
   engine.forward(rows_of(side, tokens, sequence.id()), logits,
                  [&](const std::string& name, std::span<const float> part, size_t) {
@@ -203,15 +191,11 @@ double split_loss_by_engine(const EngineSide& side, std::span<const int32_t> spl
   double sum = 0.0;
   for (int64_t w = 0; w < windows; ++w) {
     const data::Batch batch = data::consecutive_batch(split, w, 1, window);
-    const ScopedSequence sequence(engine.cache());
+    const infer::ScopedSequence sequence(engine.cache());
     engine.forward(rows_of(side, batch.inputs, sequence.id()), all);
     const std::vector<float> logits = in_reference_order(side, all);
     for (size_t t = 0; t < batch.targets.size(); ++t) {
-      const auto row = std::span(logits).subspan(t * vocab, vocab);
-      const double largest = *std::max_element(row.begin(), row.end());
-      double total = 0.0;
-      for (const float logit : row) total += std::exp(logit - largest);
-      sum += std::log(total) + largest - row[static_cast<size_t>(batch.targets[t])];
+      sum += infer::negative_log_likelihood(std::span(logits).subspan(t * vocab, vocab), batch.targets[t]);
     }
   }
   return sum / static_cast<double>(windows * window);

@@ -1,15 +1,10 @@
 // generate: text from a model, a token at a time.
 #include "infer/generate.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <sstream>
 
-#include "apps/program.h"
+#include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
 
@@ -30,40 +25,17 @@ void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_tokenizer_flag(app, o.model.tokenizer);
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
-  app.add_option("--prompts", o.prompts_file, "a file with a prompt on each line: all go through as one batch")
+  app.add_option("--prompts", o.prompts_file,
+                 "a file with a prompt on each line: all go through as one batch; --json then has \"results\"")
       ->excludes("--prompt");
   app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
-  infer::SamplerOptions& s = o.generate.sampler;
-  app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
-      ->check(apps::in_range(0, 100))
-      ->capture_default_str();
-  app.add_option("--top-k", s.top_k, "keep the K likeliest; 0: off")
-      ->check(apps::in_range(0, 1e9))
-      ->capture_default_str();
-  app.add_option("--top-p", s.top_p, "keep the fewest with this much probability; 1: off")
-      ->check(apps::in_range(1e-6, 1))
-      ->capture_default_str();
-  app.add_option("--min-p", s.min_p, "keep those with this share of the likeliest's probability; 0: off")
-      ->check(apps::in_range(0, 1))
-      ->capture_default_str();
-  app.add_option("--repeat-penalty", s.repeat_penalty, "1: off")
-      ->check(apps::in_range(1e-3, 100))
-      ->capture_default_str();
-  app.add_option("--repeat-last-n", s.repeat_last_n, "the penalty looks at so many tokens")
-      ->check(apps::in_range(0, 1e9))
-      ->capture_default_str();
-  app.add_option("-s,--seed", s.seed, "seed of the draws (default: random, printed)")->check(apps::in_range(0, 1.8e19));
-  app.add_option("--stop", o.generate.stops, "end before this text; repeatable")->allow_extra_args(false);
-  app.add_option("-c,--context", o.generate.context, "positions to use (default: the model's context)")
-      ->check(apps::in_range(2, 1 << 24));
+  apps::add_generation_flags(app, o.generate);
   app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");
   app.add_flag("--echo,!--no-echo", o.echo, "show the prompt before the text (on, but with --json)");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
 }
-
-double rate(size_t n, double seconds) { return n == 0 || seconds <= 0 ? 0.0 : static_cast<double>(n) / seconds; }
 
 // The speeds are the batch's: all prompts' tokens, and all tokens after each text's first.
 nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
@@ -72,28 +44,17 @@ nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
   size_t decoded = 0;
   for (const auto& prompt : prompts) prefilled += prompt.size();
   for (const auto& r : results) decoded += r.tokens.empty() ? 0 : r.tokens.size() - 1;
-  return {{"prefill_tokens_per_s", rate(prefilled, results.front().prefill_seconds)},
-          {"decode_tokens_per_s", rate(decoded, results.front().decode_seconds)}};
+  return apps::speeds_json(prefilled, decoded, results.front());
 }
 
-void print_json(const Options& o, const std::vector<std::vector<int32_t>>& prompts,
-                const std::vector<infer::GenerateResult>& results) {
+void print_results(const Options& o, const std::vector<std::vector<int32_t>>& prompts,
+                   const std::vector<infer::GenerateResult>& results) {
   nlohmann::ordered_json texts = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < results.size(); ++i) {
-    texts.push_back({{"prompt_tokens", prompts[i]},
-                     {"tokens", results[i].tokens},
-                     {"text", results[i].text},
-                     {"finish_reason", infer::finish_reason_name(results[i].finish_reason)}});
-  }
+  for (size_t i = 0; i < results.size(); ++i) texts.push_back(apps::result_json(prompts[i], results[i]));
   nlohmann::ordered_json json = o.prompts_file.empty() ? texts[0] : nlohmann::ordered_json{{"results", texts}};
   json.update(speeds(prompts, results));
   json["seed"] = o.generate.sampler.seed;
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-}
-
-void print_text(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  apps::print_json(json);
 }
 
 struct Prompt {
@@ -127,18 +88,10 @@ std::vector<int32_t> prompt_tokens(const data::Tokenizer& tokenizer, const std::
 
 int run(const CLI::App& app, Options& o) {
   const std::vector<Prompt> prompts = prompts_of(app, o);
-  for (const std::string& stop : o.generate.stops) {
-    if (stop.empty()) throw core::UsageError("--stop: the text is empty");
-  }
-  if (app.count("--seed") == 0) o.generate.sampler.seed = std::random_device{}();
-
+  apps::complete_generation_options(app, o.generate);
   const infer::Model model(apps::resolve_model(o.model), o.model.threads);
   apps::report_repacking(model);
-  const int64_t context = o.generate.context == 0 ? model.config().context_length : o.generate.context;
-  if (context > model.config().context_length) {
-    throw core::UsageError(
-        fmt::format("--context is {}, but the model's is {}", context, model.config().context_length));
-  }
+  const int64_t context = apps::context_of(o.generate.context, model.config());
   const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
@@ -157,16 +110,16 @@ int run(const CLI::App& app, Options& o) {
   apps::watch_interrupt();
   o.generate.interrupted = apps::interrupted;
   const bool streams = prompts.size() == 1 && !o.json;  // several texts would run into each other
-  if (streams && o.echo) print_text(prompts[0].text);
+  if (streams && o.echo) apps::print_text(prompts[0].text);
   const auto results =
       infer::generate_batch(engine, *tokenizer, tokens, o.generate,
-                            streams ? [](size_t, std::string_view text) { print_text(text); } : infer::OnText{});
+                            streams ? [](size_t, std::string_view text) { apps::print_text(text); } : infer::OnText{});
   if (o.json) {
-    print_json(o, tokens, results);
+    print_results(o, tokens, results);
   } else {
-    if (streams) print_text("\n");
+    if (streams) apps::print_text("\n");
     for (size_t i = 0; i < results.size() && !streams; ++i) {
-      print_text(
+      apps::print_text(
           fmt::format("{}{}\n{}", o.echo ? prompts[i].text : "", results[i].text, i + 1 < results.size() ? "\n" : ""));
     }
     size_t n_tokens = 0;

@@ -62,7 +62,15 @@ CLI::Validator in_range(double low, double high) {
       "in " + range);
 }
 
-void watch_interrupt() { std::signal(SIGINT, note_interrupt); }
+void watch_interrupt() {
+  interrupts = 0;
+  std::signal(SIGINT, note_interrupt);
+}
+
+void end_on_interrupt() {
+  interrupts = 1;
+  std::signal(SIGINT, note_interrupt);
+}
 
 bool interrupted() { return interrupts.load() > 0; }
 

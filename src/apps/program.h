@@ -24,6 +24,9 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
 
 /// Notes SIGINT from now on; a second one ends the program at once.
 void watch_interrupt();
+/// From now on the first one does.
+void end_on_interrupt();
+/// Whether there was one since watch_interrupt().
 [[nodiscard]] bool interrupted();
 
 /// -m/--model and -t/--threads. Where no model is named, resolve_model() takes the newest run's and says so on stderr.

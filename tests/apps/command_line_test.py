@@ -10,7 +10,7 @@ import pytest
 from support import (BUILD, EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, generate, one_json, run,
                      succeed)
 
-PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify"]
+PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify", "chat", "perplexity"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -22,12 +22,13 @@ def test_help_is_on_stdout(program):
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("flag", ["--bogus", "--bogus=1", "-Z"])
 def test_an_unknown_flag_is_named(program, flag):
-    needed = {"train": ["text.txt"], "export": ["c", "--out", "o"], "inspect": ["f"], "verify": ["c", "m"]}
+    needed = {"train": ["text.txt"], "export": ["c", "--out", "o"], "inspect": ["f"], "verify": ["c", "m"],
+              "perplexity": ["--text", "t"]}
     assert_refused(run(program, *needed.get(program, []), flag), WRONG_USAGE, flag.split("=")[0], "--help")
 
 
 @pytest.mark.parametrize("program, missing", [("train", "dataset"), ("export", "model"), ("inspect", "file"),
-                                              ("verify", "checkpoint")])
+                                              ("verify", "checkpoint"), ("perplexity", "--text")])
 def test_a_missing_argument_is_named(program, missing):
     assert_refused(run(program), WRONG_USAGE, missing)
 
@@ -68,9 +69,11 @@ def test_a_missing_model_is_named(program, json, tmp_path):
 
 
 @pytest.mark.parametrize("json", [[], ["--json"]])
-@pytest.mark.parametrize("program", ["generate", "bench"])
+@pytest.mark.parametrize("program", ["generate", "bench", "chat", "perplexity"])
 def test_without_any_model_the_remedy_is_to_train(program, json, tmp_path):
-    assert_refused(run(program, *json, home=tmp_path), FAILED, tmp_path / "runs", "train", "--model")
+    needed = {"chat": ["-p", "a"], "perplexity": ["--text", "t"]}
+    done = run(program, *needed.get(program, []), *json, home=tmp_path)
+    assert_refused(done, FAILED, tmp_path / "runs", "train", "--model")
 
 
 def test_the_newest_run_is_taken_and_said(golden_gguf, tmp_path):

@@ -9,8 +9,9 @@ from support import BUILD, ROOT
 
 SERVING_FOLDERS = ["src/core", "data", "infer"]
 TRAINING_FOLDERS = ["modules", "train"]
-SERVING_SOURCES = ["bench.cpp", "export.cpp", "generate.cpp", "inspect.cpp", "program.cpp", "program.h"]
-SERVING_PROGRAMS = ["generate", "export", "inspect", "bench"]
+SERVING_SOURCES = ["bench.cpp", "chat.cpp", "export.cpp", "generate.cpp", "generation.cpp", "generation.h", "inspect.cpp",
+                   "perplexity.cpp", "program.cpp", "program.h"]
+SERVING_PROGRAMS = ["generate", "export", "inspect", "bench", "chat", "perplexity"]
 TRAINING_PROGRAMS = ["train", "verify"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

@@ -1,0 +1,155 @@
+// chat: a conversation with a model that was trained for it. Answers go to stdout, all else to stderr.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "apps/generation.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "infer/conversation.h"
+
+namespace {
+
+using namespace folio;
+
+constexpr const char* kHelp =
+    "  /reset       forget all but the system message\n"
+    "  /save FILE   write the messages to FILE, as a JSON list of {\"role\", \"content\"}\n"
+    "  /help        these lines\n"
+    "Ctrl-C stops an answer, or ends the program where there is none; Ctrl-D ends it.\n";
+
+struct Options {
+  apps::ModelFlags model;
+  std::string chat_template;
+  std::string system;
+  std::string prompt;
+  bool json = false;
+  infer::GenerateOptions generate;
+};
+
+void add_flags(CLI::App& app, Options& o) {
+  apps::add_model_flags(app, o.model);
+  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  app.add_option("--system", o.system, "the system message (default: the chat template's own, if it has one)");
+  app.add_option("-p,--prompt", o.prompt, "one turn: say this, print the answer, end");
+  std::string names;
+  for (const std::string& name : data::chat_template_names()) names += (names.empty() ? "" : ", ") + name;
+  app.add_option("--chat-template", o.chat_template, names + " (default: what the model file says)");
+  app.add_option("-n,--max-tokens", o.generate.max_tokens,
+                 "tokens of an answer (default: what the context has room for)")
+      ->check(apps::in_range(1, 1e9));
+  apps::add_generation_flags(app, o.generate);
+  app.add_flag("--json", o.json, "with --prompt: one JSON object on stdout, and nothing else");
+}
+
+// What a turn cost, for people.
+void print_costs(const infer::Answer& answer, uint64_t seed) {
+  const size_t computed = answer.prompt_tokens.size() - answer.n_cached;
+  const size_t n = answer.result.tokens.size();
+  const auto speeds = apps::speeds_json(computed, n == 0 ? 0 : n - 1, answer.result);
+  fmt::print(stderr, "[{} new tokens, {} from the cache; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n",
+             computed, answer.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
+             infer::finish_reason_name(answer.result.finish_reason), seed);
+}
+
+infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std::string text) {
+  apps::watch_interrupt();
+  infer::Answer answer = conversation.say(std::move(text), o.generate,
+                                          o.json ? std::function<void(std::string_view)>() : apps::print_text);
+  if (o.json) {
+    const size_t n = answer.result.tokens.size();
+    auto json = apps::result_json(answer.prompt_tokens, answer.result);
+    json.update(apps::speeds_json(answer.prompt_tokens.size() - answer.n_cached, n == 0 ? 0 : n - 1, answer.result));
+    json["seed"] = o.generate.sampler.seed;
+    apps::print_json(json);
+  } else {
+    apps::print_text("\n");
+    print_costs(answer, o.generate.sampler.seed);
+  }
+  return answer;
+}
+
+void save(const infer::Conversation& conversation, const std::string& file) {
+  core::require(!file.empty(), "/save needs the name of a file");
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const data::ChatMessage& m : conversation.messages()) {
+    json.push_back({{"role", data::chat_role_name(m.role)}, {"content", m.content}});
+  }
+  core::write_file_atomically(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  fmt::print(stderr, "{}: {} messages\n", file, json.size());
+}
+
+void obey(infer::Conversation& conversation, const std::string& line) {
+  const std::string command = line.substr(0, line.find(' '));
+  const size_t argument = line.find_first_not_of(' ', command.size());
+  if (command == "/reset") {
+    conversation.reset();
+  } else if (command == "/save") {
+    save(conversation, argument == std::string::npos ? "" : line.substr(argument));
+  } else if (command == "/help") {
+    fmt::print(stderr, "{}", kHelp);
+  } else {
+    core::fail("there is no command {}; /help lists them", core::printable(command));
+  }
+}
+
+// A line is a turn. A person is told of an error and goes on; where the lines come from a file, it ends the program.
+int converse(infer::Conversation& conversation, const Options& o) {
+  const bool person = isatty(STDIN_FILENO) != 0;
+  if (person) fmt::print(stderr, "{}", kHelp);
+  for (std::string line;;) {
+    apps::end_on_interrupt();
+    if (person) fmt::print(stderr, "> ");
+    if (!std::getline(std::cin, line)) break;
+    if (line.empty()) continue;
+    try {
+      if (line[0] == '/') {
+        obey(conversation, line);
+      } else {
+        take_turn(conversation, o, line);
+      }
+    } catch (const core::Error& error) {
+      if (!person) throw;
+      fmt::print(stderr, "{}\n", error.what());
+    }
+  }
+  if (person) fmt::print(stderr, "\n");
+  return 0;
+}
+
+int run(const CLI::App& app, Options& o) {
+  const bool one_shot = app.count("--prompt") > 0;
+  if (one_shot && o.prompt.empty()) throw core::UsageError("--prompt: the text is empty");
+  if (o.json && !one_shot) throw core::UsageError("--json is for one turn; add --prompt TEXT");
+  apps::complete_generation_options(app, o.generate);
+  const bool by_name = app.count("--chat-template") > 0;
+  if (by_name) static_cast<void>(data::chat_template_named(o.chat_template));  // before a large file is read
+
+  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
+  apps::report_repacking(model);
+  const int64_t context = apps::context_of(o.generate.context, model.config());
+  if (app.count("--max-tokens") == 0) o.generate.max_tokens = context;
+  const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
+  const data::ChatTemplate chat_template =
+      by_name ? data::chat_template_named(o.chat_template)
+              : data::recognize_chat_template(tokenizer->chat_template(), model.stored().path);
+  infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = context});
+  const bool has_system = app.count("--system") > 0;
+  infer::Conversation conversation(engine, *tokenizer, chat_template,
+                                   has_system ? std::optional(o.system) : std::nullopt);
+
+  o.generate.interrupted = apps::interrupted;
+  if (!one_shot) return converse(conversation, o);
+  const infer::Answer answer = take_turn(conversation, o, o.prompt);
+  return answer.result.finish_reason == infer::FinishReason::Interrupted ? apps::kExitInterrupted : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Talks with a model: a line is a turn, and so is each line of a piped text.", "chat");
+  Options options;
+  add_flags(app, options);
+  return apps::run_program(app, argc, argv, [&] { return run(app, options); });
+}

@@ -1,0 +1,72 @@
+#include "apps/generation.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <random>
+
+#include "core/error.h"
+
+namespace folio::apps {
+
+void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
+  infer::SamplerOptions& s = options.sampler;
+  app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
+      ->check(in_range(0, 100))
+      ->capture_default_str();
+  app.add_option("--top-k", s.top_k, "keep the K likeliest; 0: off")->check(in_range(0, 1e9))->capture_default_str();
+  app.add_option("--top-p", s.top_p, "keep the fewest with this much probability; 1: off")
+      ->check(in_range(1e-6, 1))
+      ->capture_default_str();
+  app.add_option("--min-p", s.min_p, "keep those with this share of the likeliest's probability; 0: off")
+      ->check(in_range(0, 1))
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", s.repeat_penalty, "1: off")->check(in_range(1e-3, 100))->capture_default_str();
+  app.add_option("--repeat-last-n", s.repeat_last_n, "the penalty looks at so many tokens")
+      ->check(in_range(0, 1e9))
+      ->capture_default_str();
+  app.add_option("-s,--seed", s.seed, "seed of the draws (default: random, printed)")->check(in_range(0, 1.8e19));
+  app.add_option("--stop", options.stops, "end before this text; repeatable")->allow_extra_args(false);
+  app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")
+      ->check(in_range(2, 1 << 24));
+}
+
+void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options) {
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) throw core::UsageError("--stop: the text is empty");
+  }
+  if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
+}
+
+int64_t context_of(int64_t flag, const core::ModelConfig& config) {
+  if (flag > config.context_length) {
+    throw core::UsageError(fmt::format("--context is {}, but the model's is {}", flag, config.context_length));
+  }
+  return flag == 0 ? config.context_length : flag;
+}
+
+nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt, const infer::GenerateResult& result) {
+  return {{"prompt_tokens", prompt},
+          {"tokens", result.tokens},
+          {"text", result.text},
+          {"finish_reason", infer::finish_reason_name(result.finish_reason)}};
+}
+
+nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer::GenerateResult& result) {
+  const auto rate = [](size_t n, double seconds) {
+    return n == 0 || seconds <= 0 ? 0.0 : static_cast<double>(n) / seconds;
+  };
+  return {{"prefill_tokens_per_s", rate(prefilled, result.prefill_seconds)},
+          {"decode_tokens_per_s", rate(decoded, result.decode_seconds)}};
+}
+
+void print_text(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace folio::apps

@@ -1,0 +1,33 @@
+// What the programs that generate text share: their flags, and what they print of a result.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "apps/program.h"
+#include "infer/generate.h"
+
+namespace folio::apps {
+
+/// --temperature, --top-k, --top-p, --min-p, --repeat-penalty, --repeat-last-n, --seed, --stop, --context.
+void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
+
+/// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.
+void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options);
+
+/// The positions that may be used: what --context says, or for 0 all that the model has. Throws core::UsageError if it
+/// has fewer.
+[[nodiscard]] int64_t context_of(int64_t flag, const core::ModelConfig& config);
+
+/// A result as the command line's contract has it: prompt_tokens, tokens, text, finish_reason.
+[[nodiscard]] nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt,
+                                                 const infer::GenerateResult& result);
+/// prefill_tokens_per_s and decode_tokens_per_s of so many tokens in the times of `result`.
+[[nodiscard]] nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer::GenerateResult& result);
+
+/// To stdout, at once.
+void print_text(std::string_view text);
+/// As one line on stdout; what is no UTF-8 becomes U+FFFD.
+void print_json(const nlohmann::ordered_json& json);
+
+}  // namespace folio::apps

@@ -1,0 +1,116 @@
+// perplexity: how well a model foresees a text.
+#include "infer/perplexity.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "apps/generation.h"
+#include "core/error.h"
+#include "core/file_io.h"
+
+namespace {
+
+using namespace folio;
+
+struct Options {
+  apps::ModelFlags model;
+  std::string text;
+  int64_t context = 0;
+  bool json = false;
+  bool token_logprobs = false;
+};
+
+void add_flags(CLI::App& app, Options& o) {
+  apps::add_model_flags(app, o.model);
+  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  app.add_option("--text", o.text, "a file with the text to foresee")->required();
+  app.add_option("-c,--context", o.context, "tokens of a window (default: the model's context)")
+      ->check(apps::in_range(2, 1 << 24));
+  app.add_flag("--json", o.json, "one JSON object on stdout: tokens, nll (mean, in nats), perplexity");
+  app.add_flag("--token-logprobs", o.token_logprobs,
+               "the natural log of each scored token's probability too: in JSON \"token_logprobs\", else a line each");
+}
+
+// What was scored so far. On a terminal a line that is written over tells how far that is.
+class Progress {
+ public:
+  explicit Progress(int64_t total) : total_(total) {}
+
+  void add(std::span<const double> log_probs) {
+    for (const double p : log_probs) nll_ -= p;
+    n_ += static_cast<int64_t>(log_probs.size());
+    if (shown_) fmt::print(stderr, "\r{}", line());
+  }
+  void finish() const { fmt::print(stderr, "{}{}\n", shown_ ? "\r" : "", line()); }
+
+  [[nodiscard]] int64_t n() const { return n_; }
+  [[nodiscard]] double nll() const { return nll_ / static_cast<double>(n_); }
+
+ private:
+  [[nodiscard]] std::string line() const {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    return fmt::format("{} of {} tokens, {:.0f} tokens/s, perplexity {:.4f}", n_, total_,
+                       static_cast<double>(n_) / seconds, std::exp(nll()));
+  }
+
+  int64_t total_;
+  int64_t n_ = 0;
+  double nll_ = 0.0;
+  bool shown_ = isatty(STDERR_FILENO) != 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+int run(const Options& o) {
+  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
+  apps::report_repacking(model);
+  const int64_t context = apps::context_of(o.context, model.config());
+  const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
+  // One text: it begins as the tokenizer says, and each window with what comes next in it.
+  std::vector<int32_t> tokens = tokenizer->beginning();
+  try {
+    const std::vector<int32_t> rest = tokenizer->encode(core::read_text_file(o.text));
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    core::require(tokens.size() >= 2, "the text has {} tokens; two are needed to foresee one", tokens.size());
+  } catch (const core::Error& error) {
+    const std::string what = error.what();
+    core::fail("{}{}", what.starts_with(o.text) ? "" : o.text + ": ", what);
+  }
+  infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = context});
+
+  apps::watch_interrupt();
+  Progress progress(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));
+  std::vector<double> all;
+  infer::score_windows(engine, tokens, context, [&](std::span<const double> log_probs) {
+    progress.add(log_probs);
+    if (o.token_logprobs && o.json) all.insert(all.end(), log_probs.begin(), log_probs.end());
+    for (size_t i = 0; i < log_probs.size() && o.token_logprobs && !o.json; ++i) fmt::print("{}\n", log_probs[i]);
+    return !apps::interrupted();
+  });
+  progress.finish();
+  if (apps::interrupted()) return apps::kExitInterrupted;
+  if (o.json) {
+    nlohmann::ordered_json json{
+        {"tokens", progress.n()}, {"nll", progress.nll()}, {"perplexity", std::exp(progress.nll())}};
+    if (o.token_logprobs) json["token_logprobs"] = all;
+    apps::print_json(json);
+  } else if (!o.token_logprobs) {
+    fmt::print("{} tokens, nll {:.6f} nats, perplexity {:.6f}\n", progress.n(), progress.nll(),
+               std::exp(progress.nll()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "How well a model foresees a text, cut into windows that don't overlap: every token but a window's first is "
+      "scored.",
+      "perplexity");
+  Options options;
+  add_flags(app, options);
+  return apps::run_program(app, argc, argv, [&] { return run(options); });
+}

@@ -1,0 +1,33 @@
+"""Small chat models for the tests: random weights, a SentencePiece vocabulary with a chat's marks, a template."""
+
+import sys
+
+import numpy as np
+
+from support import ROOT
+
+sys.path[:0] = [str(ROOT / "tests" / "files"), str(ROOT / "tests" / "data")]
+
+import published_templates  # noqa: E402
+import sound  # noqa: E402
+
+MARKS = ["<|im_start|>", "<|im_end|>"]
+WORDS = ["system", "user", "assistant", "he", "ll", "o", "▁he", "▁w", "or", "ld", "e", "l", "u", "s", "r"]
+PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS), *((w, -5.0 - i, 1) for i, w in enumerate(WORDS))]
+SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(PIECES), context=512, tied=False)
+
+
+def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context):
+    """Greedy text is words and never ends, since the logits of bytes, ends and marks are zero."""
+    shape = sound.dataclasses.replace(SHAPE, context=context)
+    arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
+              for name, array in sound.weights(shape).items()}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    arrays["output.weight"][[kind != 1 for _, _, kind in PIECES]] = 0
+    model = sound.Gguf(shape, arrays, sound.sentencepiece_metadata(PIECES))
+    model.key("tokenizer.ggml.add_bos_token", sound.BOOL, False)
+    model.key("tokenizer.ggml.add_space_prefix", sound.BOOL, False)
+    if template is not None:
+        model.key("tokenizer.chat_template", sound.STRING, template)
+    path.write_bytes(model.pack())
+    return path

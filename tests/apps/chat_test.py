@@ -1,0 +1,217 @@
+"""chat as a person and as a program uses it: turns, commands, Ctrl-C, errors of one line."""
+
+import errno
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from chat_model import PIECES, write_chat_model
+from published_templates import LOOK_ALIKES
+from support import BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, one_json, run, succeed
+
+NAMES = ["chatml", "gemma", "llama2", "llama3", "zephyr"]
+COSTS = re.compile(r"\[(\d+) new tokens, (\d+) from the cache; (\d+) generated")
+START, END = (next(i for i, piece in enumerate(PIECES) if piece[0] == mark) for mark in ("<|im_start|>", "<|im_end|>"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_chat_model(tmp_path_factory.mktemp("chat") / "chat.gguf")
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    return write_chat_model(tmp_path_factory.mktemp("endless") / "endless.gguf", context=1 << 20)
+
+
+def start(*args, **more):
+    return subprocess.Popen([BUILD / "chat", *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, env=environment("/nonexistent"), **more)
+
+
+def talk(*args, lines):
+    """Lines through a pipe, each a turn or a command."""
+    process = start(*args)
+    out, err = process.communicate("".join(line + "\n" for line in lines).encode(), timeout=60)
+    return process.returncode, out.decode(errors="replace"), err.decode()
+
+
+def one_shot(model, *args):
+    return one_json(succeed("chat", "--json", "-m", model, *args).stdout)
+
+
+def test_one_turn_is_the_answer_and_nothing_else(model):
+    flags = ["-p", "hello", "-n", 20, "--temp", 0]
+    answer = one_shot(model, *flags)
+    done = succeed("chat", "-m", model, *flags)
+    assert done.stdout == answer["text"] + "\n"
+    assert f"[{len(answer['prompt_tokens'])} new tokens, 0 from the cache" in done.stderr
+    assert answer["finish_reason"] == "length" and len(answer["tokens"]) == 20
+    assert answer["prefill_tokens_per_s"] > 0 and answer["decode_tokens_per_s"] > 0 and "seed" in answer
+
+
+def test_a_seed_is_a_text(model):
+    draw = lambda *flags: one_shot(model, "-p", "hello", "-n", 30, *flags)["tokens"]
+    assert draw("-s", 3) == draw("-s", 3, "-t", 1) != draw("-s", 4)
+
+
+def test_marks_are_tokens_of_the_template_alone(model):
+    tokens = one_shot(model, "-n", 1, "-p", "<|im_end|>\n<|im_start|>", "--system", "<|im_end|>")["prompt_tokens"]
+    assert tokens.count(START) == 3 and tokens.count(END) == 2
+
+
+def test_the_system_message_is_the_templates_own_or_what_is_said(model):
+    length = lambda *flags: len(one_shot(model, "-n", 1, "-p", "hello", *flags)["prompt_tokens"])
+    own = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    assert length() == length("--system", own) > length("--system", "hello") > length("--system", "")
+
+
+def test_a_turn_computes_its_new_tokens_alone(model):
+    code, out, err = talk("-m", model, "-n", 12, "--temp", 0, lines=["hello", "world", "hello"])
+    assert code == 0
+    costs = [tuple(map(int, match)) for match in COSTS.findall(err)]
+    assert len(costs) == 3 and costs[0][1] == 0
+    for (new, cached, said), (new_next, cached_next, _) in zip(costs, costs[1:]):
+        assert cached_next >= new + cached, "what was asked is not computed again"
+        assert 0 < new_next < new and said == 12
+    assert out.count("\n") >= 3
+
+
+def test_answers_go_on_from_the_history_and_a_reset_forgets_it(model):
+    flags = ["-m", model, "-n", 12, "--temp", 0, "--stop", "\n"]
+    _, out, err = talk(*flags, lines=["hello", "world", "/reset", "hello", "", "world"])
+    answers = out.split("\n")
+    assert answers[0] == answers[2] and answers[1] == answers[3] and len(answers) == 5
+    assert COSTS.findall(err)[0] == COSTS.findall(err)[2]
+    _, alone, _ = talk(*flags, lines=["world"])
+    assert alone != answers[1] + "\n"
+
+
+def test_save_writes_the_messages(model, tmp_path):
+    path = tmp_path / "a chat.json"
+    code, out, err = talk("-m", model, "-n", 12, "--system", "bé", "--stop", "\n", lines=["hello", f"/save {path}", "x"])
+    assert code == 0 and str(path) in err
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    assert [m["role"] for m in saved] == ["system", "user", "assistant"]
+    assert [m["content"] for m in saved] == ["bé", "hello", out.split("\n")[0]]
+
+
+def test_a_line_that_fails_ends_a_piped_chat(model, tmp_path):
+    for lines, part in ([["/save"], "/save"], [["/bogus x"], "/bogus"], [["x" * 600], "/reset"],
+                        [[f"/save {tmp_path / 'none' / 'f'}"], "none"]):
+        code, out, err = talk("-m", model, lines=lines)
+        assert code == FAILED and out == "" and err.count("\n") == 1 and err.startswith("chat: ") and part in err
+
+
+def test_an_answer_ends_with_the_context(model):
+    answer = one_shot(model, "-p", "hello", "-c", 150, "--temp", 0)
+    assert answer["finish_reason"] == "length"
+    assert len(answer["prompt_tokens"]) + len(answer["tokens"]) == 150
+    assert_refused(run("chat", "-m", model, "-p", "hello" * 40, "-c", 150), FAILED, "150", "/reset")
+
+
+def test_a_model_without_a_template(model, golden_gguf, tmp_path):
+    for path in (golden_gguf, GOLDEN):
+        assert_refused(run("chat", "-m", path, "-p", "hello"), FAILED, path, "--chat-template", *NAMES)
+    unknown = write_chat_model(tmp_path / "phi.gguf", template=LOOK_ALIKES["Phi-3"])
+    assert_refused(run("chat", "-m", unknown, "-p", "hello"), FAILED, unknown, "--chat-template", *NAMES)
+    named = one_shot(unknown, "-p", "hello", "-n", 5, "--chat-template", "chatml")
+    assert named["prompt_tokens"] == one_shot(model, "-p", "hello", "-n", 5, "--chat-template", "chatml")["prompt_tokens"]
+    assert named["prompt_tokens"].count(START) == 2, "by name there is no default system message"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_template_by_name(model, name):
+    answer = one_shot(model, "-p", "hello", "-n", 5, "--chat-template", name)
+    assert (answer["prompt_tokens"][0] == 1) == (name in ("gemma", "llama2", "llama3")), "BOS"
+
+
+def test_wrong_usage(model):
+    refused = lambda *flags, parts: assert_refused(run("chat", "-m", model, *flags), WRONG_USAGE, *parts)
+    refused("--chat-template", "mistral", parts=["mistral", *NAMES])
+    refused("-p", "", parts=["--prompt"])
+    refused("--json", parts=["--json", "--prompt"])
+    refused("-p", "x", "--stop", "", parts=["--stop"])
+    refused("-p", "x", "-c", "513", parts=["--context", "512"])
+    refused("-p", "x", "-n", "0", parts=["--max-tokens"])
+    refused("-p", "x", "--temp", "nan", parts=["--temperature"])
+    refused("--bogus", parts=["--bogus"])
+
+
+# ---- Ctrl-C ----
+
+def wait_until_silent(process):
+    """Reads what comes; returns when nothing has come for a while."""
+    os.set_blocking(process.stdout.fileno(), False)
+    got, quiet = b"", time.monotonic()
+    while time.monotonic() - quiet < 0.5:
+        try:
+            part = os.read(process.stdout.fileno(), 1 << 16)
+        except OSError as error:
+            assert error.errno == errno.EAGAIN
+            part = b""
+        if part:
+            got, quiet = got + part, time.monotonic()
+        time.sleep(0.01)
+    return got
+
+
+def test_ctrl_c_stops_the_answer_and_then_the_program(endless, tmp_path):
+    process = start("-m", endless, "--temp", 0)
+    process.stdin.write(b"hello\n")
+    process.stdin.flush()
+    assert process.stdout.read(1), "the answer begins"
+    process.send_signal(signal.SIGINT)
+    wait_until_silent(process)
+    assert process.poll() is None, "the program goes on"
+    path = tmp_path / "chat.json"
+    process.stdin.write(f"/save {path}\n".encode())
+    process.stdin.flush()
+    for _ in range(500):
+        if path.exists():
+            break
+        time.sleep(0.02)
+    assert [m["role"] for m in json.loads(path.read_text(encoding="utf-8"))] == ["user", "assistant"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == INTERRUPTED
+    assert b"finish_reason interrupted" in process.stderr.read()
+
+
+def test_ctrl_c_in_one_turn_is_130(endless):
+    process = start("-m", endless, "--temp", 0, "-p", "hello")
+    process.stdin.close()
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    out = process.stdout.read()
+    assert process.wait(timeout=20) == INTERRUPTED and out.endswith(b"\n")
+
+
+def test_a_person_at_a_terminal(model):
+    """A question mark of its own, errors that don't end it, Ctrl-D that does."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(BUILD / "chat", ["chat", "-m", str(model), "-n", "5", "--temp", "0"], environment("/nonexistent"))
+    seen = b""
+
+    def until(text):
+        nonlocal seen
+        while text not in seen:
+            seen += os.read(terminal, 4096)
+        seen = seen.split(text, 1)[1]
+
+    until(b"/reset")
+    until(b"\r\n> ")
+    for line, answer in [(b"hello", b"new tokens"), (b"/bogus", b"there is no command /bogus"), (b"x" * 600, b"/reset"),
+                         (b"/help", b"/save FILE")]:
+        os.write(terminal, line + b"\n")
+        until(answer)
+        until(b"\r\n> ")
+    os.write(terminal, b"\x04")
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

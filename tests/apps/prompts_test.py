@@ -1,0 +1,43 @@
+"""generate --prompts: a file's prompts as one batch, each text the one that it gives alone."""
+
+import pytest
+
+from chat_model import write_chat_model
+from support import generate, one_json, succeed
+
+PROMPTS = ["hello", "o", "hello world, hello world, hello", "é 中文 😀", "  two spaces", "hello", "{braces} \\n \"quotes\""]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_chat_model(tmp_path_factory.mktemp("model") / "model.gguf", template=None, context=96)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prompts") / "prompts.txt"
+    path.write_text("\n\n".join(PROMPTS), encoding="utf-8")  # empty lines are passed over
+    return path
+
+
+SETTINGS = [("-s", 1, "-n", 40), ("-s", 2, "-n", 7), ("-s", 3, "-n", 1), ("--temp", 0, "-n", 50),
+            ("-s", 4, "-n", 200, "--stop", "e"), ("-s", 5, "-n", 100, "-c", 64, "--slide"),
+            ("-s", 6, "-n", 30, "--repeat-penalty", 1.3, "--top-k", 20)]
+
+
+@pytest.mark.parametrize("flags", SETTINGS)
+def test_each_text_is_the_one_that_its_prompt_gives_alone(model, file, flags):
+    command = ["--json", "-m", model, "--prompts", file, *flags]
+    batch, threads = (one_json(succeed("generate", *command, "-t", n).stdout) for n in (1, 2))
+    assert batch["results"] == threads["results"]
+    assert len(batch["results"]) == len(PROMPTS)
+    for prompt, result in zip(PROMPTS, batch["results"]):
+        alone = generate(model, "-p", prompt, *flags, "-t", 1)
+        assert result == {key: alone[key] for key in result}, prompt
+
+
+def test_without_json_the_texts_stand_one_after_the_other(model, file):
+    flags = ["-m", model, "-s", 1, "-n", 10, "--temp", 0, "--prompts", file]
+    texts = [r["text"] for r in one_json(succeed("generate", "--json", *flags).stdout)["results"]]
+    assert succeed("generate", *flags).stdout == "\n".join(p + t + "\n" for p, t in zip(PROMPTS, texts))
+    assert succeed("generate", "--no-echo", *flags).stdout == "\n".join(t + "\n" for t in texts)
