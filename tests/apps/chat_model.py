@@ -12,8 +12,11 @@ import published_templates  # noqa: E402
 import sound  # noqa: E402
 
 MARKS = ["<|im_start|>", "<|im_end|>"]
-WORDS = ["system", "user", "assistant", "he", "ll", "o", "▁he", "▁w", "or", "ld", "e", "l", "u", "s", "r"]
-PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS), *((w, -5.0 - i, 1) for i, w in enumerate(WORDS))]
+WORDS = ["he", "ll", "▁he", "▁w", "or", "ld", "us", "er", "user", "sy", "st", "em", "is", "as", "the", "an", "▁t", "qu"]
+# As in SentencePiece's vocabularies, each letter of a word is a piece too.
+LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1) if chr(c) not in "ab"]
+PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS),
+          *((text, -5.0 - i, 1) for i, text in enumerate(WORDS + LETTERS))]
 SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(PIECES), context=512, tied=False)
 
 

@@ -76,15 +76,15 @@ def test_a_turn_computes_its_new_tokens_alone(model):
     code, out, err = talk("-m", model, "-n", 12, "--temp", 0, lines=["hello", "world", "hello"])
     assert code == 0
     costs = [tuple(map(int, match)) for match in COSTS.findall(err)]
-    assert len(costs) == 3 and costs[0][1] == 0
+    assert len(costs) == 3 and costs[0][0] > 50 and costs[0][1] == 0
     for (new, cached, said), (new_next, cached_next, _) in zip(costs, costs[1:]):
         assert cached_next >= new + cached, "what was asked is not computed again"
-        assert 0 < new_next < new and said == 12
+        assert 0 < new_next < 40 and said == 12
     assert out.count("\n") >= 3
 
 
 def test_answers_go_on_from_the_history_and_a_reset_forgets_it(model):
-    flags = ["-m", model, "-n", 12, "--temp", 0, "--stop", "\n"]
+    flags = ["-m", model, "-n", 12, "-s", 1, "--stop", "\n"]
     _, out, err = talk(*flags, lines=["hello", "world", "/reset", "hello", "", "world"])
     answers = out.split("\n")
     assert answers[0] == answers[2] and answers[1] == answers[3] and len(answers) == 5
