@@ -16,7 +16,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-constexpr uint64_t kWrittenAlignment = 64;
+// The format's own when no key names another. llama.cpp's quantizer copies such a key and doesn't heed it, so that what
+// it makes of a file with another alignment can't be read.
+constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
 // What metadata and tensor entries may take. A file of gigabytes must not make a list as long as itself; the largest
 // published vocabularies are some 260,000 tokens and 10 MB.
@@ -317,7 +319,6 @@ const std::vector<std::string>& GgufFile::strings(const std::string& key) const 
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream) {
   const std::vector<TensorView>& tensors = stream.tensors;
   std::erase_if(metadata, [](const auto& entry) { return entry.first == "general.alignment"; });
-  metadata.emplace_back("general.alignment", static_cast<uint32_t>(kWrittenAlignment));
   std::set<std::string_view> keys;
   for (const auto& [key, value] : metadata) {
     require(keys.insert(key).second, "the metadata key {} would be written twice", printable(key));

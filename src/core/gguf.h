@@ -67,7 +67,7 @@ class GgufFile {
   std::map<std::string, size_t> tensor_index_;
 };
 
-/// Writes a GGUF v3 whose tensor data is aligned to 64 bytes, tensors in the given order.
+/// Writes a GGUF v3 whose tensor data is aligned to 32 bytes, the format's default, tensors in the given order.
 /// Throws Error on a repeated key or name and on a tensor that the format cannot hold.
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream);
 

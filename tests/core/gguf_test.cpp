@@ -100,8 +100,7 @@ TEST(Gguf, RoundTripKeepsEveryMetadataValueAndItsOrder) {
   const TempDir dir;
   write(dir / "f", every_type(), {});
   const GgufFile file(dir / "f");
-  GgufMetadata expected = every_type();
-  expected.emplace_back("general.alignment", uint32_t{64});
+  const GgufMetadata expected = every_type();
   ASSERT_EQ(file.metadata().size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(file.metadata()[i].first, expected[i].first);
@@ -141,14 +140,14 @@ TEST(Gguf, TensorsKeepTheirOrderShapesAndBytes) {
   EXPECT_EQ(file.find_tensor("absent"), nullptr);
 }
 
-TEST(Gguf, TensorDataLiesAtMultiplesOf64) {
+TEST(Gguf, TensorDataLiesAtMultiplesOf32) {
   const TempDir dir;
   write(dir / "f", every_type(), views_of(every_tensor_type()));
   const GgufFile file(dir / "f");
   for (const TensorView& t : file.tensors()) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.bytes.data()) % 64, 0U) << t.name;  // a mapping begins on a page
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(t.bytes.data()) % 32, 0U) << t.name;  // a mapping begins on a page
   }
-  EXPECT_EQ(file.size() % 64, 0U);
+  EXPECT_EQ(file.size() % 32, 0U);
 }
 
 TEST(Gguf, TheBytesAreThoseOfTheSpecification) {
@@ -159,27 +158,25 @@ TEST(Gguf, TheBytesAreThoseOfTheSpecification) {
         {{.name = "w", .type = DType::F32, .shape = {2, 3}, .bytes = std::as_bytes(std::span(w))},
          {.name = "i", .type = DType::I8, .shape = {2}, .bytes = std::as_bytes(std::span(i))}});
   const auto string = [](const std::string& s) { return raw<uint64_t>(s.size()) + s; };
-  std::string expected = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(2) + raw<uint64_t>(2);
+  std::string expected = "GGUF" + raw<uint32_t>(3) + raw<uint64_t>(2) + raw<uint64_t>(1);
   expected += string("k") + raw<uint32_t>(8) + string("v");
-  expected += string("general.alignment") + raw<uint32_t>(4) + raw<uint32_t>(64);
   // The file lists the fastest dimension first.
   expected +=
       string("w") + raw<uint32_t>(2) + raw<uint64_t>(3) + raw<uint64_t>(2) + raw<uint32_t>(0) + raw<uint64_t>(0);
-  expected += string("i") + raw<uint32_t>(1) + raw<uint64_t>(2) + raw<uint32_t>(24) + raw<uint64_t>(64);
-  expected.resize((expected.size() + 63) / 64 * 64);
+  expected += string("i") + raw<uint32_t>(1) + raw<uint64_t>(2) + raw<uint32_t>(24) + raw<uint64_t>(32);
+  expected.resize((expected.size() + 31) / 32 * 32);
   for (const float f : w) expected += raw(f);
-  expected.resize((expected.size() + 63) / 64 * 64);
+  expected.resize((expected.size() + 31) / 32 * 32);
   expected += "\xFF\x01";
-  expected.resize((expected.size() + 63) / 64 * 64);
+  expected.resize((expected.size() + 31) / 32 * 32);
   EXPECT_EQ(test::read_bytes(dir / "f"), expected);
 }
 
-TEST(Gguf, AnOldAlignmentIsReplaced) {
+TEST(Gguf, AnOldAlignmentIsLeftOut) {
   const TempDir dir;
   write(dir / "f", {{"general.alignment", uint32_t{8}}, {"k", true}}, views_of(every_tensor_type()));
   const GgufFile file(dir / "f");
-  EXPECT_EQ(file.metadata().size(), 2U);
-  EXPECT_EQ(file.integer("general.alignment"), 64);
+  EXPECT_EQ(file.metadata(), (GgufMetadata{{"k", true}}));
 }
 
 TEST(Gguf, AFileWithNothingInItIsAFile) {

@@ -39,7 +39,9 @@ class LlamaCpp:
     def __init__(self, path, n_ctx=256, n_threads=1):
         lc.llama_log_set(quiet, ctypes.c_void_p(0))
         lc.llama_backend_init()
-        self.model = lc.llama_model_load_from_file(str(path).encode(), lc.llama_model_default_params())
+        params = lc.llama_model_default_params()
+        params.use_extra_bufts = False  # kernels for AMX, which some virtual machines announce and then refuse
+        self.model = lc.llama_model_load_from_file(str(path).encode(), params)
         assert self.model, f"llama.cpp refuses {path}"
         params = lc.llama_context_default_params()
         params.n_ctx = params.n_batch = params.n_ubatch = n_ctx

@@ -1,0 +1,164 @@
+"""A published Llama, SmolLM2-135M-Instruct, in Folio, llama.cpp and transformers: the same text, and the same loss.
+
+Losses are over consecutive windows of a part of TinyShakespeare, every token but a window's first. FOLIO_TEXT_BYTES is
+how much of it; the default is for a test that is run often.
+"""
+
+import json
+import os
+
+import llama_cpp as lc
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from engines import NEAR_TIE, ROOT, LlamaCpp, folio
+
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+TEXT_BYTES = int(os.environ.get("FOLIO_TEXT_BYTES", 20_000))
+WINDOW = 256
+THREADS = 2
+QUANTIZED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
+OURS = {"Q8_0": "q8_0", "Q4_0": "q4_0", "Q4_1": "q4_1"}
+# With rows that are no whole blocks of 256, as those of width 576, llama.cpp takes Q5_0, Q5_1 or Q8_0 instead.
+THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
+          "Q4_K": lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, "Q5_K": lc.LLAMA_FTYPE_MOSTLY_Q5_K_S,
+          "Q6_K": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
+PROMPTS = [
+    "The capital of France is", "Once upon a time, there was a", "def fibonacci(n):", "Water boils at",
+    "The three states of matter are", "In 1969, the first", "My favourite recipe for bread begins with",
+    "Dear Sir or Madam,", "The quick brown fox", "To be, or not to be", "Photosynthesis is the process by which",
+    "Q: What is the largest planet? A:", "A haiku about autumn:", "import numpy as np", "The derivative of x^2 is",
+    "La tour Eiffel est située à", "She opened the door and", "Shopping list: 1. milk 2.", "HTTP status code 404 means",
+    "The meaning of the word \"serendipity\" is"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("smollm2")
+
+
+@pytest.fixture(scope="module")
+def text(folder):
+    path = folder / "text.txt"
+    path.write_bytes((ROOT / "data" / "tinyshakespeare" / "input.txt").read_bytes()[:TEXT_BYTES])
+    return path
+
+
+@pytest.fixture(scope="module")
+def f32(folder):
+    path = folder / "f32.gguf"
+    folio("export", SMOLLM2, "--out", path, "--type", "f32")
+    return path
+
+
+def of_type(f32, type_):
+    """The model's file of that type, by our quantizer or llama.cpp's."""
+    path = f32.with_name(f"{type_}.gguf")
+    if path.exists():
+        return path
+    if type_ in THEIRS:
+        params = lc.llama_model_quantize_default_params()
+        params.ftype, params.nthread = THEIRS[type_], THREADS
+        assert lc.llama_model_quantize(str(f32).encode(), str(path).encode(), params) == 0
+    else:
+        folio("export", f32, "--out", path, "--type", OURS.get(type_, type_.lower()))
+    return path
+
+
+def perplexity(model, text):
+    return json.loads(folio("perplexity", "-m", model, "--text", text, "--context", WINDOW, "--json", "-t", THREADS))
+
+
+def windows(tokens):
+    return [tokens[i:i + WINDOW] for i in range(0, len(tokens), WINDOW) if len(tokens[i:i + WINDOW]) > 1]
+
+
+def nll(logits, tokens):
+    """Of each token but the first, from the logits before it."""
+    logits = logits[:-1].astype(np.float64)
+    top = logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
+    return log_sum - logits[np.arange(len(tokens) - 1), tokens[1:]]
+
+
+def llama_cpp_nll(path, text):
+    with LlamaCpp(path, n_ctx=WINDOW, n_threads=THREADS) as engine:
+        tokens = engine.tokenize(text.read_text())
+        return np.concatenate([nll(engine.all_logits(w), w) for w in windows(tokens)])
+
+
+def assert_same_perplexity(ours, theirs, tolerance):
+    print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}, "
+          f"{ours['perplexity'] / np.exp(theirs.mean()) - 1:+.5%}")
+    assert ours["tokens"] == len(theirs)
+    assert abs(ours["perplexity"] / np.exp(theirs.mean()) - 1) <= tolerance
+
+
+def test_f32_has_the_loss_of_llama_cpp_and_of_transformers(f32, text, folder):
+    ours = perplexity(f32, text)
+    assert_same_perplexity(ours, llama_cpp_nll(f32, text), 1e-3)
+
+    folio("export", f32, "--out", folder / "hf", "--format", "hf")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "hf")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", dtype=torch.float32)
+    torch.set_num_threads(THREADS)
+    with torch.no_grad():
+        theirs = [nll(model(torch.tensor([w])).logits[0].numpy(), w)
+                  for w in windows(tokenizer(text.read_text())["input_ids"])]
+    assert_same_perplexity(ours, np.concatenate(theirs), 1e-3)
+
+
+@pytest.mark.parametrize("type_", ["F16", "BF16"])
+def test_half_types_have_the_loss_of_f32(f32, text, type_):
+    theirs = perplexity(f32, text)
+    ours = perplexity(of_type(f32, type_), text)
+    assert ours["tokens"] == theirs["tokens"]
+    assert abs(ours["perplexity"] / theirs["perplexity"] - 1) <= 1e-3
+
+
+@pytest.mark.parametrize("type_", QUANTIZED)
+def test_quantized_types_have_the_loss_of_llama_cpp(f32, text, type_):
+    path = of_type(f32, type_)
+    assert f": {type_}" in folio("inspect", path) or type_ in folio("inspect", path)
+    assert_same_perplexity(perplexity(path, text), llama_cpp_nll(path, text), 5e-3)
+
+
+def test_the_published_file_has_the_loss_of_llama_cpp(text):
+    assert_same_perplexity(perplexity(SMOLLM2, text), llama_cpp_nll(SMOLLM2, text), 5e-3)
+
+
+def test_greedy_texts_are_llama_cpps(f32, folder):
+    """llama.cpp is asked at each of our tokens which it would have taken."""
+    n = 128
+    file = folder / "prompts.txt"
+    file.write_text("\n".join(PROMPTS))
+    ours = json.loads(folio("generate", "-m", f32, "--prompts", file, "-n", n, "--temp", 0, "--json", "-t", THREADS))
+    ours = ours["results"]
+    assert len(ours) == len(PROMPTS)
+    with LlamaCpp(f32, n_ctx=256, n_threads=THREADS) as engine:
+        for prompt, text in zip(PROMPTS, ours):
+            prefix = engine.tokenize(prompt)
+            assert text["prompt_tokens"] == prefix, prompt
+            assert len(text["tokens"]) == n or text["finish_reason"] == "stop"
+            logits = engine.all_logits(prefix + text["tokens"])[len(prefix) - 1:-1]
+            for at, (row, token) in enumerate(zip(logits, text["tokens"])):
+                if int(row.argmax()) == token:
+                    continue
+                second, best = np.sort(row)[-2:]
+                assert best - second < NEAR_TIE, f"{prompt!r} parts at token {at}, where the gap is {best - second:.2e}"
+                break  # from here on it is another text
+
+
+def test_a_ragged_batch_gives_each_text_as_alone(f32, folder):
+    prompts = PROMPTS[:5]
+    file = folder / "few.txt"
+    file.write_text("\n".join(prompts))
+    for type_ in ["F32", "F16", "BF16", *QUANTIZED]:
+        path = f32 if type_ == "F32" else of_type(f32, type_)
+        flags = ["-m", path, "-n", 12, "--seed", 7, "--json", "-t", THREADS]
+        together = [t["text"] for t in json.loads(folio("generate", "--prompts", file, *flags))["results"]]
+        alone = [json.loads(folio("generate", "-p", prompt, *flags))["text"] for prompt in prompts]
+        assert together == alone, type_
+        assert len(set(together)) == len(prompts)
