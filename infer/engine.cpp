@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/rope_scaling.h"
 
 namespace folio::infer {
 namespace {
@@ -44,9 +45,9 @@ void Engine::extend_rope(size_t n_positions) {
       std::min(std::max({n_positions, 2 * have, kAtLeast}), static_cast<size_t>(config_.context_length));
   rope_cos_.resize(want * head_dim);
   rope_sin_.resize(want * head_dim);
+  const std::vector<double> frequencies = core::rope_frequencies(config_);
   for (size_t d = 0; d < head_dim; ++d) {
-    const double pair = static_cast<double>(d / 2 * 2) / static_cast<double>(head_dim);
-    const double frequency = std::pow(static_cast<double>(config_.rope_theta), -pair);
+    const double frequency = frequencies[d / 2];
     const double sign = d % 2 == 0 ? -1.0 : 1.0;
     for (size_t position = have; position < want; ++position) {
       const double angle = static_cast<double>(position) * frequency;

@@ -132,6 +132,7 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
   config.preset = core::json_get<std::string>(json, "preset", where);
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
   core::ModelConfig::visit_fields(config.model, [&](const char* name, auto& value) {
+    if (std::string_view(name).starts_with("rope_scaling") && !model.contains(name)) return;  // older runs have none
     value = core::json_get<std::decay_t<decltype(value)>>(model, name, where);
   });
   TrainConfig::visit_fields(config, [&](const char* flag, auto& value, auto&&...) {

@@ -1,10 +1,13 @@
 #include "core/gguf_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/quants.h"
+#include "core/rope_scaling.h"
 
 namespace folio::core {
 namespace {
@@ -41,6 +44,56 @@ uint32_t file_type(const std::vector<TensorView>& tensors) {
   }
 }
 
+constexpr const char* kRopeFactors = "rope_freqs.weight";
+// Llama 3's numbers. GGUF itself has no place for them: other programs read the factors that follow from them.
+constexpr const char* kScalingFactor = "llama.rope.scaling.llama3.factor";
+constexpr const char* kScalingLow = "llama.rope.scaling.llama3.low_freq_factor";
+constexpr const char* kScalingHigh = "llama.rope.scaling.llama3.high_freq_factor";
+constexpr const char* kScalingContext = "llama.rope.scaling.llama3.original_context_length";
+
+// The file's factors have to be Llama 3's, by the numbers in our keys or by those of all Llamas 3.1 to 3.3.
+void read_rope_factors(const GgufFile& file, const TensorView& tensor, ModelConfig& c) {
+  const std::string where = file.path().string();
+  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.head_dim() / 2},
+          "{}: tensor {} is {} of shape {}, but F32 of shape [{}] is expected", where, kRopeFactors,
+          info(tensor.type).name, shape_string(tensor.shape), c.head_dim() / 2);
+  const std::vector<float> factors = to_floats(tensor);
+  RopeScaling& s = c.rope_scaling;
+  if (file.find(kScalingFactor) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
+  validate(c, fmt::format("{}: {}", where, kRopeFactors));
+  const std::vector<double> expected = rope_factors(c);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    require(
+        std::abs(factors[i] - expected[i]) <= 1e-5 * expected[i],
+        "{}: {} is not Llama 3's: number {} is {}, but {:.6g} by a factor of {}, {} to {} turns and a context of {}",
+        where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
+        s.original_context);
+  }
+}
+
+void read_rope_scaling(const GgufFile& file, ModelConfig& c) {
+  const std::string where = file.path().string();
+  if (file.find("llama.rope.scaling.type") != nullptr) {
+    require(file.string("llama.rope.scaling.type") == "none", "{}: RoPE scaling of type {} is not supported here",
+            where, printable(file.string("llama.rope.scaling.type")));
+  }
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear where no type is named
+    require(file.real(key, 1.0F) == 1.0F, "{}: {} = {} is not supported here", where, key, file.real(key, 1.0F));
+  }
+  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+    require(file.find_tensor(name) == nullptr, "{}: RoPE scaling of type longrope ({}) is not supported here", where,
+            name);
+  }
+  RopeScaling& s = c.rope_scaling;
+  s.factor = file.real(kScalingFactor, s.factor);
+  s.low_freq_factor = file.real(kScalingLow, s.low_freq_factor);
+  s.high_freq_factor = file.real(kScalingHigh, s.high_freq_factor);
+  s.original_context = file.integer(kScalingContext, s.original_context);
+  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, *factors, c);
+  validate(c, where);
+  if (!s.active()) s = {};
+}
+
 }  // namespace
 
 ModelConfig config_from_gguf(const GgufFile& file) {
@@ -73,19 +126,13 @@ ModelConfig config_from_gguf(const GgufFile& file) {
     require(file.integer(key, c.head_dim()) == c.head_dim(),
             "{}: {} differs from embedding_length / head_count, which is not supported here", where, key);
   }
-  if (file.find("llama.rope.scaling.type") != nullptr) {
-    require(file.string("llama.rope.scaling.type") == "none", "{}: RoPE scaling of type {} is not supported here",
-            where, printable(file.string("llama.rope.scaling.type")));
-  }
-  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear where no type is named
-    require(file.real(key, 1.0F) == 1.0F, "{}: {} = {} is not supported here", where, key, file.real(key, 1.0F));
-  }
+  read_rope_scaling(file, c);
   return c;
 }
 
 GgufMetadata config_to_gguf(const ModelConfig& c, const std::string& model_name) {
   const auto u32 = [](int64_t value) { return GgufValue(static_cast<uint32_t>(value)); };
-  return {
+  GgufMetadata metadata{
       {"general.architecture", std::string("llama")},
       {"general.name", model_name},
       {"llama.block_count", u32(c.n_layers)},
@@ -99,6 +146,14 @@ GgufMetadata config_to_gguf(const ModelConfig& c, const std::string& model_name)
       {"llama.rope.freq_base", c.rope_theta},
       {"llama.vocab_size", u32(c.vocab_size)},
   };
+  const RopeScaling& s = c.rope_scaling;
+  if (s != RopeScaling{}) {
+    metadata.emplace_back(kScalingFactor, s.factor);
+    metadata.emplace_back(kScalingLow, s.low_freq_factor);
+    metadata.emplace_back(kScalingHigh, s.high_freq_factor);
+    metadata.emplace_back(kScalingContext, u32(s.original_context));
+  }
+  return metadata;
 }
 
 std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config) {
@@ -114,13 +169,28 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   }
   if (views.size() != file.tensors().size()) {
     for (const TensorView& tensor : file.tensors()) {
-      bool known = false;
+      bool known = tensor.name == kRopeFactors;  // config_from_gguf reads it
       for (const TensorView& view : views) known = known || view.name == tensor.name;
       require(known, "{}: the tensor {} is no part of a llama model that is run here", where, printable(tensor.name));
     }
   }
   return views;
 }
+
+namespace {
+
+// The same tensors, and behind them the factors.
+TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
+  const std::vector<double> exact = rope_factors(config);
+  const std::vector<float> factors(exact.begin(), exact.end());
+  std::vector<TensorView> tensors = stream.tensors;
+  tensors.push_back(
+      {.name = kRopeFactors, .type = DType::F32, .shape = {static_cast<int64_t>(factors.size())}, .bytes = {}});
+  return {tensors,
+          [=](size_t i) { return i < stream.tensors.size() ? stream.bytes(i) : std::as_bytes(std::span(factors)); }};
+}
+
+}  // namespace
 
 StoredModel read_gguf_model(const std::filesystem::path& path) {
   const auto file = std::make_shared<const GgufFile>(path);
@@ -145,6 +215,7 @@ void write_gguf_model(const std::filesystem::path& path, const ModelConfig& conf
   metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
   const auto manifest = tensor_manifest(config);
   for (size_t i = 0; i < manifest.size(); ++i) stream.tensors.at(i).name = manifest[i].gguf_name;
+  if (config.rope_scaling.active()) stream = with_rope_factors(config, std::move(stream));
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
 }
 

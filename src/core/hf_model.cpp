@@ -44,8 +44,35 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
+  if (const RopeScaling& s = c.rope_scaling; s.active()) {
+    json["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", shortest(s.factor)},
+                            {"low_freq_factor", shortest(s.low_freq_factor)},
+                            {"high_freq_factor", shortest(s.high_freq_factor)},
+                            {"original_max_position_embeddings", s.original_context}};
+  }
   return json.dump(2) + "\n";
 }
+
+namespace {
+
+// What transformers 4 calls rope_scaling, and 5, with theta in it, rope_parameters.
+void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
+  if (rope.is_null()) return;
+  require(rope.is_object(), "{}: the RoPE scaling {} is not supported here", where, printable(rope.dump()));
+  if (rope.contains("rope_theta")) c.rope_theta = json_get<float>(rope, "rope_theta", where);
+  const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
+  const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
+  if (type == "default") return;
+  require(type == "llama3", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
+  c.rope_scaling = {.factor = json_get<float>(rope, "factor", where),
+                    .low_freq_factor = json_get<float>(rope, "low_freq_factor", where),
+                    .high_freq_factor = json_get<float>(rope, "high_freq_factor", where),
+                    .original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where)};
+  if (!c.rope_scaling.active()) c.rope_scaling = {};
+}
+
+}  // namespace
 
 ModelConfig config_from_hf_json(const fs::path& path) {
   const std::string where = path.string();
@@ -59,7 +86,6 @@ ModelConfig config_from_hf_json(const fs::path& path) {
   refuse("hidden_act", "silu");
   refuse("attention_bias", false);
   refuse("mlp_bias", false);
-  refuse("rope_scaling", nullptr);
   refuse("partial_rotary_factor", 1.0);
   ModelConfig c;
   c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
@@ -72,11 +98,8 @@ ModelConfig config_from_hf_json(const fs::path& path) {
   c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
   c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
   c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : 10000.0F;
-  if (json.contains("rope_parameters") && json["rope_parameters"].is_object()) {  // transformers 5 writes it there
-    const auto& rope = json["rope_parameters"];
-    require(!rope.contains("rope_type") || rope["rope_type"] == "default", "{}: rope_type {} is not supported here",
-            where, printable(rope.value("rope_type", nlohmann::json()).dump()));
-    if (rope.contains("rope_theta")) c.rope_theta = json_get<float>(rope, "rope_theta", where);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (json.contains(key)) read_rope(json[key], where, c);
   }
   c.tie_embeddings = json.contains("tie_word_embeddings") && json_get<bool>(json, "tie_word_embeddings", where);
   validate(c, where);

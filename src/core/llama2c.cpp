@@ -261,6 +261,9 @@ void write_llama2c(const std::filesystem::path& path, const ModelConfig& config,
                    int version) {
   require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; take --format gguf",
           config.rope_theta);
+  require(!config.rope_scaling.active(),
+          "llama2.c has no RoPE scaling, but this model's factor is {}; take --format gguf",
+          config.rope_scaling.factor);
   require(config.norm_eps == kEps, "llama2.c fixes norm_eps at 1e-5, but this model's is {}; take --format gguf",
           config.norm_eps);
   require(version >= 0 && version <= 2, "llama2.c has the versions 0, 1 and 2, but no {}", version);

@@ -16,13 +16,14 @@ struct Limit {
 };
 
 // Generous for any published Llama, and small enough that products of three of them fit 64 bits.
-constexpr std::array<Limit, 7> kLimits{{{"vocab_size", 1, 1 << 22},
+constexpr std::array<Limit, 8> kLimits{{{"vocab_size", 1, 1 << 22},
                                         {"dim", 1, 1 << 17},
                                         {"n_layers", 1, 1 << 10},
                                         {"n_heads", 1, 1 << 12},
                                         {"n_kv_heads", 1, 1 << 12},
                                         {"hidden_dim", 1, 1 << 20},
-                                        {"context_length", 1, 1 << 24}}};
+                                        {"context_length", 1, 1 << 24},
+                                        {"rope_scaling_context", 1, 1 << 24}}};
 
 }  // namespace
 
@@ -44,6 +45,13 @@ void validate(const ModelConfig& config, const std::string& where) {
           config.head_dim());
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
           "{}: rope_theta is {}, but has to be a finite number of at least 1", where, config.rope_theta);
+  const RopeScaling& scaling = config.rope_scaling;
+  require(std::isfinite(scaling.factor) && scaling.factor >= 1.0F,
+          "{}: rope_scaling_factor is {}, but has to be a finite number of at least 1", where, scaling.factor);
+  require(std::isfinite(scaling.high_freq_factor) && scaling.low_freq_factor > 0.0F &&
+              scaling.low_freq_factor < scaling.high_freq_factor,
+          "{}: rope_scaling_low is {} and rope_scaling_high {}, but they have to be positive, finite and in that order",
+          where, scaling.low_freq_factor, scaling.high_freq_factor);
   require(std::isfinite(config.norm_eps) && config.norm_eps > 0.0F && config.norm_eps <= 1.0F,
           "{}: norm_eps is {}, but has to be in (0, 1]", where, config.norm_eps);
 }

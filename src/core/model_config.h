@@ -7,6 +7,17 @@
 
 namespace folio::core {
 
+/// Llama 3's stretching of RoPE's slow frequencies ("rope_type": "llama3"): see core/rope_scaling.h.
+struct RopeScaling {
+  float factor = 1.0F;           ///< 1: nothing is stretched
+  float low_freq_factor = 1.0F;  ///< turns within the original context below which a pair is slowed by the whole factor
+  float high_freq_factor = 4.0F;  ///< and above which it is left alone
+  int64_t original_context = 8192;
+
+  [[nodiscard]] bool active() const { return factor != 1.0F; }
+  bool operator==(const RopeScaling&) const = default;
+};
+
 struct ModelConfig {
   int64_t vocab_size = 0;  ///< tokens, `<|endoftext|>` included
   int64_t dim = 128;       ///< width of the residual stream
@@ -17,6 +28,7 @@ struct ModelConfig {
   int64_t context_length = 256;  ///< the most positions that a sequence may have
   float rope_theta = 10000.0F;
   float norm_eps = 1e-5F;
+  RopeScaling rope_scaling{};
   bool tie_embeddings = true;  ///< the output projection is the embedding matrix
 
   [[nodiscard]] int64_t head_dim() const { return dim / n_heads; }
@@ -36,6 +48,10 @@ struct ModelConfig {
     visit("context_length", self.context_length);
     visit("rope_theta", self.rope_theta);
     visit("norm_eps", self.norm_eps);
+    visit("rope_scaling_factor", self.rope_scaling.factor);
+    visit("rope_scaling_low", self.rope_scaling.low_freq_factor);
+    visit("rope_scaling_high", self.rope_scaling.high_freq_factor);
+    visit("rope_scaling_context", self.rope_scaling.original_context);
     visit("tie_embeddings", self.tie_embeddings);
   }
 };

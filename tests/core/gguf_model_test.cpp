@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "core/file_io.h"
+#include "core/rope_scaling.h"
 #include "tests/core/model_support.h"
 
 namespace folio::core {
@@ -193,6 +195,49 @@ TEST(GgufModel, NamesATensorWhoseTypeIsNotRunHere) {
       }));
   EXPECT_ERROR(read_gguf_model(dir / "m.gguf"),
                "m.gguf: tensor blk.0.attn_norm.weight has type I32, but F32, F16, BF16");
+}
+
+TEST(GgufModel, Llama3sScalingIsKeptAndItsFactorsAreWritten) {
+  ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
+  config.rope_theta = 500000.0F;
+  config.rope_scaling = {.factor = 8.0F, .low_freq_factor = 1.5F, .high_freq_factor = 5.0F, .original_context = 4096};
+  const test::TempDir dir;
+  write_gguf_model(dir / "m.gguf", numbered_weights(config), "name", {});
+  const StoredModel read = read_gguf_model(dir / "m.gguf");
+  EXPECT_EQ(read.config, config);
+  EXPECT_EQ(read.tensors.size(), tensor_manifest(config).size());
+  const TensorView* factors = read.gguf->find_tensor("rope_freqs.weight");
+  ASSERT_NE(factors, nullptr);
+  const std::vector<double> expected = rope_factors(config);
+  EXPECT_EQ(to_floats(*factors), std::vector<float>(expected.begin(), expected.end()));
+  EXPECT_EQ(to_floats(*factors).front(), 1.0F);
+  EXPECT_EQ(to_floats(*factors).back(), 8.0F);
+}
+
+// Files of other programs have the factors alone: their numbers are then those of every Llama 3.1, 3.2 and 3.3.
+TEST(GgufModel, FactorsWithoutNumbersAreThoseOfPublishedLlamas) {
+  ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
+  config.rope_theta = 500000.0F;
+  const auto written = [&](const RopeScaling& scaling, const std::filesystem::path& path) {
+    ModelConfig scaled = config;
+    scaled.rope_scaling = scaling;
+    const std::vector<double> exact = rope_factors(scaled);
+    const std::vector<float> factors(exact.begin(), exact.end());
+    const Weights weights = numbered_weights(config);
+    auto tensors = weights.views();
+    tensors.push_back({.name = "rope_freqs.weight",
+                       .type = DType::F32,
+                       .shape = {static_cast<int64_t>(factors.size())},
+                       .bytes = std::as_bytes(std::span(factors))});
+    write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, config_to_gguf(config, "name"), tensors); });
+  };
+  const test::TempDir dir;
+  const RopeScaling published{.factor = 32.0F};
+  written(published, dir / "m.gguf");
+  EXPECT_EQ(read_gguf_model(dir / "m.gguf").config.rope_scaling, published);
+  written({.factor = 32.0F, .low_freq_factor = 2.0F, .high_freq_factor = 4.0F, .original_context = 4096},
+          dir / "other.gguf");
+  EXPECT_ERROR(read_gguf_model(dir / "other.gguf"), "rope_freqs.weight is not Llama 3's: number");
 }
 
 }  // namespace

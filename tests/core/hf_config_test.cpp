@@ -57,14 +57,42 @@ TEST_F(HfConfig, ReadsThetaWhereTransformers5WritesIt) {
       1234.5F);
 }
 
+TEST_F(HfConfig, KeepsLlama3sScalingWhereverTransformersWritesIt) {
+  const RopeScaling expected{
+      .factor = 32.0F, .low_freq_factor = 1.5F, .high_freq_factor = 5.0F, .original_context = 4096};
+  const std::string numbers =
+      R"("factor": 32.0, "low_freq_factor": 1.5, "high_freq_factor": 5.0, "original_max_position_embeddings": 4096})";
+  EXPECT_EQ(read(R"({"rope_scaling": {"rope_type": "llama3", )" + numbers + "}").rope_scaling, expected);
+  EXPECT_EQ(read(R"({"rope_scaling": {"type": "llama3", )" + numbers + "}").rope_scaling, expected);
+  const ModelConfig five = read(R"({"rope_parameters": {"rope_type": "llama3", "rope_theta": 7.5, )" + numbers + "}");
+  EXPECT_EQ(five.rope_scaling, expected);
+  EXPECT_EQ(five.rope_theta, 7.5F);
+  ModelConfig config = kGrouped;
+  config.rope_scaling = expected;
+  test::write_bytes(dir_ / "config.json", config_to_hf_json(config, 3, 3));
+  EXPECT_EQ(config_from_hf_json(dir_ / "config.json"), config);
+}
+
 TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {R"({"model_type": "mistral"})", "model_type is mistral"},
       {R"({"hidden_act": "gelu"})", "hidden_act = \"gelu\" is not supported"},
       {R"({"attention_bias": true})", "attention_bias = true is not supported"},
       {R"({"mlp_bias": true})", "mlp_bias = true is not supported"},
-      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}})", "rope_scaling = "},
-      {R"({"rope_parameters": {"rope_type": "yarn"}})", "rope_type \"yarn\" is not supported"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}})", "\"low_freq_factor\" is missing"},
+      {R"({"rope_scaling": {"rope_type": "linear", "factor": 2.0}})", "RoPE scaling of type linear is not supported"},
+      {R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})", "RoPE scaling of type dynamic is not supported"},
+      {R"({"rope_scaling": {"type": "longrope"}})", "RoPE scaling of type longrope is not supported"},
+      {R"({"rope_scaling": {"rope_type": "new"}})", "RoPE scaling of type new is not supported"},
+      {R"({"rope_scaling": "yarn"})", "the RoPE scaling \"yarn\" is not supported"},
+      {R"({"rope_scaling": {"rope_type": 3}})", "\"rope_type\""},
+      {R"({"rope_parameters": {"rope_type": "yarn"}})", "RoPE scaling of type yarn is not supported"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 0.5, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                            "original_max_position_embeddings": 8192}})",
+       "rope_scaling_factor is 0.5"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
+                            "original_max_position_embeddings": 8192}})",
+       "rope_scaling_low is 4 and rope_scaling_high 4"},
       {R"({"head_dim": 8})", "head_dim = 8 is not supported"},
       {R"({"num_attention_heads": 0})", "n_heads is 0"},
       {R"({"num_attention_heads": 5})", "not a multiple of n_heads 5"},

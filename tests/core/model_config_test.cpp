@@ -155,8 +155,9 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 10U);
-  const ModelConfig zeros{0, 0, 0, 0, 0, 0, 0, 0.0F, 0.0F, false};  // does not compile with fewer fields
+  EXPECT_EQ(n_fields, 14U);
+  const ModelConfig zeros{0,    0, 0, 0, 0, 0, 0, 0.0F, 0.0F, {0.0F, 0.0F, 0.0F, 0},
+                          false};  // does not compile with fewer fields
   EXPECT_EQ(c, zeros);
 }
 

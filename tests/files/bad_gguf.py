@@ -59,6 +59,11 @@ def extra(name, dims):
     return lambda g: g.tensors.append(Tensor(name, list(dims), 0, bytes(4 * size)))
 
 
+def factors(*values):
+    return lambda g: g.tensors.append(
+        Tensor("rope_freqs.weight", [len(values)], 0, struct.pack(f"<{len(values)}f", *values)))
+
+
 def sparse(change, size):
     """The head with a change at its end, and then nothing but zeros."""
     def apply(g):
@@ -183,6 +188,19 @@ for name, phrase, change in [
     ("vocabulary of another size", "llama.vocab_size is 7, but token_embd.weight has 6", key("llama.vocab_size", U32, 7)),
     ("RoPE over a part of a head", "RoPE over 2 of 4 dimensions", key("llama.rope.dimension_count", U32, 2)),
     ("RoPE scaling", "RoPE scaling of type yarn", key("llama.rope.scaling.type", STRING, "yarn")),
+    ("RoPE scaling of long contexts", "RoPE scaling of type longrope (rope_factors_long.weight)",
+     extra("rope_factors_long.weight", [2])),
+    ("RoPE's factors of zero", "rope_scaling_factor is 0", factors(0, 0)),
+    ("RoPE's factors of NaN", "rope_scaling_factor is nan", factors(float("nan"), float("nan"))),
+    ("RoPE's factors of another kind", "rope_freqs.weight is not Llama 3's: number 1 is 8, but 1 by a factor of 8",
+     factors(1, 8)),
+    ("too few of RoPE's factors", "rope_freqs.weight is F32 of shape [1], but F32 of shape [2]", factors(1)),
+    ("RoPE's factors in sixteen bits", "rope_freqs.weight is F16 of shape [2]",
+     lambda g: g.tensors.append(Tensor("rope_freqs.weight", [2], 1, bytes(4)))),
+    ("RoPE's turns in the wrong order", "rope_scaling_low is 8",
+     key("llama.rope.scaling.llama3.low_freq_factor", F32, 8.0)),
+    ("RoPE's original context of zero", "rope_scaling_context is 0",
+     key("llama.rope.scaling.llama3.original_context_length", U32, 0)),
     ("RoPE scaling without a type", "llama.rope.scaling.factor = 2", key("llama.rope.scaling.factor", F32, 2.0)),
     ("keys of another width", "llama.attention.key_length differs", key("llama.attention.key_length", U32, 16)),
     ("values of another width", "llama.attention.value_length differs", key("llama.attention.value_length", U32, 16)),
@@ -199,7 +217,6 @@ for name, phrase, change in [
     ("missing norm", "output_norm.weight of shape [8] is missing", drop(NORM)),
     ("bias", "blk.0.attn_q.bias is no part", extra("blk.0.attn_q.bias", [8])),
     ("a layer too many", "blk.1.attn_norm.weight is no part", extra("blk.1.attn_norm.weight", [8])),
-    ("table of frequencies", "rope_freqs.weight is no part", extra("rope_freqs.weight", [2])),
     ("name that is not UTF-8", "the tensor \\xFF\\x0A is no part", extra(b"\xff\n", [8])),
     ("matrix that is transposed", "ffn_down.weight has shape [12, 8], but [8, 12] is expected", field(DOWN, dims=[8, 12])),
     ("matrix of too few rows", "attn_q.weight has shape [4, 8], but [8, 8] is expected", shape_of(WQ, [8, 4])),

@@ -121,8 +121,11 @@ for name, phrase, change in [
     ("tied as a number", '"tie_word_embeddings" is not true or false', put(at(CONFIG, "tie_word_embeddings"), 1)),
     ("another activation", 'hidden_act = "gelu" is not supported', put(at(CONFIG, "hidden_act"), "gelu")),
     ("biases", "attention_bias = true is not supported", put(at(CONFIG, "attention_bias"), True)),
-    ("RoPE scaling", "rope_scaling =", put(at(CONFIG, "rope_scaling"), {"rope_type": "llama3", "factor": 8.0})),
-    ("RoPE parameters of another type", 'rope_type "yarn" is not supported',
+    ("RoPE scaling without its numbers", 'the key "low_freq_factor" is missing',
+     put(at(CONFIG, "rope_scaling"), {"rope_type": "llama3", "factor": 8.0})),
+    ("RoPE scaling of another type", "RoPE scaling of type dynamic is not supported",
+     put(at(CONFIG, "rope_scaling"), {"type": "dynamic", "factor": 8.0})),
+    ("RoPE parameters of another type", "RoPE scaling of type yarn is not supported",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "yarn"})),
 ]:
     config.add(name, phrase, change)

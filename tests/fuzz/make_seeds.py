@@ -195,8 +195,10 @@ def config_seeds(folder):
     put(folder, "good-all-keys", LlamaConfig(**shape, rms_norm_eps=1e-5).to_json_string(use_diff=False))
     older = dict(shape, model_type="llama", rms_norm_eps=1e-6, rope_theta=500000.0, rope_scaling=None, head_dim=4)
     put(folder, "good-older", json.dumps(older))
-    scaled = dict(older, rope_scaling={"rope_type": "llama3", "factor": 8.0})
-    put(folder, "scaled", json.dumps(scaled))
+    scaled = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 8192}  # fmt: skip
+    put(folder, "good-scaled", json.dumps(dict(older, rope_scaling=scaled)))
+    put(folder, "good-scaled-5", LlamaConfig(**shape, rope_scaling=scaled).to_json_string())
 
 
 def index_seeds(folder):
@@ -317,6 +319,18 @@ def json_seeds(folder):
     put(folder, "twice", '{"a": 1, "a": 2}')
 
 
+def block_seeds(folder):
+    """The type's place in fuzz_blocks.cpp, the rows less one, blocks."""
+    random = np.random.default_rng(2)
+    types = [gguf.GGMLQuantizationType[name] for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")]
+    for i, qtype in enumerate(types):
+        elements, size = gguf.GGML_QUANT_SIZES[qtype]
+        put(folder, f"good-{qtype.name}", bytes([i, 2]) + random.integers(0, 256, 6 * size, dtype=np.uint8).tobytes())
+        if qtype.name[-1] != "K":
+            blocks = gguf.quants.quantize(random.standard_normal((17, elements)).astype(np.float32), qtype)
+            put(folder, f"good-{qtype.name}-quantized", bytes([i, 16]) + blocks.tobytes())
+
+
 def text_seeds(folder):
     put(folder, "good-play", "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n")
     put(folder, "good-many", "aé日\U0001f600\u0080\u07ff\u0800\uffff\U00010000\U0010ffff\ud7ff\ue000")
@@ -328,8 +342,9 @@ def text_seeds(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"gguf": gguf_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds, "hf_index": index_seeds,
-              "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds, "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
+    makers = {"blocks": block_seeds, "gguf": gguf_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
+              "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
+              "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
               "json": json_seeds, "text": text_seeds}  # fmt: skip
     for target, make in makers.items():
         make(out / target)

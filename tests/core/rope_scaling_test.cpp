@@ -1,0 +1,54 @@
+// Laws of core/rope_scaling.h: fast pairs are left alone, slow ones are slowed by the whole factor, and between them
+// the factor grows without a jump.
+#include "core/rope_scaling.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace folio::core {
+namespace {
+
+ModelConfig llama(float factor) {
+  ModelConfig config{.vocab_size = 11, .dim = 256, .n_heads = 2};
+  config.rope_theta = 500000.0F;
+  config.rope_scaling.factor = factor;
+  return config;
+}
+
+TEST(RopeScaling, WithoutAFactorFrequenciesArePowersOfTheta) {
+  const ModelConfig config = llama(1.0F);
+  EXPECT_EQ(rope_factors(config), std::vector<double>(64, 1.0));
+  const auto frequencies = rope_frequencies(config);
+  for (size_t i = 0; i < 64; ++i) {
+    EXPECT_DOUBLE_EQ(frequencies[i], std::pow(500000.0, -static_cast<double>(i) / 64.0));
+  }
+}
+
+TEST(RopeScaling, FastPairsStayAndSlowPairsTakeTheWholeFactor) {
+  const auto plain = rope_frequencies(llama(1.0F));
+  const auto scaled = rope_frequencies(llama(8.0F));
+  const auto factors = rope_factors(llama(8.0F));
+  EXPECT_TRUE(std::is_sorted(factors.begin(), factors.end()));
+  size_t between = 0;
+  for (size_t i = 0; i < 64; ++i) {
+    EXPECT_DOUBLE_EQ(scaled[i] * factors[i], plain[i]);
+    const double turns = 8192.0 * plain[i] / (2.0 * std::numbers::pi);
+    if (turns < 1.0 || turns > 4.0) {
+      EXPECT_EQ(factors[i], turns > 4.0 ? 1.0 : 8.0) << i;
+      continue;
+    }
+    ++between;
+    EXPECT_GT(factors[i], 1.0);
+    EXPECT_LT(factors[i], 8.0);
+    // The frequency itself is mixed by the share of the way from 1 turn to 4.
+    const double share = (turns - 1.0) / 3.0;
+    EXPECT_NEAR(scaled[i], (1.0 - share) * plain[i] / 8.0 + share * plain[i], 1e-12);
+  }
+  EXPECT_GT(between, 3U);
+}
+
+}  // namespace
+}  // namespace folio::core
