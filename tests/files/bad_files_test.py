@@ -117,7 +117,7 @@ def test_a_huge_context_takes_no_memory_until_it_is_used(tmp_path):
 
 
 def test_the_memory_limit_bites(tmp_path):
-    """The control of the law itself: a sound model whose widened matrices take 512 MB each is stopped by the limit."""
+    """The control of the law itself: a sound model of 430 MB of blocks, which are repacked, is stopped by the limit."""
     dim, hidden = 128, 1 << 20
     big = sound.Gguf(sound.Shape(dim=dim))
     big.key("llama.feed_forward_length", sound.U32, hidden)
@@ -125,8 +125,8 @@ def test_the_memory_limit_bites(tmp_path):
     for t in big.tensors:
         wide = t.name in ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight")
         if wide:
-            t.dims, t.kind = [hidden, dim] if "down" in t.name else [dim, hidden], 1
-        t.offset, end = end, end + (2 * dim * hidden if wide else len(t.data))
+            t.dims, t.kind = [hidden, dim] if "down" in t.name else [dim, hidden], 8
+        t.offset, end = end, end + (34 * dim * hidden // 32 if wide else len(t.data))
     head = big.head()
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(head)

@@ -1,0 +1,72 @@
+// Block types: any bytes are blocks, which are taken apart, multiplied out and repacked for the engine, and the three
+// agree. What they stand for, and the same bytes as floats, is quantized, or refused in one line.
+// The first byte says which type, the second how many rows; all whole blocks of a row's share are taken.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/quants.h"
+#include "infer/matrix.h"
+#include "infer/repack.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace folio::fuzz {
+namespace {
+
+using core::DType;
+
+constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
+                            DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+
+bool same(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+void quantized(std::span<const float> values) {
+  for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
+    std::vector<std::byte> blocks;
+    if (!accepted([&] { blocks = core::quantize(type, values, "w"); }, "w")) continue;
+    std::vector<float> back(values.size());
+    core::dequantize(type, blocks, back);
+    law(std::ranges::all_of(back, [](float v) { return std::isfinite(v); }), "blocks that are written are finite");
+  }
+}
+
+}  // namespace
+
+bool take(std::string_view input) {
+  if (input.size() < 2) return false;
+  const DType type = kTypes[static_cast<uint8_t>(input[0]) % kTypes.size()];
+  const size_t rows = static_cast<uint8_t>(input[1]) % 40 + 1;
+  const core::DTypeInfo& t = core::info(type);
+  const size_t row_blocks = (input.size() - 2) / rows / t.block_bytes;
+  if (row_blocks == 0) return false;
+  // A heap block of exactly the size, so that AddressSanitizer sees a read one byte too far.
+  std::vector<std::byte> blocks(rows * row_blocks * t.block_bytes);
+  std::memcpy(blocks.data(), input.data() + 2, blocks.size());
+  const size_t k = row_blocks * t.block_elements;
+
+  std::vector<float> values(rows * k);
+  core::dequantize(type, blocks, values);
+  const core::TensorView tensor{
+      .name = "w", .type = type, .shape = {static_cast<int64_t>(rows), static_cast<int64_t>(k)}, .bytes = blocks};
+  core::ThreadPool pool(1);
+  std::vector<uint8_t> tiles(infer::group_bytes(tensor));
+  const infer::Matrix matrix{.weights = infer::repack(tensor, tiles, pool), .n_out = rows, .k = k};
+  std::vector<float> row(k);
+  for (size_t r = 0; r < rows; ++r) {
+    matrix.row(r, row);
+    law(std::equal(row.begin(), row.end(), values.begin() + static_cast<ptrdiff_t>(r * k), same),
+        "repacked weights are the numbers of their blocks");
+  }
+  quantized(values);
+  std::vector<float> raw(blocks.size() / sizeof(float) / 32 * 32);
+  std::memcpy(raw.data(), blocks.data(), raw.size() * sizeof(float));
+  quantized(raw);
+  return true;
+}
+
+}  // namespace folio::fuzz
