@@ -20,12 +20,13 @@ Json added_token(size_t id, const std::string& content, bool special) {
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
-Json template_of(const Vocabulary& v) {
+// `pieces` as they are spelt in the file.
+Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   Json single = Json::array();
   Json pair = Json::array();
   Json special = Json::object();
   const auto add_special = [&](int32_t id, int type_id, Json& to) {
-    const std::string& piece = v.pieces[static_cast<size_t>(id)];
+    const std::string& piece = pieces[static_cast<size_t>(id)];
     to.push_back({{"SpecialToken", {{"id", piece}, {"type_id", type_id}}}});
     special[piece] = {{"id", piece}, {"ids", {id}}, {"tokens", {piece}}};
   };
@@ -122,7 +123,7 @@ void read_template(const Source& source, const nlohmann::json& post_processor, V
     if ((bos && v.bos < 0) || (eos && v.eos < 0)) continue;
     v.add_bos = bos;
     v.add_eos = eos;
-    const auto ours = nlohmann::json(template_of(v));
+    const auto ours = nlohmann::json(template_of(v, v.pieces));
     const auto same = [&](const char* key) { return value(ours, key) == value(post_processor, key); };
     if (same("type") && same("single") && same("special_tokens")) return;  // how a pair begins is of no interest here
   }
@@ -158,7 +159,7 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
       {"added_tokens", std::move(added)},
       {"normalizer", std::move(parts.normalizer)},
       {"pre_tokenizer", std::move(parts.pre_tokenizer)},
-      {"post_processor", v.add_bos || v.add_eos ? template_of(v) : Json()},
+      {"post_processor", v.add_bos || v.add_eos ? template_of(v, parts.pieces) : Json()},
       {"decoder", std::move(parts.decoder)},
       {"model",
        {{"type", "BPE"},
@@ -176,7 +177,7 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const SpecialIdName& name : kSpecialIds) {
     const int32_t id = v.*name.id;
-    if (id >= 0) config[fmt::format("{}_token", name.hf)] = v.pieces[static_cast<size_t>(id)];
+    if (id >= 0) config[fmt::format("{}_token", name.hf)] = parts.pieces[static_cast<size_t>(id)];
   }
   config["add_bos_token"] = v.add_bos;
   config["add_eos_token"] = v.add_eos;

@@ -236,6 +236,16 @@ TEST(Bpe, FilesKeepTheVocabulary) {
   EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "cannot say");
 }
 
+TEST(Bpe, AByteMayEndATextAndIsNamedAsFilesSpellIt) {
+  const core::test::TempDir folder;
+  BpeVocabulary v = bpe_of({});
+  v.eos = 2 + 0xC0;
+  v.bos = 2 + ' ';
+  v.add_bos = true;
+  BpeTokenizer(v, "the test").write_hf(folder.path());
+  EXPECT_EQ(dynamic_cast<const BpeTokenizer&>(*load_tokenizer(folder.path(), 0)).vocabulary(), v);
+}
+
 TEST(Bpe, AVocabularyThatIsNotSoundIsRefused) {
   const auto refused = [](void (*change)(BpeVocabulary&), const char* message) {
     BpeVocabulary v = bpe_of({{"a", "b"}});

@@ -91,7 +91,7 @@ pieces.add("more pieces than the model", "265 tokens in the tokenizer, 264 in th
 configs = Kinds("tokenizer_config.json", sentencepiece, write, CONFIG, SHOWS)
 for name, phrase, change in [
     *missing(CONFIG), *[kind for kind in bad_json(CONFIG) if kind[0] != "list in place of the object"],
-    ("list in place of the object", "bos_token is missing or not a string", raw(CONFIG, b"[]")),
+    ("list in place of the object", "eos_token is missing or not a string", raw(CONFIG, b"[]")),
     ("no bos_token", "bos_token is missing or not a string", without(at(CONFIG, "bos_token"))),
     ("eos_token that is a number", "eos_token is missing or not a string", put(at(CONFIG, "eos_token"), 2)),
     ("bos_token that is no piece", 'the token "[BOS]" is not in the vocabulary', put(at(CONFIG, "bos_token"), "[BOS]")),
