@@ -197,6 +197,7 @@ StoredModel read_hf_model(const fs::path& directory) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
                                static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
+      for (const auto& file : shards.files) file->release(view);  // from here on the copy is used
       view.bytes = *rows;
       model.storage.push_back(std::move(rows));
     }

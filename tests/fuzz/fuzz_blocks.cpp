@@ -64,7 +64,7 @@ bool take(std::string_view input) {
   }
   quantized(values);
   std::vector<float> raw(blocks.size() / sizeof(float) / 32 * 32);
-  std::memcpy(raw.data(), blocks.data(), raw.size() * sizeof(float));
+  if (!raw.empty()) std::memcpy(raw.data(), blocks.data(), raw.size() * sizeof(float));
   quantized(raw);
   return true;
 }
