@@ -47,7 +47,7 @@ def all_characters():
 
 
 EDGES = ["", " ", "  ", "\n", "\r\n", " \n ", "\n\n  x", "a\n", "a  \n  b", "a   b", "\t\ta", "x \r\n\r\n y", "\u00a0\u00a0x",
-         "it's IT'S they'Ll 'sx ''s 'ſ 'ſa s' ' s", "'", "''", "a'", "don't", "1234567", " 12 345 6", "१२३४", "x²³", "½",
+         "it's IT'S they'Lla x'sx ''s 'ſ x'ſa s' ' s", "'", "''", "a'", "don't", "1234567", " 12 345 6", "१२३४", "x²³", "½",
          "¡a", ".a", " .a", "..\n\n", "!!\r\nx", "\u2028x", "e\u0301e\u0301", "\u0301", "👩‍👩‍👧", "🏴\U000e0067\U000e007f", "\0", "\ufeff",
          "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
 TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],
@@ -89,7 +89,8 @@ def trained(pre, folder):
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator([TEXT[:300_000]], trainer)
+    # "ſa" is to be a token, so that it is seen whether 'ſ is cut off: to (?i:'s) a long s is an s.
+    tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
     if pre == "llama-bpe":

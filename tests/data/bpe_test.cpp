@@ -91,6 +91,16 @@ TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
                                                            "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
 }
 
+TEST(PreTokenizer, ACapitalOfAContractionCountsForLlama3) {
+  EXPECT_EQ(words_of(PreTokenizer::Llama3, "'LLa'\u017Fa'VEr"), (Strings{"'LL", "a", "'\u017F", "a", "'VE", "r"}));
+  EXPECT_EQ(words_of(PreTokenizer::Gpt2, "'LLa"), (Strings{"'", "LLa"}));
+}
+
+TEST(PreTokenizer, SpacesBeforeADigitStayTogetherWhereDigitsAreApart) {
+  EXPECT_EQ(words_of(PreTokenizer::Digits, "a   1  b"), (Strings{"a", "   ", "1", " ", " b"}));
+  EXPECT_EQ(words_of(PreTokenizer::Gpt2, "a   1  b"), (Strings{"a", "  ", " 1", " ", " b"}));
+}
+
 TEST(PreTokenizer, ABrokenByteIsASymbolAndNoByteIsLost) {
   EXPECT_EQ(words_of(PreTokenizer::Gpt2, "a\xFF\xC3 b\xE2\x82"), (Strings{"a", "\xFF\xC3", " b", "\xE2\x82"}));
   std::mt19937 random(3);
