@@ -1,0 +1,59 @@
+// The engine on a published model of 135 million parameters in blocks of four bits, which `make smollm2` fetches.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kPrompts = 10;  // each takes ten times as long there
+#else
+constexpr size_t kPrompts = 200;
+#endif
+
+// Prompts of 1 to 12 tokens, each followed by the likeliest four, one at a time from the cache: every logit is that of
+// one call with the whole text in a cache of its own.
+TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
+  const std::filesystem::path file = FOLIO_SMOLLM2;
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
+  const Model model(file);
+  const auto vocab = static_cast<size_t>(model.config().vocab_size);
+  Engine engine(model, {.max_positions = 64, .n_sequences = 2});
+  std::vector<float> logits(vocab);
+  for (size_t i = 0; i < kPrompts; ++i) {
+    const auto prompt = test::random_tokens(1 + i % 12, i, model.config().vocab_size);
+    const SequenceId cached = engine.cache().add_sequence();
+    std::vector<Row> rows;
+    for (const int32_t token : prompt) {
+      rows.push_back({token, cached, static_cast<int64_t>(rows.size()), rows.size() + 1 == prompt.size()});
+    }
+    std::vector<float> decoded;
+    std::vector<int32_t> text = prompt;
+    for (int step = 0; step < 5; ++step) {
+      engine.forward(rows, logits);
+      decoded.insert(decoded.end(), logits.begin(), logits.end());
+      const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
+      rows = {{static_cast<int32_t>(likeliest), cached, static_cast<int64_t>(text.size())}};
+      text.push_back(rows[0].token);
+    }
+    engine.cache().release(cached);
+
+    text.pop_back();  // drawn last, and not read
+    const SequenceId anew = engine.cache().add_sequence();
+    rows.clear();
+    for (const int32_t token : text) {
+      rows.push_back({token, anew, static_cast<int64_t>(rows.size()), rows.size() + 1 >= prompt.size()});
+    }
+    std::vector<float> recomputed(decoded.size());
+    engine.forward(rows, recomputed);
+    engine.cache().release(anew);
+    ASSERT_TRUE(test::same_bits(decoded, recomputed)) << "prompt " << i << " of " << prompt.size() << " tokens";
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer
