@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/model_files.h"
+#include "core/quants.h"
 #include "data/corpus.h"
 #include "infer/generate.h"
 #include "train/checkpoint.h"
@@ -119,6 +120,12 @@ int run(const Options& o) {
   const core::StoredModel trained = core::read_model(checkpoint);
   const auto tokenizer = apps::tokenizer_of(trained, "");
   const infer::Model model(o.model);
+  for (const core::TensorView& tensor : model.stored().tensors) {
+    core::require(core::quant_info(tensor.type) == nullptr,
+                  "{}: products with {} round their inputs to 8 bits, so no place of it equals LibTorch's; compare "
+                  "losses with perplexity, or verify a file of type f32, f16 or bf16",
+                  o.model, core::info(tensor.type).name);
+  }
   const auto file_tokenizer = apps::tokenizer_of(model.stored(), o.tokenizer);
   infer::Engine engine(model, {.n_threads = o.threads});
 

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from support import ACCENTED, BUILD, EXPECTED, GOLDEN, export, generate, run, succeed
+from support import ACCENTED, BUILD, EXPECTED, FAILED, GOLDEN, assert_refused, export, generate, run, succeed
 
 torch.set_num_threads(1)
 TOLERANCE = 1e-4  # of a logit: float32 sums of 256 numbers in another order differ by some 1e-6 of their size
@@ -232,6 +232,12 @@ def formats(run, folder):
                       type_)
         files[f"llama2c-v{version}"] = (path, ["--tokenizer", path.with_suffix(".tokenizer.bin")])
     return files
+
+
+def test_verify_refuses_blocks(accented_run, tmp_path):
+    succeed("export", accented_run / "model.gguf", "--out", tmp_path / "q8.gguf", "--type", "q8_0")
+    refused = run("verify", accented_run / "checkpoints/best", tmp_path / "q8.gguf")
+    assert_refused(refused, FAILED, tmp_path / "q8.gguf", "Q8_0", "perplexity")
 
 
 def test_verify_agrees_on_every_format(accented_run, tmp_path):
