@@ -1,7 +1,8 @@
 """A published Llama, SmolLM2-135M-Instruct, in Folio, llama.cpp and transformers: the same text, and the same loss.
 
 Losses are over consecutive windows of a part of TinyShakespeare, every token but a window's first. FOLIO_TEXT_BYTES is
-how much of it; the default is for a test that is run often.
+how much of it; with the default, which is for a test that is run often, losses of quantized types are known to some
+0.5 %, and with 100000 (a quarter of an hour) to some 0.2 %.
 """
 
 import json
@@ -68,7 +69,8 @@ def of_type(f32, type_):
 
 
 def perplexity(model, text):
-    return json.loads(folio("perplexity", "-m", model, "--text", text, "--context", WINDOW, "--json", "-t", THREADS))
+    return json.loads(folio("perplexity", "-m", model, "--text", text, "--context", WINDOW, "--json", "--token-logprobs",
+                            "-t", THREADS))
 
 
 def windows(tokens):
@@ -89,11 +91,14 @@ def llama_cpp_nll(path, text):
         return np.concatenate([nll(engine.all_logits(w), w) for w in windows(tokens)])
 
 
-def assert_same_perplexity(ours, theirs, tolerance):
-    print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}, "
-          f"{ours['perplexity'] / np.exp(theirs.mean()) - 1:+.5%}")
-    assert ours["tokens"] == len(theirs)
-    assert abs(ours["perplexity"] / np.exp(theirs.mean()) - 1) <= tolerance
+def assert_same_perplexity(ours, theirs, tolerance, noisy=False):
+    """Within the tolerance; if `noisy`, as far as this much text can tell: up to two standard errors of the mean."""
+    apart = -np.array(ours["token_logprobs"]) - theirs
+    error = apart.std() / np.sqrt(len(apart))
+    print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}: apart by {np.expm1(apart.mean()):+.4%}, "
+          f"standard error {error:.4%}")
+    assert ours["tokens"] == len(theirs) and abs(ours["nll"] - theirs.mean() - apart.mean()) < 1e-4
+    assert abs(np.expm1(apart.mean())) <= tolerance + (2 * error if noisy else 0)
 
 
 def test_f32_has_the_loss_of_llama_cpp_and_of_transformers(f32, text, folder):
@@ -121,12 +126,13 @@ def test_half_types_have_the_loss_of_f32(f32, text, type_):
 @pytest.mark.parametrize("type_", QUANTIZED)
 def test_quantized_types_have_the_loss_of_llama_cpp(f32, text, type_):
     path = of_type(f32, type_)
-    assert f": {type_}" in folio("inspect", path) or type_ in folio("inspect", path)
-    assert_same_perplexity(perplexity(path, text), llama_cpp_nll(path, text), 5e-3)
+    assert type_ in folio("inspect", path)
+    assert_same_perplexity(perplexity(path, text), llama_cpp_nll(path, text), 5e-3, noisy=TEXT_BYTES < 100_000)
 
 
 def test_the_published_file_has_the_loss_of_llama_cpp(text):
-    assert_same_perplexity(perplexity(SMOLLM2, text), llama_cpp_nll(SMOLLM2, text), 5e-3)
+    assert_same_perplexity(perplexity(SMOLLM2, text), llama_cpp_nll(SMOLLM2, text), 5e-3,
+                           noisy=TEXT_BYTES < 100_000)
 
 
 def test_greedy_texts_are_llama_cpps(f32, folder):
