@@ -56,8 +56,10 @@ fuzz: ## RUNS=1000000 inputs for each file reader under libFuzzer, with clang (h
 
 interop: ## the tests that build and drive other engines (llama.cpp)
 	@scripts/bootstrap.sh interop
+	@$(CORPUS)
+	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET) --target train generate export chat perplexity
+	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity
 	@ctest --test-dir build -C interop -L interop --output-on-failure
 
 format: ## lay out all sources with clang-format
