@@ -105,6 +105,21 @@ class Generation {
   FinishReason reason_ = FinishReason::Length;
 };
 
+// Slice by slice, so that an interrupt in a long prompt is heard. Returns false if there was one before the end.
+bool forward(Engine& engine, std::span<const Row> rows, std::span<float> logits,
+             const std::function<bool()>& interrupted) {
+  const auto vocab_size = static_cast<size_t>(engine.model().config().vocab_size);
+  for (size_t begin = 0; begin < rows.size(); begin += Engine::kMaxRows) {
+    if (begin > 0 && interrupted && interrupted()) return false;
+    const auto slice = rows.subspan(begin, std::min(Engine::kMaxRows, rows.size() - begin));
+    const auto wanted = std::count_if(slice.begin(), slice.end(), [](const Row& row) { return row.wants_logits; });
+    const size_t n_logits = static_cast<size_t>(wanted) * vocab_size;
+    engine.forward(slice, logits.first(n_logits));
+    logits = logits.subspan(n_logits);
+  }
+  return true;
+}
+
 // All of them to their ends, each step one forward of those that go on.
 std::vector<GenerateResult> run(Engine& engine, std::deque<Generation>& generations, const GenerateOptions& options,
                                 const OnText& on_text) {
@@ -118,9 +133,10 @@ std::vector<GenerateResult> run(Engine& engine, std::deque<Generation>& generati
   std::vector<float> logits;
   double prefill_seconds = 0.0;
   double decode_seconds = 0.0;
+  bool interrupted = false;
   for (bool prefill = true;; prefill = false) {
     const Stopwatch stopwatch;
-    const bool interrupted = options.interrupted && options.interrupted();
+    interrupted = interrupted || (options.interrupted && options.interrupted());
     rows.clear();
     std::vector<size_t> live;
     for (size_t i = 0; i < generations.size(); ++i) {
@@ -134,8 +150,8 @@ std::vector<GenerateResult> run(Engine& engine, std::deque<Generation>& generati
     if (live.empty()) break;
     const auto vocab_size = static_cast<size_t>(engine.model().config().vocab_size);
     logits.resize(live.size() * vocab_size);
-    engine.forward(rows, logits);
-    for (size_t n = 0; n < live.size(); ++n) {
+    interrupted = !forward(engine, rows, logits, options.interrupted);
+    for (size_t n = 0; n < live.size() && !interrupted; ++n) {
       show(live[n], generations[live[n]].advance(std::span(logits).subspan(n * vocab_size, vocab_size)));
     }
     (prefill ? prefill_seconds : decode_seconds) += stopwatch.seconds();

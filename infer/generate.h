@@ -21,7 +21,7 @@ struct GenerateOptions {
   std::vector<std::string> stops;
   std::vector<int32_t> end_tokens;  ///< end the text, beside those of the tokenizer's ends_text()
   SamplerOptions sampler;
-  std::function<bool()> interrupted;  ///< asked before each token; may be empty
+  std::function<bool()> interrupted;  ///< asked before each token, and within long prompts; may be empty
 };
 
 enum class FinishReason { Stop, Length, Interrupted };

@@ -211,6 +211,25 @@ TEST_F(ConversationTest, AnInterruptedAnswerIsKeptAsFarAsItWent) {
   EXPECT_EQ(c.say("so", o, {}).result.tokens, anew(messages, options(5)).tokens);
 }
 
+TEST_F(ConversationTest, AQuestionThatWasTakenBackCanBeAskedAgain) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    Conversation c = conversation();
+    GenerateOptions o = options(seed);
+    int asked = 0;
+    o.interrupted = [&] { return ++asked > 1; };
+    const Answer nothing = c.say("hello", o, {});
+    // Half of a character was drawn: the question was computed whole, and nothing was said.
+    if (nothing.result.tokens.size() != 1 || !nothing.result.text.empty()) continue;
+    EXPECT_EQ(c.messages().size(), 1U);
+    const Answer again = c.say("hello", options(seed), {});
+    EXPECT_EQ(again.n_cached, again.prompt_tokens.size() - 1) << "the last token is computed for its logits";
+    c.reset();
+    EXPECT_EQ(c.say("hello", options(seed), {}).result.tokens, again.result.tokens);
+    return;
+  }
+  FAIL() << "no answer began with half of a character";
+}
+
 TEST_F(ConversationTest, GivesItsBlocksBack) {
   {
     Conversation c = conversation();

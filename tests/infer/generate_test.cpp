@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "infer/scoped_sequence.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -225,6 +226,25 @@ TEST_F(Generate, InterruptedIsSaidSo) {
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(finish_reason_name(result.finish_reason), "interrupted");
   EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
+}
+
+TEST_F(Generate, AnInterruptIsHeardWithinAPrompt) {
+  core::ModelConfig config = test::small_shapes()[1].config;
+  config.context_length = 1000;
+  const Model model = test::random_model(config);
+  Engine engine(model, {.n_threads = 1, .n_sequences = 2});
+  const auto prompt = test::random_tokens(700, 3, config.vocab_size);
+  auto o = options(5);
+  int asked = 0;
+  o.interrupted = [&] { return ++asked > 2; };  // before the first slice, the second and the third
+  const ScopedSequence sequence(engine.cache());
+  const auto result = generate_on(engine, tokenizer_, sequence.id(), prompt, o);
+  EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
+  EXPECT_TRUE(result.tokens.empty());
+  EXPECT_EQ(engine.cache().length(sequence.id()), 2 * static_cast<int64_t>(Engine::kMaxRows));
+  o.interrupted = {};
+  const auto rest = generate_on(engine, tokenizer_, sequence.id(), prompt, o);
+  EXPECT_EQ(rest.tokens, infer::generate(engine, tokenizer_, prompt, o).tokens) << "what it has is sound";
 }
 
 TEST_F(Generate, TheSeedDecidesTheText) {
