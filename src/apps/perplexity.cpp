@@ -63,21 +63,26 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// One text: it begins as the tokenizer says, and each window with what comes next in it.
+std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::string& text, const std::string& where) {
+  std::vector<int32_t> tokens = tokenizer.beginning();
+  try {
+    const std::vector<int32_t> rest = tokenizer.encode(text);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+  } catch (const core::Error& error) {
+    core::fail("{}: {}", where, error.what());
+  }
+  core::require(tokens.size() >= 2, "{}: the text has {} tokens; two are needed to foresee one", where, tokens.size());
+  return tokens;
+}
+
 int run(const Options& o) {
+  const std::string text = core::read_text_file(o.text);
   const infer::Model model(apps::resolve_model(o.model), o.model.threads);
   apps::report_repacking(model);
   const int64_t context = apps::context_of(o.context, model.config());
   const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
-  // One text: it begins as the tokenizer says, and each window with what comes next in it.
-  std::vector<int32_t> tokens = tokenizer->beginning();
-  try {
-    const std::vector<int32_t> rest = tokenizer->encode(core::read_text_file(o.text));
-    tokens.insert(tokens.end(), rest.begin(), rest.end());
-    core::require(tokens.size() >= 2, "the text has {} tokens; two are needed to foresee one", tokens.size());
-  } catch (const core::Error& error) {
-    const std::string what = error.what();
-    core::fail("{}{}", what.starts_with(o.text) ? "" : o.text + ": ", what);
-  }
+  const std::vector<int32_t> tokens = tokens_of(*tokenizer, text, o.text);
   infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = context});
 
   apps::watch_interrupt();

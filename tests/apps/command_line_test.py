@@ -71,7 +71,8 @@ def test_a_missing_model_is_named(program, json, tmp_path):
 @pytest.mark.parametrize("json", [[], ["--json"]])
 @pytest.mark.parametrize("program", ["generate", "bench", "chat", "perplexity"])
 def test_without_any_model_the_remedy_is_to_train(program, json, tmp_path):
-    needed = {"chat": ["-p", "a"], "perplexity": ["--text", "t"]}
+    (tmp_path / "text.txt").write_text("a text")
+    needed = {"chat": ["-p", "a"], "perplexity": ["--text", tmp_path / "text.txt"]}
     done = run(program, *needed.get(program, []), *json, home=tmp_path)
     assert_refused(done, FAILED, tmp_path / "runs", "train", "--model")
 
