@@ -8,16 +8,14 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/rope_scaling.h"
 #include "modules/shapes.h"
 
 namespace folio::nn {
 
 BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
   core::validate(config, "llama_blocks");
-  core::require(!config.rope_scaling.active(),
-                "the modules have no RoPE scaling, but the model's factor is {}; the engine runs it",
-                config.rope_scaling.factor);
-  RopeCache rope(config.context_length, config.head_dim(), config.rope_theta);
+  RopeCache rope(config.context_length, config.head_dim(), config.rope_theta, core::rope_factors(config));
   return [rope, dropout](const core::ModelConfig& c, int64_t) { return Block(llama_parts(c, rope, dropout), dropout); };
 }
 

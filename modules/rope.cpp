@@ -10,15 +10,20 @@
 
 namespace folio::nn {
 
-RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta) {
+RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta,
+                             const std::vector<double>& factors) {
   core::require(head_dim >= 2 && head_dim % 2 == 0,
                 "RopeCache: head_dim has to be even and at least 2, since pairs are rotated, but is {}", head_dim);
   core::require(context_length >= 1 && theta > 0,
                 "RopeCache: context_length has to be at least 1 and theta positive, but they are {} and {}",
                 context_length, theta);
+  core::require(factors.empty() || static_cast<int64_t>(factors.size()) == head_dim / 2,
+                "RopeCache: heads of {} numbers have {} pairs, but there are {} factors", head_dim, head_dim / 2,
+                factors.size());
   // In double: at position 10,000 a float angle would be wrong by up to 0.0005.
   const auto i_P = torch::arange(0, head_dim, 2, torch::kDouble);
-  const auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(head_dim));
+  auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(head_dim));
+  if (!factors.empty()) frequency_P = frequency_P / torch::tensor(factors, torch::kDouble);
   const auto angle_TP = torch::outer(torch::arange(context_length, torch::kDouble), frequency_P);
   rotations_ = torch::polar(torch::ones_like(angle_TP), angle_TP);
 }

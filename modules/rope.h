@@ -5,15 +5,19 @@
 
 #include <torch/torch.h>
 
+#include <vector>
+
 namespace folio::nn {
 
 /// The rotations of every position of the context.
 /// Source: Su et al., "RoFormer", 2021, section 3.2.2, with its adjacent pairs (Llama's and GGUF's convention too).
 class RopeCacheImpl : public torch::nn::Module {
  public:
-  /// `context_length` positions, heads of `head_dim` numbers. Throws core::Error for an odd head_dim, and unless the
-  /// lengths are at least 1 and theta is positive.
-  RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0);
+  /// `context_length` positions, heads of `head_dim` numbers. `factors`, one for each pair or none at all, divide the
+  /// frequencies (core::rope_factors). Throws core::Error for an odd head_dim, another number of factors, and unless
+  /// the lengths are at least 1 and theta is positive.
+  RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0,
+                const std::vector<double>& factors = {});
 
   /// For studies: rotations of one's own, complex double [context_length, head_dim / 2]. Throws core::Error for another
   /// type or shape.

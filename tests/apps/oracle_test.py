@@ -284,6 +284,26 @@ def test_verify_takes_any_text_and_any_two_models(accented_run, tmp_path):
     assert refused.returncode == 1 and "different models" in refused.stderr
 
 
+def test_verify_knows_scaled_frequencies(golden_gguf, tmp_path):
+    """A directory with Llama 3's RoPE scaling, and the GGUF made of it, where factors stand in place of its numbers."""
+    scaled = shutil.copytree(GOLDEN, tmp_path / "scaled")
+    config = json.loads((scaled / "config.json").read_text())
+    config["rope_scaling"] = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                              "original_max_position_embeddings": 64}
+    (scaled / "config.json").write_text(json.dumps(config))
+    (tmp_path / "text.txt").write_text("ROMEO:\nWhat light through yonder window breaks?\n" * 20)
+    text = ["--text", tmp_path / "text.txt", "-t", "1"]
+    file = export(scaled, tmp_path / "scaled.gguf")
+    done = succeed("verify", scaled, file, *text)
+    assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree"
+    model = AutoModelForCausalLM.from_pretrained(scaled, dtype=torch.float32).eval()
+    tokens = list(range(2, 60)) * 3
+    apart = np.abs(engine_logits(file, tokens) - transformers_logits(model, tokens)).max()
+    assert apart < TOLERANCE < np.abs(engine_logits(golden_gguf, tokens) - engine_logits(file, tokens)).max()
+    refused = run("verify", GOLDEN, file, *text)
+    assert_refused(refused, FAILED, "different models")
+
+
 # ---- llama2.c's files: its program begins each prompt with BOS and a space ----
 
 def test_llama2c_files_give_the_text_of_its_program(accented_run, tmp_path):

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "gradient_check.h"
 #include "modules/rope.h"
@@ -77,6 +78,18 @@ TEST(Rope, CacheEqualsRotationMatrices) {
   }
 }
 
+TEST(Rope, FactorsDivideTheFrequencies) {
+  const auto plain = nn::RopeCache(kContext, 6, 100.0)->rotations();
+  const auto scaled = nn::RopeCache(kContext, 6, 100.0, std::vector{1.0, 2.0, 4.0})->rotations();
+  for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
+    EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
+    EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
+    EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
+  }
+  const std::vector<double> none(3, 1.0);
+  EXPECT_TRUE(torch::equal(nn::RopeCache(kContext, 6, 100.0, none)->rotations(), plain));
+}
+
 TEST(Rope, FirstPositionContinuesASequence) {
   nn::RopeCache rope(kContext, 6);
   const auto x = torch::randn({2, kContext, 3, 6}), y = rope->apply(x);
@@ -125,6 +138,7 @@ TEST(Rope, RefusesOtherSizesAndPositions) {
   expect_error([] { nn::RopeCache(8, 5); }, {"even", "5"});
   expect_error([] { nn::RopeCache(0, 4); }, {"context_length", "0"});
   expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});
+  expect_error([] { nn::RopeCache(8, 4, 10.0, std::vector{1.0}); }, {"2 pairs", "1 factors"});
   nn::RopeCache rope(8, 4);
   expect_error([&] { rope->apply(torch::zeros({1, 9, 2, 4})); }, {"[0, 8)", "[0, 9)"});
   expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 4}), 5); }, {"[0, 8)", "[5, 9)"});
