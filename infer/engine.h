@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/thread_pool.h"
+#include "infer/aligned_vector.h"
 #include "infer/kernels/kernels.h"
 #include "infer/kv_cache.h"
 #include "infer/model.h"
@@ -79,18 +80,18 @@ class Engine {
   core::ThreadPool pool_;
   KvCache cache_;
 
-  std::vector<float> rope_cos_;  ///< (positions so far, head_dim)
-  std::vector<float> rope_sin_;  ///< (positions so far, head_dim), negative at even dimensions
+  AlignedVector<float> rope_cos_;  ///< (positions so far, head_dim)
+  AlignedVector<float> rope_sin_;  ///< (positions so far, head_dim), negative at even dimensions
 
   // What flows through a layer; rows are those of a slice.
-  std::vector<float> x_;       ///< (rows, dim): the residual stream
-  std::vector<float> normed_;  ///< (rows, dim)
-  std::vector<float> q_;       ///< (rows, dim)
-  std::vector<float> k_;       ///< (rows, kv_dim)
-  std::vector<float> v_;       ///< (rows, kv_dim)
-  std::vector<float> heads_;   ///< (rows, dim): attention's output before Wo
-  std::vector<float> gate_;    ///< (rows, hidden_dim)
-  std::vector<float> up_;      ///< (rows, hidden_dim)
+  AlignedVector<float> x_;       ///< (rows, dim): the residual stream
+  AlignedVector<float> normed_;  ///< (rows, dim)
+  AlignedVector<float> q_;       ///< (rows, dim)
+  AlignedVector<float> k_;       ///< (rows, kv_dim)
+  AlignedVector<float> v_;       ///< (rows, kv_dim)
+  AlignedVector<float> heads_;   ///< (rows, dim): attention's output before Wo
+  AlignedVector<float> gate_;    ///< (rows, hidden_dim)
+  AlignedVector<float> up_;      ///< (rows, hidden_dim)
 
   // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
   std::vector<int8_t> quantized_;   ///< (rows, k)

@@ -39,9 +39,12 @@ inline float join_lanes(Vec v) {
   return y;
 }
 
-// Sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t].
+// Sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The next tile's weights
+// are `ahead` numbers from this one's. Few inputs wait for weights, not for arithmetic, and the processor's own
+// prefetching loses count of so many rows side by side: so the next tile is asked for.
 template <size_t kRows, size_t kTokens, typename Weight>
-inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, Vec* sums) {
+inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
+                      Vec* sums) {
   Vec sum[kRows * kTokens];
   for (Vec& s : sum) s = Vec::zero();
   size_t i = begin;
@@ -49,6 +52,7 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
     Vec input[kTokens];
     for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
     for (size_t r = 0; r < kRows; ++r) {
+      if constexpr (kTokens <= 2) __builtin_prefetch(weight[r] + i + ahead);
       const Vec w = Vec::load(weight[r] + i);
       for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
     }
@@ -87,7 +91,7 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
         for (size_t t = 0; t < kTokens; t += kTileTokens) {
           for (size_t r = 0; r < kRows; r += kTileRows) {
             Vec tile[kTileRows * kTileTokens];
-            add_chunk<kTileRows, kTileTokens>(w + r, in + t, chunk, end, tile);
+            add_chunk<kTileRows, kTileTokens>(w + r, in + t, chunk, end, kRows * k, tile);
             for (size_t a = 0; a < kTileRows; ++a) {
               for (size_t b = 0; b < kTileTokens; ++b) sums[(t + b) * kRows + r + a] = tile[a * kTileTokens + b];
             }
@@ -105,22 +109,33 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
-// Of float, F16 and BF16: a Vec loads each of them as floats.
+// Of float, F16 and BF16: a Vec loads each of them as floats. Many inputs are cut into blocks that stay in the first
+// cache while a block of weight rows, which stays in the second, passes by.
 template <typename Weight>
 void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
+  constexpr size_t kFirstCache = size_t{24} << 10U;
+  constexpr size_t kSecondCache = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
+  const size_t length = std::max<size_t>(k, 1);
   const auto run = n_rows == 1   ? matmul_tiles<1, Weight>
                    : n_rows == 2 ? matmul_tiles<2, Weight>
                                  : matmul_tiles<4, Weight>;
-  run(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+  const size_t inputs = std::max<size_t>(4, kFirstCache / (length * sizeof(float)) / 4 * 4);
+  const size_t rows = std::max<size_t>(4, kSecondCache / (length * sizeof(Weight)) / 4 * 4);
+  for (size_t row = row_begin; row < row_end; row += rows) {
+    for (size_t n = 0; n < n_rows; n += inputs) {
+      run(x + n * k, std::min(inputs, n_rows - n), weight, k, row, std::min(row_end, row + rows), out + n * out_stride,
+          out_stride, accumulate);
+    }
+  }
 }
 
 float dot_self(const float* x, size_t k) {
   float total = 0.0F;
   for (size_t chunk = 0; chunk < k; chunk += kChunk) {
     Vec sum;
-    add_chunk<1, 1, float>(&x, &x, chunk, std::min(k, chunk + kChunk), &sum);
+    add_chunk<1, 1, float>(&x, &x, chunk, std::min(k, chunk + kChunk), 0, &sum);
     total += join_lanes(sum);
   }
   return total;
