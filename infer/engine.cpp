@@ -231,20 +231,26 @@ void Engine::attend(std::span<const Row> rows, size_t layer) {
   const size_t group = static_cast<size_t>(config_.n_heads) / n_kv_heads;
   size_t work = 0;
   for (const Row& row : rows) work += static_cast<size_t>(row.position + 1) * 2 * dim;
-  pool_.parallel_for(rows.size() * n_kv_heads, 1, work / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t item = begin; item < end; ++item) {
-      const size_t i = item / n_kv_heads;
-      const size_t head = item % n_kv_heads;
-      const size_t at = i * dim + head * group * head_dim;
-      kernels_.attention({.query = q_.data() + at,
-                          .blocks = cache_.blocks(rows[i].sequence),
-                          .key_offset = cache_.key_offset(static_cast<int64_t>(layer), static_cast<int64_t>(head)),
-                          .value_offset = cache_.value_offset(static_cast<int64_t>(layer), static_cast<int64_t>(head)),
-                          .n_positions = static_cast<size_t>(rows[i].position + 1),
-                          .n_queries = group,
-                          .head_dim = head_dim,
-                          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
-                         heads_.data() + at);
+  // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
+  const size_t items = n_kv_heads * rows.size();
+  const size_t stripes = std::clamp<size_t>(work / kWorthAThread, 1, std::min(items, pool_.size()));
+  const auto attend_one = [&](size_t item) {
+    const size_t head = item / rows.size();
+    const Row& row = rows[item % rows.size()];
+    const size_t at = item % rows.size() * dim + head * group * head_dim;
+    kernels_.attention({.query = q_.data() + at,
+                        .blocks = cache_.blocks(row.sequence),
+                        .key_offset = cache_.key_offset(static_cast<int64_t>(layer), static_cast<int64_t>(head)),
+                        .value_offset = cache_.value_offset(static_cast<int64_t>(layer), static_cast<int64_t>(head)),
+                        .n_positions = static_cast<size_t>(row.position + 1),
+                        .n_queries = group,
+                        .head_dim = head_dim,
+                        .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
+                       heads_.data() + at);
+  };
+  pool_.parallel_for(stripes, 1, [&](size_t begin, size_t end) {
+    for (size_t stripe = begin; stripe < end; ++stripe) {
+      for (size_t item = stripe; item < items; item += stripes) attend_one(item);
     }
   });
 }

@@ -174,24 +174,36 @@ void swiglu(const float* gate, const float* up, size_t n, float* out) {
   });
 }
 
+// Query heads that go through a block together: it is read once for all of them, and their sums, each one a chain of
+// additions that wait for each other, fill each other's gaps.
+constexpr size_t kMostHeads = std::min<size_t>(4, Vec::kTileSums / 2);
+
 struct Partial {
   float max;
   float sum;
-  float value[kMaxHeadDim];
 };
 
-// value (head_dim) = Σ_j p_j values[j], kVecs vectors of dimensions at a time so that their sums stay in registers.
-template <size_t kVecs>
-inline void weighted_values(const float* p, const float* values, size_t n, size_t head_dim, float* value) {
-  Vec sum[kVecs];
-  for (Vec& s : sum) s = Vec::zero();
+// p: (kHeads, 32). value (kHeads, head_dim) = Σ_j p_j values[j], kVecs vectors of dimensions at a time so that their
+// sums stay in registers. `next` is asked for meanwhile: as many numbers as the values are.
+template <size_t kHeads, size_t kVecs>
+inline void weighted_values(const float* p, const float* values, size_t n, size_t head_dim, const float* next,
+                            float* value) {
+  Vec sum[kHeads][kVecs];
+  for (auto& of_head : sum) {
+    for (Vec& s : of_head) s = Vec::zero();
+  }
   for (size_t j = 0; j < n; ++j) {
-    const Vec weight = Vec::all(p[j]);
+    Vec weight[kHeads];
+    for (size_t h = 0; h < kHeads; ++h) weight[h] = Vec::all(p[h * kBlockPositions + j]);
     for (size_t i = 0; i < kVecs; ++i) {
-      sum[i] = Vec::fma(weight, Vec::load(values + j * head_dim + i * kLanes), sum[i]);
+      const Vec v = Vec::load(values + j * head_dim + i * kLanes);
+      __builtin_prefetch(next + j * head_dim + i * kLanes);
+      for (size_t h = 0; h < kHeads; ++h) sum[h][i] = Vec::fma(weight[h], v, sum[h][i]);
     }
   }
-  for (size_t i = 0; i < kVecs; ++i) sum[i].store(value + i * kLanes);
+  for (size_t h = 0; h < kHeads; ++h) {
+    for (size_t i = 0; i < kVecs; ++i) sum[h][i].store(value + h * head_dim + i * kLanes);
+  }
 }
 
 inline void weighted_values_tail(const float* p, const float* values, size_t n, size_t head_dim, size_t lanes,
@@ -201,75 +213,110 @@ inline void weighted_values_tail(const float* p, const float* values, size_t n, 
   sum.store_first(value, lanes);
 }
 
-// keys (head_dim, 32), values (32, head_dim), of which the first n positions are seen. See reference/attention.cpp.
-inline void attend_block(const float* query, const float* keys, const float* values, size_t n, const AttentionInput& in,
-                         Partial& partial) {
+// queries and value (kHeads, head_dim); keys (head_dim, 32), values (32, head_dim), of which the first n positions are
+// seen; see reference/attention.cpp. A block comes from far away: while its keys are multiplied its values are asked
+// for, and then the keys of the next block.
+template <size_t kHeads>
+inline void attend_block(const float* queries, const float* keys, const float* values, size_t n,
+                         const AttentionInput& in, const float* next_keys, Partial* partial, float* value) {
   const size_t n_first = std::min(n, kLanes);
   const size_t n_second = n - n_first;
-  Vec first = Vec::zero();
-  Vec second = Vec::zero();
-  if (n == kBlockPositions) {
-    for (size_t d = 0; d < in.head_dim; ++d) {
-      const Vec q = Vec::all(query[d]);
-      first = Vec::fma(q, Vec::load(keys + d * kBlockPositions), first);
-      second = Vec::fma(q, Vec::load(keys + d * kBlockPositions + kLanes), second);
+  Vec first[kHeads];
+  Vec second[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) first[h] = second[h] = Vec::zero();
+  const auto add_dimension = [&](size_t d, Vec key_first, Vec key_second) {
+    for (size_t h = 0; h < kHeads; ++h) {
+      const Vec q = Vec::all(queries[h * in.head_dim + d]);
+      first[h] = Vec::fma(q, key_first, first[h]);
+      second[h] = Vec::fma(q, key_second, second[h]);
     }
-  } else {
-    for (size_t d = 0; d < in.head_dim; ++d) {
-      const Vec q = Vec::all(query[d]);
-      first = Vec::fma(q, Vec::load_first(keys + d * kBlockPositions, n_first), first);
-      if (n_second > 0) {
-        second = Vec::fma(q, Vec::load_first(keys + d * kBlockPositions + kLanes, n_second), second);
-      }
+  };
+  for (size_t d = 0; d < in.head_dim; ++d) {
+    const float* key = keys + d * kBlockPositions;
+    __builtin_prefetch(values + d * kBlockPositions);
+    __builtin_prefetch(values + d * kBlockPositions + kLanes);
+    if (n == kBlockPositions) {
+      add_dimension(d, Vec::load(key), Vec::load(key + kLanes));
+    } else {
+      add_dimension(d, Vec::load_first(key, n_first),
+                    n_second > 0 ? Vec::load_first(key + kLanes, n_second) : Vec::zero());
     }
   }
-  const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
-  first = (first * Vec::all(in.scale)).first_or(n_first, nothing);
-  second = (second * Vec::all(in.scale)).first_or(n_second, nothing);
-  partial.max = Vec::max(first, second).largest();
-  const Vec max = Vec::all(partial.max);
-  first = exp(first - max).first_or(n_first, Vec::zero());
-  second = exp(second - max).first_or(n_second, Vec::zero());
-  partial.sum = join_lanes(first + second);
 
-  float p[kBlockPositions];
-  first.store(p);
-  second.store(p + kLanes);
+  float p[kHeads * kBlockPositions];
+  const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
+  for (size_t h = 0; h < kHeads; ++h) {
+    first[h] = (first[h] * Vec::all(in.scale)).first_or(n_first, nothing);
+    second[h] = (second[h] * Vec::all(in.scale)).first_or(n_second, nothing);
+    partial[h].max = Vec::max(first[h], second[h]).largest();
+    const Vec max = Vec::all(partial[h].max);
+    first[h] = exp(first[h] - max).first_or(n_first, Vec::zero());
+    second[h] = exp(second[h] - max).first_or(n_second, Vec::zero());
+    partial[h].sum = join_lanes(first[h] + second[h]);
+    first[h].store(p + h * kBlockPositions);
+    second[h].store(p + h * kBlockPositions + kLanes);
+  }
+
+  constexpr size_t kVecs = std::min<size_t>(4, Vec::kTileSums / kHeads);
   size_t d = 0;
-  for (; d + 4 * kLanes <= in.head_dim; d += 4 * kLanes) {
-    weighted_values<4>(p, values + d, n, in.head_dim, partial.value + d);
+  for (; d + kVecs * kLanes <= in.head_dim; d += kVecs * kLanes) {
+    weighted_values<kHeads, kVecs>(p, values + d, n, in.head_dim, next_keys + d, value + d);
   }
   for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
-    weighted_values<2>(p, values + d, n, in.head_dim, partial.value + d);
+    weighted_values<kHeads, 2>(p, values + d, n, in.head_dim, next_keys + d, value + d);
   }
   for (; d < in.head_dim; d += kLanes) {
-    weighted_values_tail(p, values + d, n, in.head_dim, std::min(kLanes, in.head_dim - d), partial.value + d);
+    for (size_t h = 0; h < kHeads; ++h) {
+      weighted_values_tail(p + h * kBlockPositions, values + d, n, in.head_dim, std::min(kLanes, in.head_dim - d),
+                           value + h * in.head_dim + d);
+    }
+  }
+}
+
+// Of kHeads query heads, from `queries` to `out`, both (kHeads, head_dim).
+template <size_t kHeads>
+void attend(const AttentionInput& in, const float* queries, float* out) {
+  Partial total[kHeads];
+  Partial block[kHeads];
+  float value[kHeads * kMaxHeadDim];
+  for (size_t position = 0; position < in.n_positions; position += kBlockPositions) {
+    const float* base = in.blocks[position / kBlockPositions];
+    const float* next = in.blocks[std::min(position + kBlockPositions, in.n_positions - 1) / kBlockPositions];
+    const bool begins = position == 0;
+    attend_block<kHeads>(queries, base + in.key_offset, base + in.value_offset,
+                         std::min(kBlockPositions, in.n_positions - position), in, next + in.key_offset,
+                         begins ? total : block, begins ? out : value);
+    for (size_t h = 0; h < kHeads && !begins; ++h) {
+      const float max = std::max(total[h].max, block[h].max);
+      const float keep = exp(total[h].max - max);
+      const float join = exp(block[h].max - max);
+      total[h].max = max;
+      total[h].sum = std::fma(block[h].sum, join, total[h].sum * keep);
+      for_lanes(in.head_dim, [&](size_t d, size_t n) {
+        float* to = out + h * in.head_dim + d;
+        const Vec kept = Vec::load_first(to, n) * Vec::all(keep);
+        Vec::fma(Vec::load_first(value + h * in.head_dim + d, n), Vec::all(join), kept).store_first(to, n);
+      });
+    }
+  }
+  for (size_t h = 0; h < kHeads; ++h) {
+    const Vec inverse = Vec::all(1.0F / total[h].sum);
+    for_lanes(in.head_dim, [&](size_t d, size_t n) {
+      float* to = out + h * in.head_dim + d;
+      (Vec::load_first(to, n) * inverse).store_first(to, n);
+    });
   }
 }
 
 void attention(const AttentionInput& in, float* out) {
-  for (size_t h = 0; h < in.n_queries; ++h) {
-    Partial total;
-    Partial block;
-    for (size_t first = 0; first < in.n_positions; first += kBlockPositions) {
-      const float* base = in.blocks[first / kBlockPositions];
-      attend_block(in.query + h * in.head_dim, base + in.key_offset, base + in.value_offset,
-                   std::min(kBlockPositions, in.n_positions - first), in, first == 0 ? total : block);
-      if (first == 0) continue;
-      const float max = std::max(total.max, block.max);
-      const float keep = exp(total.max - max);
-      const float join = exp(block.max - max);
-      total.max = max;
-      total.sum = std::fma(block.sum, join, total.sum * keep);
-      for_lanes(in.head_dim, [&](size_t d, size_t n) {
-        const Vec kept = Vec::load_first(total.value + d, n) * Vec::all(keep);
-        Vec::fma(Vec::load_first(block.value + d, n), Vec::all(join), kept).store_first(total.value + d, n);
-      });
-    }
-    const Vec inverse = Vec::all(1.0F / total.sum);
-    for_lanes(in.head_dim, [&](size_t d, size_t n) {
-      (Vec::load_first(total.value + d, n) * inverse).store_first(out + h * in.head_dim + d, n);
-    });
+  size_t heads = 0;
+  for (size_t h = 0; h < in.n_queries; h += heads) {
+    heads = std::min(kMostHeads, in.n_queries - h);
+    const auto run = heads == 1   ? attend<1>
+                     : heads == 2 ? attend<2>
+                     : heads == 3 ? attend<std::min<size_t>(3, kMostHeads)>
+                                  : attend<kMostHeads>;
+    run(in, in.query + h * in.head_dim, out + h * in.head_dim);
   }
 }
 
