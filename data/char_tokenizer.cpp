@@ -119,7 +119,7 @@ core::GgufMetadata CharTokenizer::to_gguf() const {
   tokens.emplace_back(kEndOfText);
   types.push_back(kControl);
   const auto end = static_cast<uint32_t>(end_of_text());
-  return {
+  core::GgufMetadata metadata = {
       {"tokenizer.ggml.model", std::string("gpt2")},
       {"tokenizer.ggml.pre", std::string("gpt-2")},
       {"tokenizer.ggml.tokens", core::GgufArray{std::move(tokens)}},
@@ -129,6 +129,8 @@ core::GgufMetadata CharTokenizer::to_gguf() const {
       {"tokenizer.ggml.eos_token_id", end},
       {"tokenizer.ggml.add_bos_token", false},
   };
+  if (!chat_template().empty()) metadata.emplace_back("tokenizer.chat_template", chat_template());
+  return metadata;
 }
 
 void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
@@ -164,7 +166,7 @@ void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
         {"merges", nlohmann::ordered_json::array()}}},
   };
   // Without the explicit class and tokens, AutoTokenizer takes Llama's and puts <s> in front.
-  const nlohmann::ordered_json config = {
+  nlohmann::ordered_json config = {
       {"tokenizer_class", "PreTrainedTokenizerFast"},
       {"bos_token", kEndOfText},
       {"eos_token", kEndOfText},
@@ -173,6 +175,7 @@ void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
       {"clean_up_tokenization_spaces", false},
       {"model_max_length", std::numeric_limits<int32_t>::max()},
   };
+  if (!chat_template().empty()) config["chat_template"] = chat_template();
   core::write_file_atomically(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
   core::write_file_atomically(directory / "tokenizer_config.json", config.dump(2) + "\n");
 }

@@ -62,10 +62,13 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const nlohmann::json tokenizer = read_json(path);
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
-  if (CharTokenizer::is_hf(tokenizer)) {
-    return std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
-  }
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
+  if (CharTokenizer::is_hf(tokenizer)) {  // which says all that it needs
+    auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
+    if (fs::exists(config_path))
+      result->set_chat_template(chat_template_of(read_json(config_path), path.parent_path()));
+    return result;
+  }
   const nlohmann::json config = read_json(config_path);
   const hf::Source source{.tokenizer = tokenizer, .where = where, .config = config, .config_where = config_path};
   std::unique_ptr<Tokenizer> result;

@@ -158,7 +158,8 @@ TEST(CharTokenizerGguf, BytePairEncodingWithTheMergesGivesTheSameIds) {
 
 TEST(CharTokenizerGguf, IsReadBackFromAFile) {
   const TempDir folder;
-  const CharTokenizer tokenizer = tokenizer_of(kText);
+  CharTokenizer tokenizer = tokenizer_of(kText);
+  tokenizer.set_chat_template("{{ messages }}");
   core::write_file_atomically(folder / "model.gguf",
                               [&](core::OutputFile& out) { core::write_gguf(out, tokenizer.to_gguf(), {}); });
   const auto read = tokenizer_from_gguf(core::GgufFile(folder / "model.gguf"));
@@ -166,6 +167,7 @@ TEST(CharTokenizerGguf, IsReadBackFromAFile) {
   EXPECT_EQ(read->vocab_size(), tokenizer.vocab_size());
   EXPECT_EQ(read->end_of_text(), tokenizer.end_of_text());
   EXPECT_EQ(read->encode(kText), tokenizer.encode(kText));
+  EXPECT_EQ(read->chat_template(), tokenizer.chat_template());
 }
 
 TEST(CharTokenizerGguf, OtherVocabulariesAreRefusedByName) {
@@ -192,11 +194,13 @@ TEST(CharTokenizerGguf, OtherVocabulariesAreRefusedByName) {
 
 TEST(CharTokenizerHf, AreReadBackTheSame) {
   const TempDir folder;
-  const CharTokenizer tokenizer = tokenizer_of(std::string(kText) + "\"\\\x01\x7F");
+  CharTokenizer tokenizer = tokenizer_of(std::string(kText) + "\"\\\x01\x7F");
+  tokenizer.set_chat_template("{{ messages }}");
   tokenizer.write_hf(folder.path());
   const CharTokenizer read = CharTokenizer::read_hf(folder.path());
   EXPECT_EQ(read.characters(), tokenizer.characters());
   EXPECT_EQ(read.encode(kText), tokenizer.encode(kText));
+  EXPECT_EQ(tokenizer_from_hf(folder.path())->chat_template(), tokenizer.chat_template());
 }
 
 TEST(CharTokenizerHf, FilesSayWhatTheTokenizersLibraryNeeds) {
