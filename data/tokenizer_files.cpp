@@ -65,8 +65,9 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   if (CharTokenizer::is_hf(tokenizer)) {  // which says all that it needs
     auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
-    if (fs::exists(config_path))
+    if (fs::exists(config_path)) {
       result->set_chat_template(chat_template_of(read_json(config_path), path.parent_path()));
+    }
     return result;
   }
   const nlohmann::json config = read_json(config_path);

@@ -1,7 +1,5 @@
 """perplexity against transformers on the same windows, and the contract of its command line."""
 
-import json
-
 import numpy as np
 import pytest
 import torch

@@ -2,7 +2,7 @@
 
 Losses are over consecutive windows of a part of TinyShakespeare, every token but a window's first. FOLIO_TEXT_BYTES is
 how much of it. With the default, which is for a test that is run often, the difference of two engines' losses has a
-standard error of some 0.13 %; 100000 take half an hour of two cores.
+standard error of some 0.13 %; 100000 took an hour beside other work.
 """
 
 import json
