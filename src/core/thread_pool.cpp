@@ -22,7 +22,9 @@ inline void pause_cpu() {
 #endif
 }
 
-// Waits until `value` is no longer `old`; returns the new one.
+// Waits until `value` is no longer `old`; returns the new one. Whoever changes it does so with memory_order_seq_cst:
+// libstdc++'s notify first looks whether anyone waits, and after a weaker store the processor may look before the store
+// is seen by others. A thread that falls asleep in between is never woken.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds spins) {
   const auto start = std::chrono::steady_clock::now();
   do {
@@ -74,7 +76,7 @@ ThreadPool::ThreadPool(size_t n_threads) {
 
 ThreadPool::~ThreadPool() {
   stopping_ = true;
-  posted_.generation.fetch_add(1, std::memory_order_release);
+  posted_.generation.fetch_add(1, std::memory_order_seq_cst);
   posted_.generation.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
@@ -88,7 +90,7 @@ void ThreadPool::do_share(const Job& job, size_t index) const {
 
 void ThreadPool::run(const Job& job) {
   posted_.job = job;
-  const uint32_t generation = posted_.generation.fetch_add(1, std::memory_order_release) + 1;
+  const uint32_t generation = posted_.generation.fetch_add(1, std::memory_order_seq_cst) + 1;
   posted_.generation.notify_all();
   do_share(job, 0);
   for (size_t worker = 0; worker < workers_.size(); ++worker) {
@@ -102,7 +104,7 @@ void ThreadPool::work(size_t index) {
     seen = wait_for_change(posted_.generation, seen, kWorkerSpins);
     if (stopping_) return;
     if (index < posted_.job.shares) do_share(posted_.job, index);
-    finished.store(seen, std::memory_order_release);
+    finished.store(seen, std::memory_order_seq_cst);
     finished.notify_one();
   }
 }
