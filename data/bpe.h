@@ -94,13 +94,14 @@ class BpeTokenizer final : public Tokenizer {
   [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override;
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
-  [[nodiscard]] core::GgufMetadata to_gguf() const override;
   void write_hf(const std::filesystem::path& directory) const override;
 
   [[nodiscard]] const BpeVocabulary& vocabulary() const { return vocabulary_; }
 
  private:
   class Encoder;
+
+  [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
   BpeVocabulary vocabulary_;
   MergeTable merges_;

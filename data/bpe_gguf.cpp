@@ -53,7 +53,7 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
   return {std::move(v), where};
 }
 
-core::GgufMetadata BpeTokenizer::to_gguf() const {
+core::GgufMetadata BpeTokenizer::vocabulary_to_gguf() const {
   const BpeVocabulary& v = vocabulary_;
   const PreTokenizerName* pre = name_of(v.pre_tokenizer, v.ignore_merges);
   core::require(pre != nullptr, "a GGUF file cannot say that this pre-tokenizer's words need no merges");
@@ -72,7 +72,6 @@ core::GgufMetadata BpeTokenizer::to_gguf() const {
       {"tokenizer.ggml.merges", core::GgufArray{std::move(merges)}},
   };
   append_gguf(v, metadata);
-  if (!chat_template().empty()) metadata.emplace_back("tokenizer.chat_template", chat_template());
   return metadata;
 }
 

@@ -100,7 +100,7 @@ std::vector<int32_t> CharTokenizer::default_prompt() const {
   return {newline == id_of_.end() ? 0 : newline->second};
 }
 
-core::GgufMetadata CharTokenizer::to_gguf() const {
+core::GgufMetadata CharTokenizer::vocabulary_to_gguf() const {
   constexpr int32_t kNormal = 1;
   constexpr int32_t kControl = 3;
   std::vector<std::string> tokens;
@@ -119,7 +119,7 @@ core::GgufMetadata CharTokenizer::to_gguf() const {
   tokens.emplace_back(kEndOfText);
   types.push_back(kControl);
   const auto end = static_cast<uint32_t>(end_of_text());
-  core::GgufMetadata metadata = {
+  return {
       {"tokenizer.ggml.model", std::string("gpt2")},
       {"tokenizer.ggml.pre", std::string("gpt-2")},
       {"tokenizer.ggml.tokens", core::GgufArray{std::move(tokens)}},
@@ -129,8 +129,6 @@ core::GgufMetadata CharTokenizer::to_gguf() const {
       {"tokenizer.ggml.eos_token_id", end},
       {"tokenizer.ggml.add_bos_token", false},
   };
-  if (!chat_template().empty()) metadata.emplace_back("tokenizer.chat_template", chat_template());
-  return metadata;
 }
 
 void CharTokenizer::write_hf(const std::filesystem::path& directory) const {

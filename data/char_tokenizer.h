@@ -33,8 +33,6 @@ class CharTokenizer final : public Tokenizer {
   /// The characters, without `<|endoftext|>`.
   [[nodiscard]] std::vector<std::string> characters() const { return {tokens_.begin(), tokens_.end() - 1}; }
 
-  /// As a `gpt2` byte-level vocabulary: no merges, but those that make one token of a character's several bytes.
-  [[nodiscard]] core::GgufMetadata to_gguf() const override;
   [[nodiscard]] static CharTokenizer from_gguf(const core::GgufFile& file);
   /// Whether a "gpt2" vocabulary is one of characters: each token is one, but for `<|endoftext|>`, the last.
   [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
@@ -49,6 +47,9 @@ class CharTokenizer final : public Tokenizer {
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
  private:
+  /// As a `gpt2` byte-level vocabulary: no merges, but those that make one token of a character's several bytes.
+  [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
+
   std::vector<std::string> tokens_;              ///< bytes of each id; the last is empty
   std::unordered_map<uint32_t, int32_t> id_of_;  ///< by code point
   SpecialTokens special_;                        ///< `<|endoftext|>`

@@ -68,7 +68,6 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
-  [[nodiscard]] core::GgufMetadata to_gguf() const override;
   void write_hf(const std::filesystem::path& directory) const override;
 
   [[nodiscard]] const SentencePieceVocabulary& vocabulary() const { return vocabulary_; }
@@ -78,6 +77,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1: none
 
  private:
+  [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
   void encode_stretch(std::string_view text, std::vector<int32_t>& ids) const;
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 

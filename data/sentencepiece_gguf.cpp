@@ -17,7 +17,7 @@ SentencePieceTokenizer SentencePieceTokenizer::from_gguf(const core::GgufFile& f
   return {std::move(v), file.path().string() + ": tokenizer"};
 }
 
-core::GgufMetadata SentencePieceTokenizer::to_gguf() const {
+core::GgufMetadata SentencePieceTokenizer::vocabulary_to_gguf() const {
   const SentencePieceVocabulary& v = vocabulary_;
   core::GgufMetadata metadata = {
       {"tokenizer.ggml.model", std::string("llama")},          {"tokenizer.ggml.pre", std::string("default")},
@@ -25,7 +25,6 @@ core::GgufMetadata SentencePieceTokenizer::to_gguf() const {
       {"tokenizer.ggml.add_space_prefix", v.add_space_prefix},
   };
   append_gguf(v, metadata);
-  if (!chat_template().empty()) metadata.emplace_back("tokenizer.chat_template", chat_template());
   return metadata;
 }
 

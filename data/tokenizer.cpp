@@ -34,7 +34,15 @@ const SpecialTokens& Tokenizer::special_tokens() const {
   return none;
 }
 
-core::GgufMetadata Tokenizer::to_gguf() const { core::fail("a {} tokenizer cannot be written to a GGUF file", kind()); }
+core::GgufMetadata Tokenizer::to_gguf() const {
+  core::GgufMetadata metadata = vocabulary_to_gguf();
+  if (!chat_template_.empty()) metadata.emplace_back(kGgufChatTemplate, chat_template_);
+  return metadata;
+}
+
+core::GgufMetadata Tokenizer::vocabulary_to_gguf() const {
+  core::fail("a {} tokenizer cannot be written to a GGUF file", kind());
+}
 
 void Tokenizer::write_hf(const std::filesystem::path& directory) const {
   core::fail("{}: a {} tokenizer cannot be written as tokenizer.json", directory.string(), kind());

@@ -16,6 +16,9 @@
 
 namespace folio::data {
 
+/// Where a GGUF file has the Jinja template of a chat.
+inline constexpr const char* kGgufChatTemplate = "tokenizer.chat_template";
+
 /// A part of a text, and whether special tokens are looked for in it.
 struct TextPiece {
   std::string_view text;
@@ -69,7 +72,7 @@ class Tokenizer {
   }
 
   /// The metadata that carry this tokenizer in a GGUF file. Throws core::Error where that form cannot hold it.
-  [[nodiscard]] virtual core::GgufMetadata to_gguf() const;
+  [[nodiscard]] core::GgufMetadata to_gguf() const;
 
   /// Writes tokenizer.json and tokenizer_config.json of a Hugging Face directory. Throws core::Error likewise.
   virtual void write_hf(const std::filesystem::path& directory) const;
@@ -79,6 +82,9 @@ class Tokenizer {
   void set_chat_template(std::string text) { chat_template_ = std::move(text); }
 
  private:
+  /// to_gguf() without the chat template.
+  [[nodiscard]] virtual core::GgufMetadata vocabulary_to_gguf() const;
+
   std::string chat_template_;
 };
 

@@ -18,7 +18,6 @@ namespace folio::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kChatTemplateKey = "tokenizer.chat_template";
 constexpr size_t kMaxChatTemplate = size_t{1} << 20U;
 
 enum class Format { Gguf, Json, Llama2c };
@@ -111,9 +110,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
       tokenizer = std::make_unique<BpeTokenizer>(BpeTokenizer::from_gguf(file));
     }
   }
-  if (file.find(kChatTemplateKey) != nullptr) {
-    const std::string& text = file.string(kChatTemplateKey);
-    core::require(core::is_utf8(text), "{}: {} is not UTF-8", file.path().string(), kChatTemplateKey);
+  if (file.find(kGgufChatTemplate) != nullptr) {
+    const std::string& text = file.string(kGgufChatTemplate);
+    core::require(core::is_utf8(text), "{}: {} is not UTF-8", file.path().string(), kGgufChatTemplate);
     tokenizer->set_chat_template(text);
   }
   return tokenizer;

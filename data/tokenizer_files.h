@@ -6,10 +6,10 @@
 
 namespace folio::data {
 
-/// By tokenizer.ggml.model: "gpt2" with one character a token, or "llama".
+/// By tokenizer.ggml.model: "gpt2", which is byte-level BPE or one character a token, or "llama", SentencePiece.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file);
 
-/// From tokenizer.json and tokenizer_config.json: characters, or SentencePiece with byte fallback.
+/// From tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_hf(const std::filesystem::path& directory);
 
 /// From a tokenizer.json or its directory, a GGUF file, or a tokenizer.bin of llama2.c, told apart by their content.
