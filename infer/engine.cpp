@@ -16,6 +16,10 @@ using core::require;
 // Multiplications that are worth a thread of their own: about a microsecond of one core.
 constexpr size_t kWorthAThread = 8 * 1024;
 
+// Rows of a sequence that read the cache together; divides a block of it. More would leave threads without work.
+constexpr int64_t kRowsTogether = 8;
+static_assert(kernels::kBlockPositions % kRowsTogether == 0);
+
 // Each sequence fills whole blocks of its own.
 int64_t blocks_for(const core::ModelConfig& config, const EngineOptions& options) {
   const int64_t positions = options.max_positions == 0 ? config.context_length : options.max_positions;
@@ -231,18 +235,29 @@ void Engine::attend(std::span<const Row> rows, size_t layer) {
   const size_t group = static_cast<size_t>(config_.n_heads) / n_kv_heads;
   size_t work = 0;
   for (const Row& row : rows) work += static_cast<size_t>(row.position + 1) * 2 * dim;
+  // Rows that follow each other and end in the same block of the cache read it together.
+  std::vector<size_t> runs{0};  // where each begins; then the end
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const bool goes_on = rows[i].sequence == rows[i - 1].sequence && rows[i].position % kRowsTogether != 0;
+    if (!goes_on) runs.push_back(i);
+  }
+  const size_t n_runs = runs.size();
+  runs.push_back(rows.size());
   // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
-  const size_t items = n_kv_heads * rows.size();
+  const size_t items = n_kv_heads * n_runs;
   const size_t stripes = std::clamp<size_t>(work / kWorthAThread, 1, std::min(items, pool_.size()));
-  const auto attend_one = [&](size_t item) {
-    const size_t head = item / rows.size();
-    const Row& row = rows[item % rows.size()];
-    const size_t at = item % rows.size() * dim + head * group * head_dim;
+  const auto attend_run = [&](size_t item) {
+    const size_t head = item / n_runs;
+    const size_t begin = runs[item % n_runs];
+    const Row& row = rows[begin];
+    const size_t at = begin * dim + head * group * head_dim;
     kernels_.attention({.query = q_.data() + at,
                         .blocks = cache_.blocks(row.sequence),
                         .key_offset = cache_.key_offset(static_cast<int64_t>(layer), static_cast<int64_t>(head)),
                         .value_offset = cache_.value_offset(static_cast<int64_t>(layer), static_cast<int64_t>(head)),
                         .n_positions = static_cast<size_t>(row.position + 1),
+                        .n_rows = runs[item % n_runs + 1] - begin,
+                        .row_stride = dim,
                         .n_queries = group,
                         .head_dim = head_dim,
                         .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
@@ -250,7 +265,7 @@ void Engine::attend(std::span<const Row> rows, size_t layer) {
   };
   pool_.parallel_for(stripes, 1, [&](size_t begin, size_t end) {
     for (size_t stripe = begin; stripe < end; ++stripe) {
-      for (size_t item = stripe; item < items; item += stripes) attend_one(item);
+      for (size_t item = stripe; item < items; item += stripes) attend_run(item);
     }
   });
 }

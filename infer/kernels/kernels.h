@@ -27,16 +27,19 @@ struct BF16 {
   uint16_t bits;
 };
 
-/// The keys and values that one query row may see, for one key/value head, as the cache stores them.
+/// The keys and values that some rows of a sequence may see, for one key/value head, as the cache stores them. The rows
+/// follow each other and end in the same block.
 struct AttentionInput {
-  const float* query;          ///< (n_queries, head_dim): the query heads that share this key/value head
+  const float* query;          ///< of row r: (n_queries, head_dim) at r * row_stride
   const float* const* blocks;  ///< (ceil(n_positions / 32)): where each block of this layer begins
   size_t key_offset;           ///< in floats from there to this head's keys, (head_dim, 32)
   size_t value_offset;         ///< in floats from there to this head's values, (32, head_dim)
-  size_t n_positions;          ///< positions 0 to n_positions - 1 are seen; at least 1
-  size_t n_queries;
-  size_t head_dim;  ///< at most kMaxHeadDim
-  float scale;      ///< 1 / sqrt(head_dim)
+  size_t n_positions;          ///< row r sees positions 0 to n_positions + r - 1; at least 1
+  size_t n_rows;               ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
+  size_t row_stride;           ///< from a row to the next, in the query and in the output
+  size_t n_queries;            ///< the query heads that share this key/value head
+  size_t head_dim;             ///< at most kMaxHeadDim
+  float scale;                 ///< 1 / sqrt(head_dim)
 };
 
 inline constexpr size_t kMaxHeadDim = 512;
@@ -74,7 +77,7 @@ struct Kernels {
   /// x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at even d.
   void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
 
-  /// out (n_queries, head_dim) = softmax(scale q kᵀ) v. For each cache block by itself: scores add over d rising, the
+  /// out, laid out as the query, = softmax(scale q kᵀ) v. For each cache block by itself: scores add over d rising, the
   /// largest score m, p = exp(s - m), Σp in lanes, Σ p v over positions rising. Blocks are joined in order, each
   /// rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018).
   void (*attention)(const AttentionInput& in, float* out);

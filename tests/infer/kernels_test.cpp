@@ -193,11 +193,17 @@ TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBitsAtExtremes) {
 
 struct AttentionCase {
   size_t n_positions;
+  size_t n_rows;
   size_t n_queries;
   size_t head_dim;
   size_t place;
   double scale_of_queries;
 };
+
+// As many rows as may go together, up to `most`.
+size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
+  return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
+}
 
 // The second of two heads in the second of two layers: all the rest of each block, and every slot past the last
 // position that is seen, is NaN, as dirty memory may be.
@@ -205,13 +211,15 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
   const size_t head = c.head_dim * kBlockPositions;
   const size_t key_offset = 5 * head;
   const size_t value_offset = 7 * head;
+  const size_t n_written = c.n_positions + c.n_rows - 1;
+  const size_t row_stride = c.n_queries * c.head_dim + c.place;
   std::vector<std::unique_ptr<Buffer>> buffers;
   std::vector<const float*> blocks;
-  for (size_t first = 0; first < c.n_positions; first += kBlockPositions) {
+  for (size_t first = 0; first < n_written; first += kBlockPositions) {
     std::vector<float> block(8 * head, kNaN);
     const auto keys = random_floats(head, first * 2 + c.head_dim);
     const auto values = random_floats(head, first * 2 + c.head_dim + 1);
-    for (size_t j = 0; j < std::min(kBlockPositions, c.n_positions - first); ++j) {
+    for (size_t j = 0; j < std::min(kBlockPositions, n_written - first); ++j) {
       for (size_t d = 0; d < c.head_dim; ++d) {
         block[key_offset + d * kBlockPositions + j] = keys[d * kBlockPositions + j];
         block[value_offset + j * c.head_dim + d] = values[j * c.head_dim + d];
@@ -220,21 +228,25 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
     buffers.push_back(std::make_unique<Buffer>(block, (c.place * 3 + blocks.size()) % 10));
     blocks.push_back(buffers.back()->data());
   }
-  Buffer query(random_floats(c.n_queries * c.head_dim, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
-  Buffer expected(c.n_queries * c.head_dim, kNaN, 0);
-  Buffer got(c.n_queries * c.head_dim, kNaN, (c.place * 7 + 2) % 10);
+  const size_t size = (c.n_rows - 1) * row_stride + c.n_queries * c.head_dim;
+  Buffer query(random_floats(size, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
+  const std::vector<float> between(size, 7.0F);  // what lies between the rows of `out` stays as it is
+  Buffer expected(between, 0);
+  Buffer got(between, (c.place * 7 + 2) % 10);
   const AttentionInput in{.query = query.data(),
                           .blocks = blocks.data(),
                           .key_offset = key_offset,
                           .value_offset = value_offset,
                           .n_positions = c.n_positions,
+                          .n_rows = c.n_rows,
+                          .row_stride = row_stride,
                           .n_queries = c.n_queries,
                           .head_dim = c.head_dim,
                           .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim))};
   reference_kernels().attention(in, expected.data());
   fast.attention(in, got.data());
-  const auto label = fmt::format("{} positions, {} queries of {} at {}, scale {}", c.n_positions, c.n_queries,
-                                 c.head_dim, c.place, c.scale_of_queries);
+  const auto label = fmt::format("{} positions, {} rows, {} queries of {} at {}, scale {}", c.n_positions, c.n_rows,
+                                 c.n_queries, c.head_dim, c.place, c.scale_of_queries);
   ASSERT_TRUE(std::all_of(expected.values().begin(), expected.values().end(), [](float x) { return std::isfinite(x); }))
       << label;
   ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
@@ -246,7 +258,8 @@ TEST_P(KernelsOfIsa, AttentionGivesTheReferencesBitsAtEveryLength) {
   for (const size_t head_dim : {2, 6, 10, 16, 48}) {
     for (size_t n_positions = 1; n_positions <= 100; ++n_positions) {
       for (size_t n_queries = 1; n_queries <= 5; ++n_queries) {
-        check_attention(fast_, {n_positions, n_queries, head_dim, place++ % 10, 3.0});
+        const size_t n_rows = rows_to_the_blocks_end(n_positions, 1 + place % 3 * 4);
+        check_attention(fast_, {n_positions, n_rows, n_queries, head_dim, place++ % 10, 3.0});
         if (HasFatalFailure()) return;
       }
     }
@@ -260,9 +273,22 @@ TEST_P(KernelsOfIsa, AttentionGivesTheReferencesBitsAtEveryHeadWidth) {
   size_t place = 0;
   for (const size_t head_dim : head_dims) {
     for (const size_t n_positions : {1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 97}) {
-      check_attention(fast_, {n_positions, 1 + place % 5, head_dim, place % 10, 3.0});
+      const size_t n_rows = rows_to_the_blocks_end(n_positions, 1 + place % 7);
+      check_attention(fast_, {n_positions, n_rows, 1 + place % 5, head_dim, place % 10, 3.0});
       ++place;
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(KernelsOfIsa, AttentionGivesTheReferencesBitsForEveryNumberOfRows) {
+  size_t place = 0;
+  for (const size_t n_queries : {1, 2, 3, 4, 7, 8, 9, 14}) {
+    for (const size_t n_positions : {1, 9, 33, 49, 65}) {
+      for (size_t n_rows = 1; n_rows <= rows_to_the_blocks_end(n_positions, 32); ++n_rows) {
+        check_attention(fast_, {n_positions, n_rows, n_queries, 64, place++ % 10, 3.0});
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -271,7 +297,7 @@ TEST_P(KernelsOfIsa, AttentionGivesTheReferencesBitsAtEveryHeadWidth) {
 TEST_P(KernelsOfIsa, AttentionGivesTheReferencesBitsForFarScores) {
   for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
     for (const double scale : {0.0, 30.0, 1000.0}) {
-      check_attention(fast_, {n_positions, 4, 18, n_positions % 10, scale});
+      check_attention(fast_, {n_positions, rows_to_the_blocks_end(n_positions, 4), 4, 18, n_positions % 10, scale});
       if (HasFatalFailure()) return;
     }
   }

@@ -179,6 +179,8 @@ TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
                             .key_offset = 0,
                             .value_offset = head,
                             .n_positions = n_positions,
+                            .n_rows = 1,
+                            .row_stride = head_dim,
                             .n_queries = 1,
                             .head_dim = head_dim,
                             .scale = scale},

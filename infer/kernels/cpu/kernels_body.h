@@ -174,35 +174,49 @@ void swiglu(const float* gate, const float* up, size_t n, float* out) {
   });
 }
 
-// Query heads that go through a block together: it is read once for all of them, and their sums, each one a chain of
-// additions that wait for each other, fill each other's gaps.
-constexpr size_t kMostHeads = std::min<size_t>(4, Vec::kTileSums / 2);
+// Queries (a head of a row each) that go through a block together: it is read once for all of them, and their sums,
+// each one a chain of additions that wait for each other, fill each other's gaps. Each has two sums.
+constexpr size_t kMostQueries = Vec::kMostSums / 2;
 
-struct Partial {
-  float max;
-  float sum;
+// The softmax of some queries so far, not yet divided: a query in each lane.
+struct Running {
+  Vec max;
+  Vec sum;
 };
 
-// p: (kHeads, 32). value (kHeads, head_dim) = Σ_j p_j values[j], kVecs vectors of dimensions at a time so that their
-// sums stay in registers. `next` is asked for meanwhile: as many numbers as the values are.
-template <size_t kHeads, size_t kVecs>
-inline void weighted_values(const float* p, const float* values, size_t n, size_t head_dim, const float* next,
+// p: (kQueries, 32). value (kQueries, head_dim) = Σ_j p_j values[j] over the n[i] positions that query i sees, kVecs
+// vectors of dimensions at a time so that their sums stay in registers. `next` is asked for meanwhile: as many numbers
+// as the values are.
+template <size_t kQueries, size_t kVecs>
+inline void weighted_values(const float* p, const float* values, const size_t* n, size_t head_dim, const float* next,
                             float* value) {
-  Vec sum[kHeads][kVecs];
-  for (auto& of_head : sum) {
-    for (Vec& s : of_head) s = Vec::zero();
+  Vec sum[kQueries][kVecs];
+  for (auto& of_query : sum) {
+    for (Vec& s : of_query) s = Vec::zero();
   }
-  for (size_t j = 0; j < n; ++j) {
-    Vec weight[kHeads];
-    for (size_t h = 0; h < kHeads; ++h) weight[h] = Vec::all(p[h * kBlockPositions + j]);
+  for (size_t j = 0; j < n[0]; ++j) {
+    Vec v[kVecs];
     for (size_t i = 0; i < kVecs; ++i) {
-      const Vec v = Vec::load(values + j * head_dim + i * kLanes);
+      v[i] = Vec::load(values + j * head_dim + i * kLanes);
       __builtin_prefetch(next + j * head_dim + i * kLanes);
-      for (size_t h = 0; h < kHeads; ++h) sum[h][i] = Vec::fma(weight[h], v, sum[h][i]);
+    }
+    for (size_t q = 0; q < kQueries; ++q) {
+      const Vec weight = Vec::all(p[q * kBlockPositions + j]);
+      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(weight, v[i], sum[q][i]);
     }
   }
-  for (size_t h = 0; h < kHeads; ++h) {
-    for (size_t i = 0; i < kVecs; ++i) sum[h][i].store(value + h * head_dim + i * kLanes);
+  for (size_t q = 0; q < kQueries; ++q) {
+    for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + i * kLanes);
+  }
+  // What the later rows of a prompt see beyond the first.
+  for (size_t q = 0; q < kQueries; ++q) {
+    for (size_t j = n[0]; j < n[q]; ++j) {
+      for (size_t i = 0; i < kVecs; ++i) {
+        float* to = value + q * head_dim + i * kLanes;
+        const Vec v = Vec::load(values + j * head_dim + i * kLanes);
+        Vec::fma(Vec::all(p[q * kBlockPositions + j]), v, Vec::load(to)).store(to);
+      }
+    }
   }
 }
 
@@ -213,28 +227,27 @@ inline void weighted_values_tail(const float* p, const float* values, size_t n, 
   sum.store_first(value, lanes);
 }
 
-// queries and value (kHeads, head_dim); keys (head_dim, 32), values (32, head_dim), of which the first n positions are
-// seen; see reference/attention.cpp. A block comes from far away: while its keys are multiplied its values are asked
-// for, and then the keys of the next block.
-template <size_t kHeads>
-inline void attend_block(const float* queries, const float* keys, const float* values, size_t n,
-                         const AttentionInput& in, const float* next_keys, Partial* partial, float* value) {
+// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). `next` is
+// asked for meanwhile.
+template <size_t kQueries>
+inline void add_scores(const float* queries, const float* keys, size_t n, size_t head_dim, const float* next,
+                       float* scores) {
   const size_t n_first = std::min(n, kLanes);
   const size_t n_second = n - n_first;
-  Vec first[kHeads];
-  Vec second[kHeads];
-  for (size_t h = 0; h < kHeads; ++h) first[h] = second[h] = Vec::zero();
+  Vec first[kQueries];
+  Vec second[kQueries];
+  for (size_t q = 0; q < kQueries; ++q) first[q] = second[q] = Vec::zero();
   const auto add_dimension = [&](size_t d, Vec key_first, Vec key_second) {
-    for (size_t h = 0; h < kHeads; ++h) {
-      const Vec q = Vec::all(queries[h * in.head_dim + d]);
-      first[h] = Vec::fma(q, key_first, first[h]);
-      second[h] = Vec::fma(q, key_second, second[h]);
+    for (size_t q = 0; q < kQueries; ++q) {
+      const Vec x = Vec::all(queries[d * kQueries + q]);
+      first[q] = Vec::fma(x, key_first, first[q]);
+      second[q] = Vec::fma(x, key_second, second[q]);
     }
   };
-  for (size_t d = 0; d < in.head_dim; ++d) {
+  for (size_t d = 0; d < head_dim; ++d) {
     const float* key = keys + d * kBlockPositions;
-    __builtin_prefetch(values + d * kBlockPositions);
-    __builtin_prefetch(values + d * kBlockPositions + kLanes);
+    __builtin_prefetch(next + d * kBlockPositions);
+    __builtin_prefetch(next + d * kBlockPositions + kLanes);
     if (n == kBlockPositions) {
       add_dimension(d, Vec::load(key), Vec::load(key + kLanes));
     } else {
@@ -242,82 +255,123 @@ inline void attend_block(const float* queries, const float* keys, const float* v
                     n_second > 0 ? Vec::load_first(key + kLanes, n_second) : Vec::zero());
     }
   }
-
-  float p[kHeads * kBlockPositions];
-  const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
-  for (size_t h = 0; h < kHeads; ++h) {
-    first[h] = (first[h] * Vec::all(in.scale)).first_or(n_first, nothing);
-    second[h] = (second[h] * Vec::all(in.scale)).first_or(n_second, nothing);
-    partial[h].max = Vec::max(first[h], second[h]).largest();
-    const Vec max = Vec::all(partial[h].max);
-    first[h] = exp(first[h] - max).first_or(n_first, Vec::zero());
-    second[h] = exp(second[h] - max).first_or(n_second, Vec::zero());
-    partial[h].sum = join_lanes(first[h] + second[h]);
-    first[h].store(p + h * kBlockPositions);
-    second[h].store(p + h * kBlockPositions + kLanes);
-  }
-
-  constexpr size_t kVecs = std::min<size_t>(4, Vec::kTileSums / kHeads);
-  size_t d = 0;
-  for (; d + kVecs * kLanes <= in.head_dim; d += kVecs * kLanes) {
-    weighted_values<kHeads, kVecs>(p, values + d, n, in.head_dim, next_keys + d, value + d);
-  }
-  for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
-    weighted_values<kHeads, 2>(p, values + d, n, in.head_dim, next_keys + d, value + d);
-  }
-  for (; d < in.head_dim; d += kLanes) {
-    for (size_t h = 0; h < kHeads; ++h) {
-      weighted_values_tail(p + h * kBlockPositions, values + d, n, in.head_dim, std::min(kLanes, in.head_dim - d),
-                           value + h * in.head_dim + d);
-    }
+  for (size_t q = 0; q < kQueries; ++q) {
+    first[q].store(scores + q * kBlockPositions);
+    second[q].store(scores + q * kBlockPositions + kLanes);
   }
 }
 
-// Of kHeads query heads, from `queries` to `out`, both (kHeads, head_dim).
-template <size_t kHeads>
-void attend(const AttentionInput& in, const float* queries, float* out) {
-  Partial total[kHeads];
-  Partial block[kHeads];
-  float value[kHeads * kMaxHeadDim];
-  for (size_t position = 0; position < in.n_positions; position += kBlockPositions) {
-    const float* base = in.blocks[position / kBlockPositions];
-    const float* next = in.blocks[std::min(position + kBlockPositions, in.n_positions - 1) / kBlockPositions];
-    const bool begins = position == 0;
-    attend_block<kHeads>(queries, base + in.key_offset, base + in.value_offset,
-                         std::min(kBlockPositions, in.n_positions - position), in, next + in.key_offset,
-                         begins ? total : block, begins ? out : value);
-    for (size_t h = 0; h < kHeads && !begins; ++h) {
-      const float max = std::max(total[h].max, block[h].max);
-      const float keep = exp(total[h].max - max);
-      const float join = exp(block[h].max - max);
-      total[h].max = max;
-      total[h].sum = std::fma(block[h].sum, join, total[h].sum * keep);
-      for_lanes(in.head_dim, [&](size_t d, size_t n) {
-        float* to = out + h * in.head_dim + d;
-        const Vec kept = Vec::load_first(to, n) * Vec::all(keep);
-        Vec::fma(Vec::load_first(value + h * in.head_dim + d, n), Vec::all(join), kept).store_first(to, n);
+// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim), of which query
+// i sees the first n[i] positions, n rising; see reference/attention.cpp. A block comes from far away: while its keys
+// are multiplied its values are asked for, and then the keys of the next block.
+template <size_t kQueries>
+inline Running attend_block(const float* queries, const float* keys, const float* values, const size_t* n,
+                            const AttentionInput& in, const float* next_keys, float* value) {
+  float p[kQueries * kBlockPositions];
+  add_scores<kQueries>(queries, keys, n[kQueries - 1], in.head_dim, values, p);
+  float max[kLanes] = {};
+  Vec sums[kLanes];
+  const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
+  for (size_t q = 0; q < kQueries; ++q) {
+    const size_t n_first = std::min(n[q], kLanes);
+    const size_t n_second = n[q] - n_first;
+    float* of_query = p + q * kBlockPositions;
+    Vec first = (Vec::load(of_query) * Vec::all(in.scale)).first_or(n_first, nothing);
+    Vec second = (Vec::load(of_query + kLanes) * Vec::all(in.scale)).first_or(n_second, nothing);
+    max[q] = Vec::max(first, second).largest();
+    first = exp(first - Vec::all(max[q])).first_or(n_first, Vec::zero());
+    second = exp(second - Vec::all(max[q])).first_or(n_second, Vec::zero());
+    sums[q] = first + second;
+    first.store(of_query);
+    second.store(of_query + kLanes);
+  }
+  for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
+
+  constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2;
+  size_t d = 0;
+  for (; d + kVecs * kLanes <= in.head_dim; d += kVecs * kLanes) {
+    weighted_values<kQueries, kVecs>(p, values + d, n, in.head_dim, next_keys + d, value + d);
+  }
+  for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
+    weighted_values<kQueries, 2>(p, values + d, n, in.head_dim, next_keys + d, value + d);
+  }
+  for (; d < in.head_dim; d += kLanes) {
+    for (size_t q = 0; q < kQueries; ++q) {
+      weighted_values_tail(p + q * kBlockPositions, values + d, n[q], in.head_dim, std::min(kLanes, in.head_dim - d),
+                           value + q * in.head_dim + d);
+    }
+  }
+  return {Vec::load(max), Vec::join_lanes(sums)};
+}
+
+// The queries from `begin` on of all (n_rows, n_queries).
+template <size_t kQueries>
+void attend(const AttentionInput& in, size_t begin, float* out) {
+  float queries[kMaxHeadDim * kQueries];  // (head_dim, kQueries)
+  float total[kQueries * kMaxHeadDim];    // (kQueries, head_dim)
+  float value[kQueries * kMaxHeadDim];
+  size_t at[kQueries];  // in in.query and out
+  size_t n_seen[kQueries];
+  for (size_t q = 0; q < kQueries; ++q) {
+    const size_t row = (begin + q) / in.n_queries;
+    at[q] = row * in.row_stride + (begin + q) % in.n_queries * in.head_dim;
+    n_seen[q] = in.n_positions + row;
+    for (size_t d = 0; d < in.head_dim; ++d) queries[d * kQueries + q] = in.query[at[q] + d];
+  }
+
+  Running running{Vec::zero(), Vec::zero()};
+  const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
+  for (size_t b = 0; b < n_blocks; ++b) {
+    size_t n[kQueries];
+    for (size_t q = 0; q < kQueries; ++q) n[q] = std::min(kBlockPositions, n_seen[q] - b * kBlockPositions);
+    const float* base = in.blocks[b];
+    const float* next = in.blocks[std::min(b + 1, n_blocks - 1)];
+    const Running block = attend_block<kQueries>(queries, base + in.key_offset, base + in.value_offset, n, in,
+                                                 next + in.key_offset, b == 0 ? total : value);
+    if (b == 0) {
+      running = block;
+      continue;
+    }
+    const Vec max = Vec::max(running.max, block.max);
+    const Vec keeps = exp(running.max - max);
+    const Vec joins = exp(block.max - max);
+    running = {max, Vec::fma(block.sum, joins, running.sum * keeps)};
+    float keep[kLanes];
+    float join[kLanes];
+    keeps.store(keep);
+    joins.store(join);
+    for (size_t q = 0; q < kQueries; ++q) {
+      for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
+        const size_t i = q * in.head_dim + d;
+        const Vec kept = Vec::load_first(total + i, n_lanes) * Vec::all(keep[q]);
+        Vec::fma(Vec::load_first(value + i, n_lanes), Vec::all(join[q]), kept).store_first(total + i, n_lanes);
       });
     }
   }
-  for (size_t h = 0; h < kHeads; ++h) {
-    const Vec inverse = Vec::all(1.0F / total[h].sum);
-    for_lanes(in.head_dim, [&](size_t d, size_t n) {
-      float* to = out + h * in.head_dim + d;
-      (Vec::load_first(to, n) * inverse).store_first(to, n);
+
+  float inverse[kLanes];
+  (Vec::all(1.0F) / running.sum).store(inverse);
+  for (size_t q = 0; q < kQueries; ++q) {
+    for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
+      (Vec::load_first(total + q * in.head_dim + d, n_lanes) * Vec::all(inverse[q]))
+          .store_first(out + at[q] + d, n_lanes);
     });
   }
 }
 
-void attention(const AttentionInput& in, float* out) {
-  size_t heads = 0;
-  for (size_t h = 0; h < in.n_queries; h += heads) {
-    heads = std::min(kMostHeads, in.n_queries - h);
-    const auto run = heads == 1   ? attend<1>
-                     : heads == 2 ? attend<2>
-                     : heads == 3 ? attend<std::min<size_t>(3, kMostHeads)>
-                                  : attend<kMostHeads>;
-    run(in, in.query + h * in.head_dim, out + h * in.head_dim);
+// As many queries at once as are left and `kQueries`, or the largest of `kFewer`, allows.
+template <size_t kQueries, size_t... kFewer>
+size_t attend_most(const AttentionInput& in, size_t begin, size_t left, float* out) {
+  if constexpr (sizeof...(kFewer) > 0) {
+    if (kQueries > kMostQueries || kQueries > left) return attend_most<kFewer...>(in, begin, left, out);
   }
+  attend<std::min(kQueries, kMostQueries)>(in, begin, out);
+  return kQueries;
+}
+
+void attention(const AttentionInput& in, float* out) {
+  const size_t all = in.n_rows * in.n_queries;
+  for (size_t done = 0; done < all;) done += attend_most<12, 8, 6, 4, 3, 2, 1>(in, done, all - done, out);
 }
 
 }  // namespace

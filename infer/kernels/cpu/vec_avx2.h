@@ -15,6 +15,8 @@ namespace {
 struct Vec {
   // The largest tile of sums that stays in registers: 8 of the 16 hold sums.
   static constexpr size_t kTileSums = 4;
+  // As many as registers can hold where each operand is loaded once.
+  static constexpr size_t kMostSums = 4;
 
   __m256 low;
   __m256 high;

@@ -13,6 +13,8 @@ namespace {
 struct Vec {
   // The largest tile of sums that stays in registers: 16 of the 32 hold sums.
   static constexpr size_t kTileSums = 16;
+  // As many as registers can hold where each operand is loaded once.
+  static constexpr size_t kMostSums = 24;
 
   __m512 v;
 

@@ -38,29 +38,36 @@ void attend_block(const float* query, const float* keys, const float* values, si
   }
 }
 
+void attend(const float* query, size_t n_positions, const AttentionInput& in, float* out) {
+  Partial total{};
+  Partial block{};
+  for (size_t first = 0; first < n_positions; first += kBlockPositions) {
+    const float* base = in.blocks[first / kBlockPositions];
+    Partial& target = first == 0 ? total : block;
+    attend_block(query, base + in.key_offset, base + in.value_offset, std::min(kBlockPositions, n_positions - first),
+                 in, target);
+    if (first == 0) continue;
+    const float max = std::max(total.max, block.max);
+    const float keep = exp(total.max - max);
+    const float join = exp(block.max - max);
+    total.max = max;
+    total.sum = std::fma(block.sum, join, total.sum * keep);
+    for (size_t d = 0; d < in.head_dim; ++d) {
+      total.value[d] = std::fma(block.value[d], join, total.value[d] * keep);
+    }
+  }
+  const float inverse = 1.0F / total.sum;
+  for (size_t d = 0; d < in.head_dim; ++d) out[d] = total.value[d] * inverse;
+}
+
 }  // namespace
 
 void attention(const AttentionInput& in, float* out) {
-  for (size_t h = 0; h < in.n_queries; ++h) {
-    Partial total{};
-    Partial block{};
-    for (size_t first = 0; first < in.n_positions; first += kBlockPositions) {
-      const float* base = in.blocks[first / kBlockPositions];
-      Partial& target = first == 0 ? total : block;
-      attend_block(in.query + h * in.head_dim, base + in.key_offset, base + in.value_offset,
-                   std::min(kBlockPositions, in.n_positions - first), in, target);
-      if (first == 0) continue;
-      const float max = std::max(total.max, block.max);
-      const float keep = exp(total.max - max);
-      const float join = exp(block.max - max);
-      total.max = max;
-      total.sum = std::fma(block.sum, join, total.sum * keep);
-      for (size_t d = 0; d < in.head_dim; ++d) {
-        total.value[d] = std::fma(block.value[d], join, total.value[d] * keep);
-      }
+  for (size_t r = 0; r < in.n_rows; ++r) {
+    for (size_t h = 0; h < in.n_queries; ++h) {
+      const size_t at = r * in.row_stride + h * in.head_dim;
+      attend(in.query + at, in.n_positions + r, in, out + at);
     }
-    const float inverse = 1.0F / total.sum;
-    for (size_t d = 0; d < in.head_dim; ++d) out[h * in.head_dim + d] = total.value[d] * inverse;
   }
 }
 
