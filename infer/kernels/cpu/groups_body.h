@@ -31,7 +31,7 @@ inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const Quantiz
       }
     }
     for (size_t i = 0; i < kPayload / 64; ++i) {
-      if constexpr (kTokens <= 4) __builtin_prefetch(tile + 64 * i + m.tile_bytes());  // the next tile's: see add_chunk
+      __builtin_prefetch(tile + 64 * i + m.tile_bytes());  // the next tile's: see add_chunk
       const Bytes w = Bytes::load(tile + 64 * i);
       if constexpr (kNibbles) {
         const Bytes low = w.low_nibbles();

@@ -40,8 +40,8 @@ inline float join_lanes(Vec v) {
 }
 
 // Sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The next tile's weights
-// are `ahead` numbers from this one's. Few inputs wait for weights, not for arithmetic, and the processor's own
-// prefetching loses count of so many rows side by side: so the next tile is asked for.
+// are `ahead` numbers from this one's, and are asked for: few inputs wait for weights, not for arithmetic, and the
+// processor's own prefetching loses count of so many rows side by side.
 template <size_t kRows, size_t kTokens, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {
@@ -52,7 +52,7 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
     Vec input[kTokens];
     for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
     for (size_t r = 0; r < kRows; ++r) {
-      if constexpr (kTokens <= 2) __builtin_prefetch(weight[r] + i + ahead);
+      __builtin_prefetch(weight[r] + i + ahead);
       const Vec w = Vec::load(weight[r] + i);
       for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
     }
