@@ -230,8 +230,8 @@ inline void weighted_values_tail(const float* p, const float* values, size_t n, 
 // scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). `next` is
 // asked for meanwhile.
 template <size_t kQueries>
-inline void add_scores(const float* queries, const float* keys, size_t n, size_t head_dim, const float* next,
-                       float* scores) {
+inline void multiply_keys(const float* queries, const float* keys, size_t n, size_t head_dim, const float* next,
+                          float* scores) {
   const size_t n_first = std::min(n, kLanes);
   const size_t n_second = n - n_first;
   Vec first[kQueries];
@@ -268,7 +268,7 @@ template <size_t kQueries>
 inline Running attend_block(const float* queries, const float* keys, const float* values, const size_t* n,
                             const AttentionInput& in, const float* next_keys, float* value) {
   float p[kQueries * kBlockPositions];
-  add_scores<kQueries>(queries, keys, n[kQueries - 1], in.head_dim, values, p);
+  multiply_keys<kQueries>(queries, keys, n[kQueries - 1], in.head_dim, values, p);
   float max[kLanes] = {};
   Vec sums[kLanes];
   const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
@@ -359,14 +359,18 @@ void attend(const AttentionInput& in, size_t begin, float* out) {
   }
 }
 
-// As many queries at once as are left and `kQueries`, or the largest of `kFewer`, allows.
+// Takes as many queries at once as are left and one of the sizes allows, the largest first; returns how many.
 template <size_t kQueries, size_t... kFewer>
 size_t attend_most(const AttentionInput& in, size_t begin, size_t left, float* out) {
-  if constexpr (sizeof...(kFewer) > 0) {
-    if (kQueries > kMostQueries || kQueries > left) return attend_most<kFewer...>(in, begin, left, out);
+  if constexpr (kQueries > kMostQueries) {
+    return attend_most<kFewer...>(in, begin, left, out);
+  } else {
+    if constexpr (sizeof...(kFewer) > 0) {
+      if (kQueries > left) return attend_most<kFewer...>(in, begin, left, out);
+    }
+    attend<kQueries>(in, begin, out);
+    return kQueries;
   }
-  attend<std::min(kQueries, kMostQueries)>(in, begin, out);
-  return kQueries;
 }
 
 void attention(const AttentionInput& in, float* out) {
