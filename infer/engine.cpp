@@ -20,6 +20,18 @@ constexpr size_t kWorthAThread = 8 * 1024;
 constexpr int64_t kRowsTogether = 8;
 static_assert(kernels::kBlockPositions % kRowsTogether == 0);
 
+// Rows that follow each other and end in the same block of the cache, at most kRowsTogether: where each run of them
+// begins, and at last the number of rows.
+std::vector<size_t> runs_of(std::span<const Row> rows) {
+  std::vector<size_t> runs;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bool goes_on = i > 0 && rows[i].sequence == rows[i - 1].sequence && rows[i].position % kRowsTogether != 0;
+    if (!goes_on) runs.push_back(i);
+  }
+  runs.push_back(rows.size());
+  return runs;
+}
+
 // Each sequence fills whole blocks of its own.
 int64_t blocks_for(const core::ModelConfig& config, const EngineOptions& options) {
   const int64_t positions = options.max_positions == 0 ? config.context_length : options.max_positions;
@@ -112,6 +124,7 @@ void Engine::reserve(std::span<const Row> rows) {
 // The whole model on one screen: what a Llama does to a batch of tokens.
 void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, const Observer& observer) {
   const size_t n = rows.size();
+  const std::vector<size_t> runs = runs_of(rows);
   const auto dim = static_cast<size_t>(config_.dim);
   const auto kv_dim = static_cast<size_t>(config_.kv_dim());
   const auto hidden_dim = static_cast<size_t>(config_.hidden_dim);
@@ -136,7 +149,7 @@ void Engine::forward_slice(std::span<const Row> rows, std::span<float> logits, c
     observe("query", q_, n, layer);
     observe("key", k_, n, layer);
     observe("value", v_, n, layer);
-    attend(rows, l);
+    attend(rows, runs, l);
     observe("heads", heads_, n, layer);
     project(heads_.data(), n, dim, std::array{Projection{w.wo, x_.data()}}, /*accumulate=*/true);
     observe("attention_residual", x_, n, layer);
@@ -228,21 +241,14 @@ void Engine::rotate_and_store(std::span<const Row> rows, size_t layer) {
   });
 }
 
-void Engine::attend(std::span<const Row> rows, size_t layer) {
+void Engine::attend(std::span<const Row> rows, std::span<const size_t> runs, size_t layer) {
   const auto head_dim = static_cast<size_t>(config_.head_dim());
   const auto dim = static_cast<size_t>(config_.dim);
   const auto n_kv_heads = static_cast<size_t>(config_.n_kv_heads);
   const size_t group = static_cast<size_t>(config_.n_heads) / n_kv_heads;
   size_t work = 0;
   for (const Row& row : rows) work += static_cast<size_t>(row.position + 1) * 2 * dim;
-  // Rows that follow each other and end in the same block of the cache read it together.
-  std::vector<size_t> runs{0};  // where each begins; then the end
-  for (size_t i = 1; i < rows.size(); ++i) {
-    const bool goes_on = rows[i].sequence == rows[i - 1].sequence && rows[i].position % kRowsTogether != 0;
-    if (!goes_on) runs.push_back(i);
-  }
-  const size_t n_runs = runs.size();
-  runs.push_back(rows.size());
+  const size_t n_runs = runs.size() - 1;
   // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
   const size_t items = n_kv_heads * n_runs;
   const size_t stripes = std::clamp<size_t>(work / kWorthAThread, 1, std::min(items, pool_.size()));

@@ -70,7 +70,7 @@ class Engine {
                bool accumulate = false);
   kernels::QuantizedRows quantize(const float* x, size_t n_rows, size_t k);
   void rotate_and_store(std::span<const Row> rows, size_t layer);
-  void attend(std::span<const Row> rows, size_t layer);
+  void attend(std::span<const Row> rows, std::span<const size_t> runs, size_t layer);
   void activate(size_t n_rows);
   size_t gather_wanted(std::span<const Row> rows);
 
