@@ -230,9 +230,13 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
   }
   const size_t size = (c.n_rows - 1) * row_stride + c.n_queries * c.head_dim;
   Buffer query(random_floats(size, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
-  const std::vector<float> between(size, 7.0F);  // what lies between the rows of `out` stays as it is
-  Buffer expected(between, 0);
-  Buffer got(between, (c.place * 7 + 2) % 10);
+  // All of a row is written, and what lies between the rows stays as it is.
+  std::vector<float> before(size, 7.0F);
+  for (size_t r = 0; r < c.n_rows; ++r) {
+    std::fill_n(before.begin() + static_cast<std::ptrdiff_t>(r * row_stride), c.n_queries * c.head_dim, kNaN);
+  }
+  Buffer expected(before, 0);
+  Buffer got(before, (c.place * 7 + 2) % 10);
   const AttentionInput in{.query = query.data(),
                           .blocks = blocks.data(),
                           .key_offset = key_offset,
@@ -249,6 +253,9 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
                                  c.n_queries, c.head_dim, c.place, c.scale_of_queries);
   ASSERT_TRUE(std::all_of(expected.values().begin(), expected.values().end(), [](float x) { return std::isfinite(x); }))
       << label;
+  for (size_t i = 0; i < size; ++i) {
+    ASSERT_TRUE(i % row_stride < c.n_queries * c.head_dim || expected.values()[i] == 7.0F) << label;
+  }
   ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
   ASSERT_TRUE(got.guards_hold()) << label;
 }
