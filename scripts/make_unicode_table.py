@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write data/unicode_table.h: which characters are letters, numbers and white space in Unicode 16.
+"""Write data/tokenizers/unicode_table.h: which characters are letters, numbers and white space in Unicode 16.
 
-Usage: make_unicode_table.py > data/unicode_table.h
+Usage: make_unicode_table.py > data/tokenizers/unicode_table.h
 
 Unicode 16 is what the regular expressions of Hugging Face's tokenizers know. Python's own unicodedata is of some other
 version, so the package unicodedata2==16.0.0 is asked where it is installed.
@@ -18,7 +18,7 @@ VERSION = "16.0.0"
 # The property White_Space (PropList.txt), which is not in the module; str.isspace() counts U+001C to U+001F too.
 WHITE_SPACE = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F,
                0x3000}
-OTHER, LETTER, NUMBER, SPACE = range(4)  # as in data/unicode.h
+OTHER, LETTER, NUMBER, SPACE = range(4)  # as in data/tokenizers/unicode.h
 
 
 def class_of(code_point):

@@ -7,7 +7,7 @@
 #include <torch/version.h>
 
 #include "core/error.h"
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "train/weights.h"
 
 namespace folio::train {

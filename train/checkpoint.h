@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "data/char_tokenizer.h"
+#include "data/tokenizers/char_tokenizer.h"
 #include "modules/llama.h"
 #include "train/adamw.h"
 #include "train/checkpoint_directory.h"

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/float16.h"
 #include "data/batches.h"
-#include "infer/perplexity.h"
-#include "infer/scoped_sequence.h"
+#include "infer/cache/scoped_sequence.h"
+#include "infer/engine/perplexity.h"
 #include "modules/attention.h"
 
 namespace folio::train {

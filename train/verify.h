@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/weights.h"
-#include "data/tokenizer.h"
-#include "infer/engine.h"
+#include "data/tokenizers/tokenizer.h"
+#include "infer/engine/engine.h"
 #include "modules/llama.h"
 
 namespace folio::train {

@@ -1,7 +1,7 @@
 // Between a LibTorch model and plain weights, which core/ writes to files.
 #pragma once
 
-#include "core/model_files.h"
+#include "core/formats/model_files.h"
 #include "modules/llama.h"
 
 namespace folio::train {

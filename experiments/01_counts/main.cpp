@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "data/batches.h"
-#include "data/ngram.h"
 #include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
 #include "train/evaluate.h"
+#include "train/ngram.h"
 
 namespace {
 
@@ -54,7 +54,7 @@ Losses bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.0);
-  const data::NgramCounts counts(text.splits.train, text.vocab_size, kMaxOrder);
+  const train::NgramCounts counts(text.splits.train, text.vocab_size, kMaxOrder);
 
   train::LineChart::Series add_train{"add-0.01, training", {}};
   train::LineChart::Series add_validation{"add-0.01, validation", {}};

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "data/batches.h"
-#include "data/ngram.h"
 #include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
 #include "train/evaluate.h"
+#include "train/ngram.h"
 
 namespace {
 
@@ -96,7 +96,7 @@ void study(Report& report) {
   const double log_sum_at_least = std::log(characters) + 1.0 / characters;
   const double bound = log_sum_at_most - 1.0;
   const double bigram =
-      data::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
+      train::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
 
   const Run broken = train_one(text, report.seed(), true);
   const Run mended = train_one(text, report.seed(), false);

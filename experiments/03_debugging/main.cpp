@@ -8,7 +8,6 @@
 #include <set>
 
 #include "data/batches.h"
-#include "data/ngram.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
@@ -16,6 +15,7 @@
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
 #include "train/evaluate.h"
+#include "train/ngram.h"
 
 namespace {
 
@@ -132,7 +132,7 @@ void study(Report& report) {
   report.claim_below("5 mended: first loss, head tied", tied_firsts.mended, knowing_nothing + 0.08);
 
   const double bigram =
-      data::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
+      train::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
   report.picture("debugging.svg",
                  {.title = "A loss that goes down proves little: mistake 2",
                   .x_label = "step",

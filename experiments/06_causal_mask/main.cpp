@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include "data/ngram.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/heat_map.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
+#include "train/ngram.h"
 
 namespace {
 
@@ -49,7 +49,7 @@ torch::Tensor head_that_looks(const torch::Tensor& weights_HTT, int64_t offset) 
   return weights_HTT[on_it_H.argmax().item<int64_t>()].contiguous();
 }
 
-void run_one(Study& study, const experiments::Shakespeare& text, const data::NgramCounts& counts,
+void run_one(Study& study, const experiments::Shakespeare& text, const train::NgramCounts& counts,
              const train::TrainConfig& config, bool first_seed) {
   nn::Llama model = experiments::seeded_llama(
       config.model, config.seed,
@@ -93,7 +93,7 @@ HeatMap::Panel panel(const Study& study, const experiments::Shakespeare& text) {
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
-  const data::NgramCounts counts(text.splits.train, text.vocab_size, 3);
+  const train::NgramCounts counts(text.splits.train, text.vocab_size, 3);
   const double real_text = counts.witten_bell_loss(text.splits.validation, 3);
   train::TrainConfig config = experiments::small_setting(text);
   if (report.short_form()) config.steps = 200;

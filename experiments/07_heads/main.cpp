@@ -8,7 +8,7 @@
 
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
-#include "infer/kv_cache.h"
+#include "infer/cache/kv_cache.h"
 
 namespace {
 

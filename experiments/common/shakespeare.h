@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/char_tokenizer.h"
 #include "data/corpus.h"
+#include "data/tokenizers/char_tokenizer.h"
 
 namespace folio::experiments {
 

@@ -6,7 +6,7 @@
 
 #include "apps/program.h"
 #include "core/error.h"
-#include "infer/engine.h"
+#include "infer/engine/engine.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "infer/conversation.h"
+#include "infer/engine/conversation.h"
 
 namespace {
 

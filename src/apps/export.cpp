@@ -6,9 +6,9 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/model_files.h"
+#include "core/formats/model_files.h"
 #include "core/quants.h"
-#include "data/llama2c_vocabulary.h"
+#include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 
 namespace {
 

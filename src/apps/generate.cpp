@@ -1,5 +1,5 @@
 // generate: text from a model, a token at a time.
-#include "infer/generate.h"
+#include "infer/engine/generate.h"
 
 #include <algorithm>
 #include <sstream>

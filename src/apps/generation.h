@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "apps/program.h"
-#include "infer/generate.h"
+#include "infer/engine/generate.h"
 
 namespace folio::apps {
 

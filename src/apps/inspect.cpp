@@ -5,10 +5,10 @@
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/formats/model_files.h"
+#include "core/formats/safetensors.h"
 #include "core/json.h"
-#include "core/model_files.h"
-#include "core/safetensors.h"
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // perplexity: how well a model foresees a text.
-#include "infer/perplexity.h"
+#include "infer/engine/perplexity.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

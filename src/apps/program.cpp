@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/paths.h"
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace folio::apps {
 namespace {

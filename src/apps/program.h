@@ -8,9 +8,9 @@
 #include <string>
 
 #include "core/weights.h"
-#include "data/tokenizer.h"
-#include "infer/engine.h"
-#include "infer/sampler.h"
+#include "data/tokenizers/tokenizer.h"
+#include "infer/engine/engine.h"
+#include "infer/sampling/sampler.h"
 
 namespace folio::apps {
 

@@ -11,9 +11,9 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/paths.h"
-#include "data/ngram.h"
-#include "data/tokenizer_files.h"
-#include "infer/generate.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "infer/engine/generate.h"
+#include "train/ngram.h"
 #include "train/run.h"
 #include "train/run_directory.h"
 #include "train/weights.h"
@@ -141,7 +141,7 @@ double count_baseline(const train::Dataset& dataset) {
   constexpr int kOrder = 5;
   const auto start = std::chrono::steady_clock::now();
   const int32_t characters = dataset.tokenizer().end_of_text();  // the vocabulary without <|endoftext|>
-  const data::NgramCounts counts(dataset.splits().train, characters, kOrder);
+  const train::NgramCounts counts(dataset.splits().train, characters, kOrder);
   const double loss = counts.witten_bell_loss(dataset.splits().validation, kOrder);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",

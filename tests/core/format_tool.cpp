@@ -13,10 +13,10 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/gguf.h"
-#include "core/model_files.h"
+#include "core/formats/gguf.h"
+#include "core/formats/model_files.h"
+#include "core/formats/safetensors.h"
 #include "core/quants.h"
-#include "core/safetensors.h"
 
 namespace folio::core {
 namespace {

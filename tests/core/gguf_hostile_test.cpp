@@ -1,8 +1,8 @@
-// Laws of core/gguf.h for damaged files: an Error with one line, never a crash, a hang or a huge allocation.
+// Laws of core/formats/gguf.h for damaged files: an Error with one line, never a crash, a hang or a huge allocation.
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "tests/core/support.h"
 
 namespace folio::core {

@@ -1,5 +1,5 @@
-// Laws of core/gguf_model.h: the file keeps every bit, and what is not run here is refused by name.
-#include "core/gguf_model.h"
+// Laws of core/formats/gguf_model.h: the file keeps every bit, and what is not run here is refused by name.
+#include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>
 

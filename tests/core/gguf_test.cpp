@@ -1,5 +1,6 @@
-// Laws of core/gguf.h for sound files: what is written is read back bit for bit, and lies where the format says.
-#include "core/gguf.h"
+// Laws of core/formats/gguf.h for sound files: what is written is read back bit for bit, and lies where the format
+// says.
+#include "core/formats/gguf.h"
 
 #include <gtest/gtest.h>
 

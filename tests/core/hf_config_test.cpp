@@ -1,9 +1,9 @@
-// Laws of config.json in core/hf_model.h: it keeps every field, and what is not run here is refused by name.
+// Laws of config.json in core/formats/hf_model.h: it keeps every field, and what is not run here is refused by name.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "core/hf_model.h"
+#include "core/formats/hf_model.h"
 #include "tests/core/model_support.h"
 
 namespace folio::core {

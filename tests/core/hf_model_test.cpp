@@ -1,5 +1,5 @@
 // Laws of a Hugging Face directory's weights, in one file or in shards.
-#include "core/hf_model.h"
+#include "core/formats/hf_model.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/core/model_support.h"
 
 namespace folio::core {

@@ -1,6 +1,6 @@
-// Laws of core/llama2c.h. The layout itself is held against an independent writer in
+// Laws of core/formats/llama2c.h. The layout itself is held against an independent writer in
 // tests/files/llama2c_oracle_test.py.
-#include "core/llama2c.h"
+#include "core/formats/llama2c.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// Laws of core/model_files.h: what a file is shows in its bytes, not in its name, and a model is the same in each form.
-#include "core/model_files.h"
+// Laws of core/formats/model_files.h: what a file is shows in its bytes, not in its name, and a model is the same in
+// each form.
+#include "core/formats/model_files.h"
 
 #include <gtest/gtest.h>
 

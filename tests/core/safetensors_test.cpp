@@ -1,5 +1,5 @@
-// Laws of core/safetensors.h: a bit-exact round trip, no holes but named ones, and one line for a damaged file.
-#include "core/safetensors.h"
+// Laws of core/formats/safetensors.h: a bit-exact round trip, no holes but named ones, and one line for a damaged file.
+#include "core/formats/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "data/bpe.h"
+#include "data/tokenizers/bpe.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 

@@ -1,4 +1,4 @@
-#include "data/byte_level.h"
+#include "data/tokenizers/byte_level.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/char_tokenizer.h"
+#include "data/tokenizers/char_tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "core/file_io.h"
 #include "core/utf8.h"
-#include "data/byte_level.h"
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/byte_level.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 
 namespace folio::data {

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json.h"
-#include "data/chat_template.h"
+#include "data/chat/chat_template.h"
 
 namespace folio::data {
 namespace {

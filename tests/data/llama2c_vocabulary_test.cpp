@@ -1,11 +1,11 @@
-#include "data/llama2c_vocabulary.h"
+#include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 

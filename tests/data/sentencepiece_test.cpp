@@ -1,4 +1,4 @@
-#include "data/sentencepiece.h"
+#include "data/tokenizers/sentencepiece.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "data/special_tokens.h"
+#include "data/tokenizers/special_tokens.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "data/char_tokenizer.h"
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 

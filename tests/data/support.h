@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "core/gguf.h"
-#include "data/sentencepiece.h"
-#include "data/sentencepiece_text.h"
+#include "core/formats/gguf.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/sentencepiece_text.h"
 
 namespace folio::data::test {
 

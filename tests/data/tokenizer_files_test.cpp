@@ -1,9 +1,9 @@
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 #include <gtest/gtest.h>
 
-#include "data/char_tokenizer.h"
-#include "data/llama2c_vocabulary.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 

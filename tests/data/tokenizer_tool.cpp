@@ -20,9 +20,9 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json.h"
-#include "data/char_tokenizer.h"
-#include "data/llama2c_vocabulary.h"
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/llama2c/llama2c_vocabulary.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace folio::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "infer/engine.h"
+#include "infer/engine/engine.h"
 
 int main(int argc, char** argv) {
   using namespace folio;

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/model_files.h"
-#include "data/tokenizer_files.h"
+#include "core/formats/model_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/quants.h"
-#include "infer/matrix.h"
-#include "infer/repack.h"
+#include "infer/cpu/matrix.h"
+#include "infer/cpu/repack.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {

@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/gguf_model.h"
-#include "data/tokenizer_files.h"
+#include "core/formats/gguf_model.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tensors.h"
 #include "tests/fuzz/tokenizers.h"

@@ -1,5 +1,5 @@
 // config.json of a Hugging Face directory.
-#include "core/hf_model.h"
+#include "core/formats/hf_model.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {

@@ -1,9 +1,9 @@
 // model.safetensors.index.json of a Hugging Face directory whose two shards and configuration are sound.
 #include <numeric>
 
-#include "core/hf_model.h"
+#include "core/formats/hf_model.h"
+#include "core/formats/safetensors.h"
 #include "core/manifest.h"
-#include "core/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tensors.h"
 

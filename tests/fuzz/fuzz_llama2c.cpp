@@ -1,7 +1,7 @@
 // A llama2.c model file, versions 0, 1 and 2.
 #include <optional>
 
-#include "core/llama2c.h"
+#include "core/formats/llama2c.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tensors.h"
 

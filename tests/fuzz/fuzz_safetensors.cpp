@@ -1,7 +1,7 @@
 // A safetensors file.
 #include <optional>
 
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tensors.h"
 

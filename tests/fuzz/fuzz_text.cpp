@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
-#include "data/byte_level.h"
-#include "data/char_tokenizer.h"
+#include "data/tokenizers/byte_level.h"
+#include "data/tokenizers/char_tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {

@@ -1,7 +1,7 @@
 // tokenizer.bin of llama2.c.
 #include <optional>
 
-#include "data/llama2c_vocabulary.h"
+#include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"
 

@@ -1,9 +1,9 @@
 // The tokenizer of a GGUF, of any kind that is read here, whatever else is in the file.
 #include <optional>
 
-#include "core/gguf.h"
-#include "data/bpe.h"
-#include "data/tokenizer_files.h"
+#include "core/formats/gguf.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"
 

@@ -1,5 +1,5 @@
 // tokenizer.json of a Hugging Face directory, of any kind that is read here, beside a sound tokenizer_config.json.
-#include "data/tokenizer_files.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/gguf.h"
+#include "core/formats/gguf.h"
 #include "tests/core/support.h"
 #include "tests/fuzz/gguf_fields.h"
 

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "core/file_io.h"
-#include "core/gguf.h"
-#include "data/tokenizer_files.h"
+#include "core/formats/gguf.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {

@@ -1,7 +1,7 @@
 // Laws of a tokenizer, whatever file it came from.
 #pragma once
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace folio::fuzz {
 

@@ -1,6 +1,6 @@
-// Laws of infer/conversation.h: an answer is a function of the messages alone, a turn computes what is new, and what
-// people say can't end a turn.
-#include "infer/conversation.h"
+// Laws of infer/engine/conversation.h: an answer is a function of the messages alone, a turn computes what is new, and
+// what people say can't end a turn.
+#include "infer/engine/conversation.h"
 
 #include <gtest/gtest.h>
 

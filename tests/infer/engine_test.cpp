@@ -1,6 +1,6 @@
-// Laws of infer/engine.h: the formulas of a Llama, and bytes that depend on a row's own sequence alone: not on how a
-// prompt is cut, on the rows beside it, on the number of threads or on the instruction set.
-#include "infer/engine.h"
+// Laws of infer/engine/engine.h: the formulas of a Llama, and bytes that depend on a row's own sequence alone: not on
+// how a prompt is cut, on the rows beside it, on the number of threads or on the instruction set.
+#include "infer/engine/engine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-// Laws of infer/generate.h: when it ends and says why, what it streams, and a text that is a function of the model,
-// the prompt and the options alone.
-#include "infer/generate.h"
+// Laws of infer/engine/generate.h: when it ends and says why, what it streams, and a text that is a function of the
+// model, the prompt and the options alone.
+#include "infer/engine/generate.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "infer/scoped_sequence.h"
+#include "infer/cache/scoped_sequence.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {

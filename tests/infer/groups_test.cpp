@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "core/float16.h"
-#include "infer/kernels/kernels.h"
-#include "infer/kernels/reference/reference.h"
-#include "infer/repack.h"
+#include "infer/cpu/repack.h"
+#include "infer/reference/kernels.h"
+#include "infer/reference/reference.h"
 #include "tests/infer/guarded_buffer.h"
 #include "tests/infer/support.h"
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "infer/kernels/kernels.h"
+#include "infer/reference/kernels.h"
 
 namespace folio::infer::test {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/float16.h"
-#include "infer/kernels/kernels.h"
+#include "infer/reference/kernels.h"
 #include "tests/infer/guarded_buffer.h"
 #include "tests/infer/support.h"
 

@@ -1,7 +1,7 @@
 // Laws of infer/kernels: each instruction set gives the reference's bits at every length 0..2N, around the borders of
 // chunks, at nine misalignments and right before memory that must not be touched; it writes its output and nothing
 // else, and what lies outside its input never shows.
-#include "infer/kernels/kernels.h"
+#include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Laws of infer/kv_cache.h: a position is found again where it was stored, blocks are counted, what is shared is
+// Laws of infer/cache/kv_cache.h: a position is found again where it was stored, blocks are counted, what is shared is
 // copied before it is written, and what does not fit changes nothing.
-#include "infer/kv_cache.h"
+#include "infer/cache/kv_cache.h"
 
 #include <gtest/gtest.h>
 

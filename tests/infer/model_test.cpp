@@ -1,12 +1,12 @@
-// Laws of infer/model.h: views of the file, in the manifest's roles, and one clear line for what cannot run.
-#include "infer/model.h"
+// Laws of infer/model/model.h: views of the file, in the manifest's roles, and one clear line for what cannot run.
+#include "infer/model/model.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 
-#include "core/model_files.h"
+#include "core/formats/model_files.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {

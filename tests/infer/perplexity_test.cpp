@@ -1,6 +1,6 @@
-// Laws of infer/perplexity.h: each window is read alone, every token but its first is scored, and the slices in which
-// logits are computed change nothing.
-#include "infer/perplexity.h"
+// Laws of infer/engine/perplexity.h: each window is read alone, every token but its first is scored, and the slices in
+// which logits are computed change nothing.
+#include "infer/engine/perplexity.h"
 
 #include <gtest/gtest.h>
 

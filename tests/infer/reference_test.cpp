@@ -1,14 +1,14 @@
-// Laws of infer/kernels/reference: the formulas of kernels.h, computed naively in double precision. Tolerances are
+// Laws of infer/reference: the formulas of kernels.h, computed naively in double precision. Tolerances are
 // bounds of rounding, with u = 2^-24 the error of one operation: n operations in a row give at most n u (Higham 2002,
 // chapter 3), times the sum of the absolute values where terms cancel.
-#include "infer/kernels/reference/reference.h"
+#include "infer/reference/reference.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "infer/kernels/exp_constants.h"
+#include "infer/reference/exp_constants.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::kernels {

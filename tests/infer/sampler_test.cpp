@@ -1,6 +1,6 @@
-// Laws of infer/sampler.h: each filter's exact distribution, a draw that depends on (seed, position) alone, and no
-// token from options or logits that make no sense. Distributions are checked by drawing at many positions.
-#include "infer/sampler.h"
+// Laws of infer/sampling/sampler.h: each filter's exact distribution, a draw that depends on (seed, position) alone,
+// and no token from options or logits that make no sense. Distributions are checked by drawing at many positions.
+#include "infer/sampling/sampler.h"
 
 #include <gtest/gtest.h>
 

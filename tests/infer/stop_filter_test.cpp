@@ -1,6 +1,6 @@
-// Laws of infer/stop_filter.h: what is shown does not depend on how the text was cut, never holds a part of a stop
-// string, and comes in whole characters.
-#include "infer/stop_filter.h"
+// Laws of infer/sampling/stop_filter.h: what is shown does not depend on how the text was cut, never holds a part of a
+// stop string, and comes in whole characters.
+#include "infer/sampling/stop_filter.h"
 
 #include <gtest/gtest.h>
 

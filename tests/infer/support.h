@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "core/float16.h"
+#include "core/formats/model_files.h"
 #include "core/manifest.h"
-#include "core/model_files.h"
 #include "core/quants.h"
 #include "core/random.h"
-#include "infer/engine.h"
+#include "infer/engine/engine.h"
 #include "tests/core/support.h"
 
 namespace folio::infer::test {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "infer/model.h"
+#include "infer/model/model.h"
 
 namespace folio::infer::test {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include "core/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "support.h"
 
 namespace folio::train {

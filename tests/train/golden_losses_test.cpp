@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "core/formats/model_files.h"
 #include "core/manifest.h"
-#include "core/model_files.h"
 #include "support.h"
 
 namespace folio::train {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "core/formats/model_files.h"
 #include "core/manifest.h"
-#include "core/model_files.h"
 #include "support.h"
 #include "train/evaluate.h"
 #include "train/weights.h"

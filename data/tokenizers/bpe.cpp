@@ -1,0 +1,212 @@
+#include "data/tokenizers/bpe.h"
+
+#include <bit>
+#include <cstring>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "data/tokenizers/byte_level.h"
+#include "data/tokenizers/symbol_merger.h"
+
+namespace folio::data {
+namespace {
+
+using core::fail;
+using core::require;
+
+// The words of a text that were encoded before, by where they and their tokens lie; most words of a text are few. A
+// word takes the place of another with the same hash, so it stays as large as it was made.
+class WordCache {
+ public:
+  explicit WordCache(std::string_view text)
+      : text_(text), slots_(std::bit_ceil(std::clamp<size_t>(text.size() / 16, 64, size_t{1} << 14U))) {}
+
+  /// Appends the tokens of text[begin, end) to `ids`, and says so, if it knows them.
+  bool append_known(size_t begin, size_t end, std::vector<int32_t>& ids) {
+    const std::string_view word = text_.substr(begin, end - begin);
+    if (word.size() > kLongest) return false;
+    const Slot& slot = slot_of(word);
+    if (slot.size != word.size() || text_.substr(slot.begin, slot.size) != word) return false;
+    const size_t at = ids.size();
+    ids.resize(at + slot.n_tokens);
+    std::copy_n(ids.begin() + slot.first_token, slot.n_tokens, ids.begin() + static_cast<ptrdiff_t>(at));
+    return true;
+  }
+
+  /// The tokens of text[begin, end) are those from ids[first] on.
+  void remember(size_t begin, size_t end, size_t first, const std::vector<int32_t>& ids) {
+    if (end - begin > kLongest) return;
+    slot_of(text_.substr(begin, end - begin)) = {.begin = static_cast<uint32_t>(begin),
+                                                 .size = static_cast<uint32_t>(end - begin),
+                                                 .first_token = static_cast<uint32_t>(first),
+                                                 .n_tokens = static_cast<uint32_t>(ids.size() - first)};
+  }
+
+ private:
+  static constexpr size_t kLongest = 48;  ///< longer words hardly return
+
+  struct Slot {
+    uint32_t begin = 0;
+    uint32_t size = 0;  ///< 0: empty
+    uint32_t first_token = 0;
+    uint32_t n_tokens = 0;
+  };
+
+  // Eight bytes a step, each spread by a multiplication (as in wyhash, but far simpler: a collision costs only time).
+  Slot& slot_of(std::string_view word) {
+    uint64_t hash = word.size();
+    for (size_t at = 0; at < word.size(); at += 8) {
+      uint64_t bytes = 0;
+      std::memcpy(&bytes, word.data() + at, std::min<size_t>(8, word.size() - at));
+      hash = (hash ^ bytes) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 32U;
+    }
+    return slots_[hash & (slots_.size() - 1)];
+  }
+
+  std::string_view text_;
+  std::vector<Slot> slots_;
+};
+
+void require_new(bool is_new, size_t id, std::string_view piece, const std::string& where) {
+  if (!is_new) fail("{}: token {} (\"{}\") occurs twice", where, id, core::printable(piece));
+}
+
+}  // namespace
+
+MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where)
+    : slots_(std::bit_ceil(2 * merges.size() + 2)), shift_(static_cast<unsigned>(std::countl_zero(slots_.size()) + 1)) {
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right, joined] = merges[rank];
+    size_t at = slot_of(left, right);
+    while (slots_[at].left >= 0) {
+      require(slots_[at].left != left || slots_[at].right != right, "{}: merge {} occurs twice", where, rank);
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    slots_[at] = {.left = left, .right = right, .joined = joined, .rank = static_cast<uint32_t>(rank)};
+  }
+}
+
+// Encodes one text: what is kept from word to word.
+class BpeTokenizer::Encoder {
+ public:
+  Encoder(const BpeTokenizer& tokenizer, std::string_view text) : tokenizer_(tokenizer), text_(text), cache_(text) {
+    require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
+    ids_.reserve(text.size() / 4);
+  }
+
+  std::vector<int32_t> encode() && {
+    tokenizer_.user_defined_.split(
+        text_, [&](std::string_view stretch) { add_stretch(stretch); },
+        [&](const SpecialToken& token) { ids_.push_back(token.id); });
+    return std::move(ids_);
+  }
+
+ private:
+  void add_stretch(std::string_view stretch) {
+    const auto offset = static_cast<size_t>(stretch.data() - text_.data());
+    for (size_t begin = 0; begin < stretch.size();) {
+      const size_t end = word_end(tokenizer_.vocabulary_.pre_tokenizer, stretch, begin);
+      if (!cache_.append_known(offset + begin, offset + end, ids_)) {
+        const size_t first = ids_.size();
+        add_word(stretch.substr(begin, end - begin));
+        cache_.remember(offset + begin, offset + end, first, ids_);
+      }
+      begin = end;
+    }
+  }
+
+  void add_word(std::string_view word) {
+    if (tokenizer_.words_) {
+      const int32_t id = tokenizer_.words_->find(word);
+      if (id >= 0) return ids_.push_back(id);
+    }
+    merger_.clear();
+    for (size_t i = 0; i < word.size(); ++i) {
+      const int32_t id = tokenizer_.byte_ids_[static_cast<unsigned char>(word[i])];
+      if (id >= 0) merger_.add(i, 1, id);
+    }
+    const auto rule = [&](const Symbol& a, const Symbol& b) -> std::optional<Join> {
+      const MergeTable::Slot* merge = tokenizer_.merges_.find(a.id, b.id);
+      if (merge == nullptr) return std::nullopt;
+      return Join{.rank = merge->rank, .id = merge->joined};
+    };
+    for (const Symbol& symbol : merger_.merge(rule)) {
+      if (symbol.size > 0) ids_.push_back(symbol.id);
+    }
+  }
+
+  const BpeTokenizer& tokenizer_;
+  std::string_view text_;
+  WordCache cache_;
+  SymbolMerger merger_;
+  std::vector<int32_t> ids_;
+};
+
+BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
+    : vocabulary_(std::move(vocabulary)), merges_(vocabulary_.merges, where) {
+  validate(vocabulary_, where);
+  const std::vector<std::string>& pieces = vocabulary_.pieces;
+  byte_ids_.fill(-1);
+  TextIndex words(pieces);
+  std::vector<SpecialToken> special;
+  std::vector<SpecialToken> user_defined;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    if (pieces[i].empty()) fail("{}: token {} is empty", where, i);
+    if (vocabulary_.types[i] != PieceType::Normal) continue;
+    require_new(words.find(pieces[i]) < 0, i, pieces[i], where);
+    words.add(id);
+    if (pieces[i].size() == 1) byte_ids_[static_cast<unsigned char>(pieces[i][0])] = id;
+  }
+  std::unordered_set<std::string_view> others;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const PieceType type = vocabulary_.types[i];
+    if (type == PieceType::Normal) continue;
+    if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // files spell a normal piece so
+    require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
+    if (is_special(type)) special.push_back({.text = pieces[i], .id = static_cast<int32_t>(i)});
+    if (type == PieceType::UserDefined) user_defined.push_back({.text = pieces[i], .id = static_cast<int32_t>(i)});
+  }
+  for (const auto& [left, right, joined] : vocabulary_.merges) {
+    for (const int32_t id : {left, right, joined}) {
+      require(id >= 0 && id < vocab_size() && vocabulary_.types[static_cast<size_t>(id)] == PieceType::Normal,
+              "{}: a merge has token {}, which is none that a text can have", where, id);
+    }
+    const auto piece = [&](int32_t id) -> std::string_view { return pieces[static_cast<size_t>(id)]; };
+    const std::string_view whole = piece(joined);
+    if (!whole.starts_with(piece(left)) || whole.substr(piece(left).size()) != piece(right)) {
+      fail("{}: the merge of tokens {} and {} does not make token {}", where, left, right, joined);
+    }
+  }
+  if (vocabulary_.ignore_merges) words_ = std::move(words);
+  special_ = SpecialTokens(std::move(special));
+  user_defined_ = SpecialTokens(std::move(user_defined));
+  ends_text_ = ends_of_text(vocabulary_);
+}
+
+std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const { return Encoder(*this, text).encode(); }
+
+std::vector<int32_t> BpeTokenizer::beginning() const {
+  return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
+}
+
+std::vector<int32_t> BpeTokenizer::default_prompt() const {
+  return {vocabulary_.bos >= 0 ? vocabulary_.bos : vocabulary_.eos};
+}
+
+const std::string& BpeTokenizer::token_bytes(int32_t id) const {
+  static const std::string none;
+  require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
+  const auto i = static_cast<size_t>(id);
+  const PieceType type = vocabulary_.types[i];
+  return type == PieceType::Normal || type == PieceType::UserDefined ? vocabulary_.pieces[i] : none;
+}
+
+bool BpeTokenizer::ends_text(int32_t id) const {
+  return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
+}
+
+}  // namespace folio::data

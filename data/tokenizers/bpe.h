@@ -1,0 +1,115 @@
+// Byte-level BPE, as GPT-2, SmolLM2 and Llama 3 have it (Radford et al. 2019): a text is cut into words, each byte of a
+// word is a token, and the adjacent pair whose merge was learnt first becomes one token, the leftmost of equal ones
+// first, until no pair has a merge. Any bytes have tokens, and their tokens are those bytes again.
+#pragma once
+
+#include <array>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/text_index.h"
+#include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/vocabulary.h"
+
+namespace folio::data {
+
+namespace hf {
+struct Source;
+}
+
+/// The pieces are bytes as they are in a text, not in the byte-level alphabet in which files write them.
+struct BpeVocabulary : Vocabulary {
+  struct Merge {
+    int32_t left;
+    int32_t right;
+    int32_t joined;
+    bool operator==(const Merge&) const = default;
+  };
+  std::vector<Merge> merges;  ///< the first has precedence
+  PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
+  bool ignore_merges = false;  ///< a word that is a piece is one token, whatever its merges
+
+  bool operator==(const BpeVocabulary&) const = default;
+};
+
+/// What two tokens become, and how early: open addressing, 16 bytes a slot.
+class MergeTable {
+ public:
+  MergeTable() = default;
+  /// Throws core::Error that begins with `where` if a pair is merged twice.
+  MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where);
+
+  struct Slot {
+    int32_t left = -1;
+    int32_t right = -1;
+    int32_t joined = -1;
+    uint32_t rank = 0;
+  };
+  /// The merge of two tokens, or null.
+  [[nodiscard]] const Slot* find(int32_t left, int32_t right) const {
+    for (size_t at = slot_of(left, right);; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.left < 0) return nullptr;
+      if (slot.left == left && slot.right == right) return &slot;
+    }
+  }
+
+ private:
+  [[nodiscard]] size_t slot_of(int32_t left, int32_t right) const {
+    const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32U | static_cast<uint32_t>(right);
+    return static_cast<size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);  // Fibonacci hashing
+  }
+
+  std::vector<Slot> slots_ = std::vector<Slot>(2);
+  unsigned shift_ = 63;
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  /// Throws core::Error that begins with `where` if an id is out of range, a piece is empty or occurs twice, or a merge
+  /// does not make its piece.
+  BpeTokenizer(BpeVocabulary vocabulary, const std::string& where);
+  BpeTokenizer(BpeTokenizer&&) = default;  // moved, the texts stay where pieces_ points; copied, not
+
+  /// The "gpt2" vocabulary of a GGUF file, whose tokenizer.ggml.pre has to be a known name.
+  [[nodiscard]] static BpeTokenizer from_gguf(const core::GgufFile& file);
+
+  /// tokenizer.json and tokenizer_config.json: BPE behind one of the known pre-tokenizers. Throws core::Error that
+  /// names what is otherwise.
+  [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
+  /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer, and no byte fallback.
+  [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
+
+  /// User-defined pieces are cut out first (leftmost, then longest). A byte that is no piece is left out, as
+  /// Hugging Face's tokenizers does: published vocabularies lack some that no text in UTF-8 has.
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
+  [[nodiscard]] std::vector<int32_t> beginning() const override;
+  [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
+
+  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
+  [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
+  [[nodiscard]] bool ends_text(int32_t id) const override;
+  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override;
+  [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
+  void write_hf(const std::filesystem::path& directory) const override;
+
+  [[nodiscard]] const BpeVocabulary& vocabulary() const { return vocabulary_; }
+
+ private:
+  class Encoder;
+
+  [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
+
+  BpeVocabulary vocabulary_;
+  MergeTable merges_;
+  std::optional<TextIndex> words_;       ///< normal pieces, if merges are ignored
+  std::array<int32_t, 256> byte_ids_{};  ///< -1: none
+  SpecialTokens special_;
+  SpecialTokens user_defined_;
+  std::vector<bool> ends_text_;
+};
+
+}  // namespace folio::data

@@ -1,0 +1,58 @@
+// One token for each character (Unicode code point) of a text: the sorted distinct characters, then `<|endoftext|>`.
+// That last token separates documents and is the explicit BOS and EOS: other engines take a character for it otherwise.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <unordered_map>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace folio::data {
+
+inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+class CharTokenizer final : public Tokenizer {
+ public:
+  /// The vocabulary of `text`. `where` names it in errors. Throws core::Error if it is empty or not UTF-8.
+  [[nodiscard]] static CharTokenizer from_text(std::string_view text, const std::string& where);
+
+  /// From distinct characters, each valid UTF-8, in the order of their ids. Throws core::Error otherwise.
+  explicit CharTokenizer(std::vector<std::string> characters, const std::string& where);
+
+  /// Throws core::Error that names the first character outside the vocabulary and its line and column.
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
+  [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
+  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(tokens_.size()); }
+  [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
+  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {end_of_text()}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override;
+  [[nodiscard]] std::string kind() const override { return "character"; }
+
+  /// The characters, without `<|endoftext|>`.
+  [[nodiscard]] std::vector<std::string> characters() const { return {tokens_.begin(), tokens_.end() - 1}; }
+
+  [[nodiscard]] static CharTokenizer from_gguf(const core::GgufFile& file);
+  /// Whether a "gpt2" vocabulary is one of characters: each token is one, but for `<|endoftext|>`, the last.
+  [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
+
+  /// tokenizer.json and tokenizer_config.json: BPE over raw characters, no merges, no pre-tokenizer, Fuse decoder.
+  void write_hf(const std::filesystem::path& directory) const override;
+  [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
+
+  /// What a tokenizer.json says, and whether it is one of this kind: no merges, no byte fallback, no
+  /// pre-tokenizer.
+  [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
+  [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
+
+ private:
+  /// As a `gpt2` byte-level vocabulary: no merges, but those that make one token of a character's several bytes.
+  [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
+
+  std::vector<std::string> tokens_;              ///< bytes of each id; the last is empty
+  std::unordered_map<uint32_t, int32_t> id_of_;  ///< by code point
+  SpecialTokens special_;                        ///< `<|endoftext|>`
+};
+
+}  // namespace folio::data

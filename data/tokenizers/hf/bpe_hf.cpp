@@ -1,0 +1,157 @@
+// A byte-level BPE vocabulary as tokenizer.json of Hugging Face's tokenizers: the pieces spelt in the byte-level
+// alphabet, and the pre-tokenizers of the known models, by the patterns that they were published with.
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/byte_level.h"
+#include "data/tokenizers/hf/hf_tokenizer.h"
+
+namespace folio::data {
+namespace {
+
+using core::fail;
+using core::printable;
+using core::require;
+using hf::Json;
+
+constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+
+Json sequence(Json first, Json second) {
+  return {{"type", "Sequence"}, {"pretokenizers", {std::move(first), std::move(second)}}};
+}
+
+Json split(const char* pattern) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+
+Json pre_tokenizer_of(PreTokenizer kind) {
+  switch (kind) {
+    case PreTokenizer::Gpt2:
+      return byte_level(true);
+    case PreTokenizer::Digits:
+      return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
+    default:
+      return sequence(split(kLlama3Pattern), byte_level(false));
+  }
+}
+
+// The same without what makes no difference to the tokens: where a word's offsets are, and what is so by default.
+nlohmann::json plain(nlohmann::json pre_tokenizer) {
+  if (!pre_tokenizer.is_object()) return pre_tokenizer;
+  if (pre_tokenizer.contains("pretokenizers") && pre_tokenizer["pretokenizers"].is_array()) {
+    for (nlohmann::json& step : pre_tokenizer["pretokenizers"]) step = plain(std::move(step));
+  }
+  pre_tokenizer.erase("trim_offsets");
+  if (hf::value(pre_tokenizer, "type") == "ByteLevel") pre_tokenizer.emplace("use_regex", true);
+  return pre_tokenizer;
+}
+
+PreTokenizer read_pre_tokenizer(const hf::Source& source) {
+  const auto theirs = hf::value(source.tokenizer, "pre_tokenizer");
+  const nlohmann::json simple = plain(theirs);
+  for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3}) {
+    if (simple == plain(pre_tokenizer_of(kind))) return kind;
+  }
+  hf::supported(simple == plain(sequence(split(kGpt2Pattern), byte_level(false))), source.where, "the pre-tokenizer {}",
+                hf::shown(theirs));
+  return PreTokenizer::Gpt2;
+}
+
+// The post-processor without ByteLevel, which moves offsets and no tokens.
+nlohmann::json template_in(const nlohmann::json& post_processor) {
+  const auto is_byte_level = [](const nlohmann::json& step) { return hf::value(step, "type") == "ByteLevel"; };
+  if (is_byte_level(post_processor)) return nullptr;
+  if (hf::value(post_processor, "type") != "Sequence") return post_processor;
+  const auto steps = hf::value(post_processor, "processors");
+  if (!steps.is_array()) return post_processor;
+  nlohmann::json rest;
+  for (const nlohmann::json& step : steps) {
+    if (is_byte_level(step)) continue;
+    if (!rest.is_null()) return post_processor;
+    rest = step;
+  }
+  return rest;
+}
+
+void read_merges(const hf::Source& source, const nlohmann::json& model, const std::vector<std::string>& spelt,
+                 BpeVocabulary& v) {
+  TextIndex index(spelt);
+  for (size_t i = 0; i < spelt.size(); ++i) {
+    if (v.types[i] == PieceType::Normal && index.find(spelt[i]) < 0) index.add(static_cast<int32_t>(i));
+  }
+  const auto merges = core::json_get<nlohmann::json>(model, "merges", source.where);
+  require(merges.is_array(), "{}: the key \"merges\" has a value of the wrong type", source.where);
+  for (const nlohmann::json& entry : merges) {
+    const auto [left, right] = hf::merge_of(entry, source.where);
+    const BpeVocabulary::Merge merge = {
+        .left = index.find(left), .right = index.find(right), .joined = index.find(left + right)};
+    require(merge.left >= 0 && merge.right >= 0 && merge.joined >= 0,
+            "{}: the merge {} is not of two tokens that make a third", source.where, hf::shown(entry));
+    v.merges.push_back(merge);
+  }
+}
+
+}  // namespace
+
+bool BpeTokenizer::is_hf(const nlohmann::json& tokenizer) {
+  return !hf::value(tokenizer, "pre_tokenizer").is_null() &&
+         hf::value(hf::value(tokenizer, "model"), "byte_fallback") != true;
+}
+
+BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
+  const std::string& where = source.where;
+  const nlohmann::json model = hf::read_model(source);
+  BpeVocabulary v;
+  v.pre_tokenizer = read_pre_tokenizer(source);
+  v.ignore_merges = hf::value(model, "ignore_merges") == true;
+  const auto normalizer = hf::value(source.tokenizer, "normalizer");
+  hf::supported(normalizer.is_null(), where, "the normalizer {}", hf::shown(normalizer));
+  const auto decoder = hf::value(source.tokenizer, "decoder");
+  hf::supported(hf::value(decoder, "type") == "ByteLevel", where, "the decoder {}", hf::shown(decoder));
+  hf::read_pieces(source, v);
+  hf::read_special_ids(source, v);
+  hf::read_template(source, template_in(hf::value(source.tokenizer, "post_processor")), v);
+  validate(v, where);
+  const std::vector<std::string> spelt = v.pieces;
+  size_t n_bytes = 0;
+  for (size_t i = 0; i < spelt.size(); ++i) {
+    if (v.types[i] != PieceType::Normal) continue;
+    const auto bytes = byte_level_to_bytes(spelt[i]);
+    if (!bytes) fail("{}: token {} (\"{}\") is not in the byte-level alphabet", where, i, printable(spelt[i]));
+    v.pieces[i] = *bytes;
+    if (bytes->size() == 1) ++n_bytes;
+  }
+  const auto unknown = hf::value(model, "unk_token");
+  hf::supported(unknown.is_null() || n_bytes == 256, where, "unk_token = {} with bytes that are no tokens",
+                hf::shown(unknown));
+  read_merges(source, model, spelt, v);
+  return {std::move(v), where};
+}
+
+void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
+  const BpeVocabulary& v = vocabulary_;
+  std::vector<std::string> spelt = v.pieces;
+  for (size_t i = 0; i < spelt.size(); ++i) {
+    if (v.types[i] == PieceType::Normal) spelt[i] = bytes_to_byte_level(spelt[i]);
+  }
+  Json merges = Json::array();
+  for (const auto& [left, right, joined] : v.merges) {
+    merges.push_back(spelt[static_cast<size_t>(left)] + " " + spelt[static_cast<size_t>(right)]);
+  }
+  hf::write_files(directory, v, chat_template(),
+                  {.pieces = spelt,
+                   .merges = std::move(merges),
+                   .ignore_merges = v.ignore_merges,
+                   .pre_tokenizer = pre_tokenizer_of(v.pre_tokenizer),
+                   .decoder = byte_level(true)});
+}
+
+}  // namespace folio::data

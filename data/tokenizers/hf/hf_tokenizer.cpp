@@ -1,0 +1,191 @@
+#include "data/tokenizers/hf/hf_tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/file_io.h"
+#include "core/json.h"
+
+namespace folio::data::hf {
+namespace {
+
+using core::fail;
+using core::json_get;
+using core::printable;
+using core::require;
+
+// The object that stands for a piece and its id among the added tokens.
+Json added_token(size_t id, const std::string& content, bool special) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", special}};
+}
+
+// `pieces` as they are spelt in the file.
+Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
+  Json single = Json::array();
+  Json pair = Json::array();
+  Json special = Json::object();
+  const auto add_special = [&](int32_t id, int type_id, Json& to) {
+    const std::string& piece = pieces[static_cast<size_t>(id)];
+    to.push_back({{"SpecialToken", {{"id", piece}, {"type_id", type_id}}}});
+    special[piece] = {{"id", piece}, {"ids", {id}}, {"tokens", {piece}}};
+  };
+  const auto add_text = [&](const char* name, int type_id, Json& to) {
+    if (v.add_bos) add_special(v.bos, type_id, to);
+    to.push_back({{"Sequence", {{"id", name}, {"type_id", type_id}}}});
+    if (v.add_eos) add_special(v.eos, type_id, to);
+  };
+  add_text("A", 0, single);
+  add_text("A", 0, pair);
+  add_text("B", 1, pair);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+}  // namespace
+
+nlohmann::json value(const nlohmann::json& object, const char* key) {
+  return object.is_object() ? object.value(key, nlohmann::json()) : nlohmann::json();
+}
+
+std::string shown(const nlohmann::json& json) {
+  return printable(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+nlohmann::json read_model(const Source& source) {
+  auto model = json_get<nlohmann::json>(source.tokenizer, "model", source.where);
+  const auto type = json_get<std::string>(model, "type", source.where);
+  supported(type == "BPE", source.where, "a model of type {}", printable(type));
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    const auto setting = value(model, key);
+    supported(setting.is_null() || setting == "" || setting == 0, source.where, "{} = {}", key, shown(setting));
+  }
+  return model;
+}
+
+void read_pieces(const Source& source, Vocabulary& v) {
+  const std::string& where = source.where;
+  const auto model = json_get<nlohmann::json>(source.tokenizer, "model", where);
+  const auto vocabulary = json_get<nlohmann::json>(model, "vocab", where);
+  require(vocabulary.is_object(), "{}: the vocabulary is not an object", where);
+  std::vector<nlohmann::json> added;
+  if (source.tokenizer.contains("added_tokens")) {
+    added = json_get<std::vector<nlohmann::json>>(source.tokenizer, "added_tokens", where);
+  }
+  size_t n = vocabulary.size();
+  for (const auto& token : added) {  // those past the vocabulary make it longer
+    if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
+  }
+  v.pieces.assign(n, "");
+  v.types.assign(n, PieceType::Normal);
+  const auto place = [&](const std::string& piece, const nlohmann::json& id) {
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < n;
+    require(fits && (v.pieces[id.get<size_t>()].empty() || v.pieces[id.get<size_t>()] == piece),
+            "{}: the ids of the vocabulary are not 0 to {}, each once: \"{}\" has {}", where, n - 1, printable(piece),
+            shown(id));
+    v.pieces[id.get<size_t>()] = piece;
+    return id.get<size_t>();
+  };
+  for (const auto& [piece, id] : vocabulary.items()) place(piece, id);
+  const bool normalizes = !value(source.tokenizer, "normalizer").is_null();
+  for (const auto& token : added) {
+    const auto content = token.at("content").get<std::string>();
+    const bool special = json_get<bool>(token, "special", where);
+    for (const char* key : {"single_word", "lstrip", "rstrip", "normalized"}) {
+      const bool idle = special || value(token, key) == false || (key == std::string_view("normalized") && !normalizes);
+      supported(idle, where, "the added token \"{}\" with {}", printable(content), key);
+    }
+    v.types[place(content, value(token, "id"))] = special ? PieceType::Control : PieceType::UserDefined;
+  }
+}
+
+int32_t id_of(const std::string& piece, const Vocabulary& v, const std::string& where) {
+  const auto found = std::find(v.pieces.begin(), v.pieces.end(), piece);
+  require(found != v.pieces.end(), "{}: the token \"{}\" is not in the vocabulary", where, printable(piece));
+  return static_cast<int32_t>(found - v.pieces.begin());
+}
+
+void read_special_ids(const Source& source, Vocabulary& v) {
+  for (const SpecialIdName& name : kSpecialIds) {
+    const std::string key = fmt::format("{}_token", name.hf);
+    const auto token = value(source.config, key.c_str());
+    const auto text = token.is_object() ? value(token, "content") : token;
+    const bool required = name.id == &Vocabulary::eos;
+    require(text.is_string() || (token.is_null() && !required), "{}: {} is missing or not a string",
+            source.config_where, key);
+    v.*name.id = text.is_string() ? id_of(text.get<std::string>(), v, source.config_where) : -1;
+  }
+}
+
+void read_template(const Source& source, const nlohmann::json& post_processor, Vocabulary& v) {
+  v.add_bos = v.add_eos = false;
+  if (post_processor.is_null()) return;
+  for (const auto& [bos, eos] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
+    if ((bos && v.bos < 0) || (eos && v.eos < 0)) continue;
+    v.add_bos = bos;
+    v.add_eos = eos;
+    const auto ours = nlohmann::json(template_of(v, v.pieces));
+    const auto same = [&](const char* key) { return value(ours, key) == value(post_processor, key); };
+    if (same("type") && same("single") && same("special_tokens")) return;  // how a pair begins is of no interest here
+  }
+  fail("{}: the post-processor {} is not supported here", source.where, shown(post_processor));
+}
+
+std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const std::string& where) {
+  if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
+    return {entry[0].get<std::string>(), entry[1].get<std::string>()};
+  }
+  require(entry.is_string(), "{}: the merge {} is not a pair of pieces", where, shown(entry));
+  const auto text = entry.get<std::string>();
+  const size_t space = text.find(' ');
+  require(space != std::string::npos, "{}: the merge \"{}\" has no space", where, printable(text));
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+void write_files(const std::filesystem::path& directory, const Vocabulary& v, const std::string& chat_template,
+                 Parts parts) {
+  Json vocabulary = Json::object();
+  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended to: looking each key up takes quadratic time
+  Json added = Json::array();
+  for (size_t id = 0; id < v.pieces.size(); ++id) {
+    entries.emplace_back(parts.pieces[id], id);
+    if (is_special(v.types[id]) || v.types[id] == PieceType::UserDefined) {
+      added.push_back(added_token(id, v.pieces[id], is_special(v.types[id])));
+    }
+  }
+  const Json tokenizer = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer", std::move(parts.normalizer)},
+      {"pre_tokenizer", std::move(parts.pre_tokenizer)},
+      {"post_processor", v.add_bos || v.add_eos ? template_of(v, parts.pieces) : Json()},
+      {"decoder", std::move(parts.decoder)},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", std::move(parts.unk_token)},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", parts.fuse_unk},
+        {"byte_fallback", parts.byte_fallback},
+        {"ignore_merges", parts.ignore_merges},
+        {"vocab", std::move(vocabulary)},
+        {"merges", std::move(parts.merges)}}},
+  };
+  // PreTrainedTokenizerFast, since a model's own class would put other parts in place of the file's.
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  for (const SpecialIdName& name : kSpecialIds) {
+    const int32_t id = v.*name.id;
+    if (id >= 0) config[fmt::format("{}_token", name.hf)] = parts.pieces[static_cast<size_t>(id)];
+  }
+  config["add_bos_token"] = v.add_bos;
+  config["add_eos_token"] = v.add_eos;
+  config["clean_up_tokenization_spaces"] = false;
+  config["model_max_length"] = std::numeric_limits<int32_t>::max();
+  if (!chat_template.empty()) config["chat_template"] = chat_template;
+  core::write_file_atomically(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
+  core::write_file_atomically(directory / "tokenizer_config.json", config.dump(2) + "\n");
+}
+
+}  // namespace folio::data::hf

@@ -1,0 +1,198 @@
+// A SentencePiece vocabulary as tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. Its merges have
+// ranks where pieces have scores: the splits of a piece into two pieces are all merges, and follow the scores.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "data/tokenizers/hf/hf_tokenizer.h"
+#include "data/tokenizers/sentencepiece.h"
+#include "data/tokenizers/sentencepiece_text.h"
+
+namespace folio::data {
+namespace {
+
+using core::json_get;
+using core::printable;
+using core::require;
+using hf::Json;
+
+// Pieces by their text as the files write it.
+class PieceIndex {
+ public:
+  explicit PieceIndex(const SentencePieceVocabulary& vocabulary) : vocabulary_(vocabulary) {
+    for (size_t i = 0; i < vocabulary.pieces.size(); ++i) ids_.emplace(vocabulary.pieces[i], static_cast<int32_t>(i));
+  }
+
+  /// -1: none.
+  [[nodiscard]] int32_t find(std::string_view piece) const {
+    const auto found = ids_.find(piece);
+    return found == ids_.end() ? -1 : found->second;
+  }
+
+  /// Whether symbols of a text can be joined to it.
+  [[nodiscard]] bool joins(int32_t id) const {
+    return id >= 0 && vocabulary_.types[static_cast<size_t>(id)] == PieceType::Normal &&
+           vocabulary_.pieces[static_cast<size_t>(id)].find(' ') == std::string::npos;
+  }
+
+  /// Calls with both halves of every split of a piece into two pieces that join, the longest left half first.
+  template <typename Visit>
+  void for_each_split(int32_t id, Visit&& visit) const {
+    const std::string_view text = vocabulary_.pieces[static_cast<size_t>(id)];
+    if (!joins(id)) return;
+    for (size_t at = text.size() - 1; at > 0; --at) {
+      const std::string_view left = text.substr(0, at);
+      const std::string_view right = text.substr(at);
+      if (joins(find(left)) && joins(find(right))) visit(left, right);
+    }
+  }
+
+ private:
+  const SentencePieceVocabulary& vocabulary_;
+  std::unordered_map<std::string_view, int32_t> ids_;
+};
+
+Json merges_of(const SentencePieceVocabulary& v) {
+  const PieceIndex index(v);
+  std::vector<int32_t> by_score(v.pieces.size());
+  std::iota(by_score.begin(), by_score.end(), 0);
+  std::stable_sort(by_score.begin(), by_score.end(), [&](int32_t a, int32_t b) {
+    return v.scores[static_cast<size_t>(a)] > v.scores[static_cast<size_t>(b)];
+  });
+  Json merges = Json::array();
+  for (const int32_t id : by_score) {
+    index.for_each_split(id, [&](std::string_view left, std::string_view right) {
+      merges.push_back(fmt::format("{} {}", left, right));
+    });
+  }
+  return merges;
+}
+
+Json normalizer_of(bool add_space_prefix) {
+  const Json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
+  Json steps = Json::array();
+  if (add_space_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
+  steps.push_back(replace);
+  return {{"type", "Sequence"}, {"normalizers", steps}};
+}
+
+Json decoder_of(bool add_space_prefix) {
+  Json steps = {{{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}},
+                {{"type", "ByteFallback"}},
+                {{"type", "Fuse"}}};
+  if (add_space_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+// What a tokenizer.json says, brought back to a vocabulary.
+class HfReader {
+ public:
+  explicit HfReader(const hf::Source& source) : source_(source), where_(source.where) {}
+
+  SentencePieceTokenizer read() {
+    model_ = hf::read_model(source_);
+    hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
+    const auto pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
+    hf::supported(pre_tokenizer.is_null(), where_, "the pre-tokenizer {}", hf::shown(pre_tokenizer));
+    hf::read_pieces(source_, v_);
+    // Now, since all splits of each are looked up.
+    for (size_t i = 0; i < v_.pieces.size(); ++i) require_piece_length(v_.pieces[i], i, where_);
+    read_bytes();
+    read_specials();
+    read_normalizer();
+    hf::read_template(source_, hf::value(source_.tokenizer, "post_processor"), v_);
+    v_.scores.assign(v_.pieces.size(), 0.0F);
+    validate(v_, where_);  // before the scores, since the splits of each piece are looked up
+    read_scores();
+    return {std::move(v_), where_};
+  }
+
+ private:
+  void read_bytes() {
+    if (hf::value(model_, "byte_fallback") != true) return;
+    for (size_t i = 0; i < v_.pieces.size(); ++i) {
+      if (v_.types[i] == PieceType::Normal && parse_byte_piece(v_.pieces[i])) v_.types[i] = PieceType::Byte;
+    }
+  }
+
+  void read_specials() {
+    hf::read_special_ids(source_, v_);
+    require(v_.bos >= 0, "{}: bos_token is missing or not a string", source_.config_where);
+    const auto unknown = hf::value(model_, "unk_token");
+    require(unknown.is_null() || unknown.is_string(), "{}: unk_token is not a string", where_);
+    v_.unk = unknown.is_null() ? -1 : hf::id_of(unknown.get<std::string>(), v_, where_);
+    if (v_.unk >= 0) v_.types[static_cast<size_t>(v_.unk)] = PieceType::Unknown;
+    const auto n_bytes = std::count(v_.types.begin(), v_.types.end(), PieceType::Byte);
+    hf::supported(v_.unk < 0 || n_bytes == 256 || hf::value(model_, "fuse_unk") == true, where_,
+                  "fuse_unk = false without byte pieces");
+  }
+
+  void read_normalizer() {
+    const auto normalizer = hf::value(source_.tokenizer, "normalizer");
+    v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
+    hf::supported(v_.add_space_prefix || normalizer == nlohmann::json(normalizer_of(false)), where_,
+                  "the normalizer {}", hf::shown(normalizer));
+    const auto decoder = hf::value(source_.tokenizer, "decoder");
+    hf::supported(decoder == nlohmann::json(decoder_of(v_.add_space_prefix)), where_, "the decoder {}",
+                  hf::shown(decoder));
+  }
+
+  // The n-th piece that merges make has the score -n; those that none makes come after. So SentencePiece numbers them.
+  void read_scores() {
+    const PieceIndex index(v_);
+    const auto merges = json_get<std::vector<nlohmann::json>>(model_, "merges", where_);
+    std::vector<size_t> n_merges(v_.pieces.size());
+    std::set<std::pair<int32_t, size_t>> seen;
+    int32_t current = -1;
+    float score = 0.0F;
+    for (const nlohmann::json& entry : merges) {
+      const auto& [left, right] = hf::merge_of(entry, where_);
+      const int32_t id = index.find(left + right);
+      const auto i = static_cast<size_t>(id);
+      require(id >= 0 && index.find(left) >= 0 && index.find(right) >= 0 && seen.emplace(id, left.size()).second,
+              "{}: the merge {} is not of pieces, or occurs twice", where_, hf::shown(entry));
+      if (!index.joins(id) || !index.joins(index.find(left)) || !index.joins(index.find(right))) continue;
+      if (id != current) {
+        hf::supported(n_merges[i] == 0, where_, "BPE whose merges for \"{}\" are not one after the other",
+                      printable(v_.pieces[i]));
+        current = id;
+        v_.scores[i] = score--;
+      }
+      ++n_merges[i];
+    }
+    for (size_t i = 0; i < v_.pieces.size(); ++i) {
+      size_t n_splits = 0;
+      index.for_each_split(static_cast<int32_t>(i), [&](std::string_view, std::string_view) { ++n_splits; });
+      hf::supported(n_splits == n_merges[i], where_, "BPE that makes \"{}\" of {} pairs of pieces where it has {}",
+                    printable(v_.pieces[i]), n_merges[i], n_splits);
+      if (n_splits == 0 && v_.types[i] == PieceType::Normal) v_.scores[i] = score--;
+    }
+  }
+
+  const hf::Source& source_;
+  const std::string& where_;
+  nlohmann::json model_;
+  SentencePieceVocabulary v_;
+};
+
+}  // namespace
+
+void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) const {
+  const SentencePieceVocabulary& v = vocabulary_;
+  const bool has_bytes = std::find(v.types.begin(), v.types.end(), PieceType::Byte) != v.types.end();
+  hf::write_files(directory, v, chat_template(),
+                  {.pieces = v.pieces,
+                   .merges = merges_of(v),
+                   .unk_token = v.unk < 0 ? Json() : Json(v.pieces[static_cast<size_t>(v.unk)]),
+                   .fuse_unk = true,
+                   .byte_fallback = has_bytes,
+                   .normalizer = normalizer_of(v.add_space_prefix),
+                   .decoder = decoder_of(v.add_space_prefix)});
+}
+
+SentencePieceTokenizer SentencePieceTokenizer::from_hf(const hf::Source& source) { return HfReader(source).read(); }
+
+}  // namespace folio::data

@@ -1,0 +1,188 @@
+#include "data/tokenizers/pre_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "data/tokenizers/unicode.h"
+
+namespace folio::data {
+namespace {
+
+// The characters of a text, one after the other.
+class Scanner {
+ public:
+  Scanner(std::string_view text, size_t at) : text_(text) { move_to(at); }
+
+  [[nodiscard]] size_t at() const { return at_; }
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  /// At the end: neither a character nor a class.
+  [[nodiscard]] bool is(uint32_t code_point) const { return !at_end() && code_point_ == code_point; }
+  [[nodiscard]] bool is(CharClass c) const { return !at_end() && class_ == c; }
+  [[nodiscard]] bool is_newline() const { return is('\n') || is('\r'); }
+
+  void next() { move_to(at_ + length_); }
+  void skip(CharClass c) {
+    while (is(c)) next();
+  }
+  void move_to(size_t at) {
+    at_ = at;
+    if (at_end()) return;
+    length_ = 1;
+    code_point_ = static_cast<unsigned char>(text_[at_]);
+    if (code_point_ >= 0x80) decode();
+    class_ = class_of(code_point_);
+  }
+
+ private:
+  void decode() {
+    const core::Utf8Char c = core::decode_utf8(text_, at_);
+    code_point_ = c.valid ? c.code_point : 0xFFFD;
+    length_ = c.length;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  size_t length_ = 1;
+  uint32_t code_point_ = 0;
+  CharClass class_ = CharClass::Other;
+};
+
+// 's|'t|'re|'ve|'m|'ll|'d behind the apostrophe: the bytes that match, or 0.
+size_t contraction(std::string_view text, bool ignore_case) {
+  constexpr std::string_view kLongS = "\u017F";  // a capital S is an s, and so is this
+  if (ignore_case && text.starts_with(kLongS)) return kLongS.size();
+  const auto letter = [&](size_t i) {
+    const char c = i < text.size() ? text[i] : '\0';
+    return ignore_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
+  const char first = letter(0);
+  const char second = letter(1);
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 1;
+  return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 2 : 0;
+}
+
+// \s+(?!\S)|\s+ : white space, but for its last character if there are two and a word follows. Where numbers are apart,
+// the text counts as ended before one.
+size_t space_end(Scanner in, bool numbers_apart) {
+  const size_t begin = in.at();
+  size_t last = begin;
+  while (in.is(CharClass::Space)) {
+    last = in.at();
+    in.next();
+  }
+  const bool ended = in.at_end() || (numbers_apart && in.is(CharClass::Number));
+  return ended || last == begin ? in.at() : last;
+}
+
+size_t gpt2_end(std::string_view text, size_t at, bool numbers_apart) {
+  const Scanner begin(text, at);
+  if (begin.is('\'')) {
+    const size_t n = contraction(text.substr(at + 1), false);
+    if (n > 0) return at + 1 + n;
+  }
+  Scanner in = begin;
+  if (in.is(' ')) in.next();
+  for (const CharClass c : {CharClass::Letter, CharClass::Other, CharClass::Number}) {
+    if (!in.is(c) || (c == CharClass::Number && numbers_apart)) continue;
+    in.skip(c);
+    return in.at();
+  }
+  return space_end(begin, numbers_apart);
+}
+
+size_t digits_end(std::string_view text, size_t at) {
+  Scanner in(text, at);
+  if (!in.is(CharClass::Number)) return gpt2_end(text, at, true);
+  in.next();
+  return in.at();
+}
+
+// \s*[\r\n]+ : white space up to its last line break; 0 if there is none.
+size_t newline_end(Scanner in) {
+  size_t end = 0;
+  while (in.is(CharClass::Space)) {
+    const bool newline = in.is_newline();
+    in.next();
+    if (newline) end = in.at();
+  }
+  return end;
+}
+
+size_t llama3_end(std::string_view text, size_t at) {
+  const Scanner begin(text, at);
+  if (begin.is('\'')) {
+    const size_t n = contraction(text.substr(at + 1), true);
+    if (n > 0) return at + 1 + n;
+  }
+  Scanner in = begin;
+  if (!in.is(CharClass::Letter) && !in.is(CharClass::Number) && !in.is_newline()) in.next();
+  if (in.is(CharClass::Letter)) {
+    in.skip(CharClass::Letter);
+    return in.at();
+  }
+  in = begin;
+  if (in.is(CharClass::Number)) {
+    for (int i = 0; i < 3 && in.is(CharClass::Number); ++i) in.next();
+    return in.at();
+  }
+  if (in.is(' ')) in.next();
+  if (in.is(CharClass::Other)) {
+    in.skip(CharClass::Other);
+    while (in.is_newline()) in.next();
+    return in.at();
+  }
+  const size_t newline = newline_end(begin);
+  return newline > 0 ? newline : space_end(begin, false);
+}
+
+// The first of a kind is the one that is written. The others are equal in llama.cpp's table (src/llama-vocab.cpp).
+constexpr std::array kNames = {
+    PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
+    PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},
+    PreTokenizerName{.name = "mpt", .kind = PreTokenizer::Gpt2},
+    PreTokenizerName{.name = "olmo", .kind = PreTokenizer::Gpt2},
+    PreTokenizerName{.name = "smollm", .kind = PreTokenizer::Digits},
+    PreTokenizerName{.name = "starcoder", .kind = PreTokenizer::Digits},
+    PreTokenizerName{.name = "refact", .kind = PreTokenizer::Digits},
+    PreTokenizerName{.name = "codeshell", .kind = PreTokenizer::Digits},
+    PreTokenizerName{.name = "llama-bpe", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerName{.name = "llama3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerName{.name = "llama-v3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerName{.name = "falcon3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerName{.name = "smaug-bpe", .kind = PreTokenizer::Llama3},
+    PreTokenizerName{.name = "dbrx", .kind = PreTokenizer::Llama3},
+};
+
+}  // namespace
+
+size_t word_end(PreTokenizer kind, std::string_view text, size_t at) {
+  switch (kind) {
+    case PreTokenizer::Gpt2:
+      return gpt2_end(text, at, false);
+    case PreTokenizer::Digits:
+      return digits_end(text, at);
+    default:
+      return llama3_end(text, at);
+  }
+}
+
+const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where) {
+  const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.name == name; });
+  if (found != kNames.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const PreTokenizerName& known : kNames) names.push_back(known.name);
+  core::fail("{}: the pre-tokenizer \"{}\" is not known here; known are {}", where, core::printable(name),
+             fmt::join(names, ", "));
+}
+
+const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges) {
+  const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const PreTokenizerName& known) {
+    return known.kind == kind && known.ignore_merges == ignore_merges;
+  });
+  return found == kNames.end() ? nullptr : &*found;
+}
+
+}  // namespace folio::data

@@ -1,0 +1,51 @@
+#include "data/tokenizers/tokenizer.h"
+
+#include "core/error.h"
+
+namespace folio::data {
+
+std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+  std::vector<int32_t> ids;
+  std::string ordinary;  // since the last special token
+  const auto flush = [&] {
+    if (ordinary.empty()) return;
+    const std::vector<int32_t> more = encode(ordinary);
+    ids.insert(ids.end(), more.begin(), more.end());
+    ordinary.clear();
+  };
+  for (const TextPiece& piece : pieces) {
+    if (!piece.parse_special) {
+      ordinary += piece.text;
+      continue;
+    }
+    special_tokens().split(
+        piece.text, [&](std::string_view text) { ordinary += text; },
+        [&](const SpecialToken& token) {
+          flush();
+          ids.push_back(token.id);
+        });
+  }
+  flush();
+  return ids;
+}
+
+const SpecialTokens& Tokenizer::special_tokens() const {
+  static const SpecialTokens none;
+  return none;
+}
+
+core::GgufMetadata Tokenizer::to_gguf() const {
+  core::GgufMetadata metadata = vocabulary_to_gguf();
+  if (!chat_template_.empty()) metadata.emplace_back(kGgufChatTemplate, chat_template_);
+  return metadata;
+}
+
+core::GgufMetadata Tokenizer::vocabulary_to_gguf() const {
+  core::fail("a {} tokenizer cannot be written to a GGUF file", kind());
+}
+
+void Tokenizer::write_hf(const std::filesystem::path& directory) const {
+  core::fail("{}: a {} tokenizer cannot be written as tokenizer.json", directory.string(), kind());
+}
+
+}  // namespace folio::data

@@ -1,0 +1,132 @@
+#include "data/tokenizers/tokenizer_files.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/json.h"
+#include "core/mapped_file.h"
+#include "core/utf8.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/hf/hf_tokenizer.h"
+#include "data/tokenizers/llama2c/llama2c_vocabulary.h"
+#include "data/tokenizers/sentencepiece.h"
+
+namespace folio::data {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMaxChatTemplate = size_t{1} << 20U;
+
+enum class Format { Gguf, Json, Llama2c };
+
+Format format_of(const fs::path& path) {
+  const core::MappedFile file(path);
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (bytes.starts_with("GGUF")) return Format::Gguf;
+  // tokenizer.bin begins with the length of the longest piece: a small number, whose upper bytes are zero.
+  if (bytes.size() >= 4 && bytes[2] == 0 && bytes[3] == 0) return Format::Llama2c;
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  core::require(first != std::string_view::npos && bytes[first] == '{',
+                "{}: no tokenizer that is read here: a tokenizer.json, a GGUF, or a tokenizer.bin of llama2.c",
+                path.string());
+  return Format::Json;
+}
+
+nlohmann::json read_json(const fs::path& path) {
+  return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
+}
+
+// A template is a string, or one of a list of named ones, or has a file of its own.
+std::string chat_template_of(const nlohmann::json& config, const fs::path& directory) {
+  const std::string where = (directory / "tokenizer_config.json").string();
+  const nlohmann::json value = hf::value(config, "chat_template");
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) {
+    const fs::path file = directory / "chat_template.jinja";
+    return fs::exists(file) ? core::read_text_file(file, kMaxChatTemplate) : "";
+  }
+  core::require(value.is_array(), "{}: chat_template is neither a string nor a list", where);
+  for (const nlohmann::json& entry : value) {
+    if (core::json_get<std::string>(entry, "name", where) != "default") continue;
+    return core::json_get<std::string>(entry, "template", where);
+  }
+  return "";
+}
+
+std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
+  const std::string where = path.string();
+  const nlohmann::json tokenizer = read_json(path);
+  core::require(tokenizer.is_object() && tokenizer.contains("model"),
+                "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
+  const fs::path config_path = path.parent_path() / "tokenizer_config.json";
+  if (CharTokenizer::is_hf(tokenizer)) {  // which says all that it needs
+    auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
+    if (fs::exists(config_path)) {
+      result->set_chat_template(chat_template_of(read_json(config_path), path.parent_path()));
+    }
+    return result;
+  }
+  const nlohmann::json config = read_json(config_path);
+  const hf::Source source{.tokenizer = tokenizer, .where = where, .config = config, .config_where = config_path};
+  std::unique_ptr<Tokenizer> result;
+  if (BpeTokenizer::is_hf(tokenizer)) {
+    result = std::make_unique<BpeTokenizer>(BpeTokenizer::from_hf(source));
+  } else {
+    result = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_hf(source));
+  }
+  result->set_chat_template(chat_template_of(config, path.parent_path()));
+  return result;
+}
+
+std::unique_ptr<Tokenizer> load(const fs::path& path, int64_t vocab_size) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return tokenizer_from_hf(path);
+  switch (format_of(path)) {
+    case Format::Gguf:
+      return tokenizer_from_gguf(core::GgufFile(path));
+    case Format::Llama2c:
+      return std::make_unique<SentencePieceTokenizer>(read_llama2c_tokenizer(path, vocab_size));
+    default:
+      return from_hf_file(path);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  const std::string& model = file.string("tokenizer.ggml.model");
+  if (model == "llama") {
+    tokenizer = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_gguf(file));
+  } else {
+    core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported here", file.path().string(),
+                  core::printable(model));
+    if (CharTokenizer::is_gguf(file)) {
+      tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
+    } else {
+      tokenizer = std::make_unique<BpeTokenizer>(BpeTokenizer::from_gguf(file));
+    }
+  }
+  if (file.find(kGgufChatTemplate) != nullptr) {
+    const std::string& text = file.string(kGgufChatTemplate);
+    core::require(core::is_utf8(text), "{}: {} is not UTF-8", file.path().string(), kGgufChatTemplate);
+    tokenizer->set_chat_template(text);
+  }
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_hf(const fs::path& directory) {
+  return from_hf_file(directory / "tokenizer.json");
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, int64_t vocab_size) {
+  auto tokenizer = load(path, vocab_size);
+  core::require(vocab_size <= 0 || tokenizer->vocab_size() == vocab_size,
+                "{}: {} tokens in the tokenizer, {} in the model", path.string(), tokenizer->vocab_size(), vocab_size);
+  return tokenizer;
+}
+
+}  // namespace folio::data

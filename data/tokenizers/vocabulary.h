@@ -1,0 +1,85 @@
+// What the vocabularies of all kinds have: pieces, their types, and the special ones by their part in a text.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/formats/gguf.h"
+
+namespace folio::data {
+
+/// Numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: a text has them only where
+/// special tokens are parsed. User-defined ones are text that is always one token.
+enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
+
+[[nodiscard]] inline bool is_special(PieceType type) {
+  return type == PieceType::Control || type == PieceType::Unknown;
+}
+
+struct Vocabulary {
+  std::vector<std::string> pieces;
+  std::vector<PieceType> types;
+  int32_t bos = -1;  ///< -1: none; so with the others
+  int32_t eos = -1;
+  int32_t unk = -1;
+  int32_t pad = -1;
+  int32_t eot = -1;  ///< ends a turn of a chat
+  bool add_bos = false;
+  bool add_eos = false;
+
+  bool operator==(const Vocabulary&) const = default;
+};
+
+/// The special ids: what people and files call them, and where they are kept. GGUF adds "_token_id", Hugging Face
+/// "_token".
+struct SpecialIdName {
+  const char* name;
+  const char* gguf;
+  const char* hf;
+  int32_t Vocabulary::*id;
+};
+inline constexpr std::array<SpecialIdName, 5> kSpecialIds = {{{"BOS", "bos", "bos", &Vocabulary::bos},
+                                                              {"EOS", "eos", "eos", &Vocabulary::eos},
+                                                              {"unknown", "unknown", "unk", &Vocabulary::unk},
+                                                              {"padding", "padding", "pad", &Vocabulary::pad},
+                                                              {"end-of-turn", "eot", "eot", &Vocabulary::eot}}};
+
+/// Throws core::Error that begins with `where` if lists differ in length, there is no piece, a type is unknown, or an
+/// id is out of range.
+void validate(const Vocabulary& vocabulary, const std::string& where);
+
+/// The pieces at which a text is over: EOS, the end of a turn, BOS, and those that are control pieces with the names
+/// that published chat models have for them (a file names one, and a model says another).
+[[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
+
+/// tokenizer.ggml.token_type of a GGUF file, and the ids and flags that it has; the others are left as they are.
+void read_gguf(const core::GgufFile& file, Vocabulary& vocabulary);
+
+/// Appends them, without the pieces.
+void append_gguf(const Vocabulary& vocabulary, core::GgufMetadata& metadata);
+
+/// A list of the metadata. Throws core::Error that names the key if it is missing or of other items.
+template <typename Item>
+[[nodiscard]] const std::vector<Item>& gguf_list(const core::GgufFile& file, const std::string& key);
+
+}  // namespace folio::data
+
+#include "core/error.h"
+
+namespace folio::data {
+
+template <typename Item>
+const std::vector<Item>& gguf_list(const core::GgufFile& file, const std::string& key) {
+  const core::GgufValue* value = file.find(key);
+  const auto* array = value == nullptr ? nullptr : std::get_if<core::GgufArray>(value);
+  const auto* items = array == nullptr ? nullptr : std::get_if<std::vector<Item>>(&array->items);
+  const char* of = std::is_floating_point_v<Item> ? "32-bit floating-point numbers" : "32-bit integers";
+  core::require(items != nullptr, "{}: the metadata key {} is missing or not a list of {}", file.path().string(), key,
+                of);
+  return *items;
+}
+
+}  // namespace folio::data

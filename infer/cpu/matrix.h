@@ -1,0 +1,35 @@
+// A weight matrix in one of the engine's kinds: floats, 16 bits (used where they are mapped, both), or groups (repacked
+// once, at load). What is multiplied and in which order is the kernels' business: see reference/kernels.h.
+#pragma once
+
+#include <span>
+#include <variant>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer {
+
+/// Rows of inputs, (n_rows, k): as floats, and quantized where a matrix in groups is multiplied.
+struct Inputs {
+  const float* floats;
+  kernels::QuantizedRows quantized;
+  size_t n_rows;
+};
+
+/// A view: whose bytes it looks at is the Model's business.
+struct Matrix {
+  std::variant<const float*, const kernels::F16*, const kernels::BF16*, kernels::GroupMatrix> weights;
+  size_t n_out = 0;  ///< rows
+  size_t k = 0;      ///< columns
+
+  [[nodiscard]] bool in_groups() const { return std::holds_alternative<kernels::GroupMatrix>(weights); }
+
+  /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for the rows r in [begin, end); with `accumulate` it is added.
+  void multiply(const kernels::Kernels& kernels, const Inputs& x, size_t begin, size_t end, float* out,
+                size_t out_stride, bool accumulate) const;
+
+  /// Row r as floats, exactly, into out (k).
+  void row(size_t r, std::span<float> out) const;
+};
+
+}  // namespace folio::infer

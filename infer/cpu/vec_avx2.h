@@ -1,0 +1,121 @@
+// Sixteen floats in two AVX registers. See cpu/kernels_body.h for what is asked of a Vec.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+struct Vec {
+  // The largest tile of sums that stays in registers: 8 of the 16 hold sums.
+  static constexpr size_t kTileSums = 4;
+  // As many as registers can hold where each operand is loaded once.
+  static constexpr size_t kMostSums = 4;
+
+  __m256 low;
+  __m256 high;
+
+  /// All bits set in the first n of eight lanes.
+  static __m256i mask8(size_t n) {
+    alignas(32) static constexpr int32_t kOnes[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kOnes + 8 - n));
+  }
+  static __m256i low_mask(size_t n) { return mask8(std::min<size_t>(n, 8)); }
+  static __m256i high_mask(size_t n) { return mask8(n > 8 ? n - 8 : 0); }
+
+  static Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static Vec all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static Vec load_first(const float* p, size_t n) {
+    return {_mm256_maskload_ps(p, low_mask(n)), n > 8 ? _mm256_maskload_ps(p + 8, high_mask(n)) : _mm256_setzero_ps()};
+  }
+  static Vec load(const F16* p) { return {_mm256_cvtph_ps(eight(p)), _mm256_cvtph_ps(eight(p + 8))}; }
+  static Vec load(const BF16* p) { return {widened(eight(p)), widened(eight(p + 8))}; }
+  static __m128i eight(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static __m256 widened(__m128i bf16) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
+  }
+  /// Of 16-bit numbers, for which AVX2 has no load under a mask.
+  template <typename Half>
+  static Vec load_first(const Half* p, size_t n) {
+    Half first[16] = {};
+    std::copy_n(p, n, first);
+    return load(first);
+  }
+  void store(float* p) const {
+    _mm256_storeu_ps(p, low);
+    _mm256_storeu_ps(p + 8, high);
+  }
+  void store_first(float* p, size_t n) const {
+    _mm256_maskstore_ps(p, low_mask(n), low);
+    if (n > 8) _mm256_maskstore_ps(p + 8, high_mask(n), high);
+  }
+  /// The first n lanes of this, the others from `rest`.
+  [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
+    return {_mm256_blendv_ps(rest.low, low, _mm256_castsi256_ps(low_mask(n))),
+            _mm256_blendv_ps(rest.high, high, _mm256_castsi256_ps(high_mask(n)))};
+  }
+
+  friend Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
+  friend Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
+  friend Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+  friend Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
+  /// a * b + c, rounded once.
+  static Vec fma(Vec a, Vec b, Vec c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+  }
+  static Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+  static Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
+  static Vec round(Vec a) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};
+  }
+  /// 2^n for whole n in [-126, 127].
+  static Vec power_of_two(Vec n) {
+    const auto half = [](__m256 x) {
+      const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
+      return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+    };
+    return {half(n.low), half(n.high)};
+  }
+  /// Lanes 2i and 2i+1 exchanged.
+  [[nodiscard]] Vec swap_pairs() const {
+    return {_mm256_permute_ps(low, 0b10110001), _mm256_permute_ps(high, 0b10110001)};
+  }
+  [[nodiscard]] float largest() const {
+    __m256 m = _mm256_max_ps(low, high);
+    m = _mm256_max_ps(m, _mm256_permute2f128_ps(m, m, 1));
+    m = _mm256_max_ps(m, _mm256_permute_ps(m, 0b01001110));
+    m = _mm256_max_ps(m, _mm256_permute_ps(m, 0b10110001));
+    return _mm256_cvtss_f32(m);
+  }
+
+  /// Lane i of the result is the sum of s[i]'s lanes, in the documented order.
+  static Vec join_lanes(const Vec (&s)[16]) {
+    const auto by_8 = [&](size_t i) { return _mm256_add_ps(s[i].low, s[i].high); };
+    const auto by_4 = [](__m256 a, __m256 b) {
+      return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    };
+    const auto by_2 = [](__m256 a, __m256 b) {
+      return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xEE));
+    };
+    const auto by_1 = [](__m256 a, __m256 b) {
+      return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
+    };
+    // The two halves of a by_4 result hold two sums; by_2 and by_1 then transpose, which leaves eight in order.
+    const auto eight = [&](size_t i) {
+      const auto pair = [&](size_t j) { return by_4(by_8(i + j), by_8(i + j + 4)); };
+      return by_1(by_2(pair(0), pair(1)), by_2(pair(2), pair(3)));
+    };
+    return {eight(0), eight(8)};
+  }
+};
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,76 @@
+// Sixteen floats in one AVX-512 register. See cpu/kernels_body.h for what is asked of a Vec.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+struct Vec {
+  // The largest tile of sums that stays in registers: 16 of the 32 hold sums.
+  static constexpr size_t kTileSums = 16;
+  // As many as registers can hold where each operand is loaded once.
+  static constexpr size_t kMostSums = 24;
+
+  __m512 v;
+
+  static __mmask16 mask(size_t n) { return static_cast<__mmask16>((1U << n) - 1U); }
+
+  static Vec zero() { return {_mm512_setzero_ps()}; }
+  static Vec all(float x) { return {_mm512_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static Vec load_first(const float* p, size_t n) { return {_mm512_maskz_loadu_ps(mask(n), p)}; }
+  static Vec load(const F16* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
+  static Vec load_first(const F16* p, size_t n) { return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(n), p))}; }
+  static Vec load(const BF16* p) { return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static Vec load_first(const BF16* p, size_t n) { return widened(_mm256_maskz_loadu_epi16(mask(n), p)); }
+  static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
+  /// The first n lanes of this, the others from `rest`.
+  [[nodiscard]] Vec first_or(size_t n, Vec rest) const { return {_mm512_mask_blend_ps(mask(n), rest.v, v)}; }
+
+  friend Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+  friend Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
+  friend Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  friend Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
+  /// a * b + c, rounded once.
+  static Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+  static Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+  static Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+  static Vec round(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  /// 2^n for whole n in [-126, 127].
+  static Vec power_of_two(Vec n) {
+    const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
+  }
+  /// Lanes 2i and 2i+1 exchanged.
+  [[nodiscard]] Vec swap_pairs() const { return {_mm512_permute_ps(v, 0b10110001)}; }
+  [[nodiscard]] float largest() const { return _mm512_reduce_max_ps(v); }
+
+  /// Lane i of the result is the sum of s[i]'s lanes, in the documented order.
+  static Vec join_lanes(const Vec (&s)[16]) {
+    const auto by_8 = [](__m512 a, __m512 b) {
+      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    };
+    const auto by_4 = [](__m512 a, __m512 b) {
+      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    };
+    const auto by_2 = [](__m512 a, __m512 b) {
+      return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    };
+    const auto by_1 = [](__m512 a, __m512 b) {
+      return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
+    };
+    // The four quarters of a by_4 result hold four sums; by_2 and by_1 then transpose, which leaves them in order.
+    const auto quad = [&](size_t i) { return by_4(by_8(s[i].v, s[i + 4].v), by_8(s[i + 8].v, s[i + 12].v)); };
+    return {by_1(by_2(quad(0), quad(1)), by_2(quad(2), quad(3)))};
+  }
+};
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,27 @@
+// How well a model foresees a text: the log-probability that it gives to each token, in windows that don't overlap.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "infer/engine/engine.h"
+
+namespace folio::infer {
+
+/// -ln softmax(logits)[target], in nats; the exponentials are added up in double.
+[[nodiscard]] double negative_log_likelihood(std::span<const float> logits, int32_t target);
+
+/// Gets ln p of consecutive scored tokens; false ends the scoring.
+using OnLogProbs = std::function<bool(std::span<const double> log_probs)>;
+
+/// How many of `n_tokens` are scored in windows of `window`: all but the first of each.
+[[nodiscard]] int64_t scored_tokens(int64_t n_tokens, int64_t window);
+
+/// Cuts `tokens` into consecutive windows of `window` tokens, the last one shorter, reads each from an empty cache and
+/// scores every token but the window's first, given those before it in the window. A last window of one token has
+/// nothing to score. Logits are computed for a few rows at a time, at most some 12 MB of them. Throws core::Error if
+/// there is nothing to score, if the window is not in [2, the model's context], or if a logit is not finite.
+void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs);
+
+}  // namespace folio::infer

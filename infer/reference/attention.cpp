@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "infer/reference/reference.h"
+
+namespace folio::infer::kernels::reference {
+namespace {
+
+// One block's softmax, not yet divided by its sum: m = max s, sum = Σ e^(s-m), value = Σ e^(s-m) v.
+struct Partial {
+  float max;
+  float sum;
+  std::array<float, kMaxHeadDim> value;
+};
+
+// keys (head_dim, 32), values (32, head_dim), of which the first n positions are seen.
+void attend_block(const float* query, const float* keys, const float* values, size_t n, const AttentionInput& in,
+                  Partial& partial) {
+  std::array<float, kBlockPositions> p{};
+  partial.max = -std::numeric_limits<float>::infinity();
+  for (size_t j = 0; j < n; ++j) {
+    float score = 0.0F;
+    for (size_t d = 0; d < in.head_dim; ++d) score = std::fma(query[d], keys[d * kBlockPositions + j], score);
+    p[j] = score * in.scale;
+    partial.max = std::max(partial.max, p[j]);
+  }
+  std::array<float, kLanes> lane{};
+  for (size_t j = 0; j < n; ++j) {
+    p[j] = exp(p[j] - partial.max);
+    lane[j % kLanes] += p[j];
+  }
+  partial.sum = join_lanes(lane);
+  for (size_t d = 0; d < in.head_dim; ++d) {
+    float total = 0.0F;
+    for (size_t j = 0; j < n; ++j) total = std::fma(p[j], values[j * in.head_dim + d], total);
+    partial.value[d] = total;
+  }
+}
+
+void attend(const float* query, size_t n_positions, const AttentionInput& in, float* out) {
+  Partial total{};
+  Partial block{};
+  for (size_t first = 0; first < n_positions; first += kBlockPositions) {
+    const float* base = in.blocks[first / kBlockPositions];
+    Partial& target = first == 0 ? total : block;
+    attend_block(query, base + in.key_offset, base + in.value_offset, std::min(kBlockPositions, n_positions - first),
+                 in, target);
+    if (first == 0) continue;
+    const float max = std::max(total.max, block.max);
+    const float keep = exp(total.max - max);
+    const float join = exp(block.max - max);
+    total.max = max;
+    total.sum = std::fma(block.sum, join, total.sum * keep);
+    for (size_t d = 0; d < in.head_dim; ++d) {
+      total.value[d] = std::fma(block.value[d], join, total.value[d] * keep);
+    }
+  }
+  const float inverse = 1.0F / total.sum;
+  for (size_t d = 0; d < in.head_dim; ++d) out[d] = total.value[d] * inverse;
+}
+
+}  // namespace
+
+void attention(const AttentionInput& in, float* out) {
+  for (size_t r = 0; r < in.n_rows; ++r) {
+    for (size_t h = 0; h < in.n_queries; ++h) {
+      const size_t at = r * in.row_stride + h * in.head_dim;
+      attend(in.query + at, in.n_positions + r, in, out + at);
+    }
+  }
+}
+
+}  // namespace folio::infer::kernels::reference

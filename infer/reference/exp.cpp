@@ -1,0 +1,24 @@
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "infer/reference/exp_constants.h"
+#include "infer/reference/reference.h"
+
+namespace folio::infer::kernels::reference {
+
+float exp(float x) {
+  using namespace exp_constants;
+  x = x > kLow ? x : kLow;  // written as the vector instructions compare, for NaN too
+  x = x < kHigh ? x : kHigh;
+  const float n = std::nearbyint(x * kLog2E);
+  float r = std::fma(n, -kLn2High, x);
+  r = std::fma(n, -kLn2Low, r);
+  float p = kPolynomial[0];
+  for (int i = 1; i < 6; ++i) p = std::fma(p, r, kPolynomial[i]);
+  const float y = std::fma(p, r * r, r) + 1.0F;
+  const auto power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  return y * power;
+}
+
+}  // namespace folio::infer::kernels::reference

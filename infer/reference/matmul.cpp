@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/float16.h"
+#include "infer/reference/reference.h"
+
+namespace folio::infer::kernels::reference {
+
+namespace {
+
+float widened(float w) { return w; }
+float widened(F16 w) { return core::f16_to_float(w.bits); }
+float widened(BF16 w) { return core::bf16_to_float(w.bits); }
+
+template <typename Weight>
+float dot_with(const float* a, const Weight* b, size_t k) {
+  float total = 0.0F;
+  for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+    std::array<float, kLanes> lane{};
+    for (size_t i = chunk; i < std::min(k, chunk + kChunk); ++i) {
+      lane[i % kLanes] = std::fma(a[i], widened(b[i]), lane[i % kLanes]);
+    }
+    total += join_lanes(lane);
+  }
+  return total;
+}
+
+template <typename Weight>
+void matmul_with(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
+                 float* out, size_t out_stride, bool accumulate) {
+  for (size_t n = 0; n < n_rows; ++n) {
+    for (size_t r = row_begin; r < row_end; ++r) {
+      const float total = dot_with(x + n * k, weight + r * k, k);
+      float& y = out[n * out_stride + r];
+      y = accumulate ? y + total : total;
+    }
+  }
+}
+
+}  // namespace
+
+float dot(const float* a, const float* b, size_t k) { return dot_with(a, b, k); }
+
+void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+            size_t out_stride, bool accumulate) {
+  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+}
+
+void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
+                float* out, size_t out_stride, bool accumulate) {
+  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+}
+
+void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
+                 float* out, size_t out_stride, bool accumulate) {
+  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+}
+
+}  // namespace folio::infer::kernels::reference

@@ -1,0 +1,19 @@
+#include "infer/reference/reference.h"
+
+namespace folio::infer::kernels {
+
+const Kernels& reference_kernels() {
+  static const Kernels table{.isa = core::Isa::Reference,
+                             .rms_norm = reference::rms_norm,
+                             .matmul = reference::matmul,
+                             .matmul_f16 = reference::matmul_f16,
+                             .matmul_bf16 = reference::matmul_bf16,
+                             .quantize = reference::quantize,
+                             .matmul_groups = reference::matmul_groups,
+                             .rope = reference::rope,
+                             .attention = reference::attention,
+                             .swiglu = reference::swiglu};
+  return table;
+}
+
+}  // namespace folio::infer::kernels

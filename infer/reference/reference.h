@@ -1,0 +1,44 @@
+// The scalar kernels, one operation a file. They stay for ever: they are what the fast ones are compared with.
+#pragma once
+
+#include <array>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels::reference {
+
+/// The sixteen partial sums of a chunk, joined: lane l adds lane l+8, then l+4, l+2, l+1.
+inline float join_lanes(std::array<float, kLanes> lane) {
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t l = 0; l < half; ++l) lane[l] += lane[l + half];
+  }
+  return lane[0];
+}
+
+/// e^x to about 2 units in the last place, x held in [-87.33, 88.37] (Cephes' expf: range reduction by ln 2 in two
+/// parts, polynomial of degree 5). Its steps are the vector kernels' steps.
+[[nodiscard]] float exp(float x);
+
+/// One number of a matrix in groups, and what its group shares. `group` counts along the row.
+[[nodiscard]] int32_t payload(const GroupMatrix& m, size_t row, size_t column);
+[[nodiscard]] float scale(const GroupMatrix& m, size_t row, size_t group);
+[[nodiscard]] float minimum(const GroupMatrix& m, size_t row, size_t group);
+
+/// Σ_k a_k b_k in the documented order.
+[[nodiscard]] float dot(const float* a, const float* b, size_t k);
+
+void rms_norm(const float* x, const float* weight, float eps, size_t dim, float* out);
+void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+            size_t out_stride, bool accumulate);
+void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
+                float* out, size_t out_stride, bool accumulate);
+void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
+                 float* out, size_t out_stride, bool accumulate);
+void quantize(const float* x, size_t k, QuantizedRow out);
+void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
+                   float* out, size_t out_stride, bool accumulate);
+void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
+void attention(const AttentionInput& in, float* out);
+void swiglu(const float* gate, const float* up, size_t n, float* out);
+
+}  // namespace folio::infer::kernels::reference

@@ -1,0 +1,361 @@
+#include "core/formats/gguf.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <type_traits>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/file_io.h"
+
+namespace folio::core {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
+
+constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
+// The format's own when no key names another. llama.cpp's quantizer copies such a key and doesn't heed it, so that what
+// it makes of a file with another alignment can't be read.
+constexpr uint64_t kWrittenAlignment = 32;
+constexpr int kMaxArrayDepth = 4;
+// What metadata and tensor entries may take. A file of gigabytes must not make a list as long as itself; the largest
+// published vocabularies are some 260,000 tokens and 10 MB.
+constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
+constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // of all arrays together
+constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
+
+// Calls visit.template operator()<I>() for the variant alternative whose index is the run-time number `type`.
+template <typename Variant, size_t I = 0, typename Visitor>
+bool with_alternative(uint32_t type, Visitor&& visit) {
+  if constexpr (I < std::variant_size_v<Variant>) {
+    if (type == I) {
+      visit.template operator()<std::variant_alternative_t<I, Variant>>();
+      return true;
+    }
+    return with_alternative<Variant, I + 1>(type, visit);
+  } else {
+    return false;
+  }
+}
+
+// Reads values in order and never past the end.
+class Cursor {
+ public:
+  explicit Cursor(const MappedFile& file) : file_(file) {}
+
+  [[nodiscard]] uint64_t offset() const { return offset_; }
+  [[nodiscard]] uint64_t remaining() const { return file_.bytes().size() - offset_; }
+
+  template <typename... Args>
+  [[noreturn]] void fail_here(fmt::format_string<Args...> format, Args&&... args) const {
+    fail("{}: {} (byte {}); the file is damaged or not a GGUF, get it again", file_.path().string(),
+         fmt::format(format, std::forward<Args>(args)...), offset_);
+  }
+
+  void need(uint64_t bytes, const char* what) const {
+    if (bytes > remaining()) fail_here("{} needs {} bytes, but {} are left", what, bytes, remaining());
+    if (bytes > kMaxHeaderBytes - offset_) {
+      fail_here("{} of {} bytes makes the header longer than {}", what, bytes, kMaxHeaderBytes);
+    }
+  }
+
+  template <typename T>
+  T number(const char* what) {
+    need(sizeof(T), what);
+    T value;
+    std::memcpy(&value, file_.bytes().data() + offset_, sizeof(T));
+    offset_ += sizeof(T);
+    return value;
+  }
+
+  std::string string(const char* what) {
+    const auto length = number<uint64_t>(what);
+    need(length, what);
+    std::string text(reinterpret_cast<const char*>(file_.bytes().data()) + offset_, length);
+    offset_ += length;
+    return text;
+  }
+
+  template <typename T>
+  T value(int depth) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      return string("a string");
+    } else if constexpr (std::is_same_v<T, GgufArray>) {
+      return array(depth + 1);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      const auto byte = number<uint8_t>("a boolean");
+      if (byte > 1) fail_here("a boolean is {}, but has to be 0 or 1", byte);
+      return byte == 1;
+    } else {
+      return number<T>("a number");
+    }
+  }
+
+ private:
+  GgufArray array(int depth) {
+    if (depth > kMaxArrayDepth) fail_here("arrays are nested deeper than {}", kMaxArrayDepth);
+    const auto type = number<uint32_t>("an array's type");
+    const auto count = number<uint64_t>("an array's length");
+    GgufArray result;
+    const bool known = with_alternative<decltype(result.items)>(type, [&]<typename Vector>() {
+      using Item = typename Vector::value_type;
+      // The least that an item takes in the file bounds the count before anything is allocated.
+      constexpr uint64_t kLeast = std::is_same_v<Item, std::string> ? 8
+                                  : std::is_same_v<Item, GgufArray> ? 12
+                                  : std::is_same_v<Item, bool>      ? 1
+                                                                    : sizeof(Item);
+      if (count > remaining() / kLeast) fail_here("an array of {} items does not fit the file", count);
+      if (count > kMaxItems - n_items_) fail_here("the arrays have more than {} items", kMaxItems);
+      n_items_ += count;
+      Vector items;
+      items.reserve(count);
+      for (uint64_t i = 0; i < count; ++i) items.push_back(value<Item>(depth));
+      result.items = std::move(items);
+    });
+    if (!known) fail_here("unknown array type {}", type);
+    return result;
+  }
+
+  const MappedFile& file_;
+  uint64_t offset_ = 0;
+  uint64_t n_items_ = 0;
+};
+
+struct TensorHeader {
+  TensorView view;
+  uint64_t offset;
+};
+
+TensorHeader read_tensor_header(Cursor& in) {
+  TensorHeader header;
+  header.view.name = in.string("a tensor's name");
+  const auto n_dims = in.number<uint32_t>("a tensor's number of dimensions");
+  if (n_dims == 0 || n_dims > 4) in.fail_here("tensor {} has {} dimensions", printable(header.view.name), n_dims);
+  for (uint32_t i = 0; i < n_dims; ++i) {
+    const auto size = in.number<int64_t>("a tensor's dimension");
+    if (size <= 0) in.fail_here("tensor {} has a dimension of {}", printable(header.view.name), size);
+    header.view.shape.insert(header.view.shape.begin(), size);  // the file lists the fastest first
+  }
+  const auto id = in.number<uint32_t>("a tensor's type");
+  const auto type = dtype_from_ggml(id);
+  if (!type) in.fail_here("tensor {} has the unknown type {}", printable(header.view.name), id);
+  header.view.type = *type;
+  header.offset = in.number<uint64_t>("a tensor's offset");
+  return header;
+}
+
+template <typename T>
+void put(OutputFile& out, T value) {
+  out.write(std::as_bytes(std::span(&value, 1)));
+}
+
+void put_string(OutputFile& out, std::string_view text) {
+  put<uint64_t>(out, text.size());
+  out.write(text);
+}
+
+template <typename T>
+void put_value(OutputFile& out, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    put_string(out, value);
+  } else if constexpr (std::is_same_v<T, GgufArray>) {
+    put<uint32_t>(out, static_cast<uint32_t>(value.items.index()));
+    put<uint64_t>(out, value.size());
+    std::visit(
+        [&](const auto& items) {
+          using Item = typename std::decay_t<decltype(items)>::value_type;
+          for (const auto& item : items) put_value<Item>(out, item);
+        },
+        value.items);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    put<uint8_t>(out, value ? 1 : 0);
+  } else {
+    put<T>(out, value);
+  }
+}
+
+}  // namespace
+
+size_t GgufArray::size() const {
+  return std::visit([](const auto& v) { return v.size(); }, items);
+}
+
+bool is_gguf(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  uint32_t magic = 0;
+  if (file.bytes().size() < sizeof magic) return false;
+  std::memcpy(&magic, file.bytes().data(), sizeof magic);
+  return magic == kMagic;
+}
+
+GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
+  Cursor in(file_);
+  const auto magic = in.number<uint32_t>("the magic number");
+  if (magic != kMagic) fail("{}: not a GGUF file: it begins with {:08x} in place of \"GGUF\"", path.string(), magic);
+  const auto version = in.number<uint32_t>("the version");
+  if (version != 2 && version != 3) {
+    fail("{}: GGUF version {} is not read here (2 and 3 are); convert the file with a current tool", path.string(),
+         version);
+  }
+  const auto n_tensors = in.number<uint64_t>("the number of tensors");
+  const auto n_keys = in.number<uint64_t>("the number of metadata keys");
+  // At least 13 bytes for a key with its value, 32 for a tensor's entry.
+  if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit the file", n_keys);
+  if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit the file", n_tensors);
+  if (n_keys > kMaxEntries || n_tensors > kMaxEntries) {
+    in.fail_here("{} metadata keys and {} tensors are more than the {} that are read here", n_keys, n_tensors,
+                 kMaxEntries);
+  }
+
+  for (uint64_t i = 0; i < n_keys; ++i) {
+    std::string key = in.string("a metadata key");
+    const auto type = in.number<uint32_t>("a metadata type");
+    if (!key_index_.emplace(key, metadata_.size()).second) in.fail_here("key {} occurs twice", printable(key));
+    const bool known = with_alternative<GgufValue>(
+        type, [&]<typename T>() { metadata_.emplace_back(std::move(key), GgufValue(in.value<T>(0))); });
+    if (!known) in.fail_here("key {} has the unknown type {}", printable(key), type);
+  }
+
+  std::vector<TensorHeader> headers;
+  for (uint64_t i = 0; i < n_tensors; ++i) {
+    headers.push_back(read_tensor_header(in));
+    const std::string& name = headers.back().view.name;
+    if (!tensor_index_.emplace(name, i).second) in.fail_here("tensor {} occurs twice", printable(name));
+  }
+
+  const int64_t alignment = integer("general.alignment", 32);
+  if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
+    in.fail_here("general.alignment is {}, but has to be a power of two", alignment);
+  }
+  const auto start = checked_align(in.offset(), static_cast<uint64_t>(alignment));
+  if (!start) in.fail_here("the header's size overflows");
+  std::vector<std::pair<uint64_t, uint64_t>> extents;
+  for (TensorHeader& h : headers) {
+    const auto bytes = tensor_bytes(h.view.type, h.view.shape);
+    if (!bytes) {
+      in.fail_here("tensor {} of shape {} and type {} has no whole size", printable(h.view.name),
+                   shape_string(h.view.shape), info(h.view.type).name);
+    }
+    if (h.offset % static_cast<uint64_t>(alignment) != 0) {
+      in.fail_here("tensor {} is at {}, which is not a multiple of {}", printable(h.view.name), h.offset, alignment);
+    }
+    const auto begin = checked_add(*start, h.offset);
+    const auto end = begin ? checked_add(*begin, *bytes) : std::nullopt;
+    if (!end || *end > size()) {
+      in.fail_here("tensor {} needs {} bytes at {}, past the end at {}", printable(h.view.name), *bytes, h.offset,
+                   size());
+    }
+    extents.emplace_back(*begin, *end);
+    h.view.bytes = file_.bytes().subspan(*begin, *bytes);
+    tensors_.push_back(std::move(h.view));
+  }
+  std::sort(extents.begin(), extents.end());
+  for (size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].first < extents[i - 1].second) in.fail_here("two tensors overlap at byte {}", extents[i].first);
+  }
+}
+
+const GgufValue* GgufFile::find(const std::string& key) const {
+  const auto it = key_index_.find(key);
+  return it == key_index_.end() ? nullptr : &metadata_[it->second].second;
+}
+
+const TensorView* GgufFile::find_tensor(const std::string& name) const {
+  const auto it = tensor_index_.find(name);
+  return it == tensor_index_.end() ? nullptr : &tensors_[it->second];
+}
+
+int64_t GgufFile::integer(const std::string& key, std::optional<int64_t> fallback) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  require(value != nullptr, "{}: the metadata key {} is missing", path().string(), key);
+  return std::visit(
+      [&](const auto& v) -> int64_t {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+          require(std::in_range<int64_t>(v), "{}: {} is {}, which is too large", path().string(), key, v);
+          return static_cast<int64_t>(v);
+        } else {
+          fail("{}: the metadata key {} is not an integer", path().string(), key);
+        }
+      },
+      *value);
+}
+
+float GgufFile::real(const std::string& key, std::optional<float> fallback) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  require(value != nullptr, "{}: the metadata key {} is missing", path().string(), key);
+  if (const auto* f = std::get_if<float>(value)) return *f;
+  if (const auto* d = std::get_if<double>(value)) return static_cast<float>(*d);
+  fail("{}: the metadata key {} is not a floating-point number", path().string(), key);
+}
+
+bool GgufFile::boolean(const std::string& key, std::optional<bool> fallback) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  const auto* flag = value == nullptr ? nullptr : std::get_if<bool>(value);
+  require(flag != nullptr, "{}: the metadata key {} is missing or not a boolean", path().string(), key);
+  return *flag;
+}
+
+const std::string& GgufFile::string(const std::string& key) const {
+  const GgufValue* value = find(key);
+  const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
+  require(text != nullptr, "{}: the metadata key {} is missing or not a string", path().string(), key);
+  return *text;
+}
+
+const std::vector<std::string>& GgufFile::strings(const std::string& key) const {
+  const GgufValue* value = find(key);
+  const auto* array = value == nullptr ? nullptr : std::get_if<GgufArray>(value);
+  const auto* list = array == nullptr ? nullptr : std::get_if<std::vector<std::string>>(&array->items);
+  require(list != nullptr, "{}: the metadata key {} is missing or not a list of strings", path().string(), key);
+  return *list;
+}
+
+void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream) {
+  const std::vector<TensorView>& tensors = stream.tensors;
+  std::erase_if(metadata, [](const auto& entry) { return entry.first == "general.alignment"; });
+  std::set<std::string_view> keys;
+  for (const auto& [key, value] : metadata) {
+    require(keys.insert(key).second, "the metadata key {} would be written twice", printable(key));
+  }
+  require_writable(tensors);
+  for (const TensorView& t : tensors) {
+    const bool empty = checked_product(t.shape) == 0;
+    require(!t.shape.empty() && t.shape.size() <= 4 && !empty && info(t.type).ggml_id >= 0,
+            "a GGUF cannot hold the tensor {} of shape {} and type {}", printable(t.name), shape_string(t.shape),
+            info(t.type).name);
+  }
+  put<uint32_t>(out, kMagic);
+  put<uint32_t>(out, 3);
+  put<uint64_t>(out, tensors.size());
+  put<uint64_t>(out, metadata.size());
+  for (const auto& [key, value] : metadata) {
+    put_string(out, key);
+    put<uint32_t>(out, static_cast<uint32_t>(value.index()));
+    std::visit([&](const auto& v) { put_value(out, v); }, value);
+  }
+  const auto aligned = [](uint64_t offset) {
+    return (offset + kWrittenAlignment - 1) / kWrittenAlignment * kWrittenAlignment;
+  };
+  uint64_t offset = 0;
+  for (const TensorView& t : tensors) {
+    put_string(out, t.name);
+    put<uint32_t>(out, static_cast<uint32_t>(t.shape.size()));
+    for (auto d = t.shape.rbegin(); d != t.shape.rend(); ++d) put<uint64_t>(out, static_cast<uint64_t>(*d));
+    put<uint32_t>(out, static_cast<uint32_t>(info(t.type).ggml_id));
+    put<uint64_t>(out, offset);
+    offset = aligned(offset + tensor_bytes(t.type, t.shape).value());
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    out.pad_to(aligned(out.offset()));
+    out.write(checked_bytes(stream, i));
+  }
+  out.pad_to(aligned(out.offset()));
+}
+
+}  // namespace folio::core

@@ -1,0 +1,227 @@
+#include "core/formats/gguf_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/quants.h"
+#include "core/rope_scaling.h"
+
+namespace folio::core {
+namespace {
+
+// llama.cpp's number for the type that most of a file has (enum llama_ftype).
+uint32_t file_type(const std::vector<TensorView>& tensors) {
+  // The embedding, which comes first, often has a finer type than the matrices of the layers.
+  const auto matrix =
+      std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
+  const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
+  switch (type) {
+    case DType::F16:
+      return 1;
+    case DType::Q4_0:
+      return 2;
+    case DType::Q4_1:
+      return 3;
+    case DType::Q8_0:
+      return 7;
+    case DType::Q5_0:
+      return 8;
+    case DType::Q5_1:
+      return 9;
+    case DType::Q4_K:
+      return 15;  // "Q4_K - Medium", as the next two
+    case DType::Q5_K:
+      return 17;
+    case DType::Q6_K:
+      return 18;
+    case DType::BF16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+constexpr const char* kRopeFactors = "rope_freqs.weight";
+// Llama 3's numbers. GGUF itself has no place for them: other programs read the factors that follow from them.
+constexpr const char* kScalingFactor = "llama.rope.scaling.llama3.factor";
+constexpr const char* kScalingLow = "llama.rope.scaling.llama3.low_freq_factor";
+constexpr const char* kScalingHigh = "llama.rope.scaling.llama3.high_freq_factor";
+constexpr const char* kScalingContext = "llama.rope.scaling.llama3.original_context_length";
+
+// The file's factors have to be Llama 3's, by the numbers in our keys or by those of all Llamas 3.1 to 3.3.
+void read_rope_factors(const GgufFile& file, const TensorView& tensor, ModelConfig& c) {
+  const std::string where = file.path().string();
+  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.head_dim() / 2},
+          "{}: tensor {} is {} of shape {}, but F32 of shape [{}] is expected", where, kRopeFactors,
+          info(tensor.type).name, shape_string(tensor.shape), c.head_dim() / 2);
+  const std::vector<float> factors = to_floats(tensor);
+  RopeScaling& s = c.rope_scaling;
+  if (file.find(kScalingFactor) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
+  validate(c, fmt::format("{}: {}", where, kRopeFactors));
+  const std::vector<double> expected = rope_factors(c);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    require(
+        std::abs(factors[i] - expected[i]) <= 1e-5 * expected[i],
+        "{}: {} is not Llama 3's: number {} is {}, but {:.6g} by a factor of {}, {} to {} turns and a context of {}",
+        where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
+        s.original_context);
+  }
+}
+
+void read_rope_scaling(const GgufFile& file, ModelConfig& c) {
+  const std::string where = file.path().string();
+  if (file.find("llama.rope.scaling.type") != nullptr) {
+    require(file.string("llama.rope.scaling.type") == "none", "{}: RoPE scaling of type {} is not supported here",
+            where, printable(file.string("llama.rope.scaling.type")));
+  }
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear where no type is named
+    require(file.real(key, 1.0F) == 1.0F, "{}: {} = {} is not supported here", where, key, file.real(key, 1.0F));
+  }
+  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+    require(file.find_tensor(name) == nullptr, "{}: RoPE scaling of type longrope ({}) is not supported here", where,
+            name);
+  }
+  RopeScaling& s = c.rope_scaling;
+  s.factor = file.real(kScalingFactor, s.factor);
+  s.low_freq_factor = file.real(kScalingLow, s.low_freq_factor);
+  s.high_freq_factor = file.real(kScalingHigh, s.high_freq_factor);
+  s.original_context = file.integer(kScalingContext, s.original_context);
+  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, *factors, c);
+  validate(c, where);
+  if (!s.active()) s = {};
+}
+
+}  // namespace
+
+ModelConfig config_from_gguf(const GgufFile& file) {
+  const std::string where = file.path().string();
+  const std::string& architecture = file.string("general.architecture");
+  require(architecture == "llama", "{}: the architecture is {}, but only llama is run here", where,
+          printable(architecture));
+  ModelConfig c;
+  c.dim = file.integer("llama.embedding_length");
+  c.n_layers = file.integer("llama.block_count");
+  c.n_heads = file.integer("llama.attention.head_count");
+  c.n_kv_heads = file.integer("llama.attention.head_count_kv", c.n_heads);
+  c.hidden_dim = file.integer("llama.feed_forward_length");
+  c.context_length = file.integer("llama.context_length");
+  c.rope_theta = file.real("llama.rope.freq_base", 10000.0F);
+  c.norm_eps = file.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
+  const TensorView* embedding = file.find_tensor("token_embd.weight");
+  require(embedding != nullptr && embedding->shape.size() == 2,
+          "{}: the tensor token_embd.weight is missing or not a matrix", where);
+  c.vocab_size = embedding->shape[0];
+  require(file.integer("llama.vocab_size", c.vocab_size) == c.vocab_size,
+          "{}: llama.vocab_size is {}, but token_embd.weight has {} rows", where, file.integer("llama.vocab_size", 0),
+          c.vocab_size);
+  validate(c, where);
+  const int64_t rope_dims = file.integer("llama.rope.dimension_count", c.head_dim());
+  require(rope_dims == c.head_dim(), "{}: RoPE over {} of {} dimensions a head is not supported here", where, rope_dims,
+          c.head_dim());
+  for (const char* key : {"llama.attention.key_length", "llama.attention.value_length"}) {
+    require(file.integer(key, c.head_dim()) == c.head_dim(),
+            "{}: {} differs from embedding_length / head_count, which is not supported here", where, key);
+  }
+  read_rope_scaling(file, c);
+  return c;
+}
+
+GgufMetadata config_to_gguf(const ModelConfig& c, const std::string& model_name) {
+  const auto u32 = [](int64_t value) { return GgufValue(static_cast<uint32_t>(value)); };
+  GgufMetadata metadata{
+      {"general.architecture", std::string("llama")},
+      {"general.name", model_name},
+      {"llama.block_count", u32(c.n_layers)},
+      {"llama.context_length", u32(c.context_length)},
+      {"llama.embedding_length", u32(c.dim)},
+      {"llama.feed_forward_length", u32(c.hidden_dim)},
+      {"llama.attention.head_count", u32(c.n_heads)},
+      {"llama.attention.head_count_kv", u32(c.n_kv_heads)},
+      {"llama.attention.layer_norm_rms_epsilon", c.norm_eps},
+      {"llama.rope.dimension_count", u32(c.head_dim())},
+      {"llama.rope.freq_base", c.rope_theta},
+      {"llama.vocab_size", u32(c.vocab_size)},
+  };
+  const RopeScaling& s = c.rope_scaling;
+  if (s != RopeScaling{}) {
+    metadata.emplace_back(kScalingFactor, s.factor);
+    metadata.emplace_back(kScalingLow, s.low_freq_factor);
+    metadata.emplace_back(kScalingHigh, s.high_freq_factor);
+    metadata.emplace_back(kScalingContext, u32(s.original_context));
+  }
+  return metadata;
+}
+
+std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config) {
+  const std::string where = file.path().string();
+  std::vector<TensorView> views;
+  for (const TensorSpec& spec : tensor_manifest(config)) {
+    const TensorView* view = file.find_tensor(spec.gguf_name);
+    require(view != nullptr, "{}: the tensor {} of shape {} is missing", where, spec.gguf_name,
+            shape_string(spec.shape));
+    require(view->shape == spec.shape, "{}: tensor {} has shape {}, but {} is expected", where, spec.gguf_name,
+            shape_string(view->shape), shape_string(spec.shape));
+    views.push_back(*view);
+  }
+  if (views.size() != file.tensors().size()) {
+    for (const TensorView& tensor : file.tensors()) {
+      bool known = tensor.name == kRopeFactors;  // config_from_gguf reads it
+      for (const TensorView& view : views) known = known || view.name == tensor.name;
+      require(known, "{}: the tensor {} is no part of a llama model that is run here", where, printable(tensor.name));
+    }
+  }
+  return views;
+}
+
+namespace {
+
+// The same tensors, and behind them the factors.
+TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
+  const std::vector<double> exact = rope_factors(config);
+  const std::vector<float> factors(exact.begin(), exact.end());
+  std::vector<TensorView> tensors = stream.tensors;
+  tensors.push_back(
+      {.name = kRopeFactors, .type = DType::F32, .shape = {static_cast<int64_t>(factors.size())}, .bytes = {}});
+  return {tensors,
+          [=](size_t i) { return i < stream.tensors.size() ? stream.bytes(i) : std::as_bytes(std::span(factors)); }};
+}
+
+}  // namespace
+
+StoredModel read_gguf_model(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const GgufFile>(path);
+  StoredModel model{.path = path.string(),
+                    .format = "GGUF",
+                    .config = config_from_gguf(*file),
+                    .tensors = {},
+                    .storage = {},
+                    .gguf = {}};
+  model.tensors = manifest_tensors(*file, model.config);
+  for (const TensorView& tensor : model.tensors) require_weight_type(tensor, model.path);
+  model.gguf = file;
+  return model;
+}
+
+void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
+                      const std::string& model_name, const GgufMetadata& tokenizer) {
+  GgufMetadata metadata = config_to_gguf(config, model_name);
+  metadata.emplace_back("general.file_type", file_type(stream.tensors));
+  const bool blocks = std::ranges::any_of(stream.tensors, [](const auto& t) { return quant_info(t.type) != nullptr; });
+  if (blocks) metadata.emplace_back("general.quantization_version", uint32_t{2});
+  metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
+  const auto manifest = tensor_manifest(config);
+  for (size_t i = 0; i < manifest.size(); ++i) stream.tensors.at(i).name = manifest[i].gguf_name;
+  if (config.rope_scaling.active()) stream = with_rope_factors(config, std::move(stream));
+  write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
+}
+
+void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
+                      const GgufMetadata& tokenizer) {
+  write_gguf_model(path, weights.config, weights.views(), model_name, tokenizer);
+}
+
+}  // namespace folio::core

@@ -1,0 +1,30 @@
+// A Llama as one GGUF file: which metadata keys hold its configuration, and which tensors it has.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/formats/gguf.h"
+#include "core/weights.h"
+
+namespace folio::core {
+
+/// The configuration in a GGUF of architecture `llama`. Throws Error that names what is missing or not supported.
+[[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
+[[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
+
+/// Checks that the file holds the tensors of `config`, each with the manifest's shape, and no others.
+/// Returns the views in the manifest's order.
+[[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config);
+
+/// Maps the file; nothing is copied. Throws Error if it is not a sound llama.
+[[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
+
+/// Writes the tensors, which are in the manifest's order, atomically. `tokenizer` is appended to the metadata.
+void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
+                      const std::string& model_name, const GgufMetadata& tokenizer);
+void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
+                      const GgufMetadata& tokenizer);
+
+}  // namespace folio::core

@@ -1,0 +1,299 @@
+#include "core/formats/hf_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/formats/safetensors.h"
+#include "core/json.h"
+#include "core/rope_layout.h"
+
+namespace folio::core {
+namespace fs = std::filesystem;
+
+namespace {
+
+// The double that is printed as the float is, 1e-05 and not 9.999999747378752e-06; it rounds to the same float.
+double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+
+}  // namespace
+
+std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
+  const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
+  nlohmann::ordered_json json = {
+      {"architectures", {"LlamaForCausalLM"}},
+      {"model_type", "llama"},
+      {"vocab_size", c.vocab_size},
+      {"hidden_size", c.dim},
+      {"num_hidden_layers", c.n_layers},
+      {"num_attention_heads", c.n_heads},
+      {"num_key_value_heads", c.n_kv_heads},
+      {"head_dim", c.head_dim()},
+      {"intermediate_size", c.hidden_dim},
+      {"max_position_embeddings", c.context_length},
+      {"rope_theta", shortest(c.rope_theta)},
+      {"rms_norm_eps", shortest(c.norm_eps)},
+      {"tie_word_embeddings", c.tie_embeddings},
+      {"hidden_act", "silu"},
+      {"attention_bias", false},
+      {"mlp_bias", false},
+      {"bos_token_id", begin_of_text},
+      {"eos_token_id", end_of_text},
+      {"dtype", dtype},
+      {"torch_dtype", dtype},
+  };
+  if (const RopeScaling& s = c.rope_scaling; s.active()) {
+    json["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", shortest(s.factor)},
+                            {"low_freq_factor", shortest(s.low_freq_factor)},
+                            {"high_freq_factor", shortest(s.high_freq_factor)},
+                            {"original_max_position_embeddings", s.original_context}};
+  }
+  return json.dump(2) + "\n";
+}
+
+namespace {
+
+// What transformers 4 calls rope_scaling, and 5, with theta in it, rope_parameters.
+void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
+  if (rope.is_null()) return;
+  require(rope.is_object(), "{}: the RoPE scaling {} is not supported here", where, printable(rope.dump()));
+  if (rope.contains("rope_theta")) c.rope_theta = json_get<float>(rope, "rope_theta", where);
+  const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
+  const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
+  if (type == "default") return;
+  require(type == "llama3", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
+  c.rope_scaling = {.factor = json_get<float>(rope, "factor", where),
+                    .low_freq_factor = json_get<float>(rope, "low_freq_factor", where),
+                    .high_freq_factor = json_get<float>(rope, "high_freq_factor", where),
+                    .original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where)};
+  if (!c.rope_scaling.active()) c.rope_scaling = {};
+}
+
+}  // namespace
+
+ModelConfig config_from_hf_json(const fs::path& path) {
+  const std::string where = path.string();
+  const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
+  const auto type = json_get<std::string>(json, "model_type", where);
+  require(type == "llama", "{}: model_type is {}, but only llama is read here", where, printable(type));
+  const auto refuse = [&](const char* key, const auto& allowed) {
+    require(!json.contains(key) || json[key].is_null() || json[key] == allowed, "{}: {} = {} is not supported here",
+            where, key, printable(json.value(key, nlohmann::json()).dump()));
+  };
+  refuse("hidden_act", "silu");
+  refuse("attention_bias", false);
+  refuse("mlp_bias", false);
+  refuse("partial_rotary_factor", 1.0);
+  ModelConfig c;
+  c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
+  c.dim = json_get<int64_t>(json, "hidden_size", where);
+  c.n_layers = json_get<int64_t>(json, "num_hidden_layers", where);
+  c.n_heads = json_get<int64_t>(json, "num_attention_heads", where);
+  const bool grouped = json.contains("num_key_value_heads") && !json["num_key_value_heads"].is_null();
+  c.n_kv_heads = grouped ? json_get<int64_t>(json, "num_key_value_heads", where) : c.n_heads;
+  c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);
+  c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
+  c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
+  c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : 10000.0F;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (json.contains(key)) read_rope(json[key], where, c);
+  }
+  c.tie_embeddings = json.contains("tie_word_embeddings") && json_get<bool>(json, "tie_word_embeddings", where);
+  validate(c, where);
+  refuse("head_dim", c.head_dim());
+  return c;
+}
+
+namespace {
+
+// What published files hold beside the weights: a table that is computed, and padding of ours.
+bool is_no_weight(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
+}
+
+// The files that hold a directory's tensors, in the order of their names, and the tensors by name.
+struct Shards {
+  std::vector<std::shared_ptr<const SafetensorsFile>> files;
+  std::map<std::string, const TensorView*> tensors;
+
+  void add(const fs::path& path) {
+    files.push_back(std::make_shared<const SafetensorsFile>(path));
+    for (const TensorView& tensor : files.back()->tensors()) {
+      if (is_no_weight(tensor.name)) continue;
+      require(tensors.emplace(tensor.name, &tensor).second, "{}: the tensor {} is in another shard, too", path.string(),
+              printable(tensor.name));
+    }
+  }
+};
+
+Shards open_index(const fs::path& path) {
+  const std::string where = path.string();
+  const nlohmann::json json = parse_json(read_text_file(path, size_t{64} << 20U), where);
+  const auto map = json_get<nlohmann::json>(json, "weight_map", where);
+  require(map.is_object() && !map.empty(), "{}: weight_map is not an object that names tensors", where);
+  std::map<std::string, std::string> file_of;
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map.items()) {
+    require(file.is_string(), "{}: the file of {} is not a string", where, printable(tensor));
+    const auto name = file.get<std::string>();
+    // A plain name, so that an index can't reach out of its directory, nor write over several lines of a message.
+    require(!name.empty() && fs::path(name).filename() == fs::path(name) && name != ".." && name != "." &&
+                printable(name, 255) == name,
+            "{}: the shard \"{}\" is not a file name in this directory", where, printable(name));
+    file_of[tensor] = name;
+    names.insert(name);
+  }
+  Shards shards;
+  for (const std::string& name : names) {
+    shards.add(path.parent_path() / name);
+    for (const TensorView& tensor : shards.files.back()->tensors()) {
+      const auto listed = file_of.find(tensor.name);
+      require(is_no_weight(tensor.name) || (listed != file_of.end() && listed->second == name),
+              "{}: the tensor {} in {} is not listed there", where, printable(tensor.name), name);
+    }
+  }
+  for (const auto& [tensor, name] : file_of) {
+    require(is_no_weight(tensor) || shards.tensors.contains(tensor), "{}: the tensor {} is not in {}", where,
+            printable(tensor), name);
+  }
+  return shards;
+}
+
+Shards open_weights(const fs::path& directory) {
+  const fs::path single = directory / "model.safetensors";
+  const fs::path index = directory / "model.safetensors.index.json";
+  std::error_code error;
+  if (!fs::exists(single, error) && fs::exists(index, error)) return open_index(index);
+  Shards shards;
+  shards.add(single);
+  return shards;
+}
+
+}  // namespace
+
+StoredModel read_hf_model(const fs::path& directory) {
+  StoredModel model{.path = directory.string(),
+                    .format = "Hugging Face",
+                    .config = config_from_hf_json(directory / "config.json"),
+                    .tensors = {},
+                    .storage = {},
+                    .gguf = {}};
+  Shards shards = open_weights(directory);
+  const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
+  const int64_t head_dim = model.config.head_dim();
+  for (const TensorSpec& spec : tensor_manifest(model.config)) {
+    const auto found = shards.tensors.find(spec.hf_name);
+    require(found != shards.tensors.end(), "{}: the tensor {} of shape {} is missing", where, spec.hf_name,
+            shape_string(spec.shape));
+    TensorView view = *found->second;
+    shards.tensors.erase(found);
+    require(view.shape == spec.shape, "{}: tensor {} has shape {}, but config.json means {}", where, spec.hf_name,
+            shape_string(view.shape), shape_string(spec.shape));
+    require_weight_type(view, where);
+    if (spec.rope_permuted()) {
+      auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
+      split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
+                               static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
+      for (const auto& file : shards.files) file->release(view);  // from here on the copy is used
+      view.bytes = *rows;
+      model.storage.push_back(std::move(rows));
+    }
+    model.tensors.push_back(std::move(view));
+  }
+  // Some files repeat the tied embedding as the output.
+  const auto head = shards.tensors.find("lm_head.weight");
+  const TensorView& embedding = model.tensors.front();
+  if (head != shards.tensors.end() && head->second->type == embedding.type &&
+      std::ranges::equal(head->second->bytes, embedding.bytes)) {
+    shards.tensors.erase(head);
+  }
+  require(shards.tensors.empty(), "{}: the tensor {} is no part of the llama in config.json", where,
+          printable(shards.tensors.empty() ? "" : shards.tensors.begin()->first));
+  model.storage.insert(model.storage.end(), shards.files.begin(), shards.files.end());
+  return model;
+}
+
+Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf_model(directory)); }
+
+namespace {
+
+// The stream with Hugging Face's names and row order.
+TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
+  const auto manifest = tensor_manifest(config);
+  std::vector<TensorView> tensors = stream.tensors;
+  for (size_t i = 0; i < manifest.size(); ++i) tensors.at(i).name = manifest[i].hf_name;
+  return {tensors, [=, rows = std::vector<std::byte>()](size_t i) mutable {
+            const auto bytes = checked_bytes(stream, i);
+            if (!manifest[i].rope_permuted()) return bytes;
+            rows.resize(bytes.size());
+            const int64_t n_rows = manifest[i].shape[0];
+            adjacent_to_split_halves(bytes, rows, n_rows / config.head_dim(), config.head_dim(),
+                                     static_cast<int64_t>(bytes.size()) / n_rows);
+            return std::span<const std::byte>(rows);
+          }};
+}
+
+uint64_t bytes_of(const TensorView& tensor) {
+  const auto bytes = tensor_bytes(tensor.type, tensor.shape);
+  require(bytes.has_value(), "the tensor {} has no whole size", printable(tensor.name));
+  return *bytes;
+}
+
+// Where each shard ends: the index after its last tensor.
+std::vector<size_t> shard_ends(const std::vector<TensorView>& tensors, uint64_t max_bytes) {
+  std::vector<size_t> ends;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t next = bytes_of(tensors[i]);
+    if (bytes > 0 && bytes + next > max_bytes) {
+      ends.push_back(i);
+      bytes = 0;
+    }
+    bytes += next;
+  }
+  ends.push_back(tensors.size());
+  return ends;
+}
+
+void write_shards(const fs::path& directory, const TensorStream& stream, const std::vector<size_t>& ends) {
+  nlohmann::ordered_json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", nlohmann::ordered_json::object()}};
+  uint64_t total = 0;
+  size_t begin = 0;
+  for (size_t n = 0; n < ends.size(); ++n) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", n + 1, ends.size());
+    TensorStream shard({}, [&, begin](size_t i) { return stream.bytes(begin + i); });
+    for (size_t i = begin; i < ends[n]; ++i) {
+      shard.tensors.push_back(stream.tensors[i]);
+      index["weight_map"][stream.tensors[i].name] = name;
+      total += bytes_of(stream.tensors[i]);
+    }
+    write_safetensors(directory / name, shard);
+    begin = ends[n];
+  }
+  index["metadata"]["total_size"] = total;
+  write_file_atomically(directory / "model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+}  // namespace
+
+void write_hf_model(const fs::path& directory, const ModelConfig& config, const TensorStream& stream,
+                    int64_t begin_of_text, int64_t end_of_text, uint64_t max_shard_bytes) {
+  const TensorStream hf = hf_stream(config, stream);
+  const auto ends = shard_ends(hf.tensors, max_shard_bytes);
+  if (ends.size() == 1) {
+    write_safetensors(directory / "model.safetensors", hf);
+  } else {
+    write_shards(directory, hf, ends);
+  }
+  const DType type = hf.tensors.at(0).type;  // the embedding's: a matrix
+  write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
+}
+
+void write_hf_directory(const fs::path& directory, const Weights& weights, int64_t end_of_text) {
+  write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
+}
+
+}  // namespace folio::core

@@ -1,0 +1,300 @@
+#include "core/formats/llama2c.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/mapped_file.h"
+
+namespace folio::core {
+namespace {
+
+constexpr uint32_t kMagic = 0x616B3432;  // "ak42" read as one number
+constexpr size_t kHeaderBytes = 256;     // of versions 1 and 2
+constexpr float kTheta = 10000.0F;
+constexpr float kEps = 1e-5F;
+
+// The order of the roles in each version; all layers of a role stand together.
+constexpr std::array kOrder0{Role::TokenEmbedding,
+                             Role::AttentionNorm,
+                             Role::Wq,
+                             Role::Wk,
+                             Role::Wv,
+                             Role::Wo,
+                             Role::FfnNorm,
+                             Role::W1,
+                             Role::W2,
+                             Role::W3,
+                             Role::OutputNorm};
+constexpr std::array kOrder1{Role::AttentionNorm,
+                             Role::FfnNorm,
+                             Role::OutputNorm,
+                             Role::TokenEmbedding,
+                             Role::Wq,
+                             Role::Wk,
+                             Role::Wv,
+                             Role::Wo,
+                             Role::W1,
+                             Role::W2,
+                             Role::W3,
+                             Role::Output};
+
+struct Header {
+  int version = 0;
+  ModelConfig config;
+  int32_t group_size = 0;
+  size_t bytes = 0;
+};
+
+// Indices into the manifest, in the order of a version's file (of version 0: without the output, which comes last).
+std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
+  std::vector<size_t> order;
+  for (const Role role : roles) {
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (manifest[i].role == role) order.push_back(i);
+    }
+  }
+  return order;
+}
+
+bool is_quantized(const Header& header, const TensorSpec& spec) { return header.version == 2 && spec.shape.size() > 1; }
+
+uint64_t stored_bytes(const Header& header, const TensorSpec& spec) {
+  const auto elements = static_cast<uint64_t>(spec.elements());
+  if (!is_quantized(header, spec)) return elements * sizeof(float);
+  return elements + elements / static_cast<uint64_t>(header.group_size) * sizeof(float);
+}
+
+uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, (context_length, head_dim / 2) each
+  return static_cast<uint64_t>(c.context_length * c.head_dim()) * sizeof(float);
+}
+
+// By the formula: the manifest of what a damaged header claims may be long.
+uint64_t file_bytes(const Header& header) {
+  const ModelConfig& c = header.config;
+  const auto norms = static_cast<uint64_t>((2 * c.n_layers + 1) * c.dim);
+  const auto matrices = static_cast<uint64_t>(parameter_count(c)) - norms;
+  const uint64_t bytes = header.bytes + (header.version == 0 ? rope_table_bytes(c) : 0) + norms * sizeof(float);
+  if (header.version < 2) return bytes + matrices * sizeof(float);
+  return bytes + matrices + matrices / static_cast<uint64_t>(header.group_size) * sizeof(float);
+}
+
+template <typename T>
+T number_at(std::span<const std::byte> bytes, size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+Header read_header(const MappedFile& file) {
+  const auto bytes = file.bytes();
+  const std::string where = file.path().string();
+  constexpr size_t kNumbers = 7;
+  require(bytes.size() >= kNumbers * sizeof(int32_t), "{}: {} bytes are too few for a model file", where, bytes.size());
+  Header header;
+  const bool magic = number_at<uint32_t>(bytes, 0) == kMagic;
+  if (magic) {
+    require(bytes.size() >= kHeaderBytes, "{}: the header is cut off; get the file again", where);
+    header.version = number_at<int32_t>(bytes, 4);
+    require(header.version == 1 || header.version == 2, "{}: llama2.c version {} is not read here (0, 1 and 2 are)",
+            where, header.version);
+    header.bytes = kHeaderBytes;
+  } else {
+    header.bytes = kNumbers * sizeof(int32_t);
+  }
+  std::array<int32_t, kNumbers> n{};
+  std::memcpy(n.data(), bytes.data() + (magic ? 8 : 0), sizeof n);
+  ModelConfig& c = header.config;
+  c.dim = n[0];
+  c.hidden_dim = n[1];
+  c.n_layers = n[2];
+  c.n_heads = n[3];
+  c.n_kv_heads = n[4];
+  c.vocab_size = std::abs(static_cast<int64_t>(n[5]));
+  c.context_length = n[6];
+  c.rope_theta = kTheta;
+  c.norm_eps = kEps;
+  c.tie_embeddings = n[5] > 0;  // version 0 says by a negative size that the output is a matrix of its own
+  if (magic) {
+    const auto shared = number_at<uint8_t>(bytes, 36);
+    require(n[5] > 0 && shared <= 1, "{}: the header has a vocabulary of {} and a flag of {}; the file is damaged",
+            where, n[5], shared);
+    c.tie_embeddings = shared == 1;
+  }
+  validate(c, where + (magic ? "" : ": neither a GGUF nor a llama2.c file"));
+  if (header.version == 2) {
+    header.group_size = number_at<int32_t>(bytes, 37);
+    const int32_t g = header.group_size;
+    require(g > 0 && c.dim % g == 0, "{}: groups of {} do not divide rows of {}", where, g, c.dim);
+  }
+  return header;
+}
+
+std::shared_ptr<const std::vector<float>> multiplied_out(std::span<const std::byte> stored, int64_t elements,
+                                                         int32_t group_size) {
+  auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(elements));
+  const auto* quants = reinterpret_cast<const int8_t*>(stored.data());
+  const std::byte* scales = stored.data() + elements;
+  for (int64_t i = 0; i < elements; ++i) {
+    float scale;
+    std::memcpy(&scale, scales + i / group_size * static_cast<int64_t>(sizeof scale), sizeof scale);
+    (*values)[static_cast<size_t>(i)] = static_cast<float>(quants[i]) * scale;
+  }
+  return values;
+}
+
+struct Quantized {
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
+};
+
+// Symmetric: the largest of a group becomes 127, in float arithmetic and rounded to even, as export.py has it.
+Quantized quantize(const std::string& name, std::span<const float> values, int32_t group_size) {
+  for (const float v : values) {
+    require(std::isfinite(v), "the tensor {} holds {}, which llama2.c's version 2 cannot; take version 0 or 1", name,
+            v);
+  }
+  Quantized q;
+  const auto group = static_cast<size_t>(group_size);
+  for (size_t begin = 0; begin < values.size(); begin += group) {
+    float largest = 0.0F;
+    for (const float v : values.subspan(begin, group)) largest = std::max(largest, std::abs(v));
+    const float scale = largest / 127.0F;
+    q.scales.push_back(scale);
+    for (const float v : values.subspan(begin, group)) {
+      // A subnormal scale is so coarse that the largest may come out above 127.
+      const float quant = scale == 0.0F ? 0.0F : std::clamp(std::nearbyint(v / scale), -127.0F, 127.0F);
+      q.quants.push_back(static_cast<int8_t>(quant));
+    }
+  }
+  return q;
+}
+
+// Cosines, then sines, of position * theta^(-2i / head_dim): (context_length, head_dim / 2) each.
+std::vector<float> rope_tables(const ModelConfig& c) {
+  std::vector<float> cosines;
+  std::vector<float> sines;
+  for (int64_t position = 0; position < c.context_length; ++position) {
+    for (int64_t i = 0; i < c.head_dim(); i += 2) {
+      const float frequency = 1.0F / std::pow(kTheta, static_cast<float>(i) / static_cast<float>(c.head_dim()));
+      const float angle = static_cast<float>(position) * frequency;
+      cosines.push_back(std::cos(angle));
+      sines.push_back(std::sin(angle));
+    }
+  }
+  cosines.insert(cosines.end(), sines.begin(), sines.end());
+  return cosines;
+}
+
+template <typename T>
+void put(OutputFile& out, T value) {
+  out.write(std::as_bytes(std::span(&value, 1)));
+}
+
+void write_header(OutputFile& out, const Header& header) {
+  const ModelConfig& c = header.config;
+  if (header.version > 0) {
+    put(out, kMagic);
+    put<int32_t>(out, header.version);
+  }
+  for (const int64_t n : {c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads}) {
+    put(out, static_cast<int32_t>(n));
+  }
+  const auto vocab_size = static_cast<int32_t>(c.vocab_size);
+  put(out, header.version == 0 && !c.tie_embeddings ? -vocab_size : vocab_size);
+  put(out, static_cast<int32_t>(c.context_length));
+  if (header.version > 0) put<uint8_t>(out, c.tie_embeddings ? 1 : 0);
+  if (header.version == 2) put(out, header.group_size);
+  out.pad_to(header.bytes);
+}
+
+}  // namespace
+
+int32_t llama2c_group_size(const ModelConfig& config) {
+  return static_cast<int32_t>(std::gcd(std::gcd(config.dim, config.hidden_dim), int64_t{64}));
+}
+
+StoredModel read_llama2c(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  const Header header = read_header(*file);
+  const uint64_t expected = file_bytes(header);
+  require(file->bytes().size() == expected, "{}: {} bytes, but a llama2.c version {} file of this header has {}{}",
+          path.string(), file->bytes().size(), header.version, expected,
+          header.version == 0 ? "; it is damaged, or no model file" : "; it is damaged, get it again");
+  StoredModel model{.path = path.string(),
+                    .format = fmt::format("llama2.c v{}", header.version),
+                    .config = header.config,
+                    .tensors = {},
+                    .storage = {file},
+                    .gguf = {}};
+  const auto manifest = tensor_manifest(header.config);
+  model.tensors.resize(manifest.size());
+  size_t offset = header.bytes;
+  const auto take = [&](size_t i) {
+    const TensorSpec& spec = manifest[i];
+    const auto stored = file->bytes().subspan(offset, stored_bytes(header, spec));
+    offset += stored.size();
+    TensorView& view = model.tensors[i];
+    view = {.name = spec.gguf_name, .type = DType::F32, .shape = spec.shape, .bytes = stored};
+    if (!is_quantized(header, spec)) return;
+    const auto values = multiplied_out(stored, spec.elements(), header.group_size);
+    view.bytes = std::as_bytes(std::span(*values));
+    model.storage.push_back(values);
+  };
+  if (header.version > 0) {
+    for (const size_t i : file_order(manifest, kOrder1)) take(i);
+  } else {
+    for (const size_t i : file_order(manifest, kOrder0)) take(i);
+    offset += rope_table_bytes(header.config);  // llama2.c computes them anew, and so does the engine
+    if (!header.config.tie_embeddings) take(manifest.size() - 1);
+  }
+  return model;
+}
+
+void write_llama2c(const std::filesystem::path& path, const ModelConfig& config, const TensorStream& stream,
+                   int version) {
+  require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; take --format gguf",
+          config.rope_theta);
+  require(!config.rope_scaling.active(),
+          "llama2.c has no RoPE scaling, but this model's factor is {}; take --format gguf",
+          config.rope_scaling.factor);
+  require(config.norm_eps == kEps, "llama2.c fixes norm_eps at 1e-5, but this model's is {}; take --format gguf",
+          config.norm_eps);
+  require(version >= 0 && version <= 2, "llama2.c has the versions 0, 1 and 2, but no {}", version);
+  Header header{.version = version, .config = config, .bytes = version == 0 ? 7 * sizeof(int32_t) : kHeaderBytes};
+  if (version == 2) header.group_size = llama2c_group_size(config);
+  const auto manifest = tensor_manifest(config);
+  write_file_atomically(path, [&](OutputFile& out) {
+    write_header(out, header);
+    const auto write = [&](size_t i) {
+      require(stream.tensors.at(i).type == DType::F32, "the tensor {} has type {}, but llama2.c takes F32",
+              printable(stream.tensors[i].name), info(stream.tensors[i].type).name);
+      const auto bytes = checked_bytes(stream, i);
+      if (!is_quantized(header, manifest[i])) {
+        out.write(bytes);
+        return;
+      }
+      std::vector<float> values(bytes.size() / sizeof(float));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      const Quantized q = quantize(printable(stream.tensors[i].name), values, header.group_size);
+      out.write(std::as_bytes(std::span(q.quants)));
+      out.write(std::as_bytes(std::span(q.scales)));
+    };
+    if (version > 0) {
+      for (const size_t i : file_order(manifest, kOrder1)) write(i);
+      return;
+    }
+    for (const size_t i : file_order(manifest, kOrder0)) write(i);
+    const std::vector<float> tables = rope_tables(config);
+    out.write(std::as_bytes(std::span(tables)));
+    if (!config.tie_embeddings) write(manifest.size() - 1);
+  });
+}
+
+}  // namespace folio::core

@@ -1,0 +1,15 @@
+#include "core/formats/model_files.h"
+
+#include <cstring>
+
+#include "core/mapped_file.h"
+
+namespace folio::core {
+
+StoredModel read_model(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return read_hf_model(path);
+  return is_gguf(path) ? read_gguf_model(path) : read_llama2c(path);
+}
+
+}  // namespace folio::core
