@@ -18,7 +18,9 @@ const Kernels& avx512_kernels() {
                              .quantize = quantize,
                              .matmul_groups = matmul_groups,
                              .rope = rope,
-                             .attention = attention,
+                             .attention = attention<float>,
+                             .attention_f16 = attention<F16>,
+                             .to_f16 = to_f16,
                              .swiglu = swiglu};
   return table;
 }

@@ -184,11 +184,18 @@ struct Running {
   Vec sum;
 };
 
+// Prefetches vector i of sixteen numbers at p, once for each cache line: two vectors of 16-bit numbers share one.
+template <typename T>
+inline void prefetch_vector(const T* p, size_t i) {
+  constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
+  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
+}
+
 // p: (kQueries, 32). value (kQueries, head_dim) = Σ_j p_j values[j] over the n[i] positions that query i sees, kVecs
 // vectors of dimensions at a time so that their sums stay in registers. `next` is asked for meanwhile: as many numbers
 // as the values are.
-template <size_t kQueries, size_t kVecs>
-inline void weighted_values(const float* p, const float* values, const size_t* n, size_t head_dim, const float* next,
+template <size_t kQueries, size_t kVecs, typename T>
+inline void weighted_values(const float* p, const T* values, const size_t* n, size_t head_dim, const T* next,
                             float* value) {
   Vec sum[kQueries][kVecs];
   for (auto& of_query : sum) {
@@ -198,7 +205,7 @@ inline void weighted_values(const float* p, const float* values, const size_t* n
     Vec v[kVecs];
     for (size_t i = 0; i < kVecs; ++i) {
       v[i] = Vec::load(values + j * head_dim + i * kLanes);
-      __builtin_prefetch(next + j * head_dim + i * kLanes);
+      prefetch_vector(next + j * head_dim, i);
     }
     for (size_t q = 0; q < kQueries; ++q) {
       const Vec weight = Vec::all(p[q * kBlockPositions + j]);
@@ -220,7 +227,8 @@ inline void weighted_values(const float* p, const float* values, const size_t* n
   }
 }
 
-inline void weighted_values_tail(const float* p, const float* values, size_t n, size_t head_dim, size_t lanes,
+template <typename T>
+inline void weighted_values_tail(const float* p, const T* values, size_t n, size_t head_dim, size_t lanes,
                                  float* value) {
   Vec sum = Vec::zero();
   for (size_t j = 0; j < n; ++j) sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
@@ -229,8 +237,8 @@ inline void weighted_values_tail(const float* p, const float* values, size_t n, 
 
 // scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). `next` is
 // asked for meanwhile.
-template <size_t kQueries>
-inline void multiply_keys(const float* queries, const float* keys, size_t n, size_t head_dim, const float* next,
+template <size_t kQueries, typename T>
+inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
   const size_t n_first = std::min(n, kLanes);
   const size_t n_second = n - n_first;
@@ -245,9 +253,9 @@ inline void multiply_keys(const float* queries, const float* keys, size_t n, siz
     }
   };
   for (size_t d = 0; d < head_dim; ++d) {
-    const float* key = keys + d * kBlockPositions;
-    __builtin_prefetch(next + d * kBlockPositions);
-    __builtin_prefetch(next + d * kBlockPositions + kLanes);
+    const T* key = keys + d * kBlockPositions;
+    prefetch_vector(next + d * kBlockPositions, 0);
+    prefetch_vector(next + d * kBlockPositions, 1);
     if (n == kBlockPositions) {
       add_dimension(d, Vec::load(key), Vec::load(key + kLanes));
     } else {
@@ -264,9 +272,9 @@ inline void multiply_keys(const float* queries, const float* keys, size_t n, siz
 // queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim), of which query
 // i sees the first n[i] positions, n rising; see reference/attention.cpp. A block comes from far away: while its keys
 // are multiplied its values are asked for, and then the keys of the next block.
-template <size_t kQueries>
-inline Running attend_block(const float* queries, const float* keys, const float* values, const size_t* n,
-                            const AttentionInput& in, const float* next_keys, float* value) {
+template <size_t kQueries, typename T>
+inline Running attend_block(const float* queries, const T* keys, const T* values, const size_t* n,
+                            const AttentionInput<T>& in, const T* next_keys, float* value) {
   float p[kQueries * kBlockPositions];
   multiply_keys<kQueries>(queries, keys, n[kQueries - 1], in.head_dim, values, p);
   float max[kLanes] = {};
@@ -305,8 +313,8 @@ inline Running attend_block(const float* queries, const float* keys, const float
 }
 
 // The queries from `begin` on of all (n_rows, n_queries).
-template <size_t kQueries>
-void attend(const AttentionInput& in, size_t begin, float* out) {
+template <size_t kQueries, typename T>
+void attend(const AttentionInput<T>& in, size_t begin, float* out) {
   float queries[kMaxHeadDim * kQueries];  // (head_dim, kQueries)
   float total[kQueries * kMaxHeadDim];    // (kQueries, head_dim)
   float value[kQueries * kMaxHeadDim];
@@ -324,8 +332,8 @@ void attend(const AttentionInput& in, size_t begin, float* out) {
   for (size_t b = 0; b < n_blocks; ++b) {
     size_t n[kQueries];
     for (size_t q = 0; q < kQueries; ++q) n[q] = std::min(kBlockPositions, n_seen[q] - b * kBlockPositions);
-    const float* base = in.blocks[b];
-    const float* next = in.blocks[std::min(b + 1, n_blocks - 1)];
+    const T* base = in.blocks[b];
+    const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
     const Running block = attend_block<kQueries>(queries, base + in.key_offset, base + in.value_offset, n, in,
                                                  next + in.key_offset, b == 0 ? total : value);
     if (b == 0) {
@@ -360,8 +368,8 @@ void attend(const AttentionInput& in, size_t begin, float* out) {
 }
 
 // Takes as many queries at once as are left and one of the sizes allows, the largest first; returns how many.
-template <size_t kQueries, size_t... kFewer>
-size_t attend_most(const AttentionInput& in, size_t begin, size_t left, float* out) {
+template <size_t kQueries, size_t... kFewer, typename T>
+size_t attend_most(const AttentionInput<T>& in, size_t begin, size_t left, float* out) {
   if constexpr (kQueries > kMostQueries) {
     return attend_most<kFewer...>(in, begin, left, out);
   } else {
@@ -373,9 +381,14 @@ size_t attend_most(const AttentionInput& in, size_t begin, size_t left, float* o
   }
 }
 
-void attention(const AttentionInput& in, float* out) {
+template <typename T>
+void attention(const AttentionInput<T>& in, float* out) {
   const size_t all = in.n_rows * in.n_queries;
   for (size_t done = 0; done < all;) done += attend_most<12, 8, 6, 4, 3, 2, 1>(in, done, all - done, out);
+}
+
+void to_f16(const float* x, size_t n, F16* out) {
+  for_lanes(n, [&](size_t i, size_t count) { Vec::load_first(x + i, count).store_first(out + i, count); });
 }
 
 }  // namespace

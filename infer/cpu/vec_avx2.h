@@ -56,6 +56,14 @@ struct Vec {
     _mm256_maskstore_ps(p, low_mask(n), low);
     if (n > 8) _mm256_maskstore_ps(p + 8, high_mask(n), high);
   }
+  /// Rounded to the nearest, ties to even.
+  void store_first(F16* p, size_t n) const {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    F16 all[16];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(all), _mm256_cvtps_ph(low, kNearest));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(all + 8), _mm256_cvtps_ph(high, kNearest));
+    std::copy_n(all, n, p);
+  }
   /// The first n lanes of this, the others from `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     return {_mm256_blendv_ps(rest.low, low, _mm256_castsi256_ps(low_mask(n))),

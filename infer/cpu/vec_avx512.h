@@ -31,6 +31,10 @@ struct Vec {
   static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
+  /// Rounded to the nearest, ties to even.
+  void store_first(F16* p, size_t n) const {
+    _mm256_mask_storeu_epi16(p, mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
   /// The first n lanes of this, the others from `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const { return {_mm512_mask_blend_ps(mask(n), rest.v, v)}; }
 

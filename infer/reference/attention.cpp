@@ -15,13 +15,14 @@ struct Partial {
 };
 
 // keys (head_dim, 32), values (32, head_dim), of which the first n positions are seen.
-void attend_block(const float* query, const float* keys, const float* values, size_t n, const AttentionInput& in,
+template <typename T>
+void attend_block(const float* query, const T* keys, const T* values, size_t n, const AttentionInput<T>& in,
                   Partial& partial) {
   std::array<float, kBlockPositions> p{};
   partial.max = -std::numeric_limits<float>::infinity();
   for (size_t j = 0; j < n; ++j) {
     float score = 0.0F;
-    for (size_t d = 0; d < in.head_dim; ++d) score = std::fma(query[d], keys[d * kBlockPositions + j], score);
+    for (size_t d = 0; d < in.head_dim; ++d) score = std::fma(query[d], widened(keys[d * kBlockPositions + j]), score);
     p[j] = score * in.scale;
     partial.max = std::max(partial.max, p[j]);
   }
@@ -33,16 +34,17 @@ void attend_block(const float* query, const float* keys, const float* values, si
   partial.sum = join_lanes(lane);
   for (size_t d = 0; d < in.head_dim; ++d) {
     float total = 0.0F;
-    for (size_t j = 0; j < n; ++j) total = std::fma(p[j], values[j * in.head_dim + d], total);
+    for (size_t j = 0; j < n; ++j) total = std::fma(p[j], widened(values[j * in.head_dim + d]), total);
     partial.value[d] = total;
   }
 }
 
-void attend(const float* query, size_t n_positions, const AttentionInput& in, float* out) {
+template <typename T>
+void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, float* out) {
   Partial total{};
   Partial block{};
   for (size_t first = 0; first < n_positions; first += kBlockPositions) {
-    const float* base = in.blocks[first / kBlockPositions];
+    const T* base = in.blocks[first / kBlockPositions];
     Partial& target = first == 0 ? total : block;
     attend_block(query, base + in.key_offset, base + in.value_offset, std::min(kBlockPositions, n_positions - first),
                  in, target);
@@ -60,9 +62,8 @@ void attend(const float* query, size_t n_positions, const AttentionInput& in, fl
   for (size_t d = 0; d < in.head_dim; ++d) out[d] = total.value[d] * inverse;
 }
 
-}  // namespace
-
-void attention(const AttentionInput& in, float* out) {
+template <typename T>
+void attend_all(const AttentionInput<T>& in, float* out) {
   for (size_t r = 0; r < in.n_rows; ++r) {
     for (size_t h = 0; h < in.n_queries; ++h) {
       const size_t at = r * in.row_stride + h * in.head_dim;
@@ -70,5 +71,10 @@ void attention(const AttentionInput& in, float* out) {
     }
   }
 }
+
+}  // namespace
+
+void attention(const AttentionInput<float>& in, float* out) { attend_all(in, out); }
+void attention_f16(const AttentionInput<F16>& in, float* out) { attend_all(in, out); }
 
 }  // namespace folio::infer::kernels::reference

@@ -27,19 +27,20 @@ struct BF16 {
   uint16_t bits;
 };
 
-/// The keys and values that some rows of a sequence may see, for one key/value head, as the cache stores them. The rows
-/// follow each other and end in the same block.
+/// The keys and values that some rows of a sequence may see, for one key/value head, as the cache stores them: as T,
+/// float or F16. The rows follow each other and end in the same block.
+template <typename T>
 struct AttentionInput {
-  const float* query;          ///< of row r: (n_queries, head_dim) at r * row_stride
-  const float* const* blocks;  ///< (ceil(n_positions / 32)): where each block of this layer begins
-  size_t key_offset;           ///< in floats from there to this head's keys, (head_dim, 32)
-  size_t value_offset;         ///< in floats from there to this head's values, (32, head_dim)
-  size_t n_positions;          ///< row r sees positions 0 to n_positions + r - 1; at least 1
-  size_t n_rows;               ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
-  size_t row_stride;           ///< from a row to the next, in the query and in the output
-  size_t n_queries;            ///< the query heads that share this key/value head
-  size_t head_dim;             ///< at most kMaxHeadDim
-  float scale;                 ///< 1 / sqrt(head_dim)
+  const float* query;      ///< of row r: (n_queries, head_dim) at r * row_stride
+  const T* const* blocks;  ///< (ceil(n_positions / 32)): where each block of this layer begins
+  size_t key_offset;       ///< in elements from there to this head's keys, (head_dim, 32)
+  size_t value_offset;     ///< in elements from there to this head's values, (32, head_dim)
+  size_t n_positions;      ///< row r sees positions 0 to n_positions + r - 1; at least 1
+  size_t n_rows;           ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
+  size_t row_stride;       ///< from a row to the next, in the query and in the output
+  size_t n_queries;        ///< the query heads that share this key/value head
+  size_t head_dim;         ///< at most kMaxHeadDim
+  float scale;             ///< 1 / sqrt(head_dim)
 };
 
 inline constexpr size_t kMaxHeadDim = 512;
@@ -80,7 +81,14 @@ struct Kernels {
   /// out, laid out as the query, = softmax(scale q kᵀ) v. For each cache block by itself: scores add over d rising, the
   /// largest score m, p = exp(s - m), Σp in lanes, Σ p v over positions rising. Blocks are joined in order, each
   /// rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018).
-  void (*attention)(const AttentionInput& in, float* out);
+  void (*attention)(const AttentionInput<float>& in, float* out);
+
+  /// The same for keys and values in 16 bits: the result is attention's on the widened numbers, bit for bit.
+  void (*attention_f16)(const AttentionInput<F16>& in, float* out);
+
+  /// out_i = x_i over (n), rounded to the nearest, ties to even; too large a number becomes infinity. A NaN becomes a
+  /// quiet NaN with the upper ten bits of its mantissa.
+  void (*to_f16)(const float* x, size_t n, F16* out);
 
   /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);

@@ -1,16 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/float16.h"
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels::reference {
-
 namespace {
-
-float widened(float w) { return w; }
-float widened(F16 w) { return core::f16_to_float(w.bits); }
-float widened(BF16 w) { return core::bf16_to_float(w.bits); }
 
 template <typename Weight>
 float dot_with(const float* a, const Weight* b, size_t k) {

@@ -12,6 +12,8 @@ const Kernels& reference_kernels() {
                              .matmul_groups = reference::matmul_groups,
                              .rope = reference::rope,
                              .attention = reference::attention,
+                             .attention_f16 = reference::attention_f16,
+                             .to_f16 = reference::to_f16,
                              .swiglu = reference::swiglu};
   return table;
 }

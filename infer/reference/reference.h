@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "core/float16.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels::reference {
@@ -14,6 +15,11 @@ inline float join_lanes(std::array<float, kLanes> lane) {
   }
   return lane[0];
 }
+
+/// The float that a number stands for.
+inline float widened(float x) { return x; }
+inline float widened(F16 x) { return core::f16_to_float(x.bits); }
+inline float widened(BF16 x) { return core::bf16_to_float(x.bits); }
 
 /// e^x to about 2 units in the last place, x held in [-87.33, 88.37] (Cephes' expf: range reduction by ln 2 in two
 /// parts, polynomial of degree 5). Its steps are the vector kernels' steps.
@@ -38,7 +44,9 @@ void quantize(const float* x, size_t k, QuantizedRow out);
 void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate);
 void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
-void attention(const AttentionInput& in, float* out);
+void attention(const AttentionInput<float>& in, float* out);
+void attention_f16(const AttentionInput<F16>& in, float* out);
+void to_f16(const float* x, size_t n, F16* out);
 void swiglu(const float* gate, const float* up, size_t n, float* out);
 
 }  // namespace folio::infer::kernels::reference

@@ -1,6 +1,9 @@
-// Laws of the kernels for weights in 16 bits: on each instruction set they give, bit for bit, what the reference gives
-// for the floats that the weights stand for, and they read nothing else.
+// Laws of the kernels for numbers in 16 bits. Products with weights give, bit for bit, what the reference gives for the
+// floats that the weights stand for, and read nothing else. Floats are rounded to 16 bits as core/float16.h does it.
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
 
 #include "core/float16.h"
 #include "infer/reference/kernels.h"
@@ -113,6 +116,63 @@ TEST_P(HalfKernels, WidenEachNumberExactly) {
   for (size_t i = 0; i < f16.size(); ++i) {
     ASSERT_EQ(product(fast_.matmul_f16, std::vector<F16>{f16[i]})[0], wide_f16[i]) << f16[i].bits;
     if (i > 3000) break;
+  }
+}
+
+// Where rounding decides: each number of 16 bits, the middle between it and the next, and the floats beside both; and
+// what is larger than all of them. A rounding that is right there is right everywhere, since it is monotone.
+std::vector<float> borders_of_f16() {
+  std::vector<float> x{65519.996F,
+                       65520.0F,
+                       65536.0F,
+                       std::numeric_limits<float>::max(),
+                       std::numeric_limits<float>::denorm_min(),
+                       std::numeric_limits<float>::infinity()};
+  const auto add_with_neighbours = [&](float v) {
+    x.insert(x.end(), {std::nextafter(v, -1.0F), v, std::nextafter(v, 1e30F)});
+  };
+  for (uint16_t bits = 0; bits < 0x7C00; ++bits) {
+    const float number = core::f16_to_float(bits);
+    const float next = bits == 0x7BFF ? 65536.0F : core::f16_to_float(bits + 1);
+    add_with_neighbours(number);
+    add_with_neighbours(number + (next - number) / 2);  // exact: a mantissa of 12 bits
+  }
+  const size_t positive = x.size();
+  for (size_t i = 0; i < positive; ++i) x.push_back(-x[i]);
+  return x;
+}
+
+TEST_P(HalfKernels, RoundToTheNearestNumberOf16Bits) {
+  const auto x = borders_of_f16();
+  std::vector<F16> got(x.size());
+  fast_.to_f16(x.data(), x.size(), got.data());
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i].bits, core::float_to_f16(x[i])) << x[i];
+}
+
+// Each pattern of the mantissa's upper bits, with none, one or all of the lower ones.
+TEST_P(HalfKernels, KeepANaNAndMakeItQuiet) {
+  for (uint32_t upper = 0; upper < 0x400; ++upper) {
+    for (const uint32_t lower : {0U, 1U, 0x1FFFU}) {
+      if (upper == 0 && lower == 0) continue;  // infinity
+      for (const uint32_t sign : {0U, 1U}) {
+        const auto x = std::bit_cast<float>(sign << 31U | 0x7F800000U | upper << 13U | lower);
+        F16 got{};
+        fast_.to_f16(&x, 1, &got);
+        ASSERT_EQ(got.bits, sign << 15U | 0x7E00U | upper) << upper << " " << lower;
+      }
+    }
+  }
+}
+
+TEST_P(HalfKernels, RoundEveryLengthAndNothingElse) {
+  for (const size_t n : short_lengths()) {
+    for (size_t place = 0; place <= kPageEnd; ++place) {
+      Buffer x(random_floats(n, n, 3.0), place);
+      Guarded<F16> got(n, F16{0xFFFF}, (place * 7 + 2) % 10);
+      fast_.to_f16(x.data(), n, got.data());
+      for (size_t i = 0; i < n; ++i) ASSERT_EQ(got.values()[i].bits, core::float_to_f16(x.values()[i])) << n;
+      ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
+    }
   }
 }
 

@@ -155,7 +155,7 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
             }),
             "layers.0.query");
   EXPECT_EQ(place_of([](Kernels& k) {
-              k.attention = [](const infer::kernels::AttentionInput& in, float* out) {
+              k.attention = [](const infer::kernels::AttentionInput<float>& in, float* out) {
                 auto unscaled = in;
                 unscaled.scale = 1.0F;
                 infer::kernels::reference_kernels().attention(unscaled, out);
