@@ -7,26 +7,31 @@
 #include "core/error.h"
 #include "core/float16.h"
 #include "data/batches.h"
-#include "infer/cache/scoped_sequence.h"
+#include "infer/engine/generate.h"
 #include "infer/engine/perplexity.h"
+#include "infer/engine/scoped_requests.h"
 #include "modules/attention.h"
 
 namespace folio::train {
 namespace {
 
-std::vector<infer::Row> rows_of(const EngineSide& side, std::span<const int32_t> tokens, infer::SequenceId sequence) {
-  std::vector<infer::Row> rows;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const int32_t token = side.ids.empty() ? tokens[i] : side.ids.at(static_cast<size_t>(tokens[i]));
-    rows.push_back({token, sequence, static_cast<int64_t>(i), true});
-  }
-  return rows;
+// The engine's ids of the reference's tokens.
+std::vector<int32_t> ids_of(const EngineSide& side, std::span<const int32_t> tokens) {
+  std::vector<int32_t> ids(tokens.begin(), tokens.end());
+  for (int32_t& id : ids) id = side.ids.empty() ? id : side.ids.at(static_cast<size_t>(id));
+  return ids;
+}
+
+void run(infer::Engine& engine, infer::Request request) {
+  infer::ScopedRequests requests(engine);
+  requests.add(std::move(request));
+  infer::run(engine, requests.ids());
 }
 
 // Rows of the engine's logits as rows of the reference's vocabulary.
 std::vector<float> in_reference_order(const EngineSide& side, std::span<const float> logits) {
   if (side.ids.empty()) return {logits.begin(), logits.end()};
-  const auto width = static_cast<size_t>(side.engine.model().config().vocab_size);
+  const auto width = static_cast<size_t>(side.engine.config().vocab_size);
   std::vector<float> selected;
   for (size_t row = 0; row < logits.size(); row += width) {
     for (const int32_t id : side.ids) selected.push_back(logits[row + static_cast<size_t>(id)]);
@@ -146,14 +151,13 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& 
   const auto seen = places_of(reference, tokens);
   std::vector<std::string> order;
   std::map<std::string, std::vector<float>> values;
-  infer::Engine& engine = side.engine;
-  const infer::ScopedSequence sequence(engine.cache());
-  std::vector<float> logits(tokens.size() * static_cast<size_t>(engine.model().config().vocab_size));
-  engine.forward(rows_of(side, tokens, sequence.id()), logits,
-                 [&](const std::string& name, std::span<const float> part, size_t) {
-                   if (!values.contains(name)) order.push_back(name);
-                   values[name].insert(values[name].end(), part.begin(), part.end());
-                 });
+  run(side.engine, {.prompt = ids_of(side, tokens),
+                    .on_logits = [](std::span<const float>) {},  // so that every row has them
+                    .observer =
+                        [&](const std::string& name, std::span<const float> part, size_t) {
+                          if (!values.contains(name)) order.push_back(name);
+                          values[name].insert(values[name].end(), part.begin(), part.end());
+                        }});
   values["logits"] = in_reference_order(side, values["logits"]);
 
   std::vector<Divergence> divergences;
@@ -183,20 +187,19 @@ std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_
 
 double split_loss_by_engine(const EngineSide& side, std::span<const int32_t> split, int64_t window,
                             int64_t max_windows) {
-  infer::Engine& engine = side.engine;
   const int64_t windows = std::min(max_windows, data::consecutive_windows(split, window));
-  const auto engine_vocab = static_cast<size_t>(engine.model().config().vocab_size);
-  const size_t vocab = side.ids.empty() ? engine_vocab : side.ids.size();
-  std::vector<float> all(static_cast<size_t>(window) * engine_vocab);
+  const size_t vocab = side.ids.empty() ? static_cast<size_t>(side.engine.config().vocab_size) : side.ids.size();
   double sum = 0.0;
   for (int64_t w = 0; w < windows; ++w) {
     const data::Batch batch = data::consecutive_batch(split, w, 1, window);
-    const infer::ScopedSequence sequence(engine.cache());
-    engine.forward(rows_of(side, batch.inputs, sequence.id()), all);
-    const std::vector<float> logits = in_reference_order(side, all);
-    for (size_t t = 0; t < batch.targets.size(); ++t) {
-      sum += infer::negative_log_likelihood(std::span(logits).subspan(t * vocab, vocab), batch.targets[t]);
-    }
+    size_t position = 0;
+    run(side.engine, {.prompt = ids_of(side, batch.inputs), .on_logits = [&](std::span<const float> some) {
+                        const std::vector<float> logits = in_reference_order(side, some);
+                        for (size_t at = 0; at < logits.size(); at += vocab) {
+                          const auto row = std::span(logits).subspan(at, vocab);
+                          sum += infer::negative_log_likelihood(row, batch.targets[position++]);
+                        }
+                      }});
   }
   return sum / static_cast<double>(windows * window);
 }

@@ -8,7 +8,7 @@
 
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
-#include "infer/cache/kv_cache.h"
+#include "infer/cpu/cache_blocks.h"
 
 namespace {
 
@@ -36,10 +36,9 @@ constexpr int64_t kPositions = 256;
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
 int64_t bytes_allocated(const core::ModelConfig& c) {
-  infer::KvCache cache(c, kPositions / infer::KvCache::kBlock + 1);
-  const infer::SequenceId sequence = cache.add_sequence();
+  infer::CacheBlocks<float> blocks(c, c.n_layers, infer::kernels::reference_kernels());
   aligned_bytes = 0;
-  cache.reserve(sequence, 0, kPositions);
+  for (infer::BlockId block = 0; block < infer::blocks_for(kPositions); ++block) blocks.use(block);
   return aligned_bytes;
 }
 

@@ -1,13 +1,13 @@
 // A sequence of the cache for the length of a scope.
 #pragma once
 
-#include "infer/cache/kv_cache.h"
+#include "infer/cache/block_manager.h"
 
 namespace folio::infer {
 
 class ScopedSequence {
  public:
-  explicit ScopedSequence(KvCache& cache) : cache_(cache), id_(cache.add_sequence()) {}
+  explicit ScopedSequence(BlockManager& cache) : cache_(cache), id_(cache.add_sequence()) {}
   ~ScopedSequence() { cache_.release(id_); }
   ScopedSequence(const ScopedSequence&) = delete;
   ScopedSequence& operator=(const ScopedSequence&) = delete;
@@ -15,7 +15,7 @@ class ScopedSequence {
   [[nodiscard]] SequenceId id() const { return id_; }
 
  private:
-  KvCache& cache_;
+  BlockManager& cache_;
   SequenceId id_;
 };
 

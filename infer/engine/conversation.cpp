@@ -48,7 +48,7 @@ Answer Conversation::answer(const GenerateOptions& options, const std::function<
   Answer answer;
   answer.prompt_tokens = data::encode_chat(tokenizer_, template_, messages_);
   const std::vector<int32_t>& prompt = answer.prompt_tokens;
-  const int64_t context = options.context == 0 ? engine_.model().config().context_length : options.context;
+  const int64_t context = options.context == 0 ? engine_.config().context_length : options.context;
   core::require(static_cast<int64_t>(prompt.size()) < context,
                 "the conversation has {} tokens, and the context has room for {}: /reset begins anew", prompt.size(),
                 context);

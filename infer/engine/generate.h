@@ -1,4 +1,4 @@
-// Sequences from their prompts to their ends: all prompts in one call, then a token of each at a time.
+// Texts from prompts: a request for each, and steps until all have ended.
 #pragma once
 
 #include <cstdint>
@@ -10,45 +10,34 @@
 
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/engine.h"
-#include "infer/sampling/sampler.h"
 
 namespace folio::infer {
 
+/// What Request has, for all prompts of a call.
 struct GenerateOptions {
   int64_t max_tokens = 256;
-  int64_t context = 0;  ///< positions that may be used; 0: the model's context length
-  bool slide = false;   ///< at the end of the context keep the last half and go on
+  int64_t context = 0;
+  bool slide = false;
   std::vector<std::string> stops;
-  std::vector<int32_t> end_tokens;  ///< end the text, beside those of the tokenizer's ends_text()
+  std::vector<int32_t> end_tokens;
   SamplerOptions sampler;
-  std::function<bool()> interrupted;  ///< asked before each token, and within long prompts; may be empty
-};
-
-enum class FinishReason { Stop, Length, Interrupted };
-
-[[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
-
-struct GenerateResult {
-  std::vector<int32_t> tokens;  ///< generated, without the prompt
-  std::string text;             ///< what they say, up to a stop string
-  FinishReason finish_reason = FinishReason::Length;
-  double prefill_seconds = 0.0;
-  double decode_seconds = 0.0;  ///< of all tokens after the first
+  std::function<bool()> interrupted;  ///< asked before each step; may be empty
 };
 
 /// Gets the text of prompt `index` as it comes, in whole UTF-8 characters.
 using OnText = std::function<void(size_t index, std::string_view text)>;
 
-/// All prompts as one ragged batch; each result is, byte for byte, the one that its prompt gives alone. The times are
-/// those of the batch. `on_text` may be empty. Throws core::Error if a prompt is empty or longer than the context, or
-/// if the engine's cache cannot hold them all.
+/// Steps until no request is left, or until `interrupted` says so: then the requests `ids` are cancelled.
+void run(Engine& engine, std::span<const RequestId> ids, const std::function<bool()>& interrupted = {});
+
+/// All prompts together; each result is, byte for byte, the one that its prompt gives alone. `on_text` may be empty.
+/// Throws core::Error as Engine::add does.
 [[nodiscard]] std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {});
 
-/// One prompt in a sequence of the caller's, whose cache holds the prompt's first tokens, but not all: the others are
-/// computed. Afterwards it holds the prompt and what was generated, but for a last token that nothing came after. Where
-/// this throws, the sequence has to be truncated to what it had.
+/// One prompt in a sequence of the caller's: see Request::sequence. Where this throws, the sequence has to be truncated
+/// to what it had.
 GenerateResult generate_on(Engine& engine, const data::Tokenizer& tokenizer, SequenceId sequence,
                            std::span<const int32_t> prompt, const GenerateOptions& options,
                            const std::function<void(std::string_view)>& on_text = {});

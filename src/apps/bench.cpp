@@ -1,12 +1,13 @@
 // bench: how fast a model runs here, and what share of the memory's read bandwidth its decoding reaches.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <deque>
 #include <nlohmann/json.hpp>
 
-#include "apps/program.h"
+#include "apps/generation.h"
 #include "core/error.h"
-#include "infer/engine/engine.h"
+#include "core/formats/model_files.h"
+#include "infer/engine/scoped_requests.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ struct Options {
   int64_t gen_tokens = 64;
   std::vector<int64_t> batch{1};
   int repetitions = 5;
+  infer::SamplerOptions sampler;
   bool json = false;
 };
 
@@ -58,36 +60,37 @@ struct Speeds {
   double decode;   ///< tokens/s over all sequences
 };
 
+// A request for each sequence, whose steps are all of one kind: the whole prompts, then a token of each sequence.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
-  const auto vocab = engine.model().config().vocab_size;
+  const auto vocab = engine.config().vocab_size;
   std::vector<double> prefill;
   std::vector<double> decode;
-  std::vector<float> logits;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
-    std::vector<infer::SequenceId> sequences;
-    std::vector<infer::Row> rows;
+    std::deque<infer::ScopedSequence> sequences;
+    std::vector<infer::Request> requests;
     for (int64_t b = 0; b < batch; ++b) {
-      sequences.push_back(engine.cache().add_sequence());
+      infer::Request& request = requests.emplace_back();
       for (int64_t p = 0; p < o.prompt_tokens; ++p) {
-        const auto token = static_cast<int32_t>((p * 7919 + b * 31 + 13) % vocab);
-        rows.push_back({token, sequences.back(), p, p + 1 == o.prompt_tokens});
+        request.prompt.push_back(static_cast<int32_t>((p * 7919 + b * 31 + 13) % vocab));
       }
+      request.max_tokens = 1;
+      request.sampler = o.sampler;
+      request.sequence = sequences.emplace_back(engine.cache()).id();
     }
-    logits.resize(static_cast<size_t>(batch * vocab));
-    auto start = std::chrono::steady_clock::now();
-    engine.forward(rows, logits);
-    prefill.push_back(static_cast<double>(rows.size()) / seconds_since(start));
-    start = std::chrono::steady_clock::now();
-    for (int64_t step = 0; step < o.gen_tokens; ++step) {
-      rows.clear();
-      for (const auto sequence : sequences) {
-        rows.push_back(
-            {static_cast<int32_t>((step * 104729 + sequence) % vocab), sequence, o.prompt_tokens + step, true});
+    const auto run = [&] {
+      infer::ScopedRequests running(engine);
+      for (const infer::Request& request : requests) running.add(request);
+      const auto start = std::chrono::steady_clock::now();
+      while (engine.step()) continue;
+      const double seconds = seconds_since(start);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        for (const int32_t token : engine.take(running.ids()[i]).tokens) requests[i].prompt.push_back(token);
       }
-      engine.forward(rows, logits);
-    }
-    decode.push_back(static_cast<double>(batch * o.gen_tokens) / seconds_since(start));
-    for (const auto sequence : sequences) engine.cache().release(sequence);
+      return seconds;
+    };
+    prefill.push_back(static_cast<double>(batch * o.prompt_tokens) / run());
+    for (infer::Request& request : requests) request.max_tokens = o.gen_tokens;
+    decode.push_back(static_cast<double>(batch * o.gen_tokens) / run());
   }
   prefill.erase(prefill.begin());  // the first warms up
   decode.erase(decode.begin());
@@ -95,21 +98,22 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
 }
 
 int run(const Options& o) {
-  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
-  apps::report_repacking(model);
-  const auto& config = model.config();
-  if (o.prompt_tokens + o.gen_tokens > config.context_length) {
+  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
+  const int64_t positions = o.prompt_tokens + o.gen_tokens;
+  if (positions > model.config.context_length) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} are more than the context of {}",
-                                       o.prompt_tokens, o.gen_tokens, config.context_length));
+                                       o.prompt_tokens, o.gen_tokens, model.config.context_length));
   }
   const int64_t largest = *std::max_element(o.batch.begin(), o.batch.end());
-  infer::Engine engine(
-      model, {.n_threads = o.model.threads, .max_positions = o.prompt_tokens + o.gen_tokens, .n_sequences = largest});
-  const double bandwidth = read_bandwidth(engine.n_threads());
+  infer::Cpu cpu({.n_threads = o.model.threads});
+  infer::Engine engine(model, cpu, {.max_positions = positions, .n_sequences = largest, .type = o.model.cache_type});
+  const infer::LoadReport& loaded = engine.runner().load_report();
+  apps::report_repacking(loaded);
+  const double bandwidth = read_bandwidth(cpu.n_threads());
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) {
     const Speeds speeds = measure(engine, o, batch);
-    const double bytes_per_s = speeds.decode / static_cast<double>(batch) * static_cast<double>(model.weight_bytes());
+    const double bytes_per_s = speeds.decode / static_cast<double>(batch) * static_cast<double>(loaded.weight_bytes);
     rows.push_back({{"batch", batch},
                     {"prefill_tokens_per_s", speeds.prefill},
                     {"decode_tokens_per_s", speeds.decode},
@@ -123,12 +127,12 @@ int run(const Options& o) {
     }
   }
   if (o.json) {
-    const nlohmann::ordered_json json = {{"isa", core::isa_name(engine.kernels().isa)},
-                                         {"threads", engine.n_threads()},
+    const nlohmann::ordered_json json = {{"isa", core::isa_name(cpu.kernels().isa)},
+                                         {"threads", cpu.n_threads()},
                                          {"prefill_tokens_per_s", rows[0]["prefill_tokens_per_s"]},
                                          {"decode_tokens_per_s", rows[0]["decode_tokens_per_s"]},
-                                         {"weight_bytes", model.weight_bytes()},
-                                         {"repack_seconds", model.repack_seconds()},
+                                         {"weight_bytes", loaded.weight_bytes},
+                                         {"repack_seconds", loaded.repack_seconds},
                                          {"read_gb_per_s", bandwidth / 1e9},
                                          {"bandwidth_share", rows[0]["bandwidth_share"]},
                                          {"batches", rows}};
@@ -137,8 +141,8 @@ int run(const Options& o) {
     fmt::print(
         "{} threads, {}, memory reads at {:.1f} GB/s, weights {:.1f} MB (a share above 100% means they stay in "
         "cache)\n",
-        engine.n_threads(), core::isa_name(engine.kernels().isa), bandwidth / 1e9,
-        static_cast<double>(model.weight_bytes()) / 1e6);
+        cpu.n_threads(), core::isa_name(cpu.kernels().isa), bandwidth / 1e9,
+        static_cast<double>(loaded.weight_bytes) / 1e6);
   }
   return 0;
 }
@@ -146,9 +150,11 @@ int run(const Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures prefill and decoding, medians of the repetitions, sampling not included.", "bench");
+  CLI::App app("Measures prefill and decoding, medians of the repetitions; the sampling of each token is included.",
+               "bench");
   Options o;
   apps::add_model_flags(app, o.model);
+  apps::add_sampler_flags(app, o.sampler);
   app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
   app.add_option("--gen-tokens", o.gen_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
   app.add_option("--batch", o.batch, "sequences at once; several numbers give a row each")

@@ -7,6 +7,7 @@
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/model_files.h"
 #include "infer/engine/conversation.h"
 
 namespace {
@@ -126,15 +127,16 @@ int run(const CLI::App& app, Options& o) {
   const bool by_name = app.count("--chat-template") > 0;
   if (by_name) static_cast<void>(data::chat_template_named(o.chat_template));  // before a large file is read
 
-  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
-  apps::report_repacking(model);
-  const int64_t context = apps::context_of(o.generate.context, model.config());
+  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
+  const int64_t context = apps::context_of(o.generate.context, model.config);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = context;
-  const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
-  const data::ChatTemplate chat_template =
-      by_name ? data::chat_template_named(o.chat_template)
-              : data::recognize_chat_template(tokenizer->chat_template(), model.stored().path);
-  infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = context});
+  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
+  const data::ChatTemplate chat_template = by_name
+                                               ? data::chat_template_named(o.chat_template)
+                                               : data::recognize_chat_template(tokenizer->chat_template(), model.path);
+  infer::Cpu cpu({.n_threads = o.model.threads});
+  infer::Engine engine(model, cpu, {.max_positions = context, .type = o.model.cache_type});
+  apps::report_repacking(engine.runner().load_report());
   const bool has_system = app.count("--system") > 0;
   infer::Conversation conversation(engine, *tokenizer, chat_template,
                                    has_system ? std::optional(o.system) : std::nullopt);

@@ -7,6 +7,7 @@
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/model_files.h"
 
 namespace {
 
@@ -37,14 +38,20 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
 }
 
-// The speeds are the batch's: all prompts' tokens, and all tokens after each text's first.
+// The speeds are the batch's: all prompts' tokens until the last text began, and all tokens after each text's first
+// until the last one ended.
 nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
                               const std::vector<infer::GenerateResult>& results) {
   size_t prefilled = 0;
   size_t decoded = 0;
   for (const auto& prompt : prompts) prefilled += prompt.size();
-  for (const auto& r : results) decoded += r.tokens.empty() ? 0 : r.tokens.size() - 1;
-  return apps::speeds_json(prefilled, decoded, results.front());
+  infer::GenerateResult slowest;
+  for (const auto& r : results) {
+    decoded += r.tokens.empty() ? 0 : r.tokens.size() - 1;
+    slowest.prefill_seconds = std::max(slowest.prefill_seconds, r.prefill_seconds);
+    slowest.decode_seconds = std::max(slowest.decode_seconds, r.decode_seconds);
+  }
+  return apps::speeds_json(prefilled, decoded, slowest);
 }
 
 void print_results(const Options& o, const std::vector<std::vector<int32_t>>& prompts,
@@ -89,10 +96,9 @@ std::vector<int32_t> prompt_tokens(const data::Tokenizer& tokenizer, const std::
 int run(const CLI::App& app, Options& o) {
   const std::vector<Prompt> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
-  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
-  apps::report_repacking(model);
-  const int64_t context = apps::context_of(o.generate.context, model.config());
-  const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
+  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
+  const int64_t context = apps::context_of(o.generate.context, model.config);
+  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
     try {
@@ -103,9 +109,11 @@ int run(const CLI::App& app, Options& o) {
       core::fail("{}{}", prompt.where, error.what());
     }
   }
+  infer::Cpu cpu({.n_threads = o.model.threads});
   infer::Engine engine(
-      model,
-      {.n_threads = o.model.threads, .max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size())});
+      model, cpu,
+      {.max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size()), .type = o.model.cache_type});
+  apps::report_repacking(engine.runner().load_report());
 
   apps::watch_interrupt();
   o.generate.interrupted = apps::interrupted;

@@ -9,8 +9,7 @@
 
 namespace folio::apps {
 
-void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
-  infer::SamplerOptions& s = options.sampler;
+void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
   app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
       ->check(in_range(0, 100))
       ->capture_default_str();
@@ -25,7 +24,12 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
   app.add_option("--repeat-last-n", s.repeat_last_n, "the penalty looks at so many tokens")
       ->check(in_range(0, 1e9))
       ->capture_default_str();
-  app.add_option("-s,--seed", s.seed, "seed of the draws (default: random, printed)")->check(in_range(0, 1.8e19));
+}
+
+void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
+  add_sampler_flags(app, options.sampler);
+  app.add_option("-s,--seed", options.sampler.seed, "seed of the draws (default: random, printed)")
+      ->check(in_range(0, 1.8e19));
   app.add_option("--stop", options.stops, "end before this text; repeatable")->allow_extra_args(false);
   app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")
       ->check(in_range(2, 1 << 24));

@@ -9,6 +9,9 @@
 
 namespace folio::apps {
 
+/// --temperature, --top-k, --top-p, --min-p and the repetition penalty.
+void add_sampler_flags(CLI::App& app, infer::SamplerOptions& options);
+
 /// --temperature, --top-k, --top-p, --min-p, --repeat-penalty, --repeat-last-n, --seed, --stop, --context.
 void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
 

@@ -10,6 +10,7 @@
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/model_files.h"
 
 namespace {
 
@@ -78,12 +79,13 @@ std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::stri
 
 int run(const Options& o) {
   const std::string text = core::read_text_file(o.text);
-  const infer::Model model(apps::resolve_model(o.model), o.model.threads);
-  apps::report_repacking(model);
-  const int64_t context = apps::context_of(o.context, model.config());
-  const auto tokenizer = apps::tokenizer_of(model.stored(), o.model.tokenizer);
+  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
+  const int64_t context = apps::context_of(o.context, model.config);
+  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
   const std::vector<int32_t> tokens = tokens_of(*tokenizer, text, o.text);
-  infer::Engine engine(model, {.n_threads = o.model.threads, .max_positions = context});
+  infer::Cpu cpu({.n_threads = o.model.threads});
+  infer::Engine engine(model, cpu, {.max_positions = context, .type = o.model.cache_type});
+  apps::report_repacking(engine.runner().load_report());
 
   apps::watch_interrupt();
   Progress progress(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));

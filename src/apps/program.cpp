@@ -77,6 +77,10 @@ bool interrupted() { return interrupts.load() > 0; }
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
   app.add_option("-t,--threads", flags.threads, "threads (default: all cores)")->check(in_range(1, 1024));
+  app.add_option("--cache-type", flags.cache_type, "keys and values in the cache: f32, or f16 in half of the memory")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, infer::CacheType>{{"f32", infer::CacheType::F32}, {"f16", infer::CacheType::F16}}))
+      ->default_str("f32");
 }
 
 std::string resolve_model(const ModelFlags& flags) {
@@ -86,10 +90,10 @@ std::string resolve_model(const ModelFlags& flags) {
   return newest;
 }
 
-void report_repacking(const infer::Model& model) {
-  if (model.repacked_bytes() == 0) return;
-  fmt::print(stderr, "weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(model.repacked_bytes()) / 1e6,
-             model.repack_seconds());
+void report_repacking(const infer::LoadReport& report) {
+  if (report.repacked_bytes == 0) return;
+  fmt::print(stderr, "weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(report.repacked_bytes) / 1e6,
+             report.repack_seconds);
 }
 
 void add_tokenizer_flag(CLI::App& app, std::string& file) {

@@ -9,6 +9,7 @@
 
 #include "core/weights.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/cpu/cpu.h"
 #include "infer/engine/engine.h"
 #include "infer/sampling/sampler.h"
 
@@ -29,17 +30,19 @@ void end_on_interrupt();
 /// Whether there was one since watch_interrupt().
 [[nodiscard]] bool interrupted();
 
-/// -m/--model and -t/--threads. Where no model is named, resolve_model() takes the newest run's and says so on stderr.
+/// -m/--model, -t/--threads and --cache-type. Where no model is named, resolve_model() takes the newest run's and says
+/// so on stderr.
 struct ModelFlags {
   std::string model;
   std::string tokenizer;
   size_t threads = 0;
+  infer::CacheType cache_type = infer::CacheType::F32;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
 
-/// Says on stderr what loading the model repacked and how long that took, where it did.
-void report_repacking(const infer::Model& model);
+/// Says on stderr what loading the weights repacked and how long that took, where it did.
+void report_repacking(const infer::LoadReport& report);
 
 /// --tokenizer, for models that have none in them.
 void add_tokenizer_flag(CLI::App& app, std::string& file);

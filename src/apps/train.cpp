@@ -127,11 +127,12 @@ std::string config_toml(const train::TrainConfig& c) {
 }
 
 void print_sample(const fs::path& path) {
-  const infer::Model model(path);
-  const auto tokenizer = data::tokenizer_from_gguf(*model.stored().gguf);
-  infer::Engine engine(model);
+  const core::StoredModel model = core::read_model(path);
+  const auto tokenizer = data::tokenizer_from_gguf(*model.gguf);
+  infer::Cpu cpu;
+  infer::Engine engine(model, cpu);
   infer::GenerateOptions options;
-  options.max_tokens = std::min<int64_t>(200, model.config().context_length);
+  options.max_tokens = std::min<int64_t>(200, model.config.context_length);
   options.sampler.seed = 1;
   const auto result = infer::generate(engine, *tokenizer, tokenizer->default_prompt(), options);
   fmt::print("\na sample by the engine:\n{}\n\nmore: ./generate --model {}\n", result.text, path.string());

@@ -119,18 +119,19 @@ int run(const Options& o) {
   const fs::path checkpoint = fs::weakly_canonical(o.checkpoint);
   const core::StoredModel trained = core::read_model(checkpoint);
   const auto tokenizer = apps::tokenizer_of(trained, "");
-  const infer::Model model(o.model);
-  for (const core::TensorView& tensor : model.stored().tensors) {
+  const core::StoredModel model = core::read_model(o.model);
+  for (const core::TensorView& tensor : model.tensors) {
     core::require(core::quant_info(tensor.type) == nullptr,
                   "{}: products with {} round their inputs to 8 bits, so no place of it equals LibTorch's; compare "
                   "losses with perplexity, or verify a file of type f32, f16 or bf16",
                   o.model, core::info(tensor.type).name);
   }
-  const auto file_tokenizer = apps::tokenizer_of(model.stored(), o.tokenizer);
-  infer::Engine engine(model, {.n_threads = o.threads});
+  const auto file_tokenizer = apps::tokenizer_of(model, o.tokenizer);
+  infer::Cpu cpu({.n_threads = o.threads});
+  infer::Engine engine(model, cpu);
 
   train::EngineSide side{.engine = engine};
-  core::StoredModel file = model.stored();
+  core::StoredModel file = model;
   if (file_tokenizer->kind() != tokenizer->kind()) {  // the same tokens by other ids
     side.ids = train::matching_ids(*tokenizer, *file_tokenizer);
     file = core::with_vocabulary(file, side.ids);

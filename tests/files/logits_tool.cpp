@@ -6,14 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "infer/engine/engine.h"
+#include "core/formats/model_files.h"
+#include "infer/cpu/cpu.h"
+#include "infer/forward/runner.h"
 
 int main(int argc, char** argv) {
   using namespace folio;
   try {
-    const infer::Model model(argc > 1 ? argv[1] : "");
-    infer::Engine engine(model, {.n_threads = 1});
-    const auto sequence = engine.cache().add_sequence();
+    const core::StoredModel model = core::read_model(argc > 1 ? argv[1] : "");
+    infer::Cpu cpu({.n_threads = 1});
+    infer::Runner runner(model, cpu);
+    const auto sequence = runner.cache().add_sequence();
     std::vector<infer::Row> rows;
     for (int i = 2; i < argc; ++i) {
       const std::string_view text = argv[i];
@@ -21,12 +24,11 @@ int main(int argc, char** argv) {
       std::from_chars(text.data(), text.data() + text.size(), id);
       rows.push_back({.token = id, .sequence = sequence, .position = i - 2, .wants_logits = true});
     }
-    const auto vocab = static_cast<size_t>(model.config().vocab_size);
-    std::vector<float> logits(rows.size() * vocab);
-    engine.forward(rows, logits);
+    const auto vocab = static_cast<size_t>(model.config.vocab_size);
+    const std::span<float> logits = runner.forward(rows);
     nlohmann::json all = nlohmann::json::array();
     for (size_t row = 0; row < rows.size(); ++row) {
-      all.push_back(std::span(logits).subspan(row * vocab, vocab));
+      all.push_back(logits.subspan(row * vocab, vocab));
     }
     fmt::print("{}\n", all.dump());
     return 0;

@@ -76,15 +76,17 @@ class ConversationTest : public ::testing::Test {
   }
   // The answer to the same messages in an engine of its own, computed from the first token on.
   GenerateResult anew(std::vector<data::ChatMessage> messages, GenerateOptions o) const {
-    Engine engine(model_, {.n_threads = 1});
+    Cpu cpu({.n_threads = 1});
+    Engine engine(model_, cpu);
     o.end_tokens = {tokenizer_.turn_end()};
     const auto prompt = data::encode_chat(tokenizer_, data::chat_template_named("chatml"), messages);
     return generate(engine, tokenizer_, prompt, o);
   }
 
-  Model model_ = test::random_model(config());
+  core::StoredModel model_ = test::random_model(config());
   LetterTokenizer tokenizer_{50};
-  Engine engine_{model_, {.n_threads = 1}};
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_};
 };
 
 TEST_F(ConversationTest, AnAnswerIsThatOfAFreshConversationWithTheSameMessages) {
@@ -182,12 +184,12 @@ TEST_F(ConversationTest, WhatDoesNotFitLeavesTheConversationAsItWas) {
 }
 
 TEST_F(ConversationTest, AnEngineThatFailsLeavesTheConversationAsItWas) {
-  Engine small(model_, {.n_threads = 1, .max_positions = 96});
+  Engine small(model_, cpu_, {.max_positions = 96});
   Conversation c(small, tokenizer_, data::chat_template_named("chatml"), std::nullopt);
   const Answer first = c.say("hello", options(1, 5), {});
   GenerateOptions talkative = options(1, 200);
   talkative.sampler.temperature = 1.0F;  // it repeats itself, and doesn't come to an end
-  EXPECT_ERROR(c.say("who are you and why are you here", talkative, {}), "full");
+  EXPECT_ERROR(c.say("who are you and why are you here", talkative, {}), "blocks of the KV cache");
   EXPECT_EQ(c.messages().size(), 2U);
   c.reset();
   EXPECT_EQ(c.say("hello", options(1, 5), {}).result.tokens, first.result.tokens);

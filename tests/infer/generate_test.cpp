@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "infer/cache/scoped_sequence.h"
+#include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -41,11 +42,11 @@ class PieceTokenizer final : public data::Tokenizer {
   bool end_may_come_;
 };
 
-class Generate : public ::testing::Test {
+class Generate : public ::testing::TestWithParam<test::MachineKind> {
  protected:
-  Model model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   PieceTokenizer tokenizer_{37, false};
-  Engine engine_{model_, {.n_threads = 1}};
+  test::EngineOn engine_{GetParam(), model_};
   std::vector<int32_t> prompt_{3, 1, 4, 1, 5};
 
   static GenerateOptions options(int64_t max_tokens = 60, uint64_t seed = 1) {
@@ -61,7 +62,9 @@ class Generate : public ::testing::Test {
   }
 };
 
-TEST_F(Generate, EndsAfterMaxTokens) {
+INSTANTIATE_TEST_SUITE_P(Machines, Generate, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(Generate, EndsAfterMaxTokens) {
   for (const int64_t n : {0, 1, 2, 33, 60}) {
     const auto result = generate(options(n));
     EXPECT_EQ(result.tokens.size(), static_cast<size_t>(n));
@@ -72,7 +75,7 @@ TEST_F(Generate, EndsAfterMaxTokens) {
   }
 }
 
-TEST_F(Generate, FewerTokensAreABeginningOfMore) {
+TEST_P(Generate, FewerTokensAreABeginningOfMore) {
   const auto all = generate(options(60)).tokens;
   for (const int64_t n : {1, 10, 59}) {
     const auto some = generate(options(n)).tokens;
@@ -81,7 +84,8 @@ TEST_F(Generate, FewerTokensAreABeginningOfMore) {
 }
 
 // The same, with a new sequence and one call for each token: nothing is left over from step to step.
-std::vector<int32_t> recomputed(const Model& model, const data::Tokenizer& tokenizer, std::vector<int32_t> history,
+std::vector<int32_t> recomputed(const test::MachineKind& kind, const core::StoredModel& model,
+                                const data::Tokenizer& tokenizer, std::vector<int32_t> history,
                                 const GenerateOptions& o, size_t context) {
   Sampler sampler(o.sampler, tokenizer.never_sampled());
   std::vector<int32_t> window = history;
@@ -91,23 +95,24 @@ std::vector<int32_t> recomputed(const Model& model, const data::Tokenizer& token
       if (!o.slide) break;
       window.assign(history.end() - static_cast<std::ptrdiff_t>(context / 2), history.end());
     }
-    const auto all = test::alone(model, window);
-    std::vector<float> logits(all.end() - model.config().vocab_size, all.end());
+    test::RunnerOn runner(kind, model);
+    const auto all = test::run(runner, test::rows_of(runner.cache().add_sequence(), window));
+    std::vector<float> logits(all.end() - model.config.vocab_size, all.end());
     const auto token = sampler.sample(logits, history, static_cast<int64_t>(history.size()));
     for (auto* list : {&tokens, &history, &window}) list->push_back(token);
   }
   return tokens;
 }
 
-TEST_F(Generate, EqualsARecomputationForEachToken) {
+TEST_P(Generate, EqualsARecomputationForEachToken) {
   auto o = options(40, 5);
   o.sampler.repeat_penalty = 1.3F;
   o.sampler.repeat_last_n = 20;
   o.sampler.top_k = 10;
-  EXPECT_EQ(generate(o).tokens, recomputed(model_, tokenizer_, prompt_, o, 100));
+  EXPECT_EQ(generate(o).tokens, recomputed(GetParam(), model_, tokenizer_, prompt_, o, 100));
 }
 
-TEST_F(Generate, EndsAtTheContext) {
+TEST_P(Generate, EndsAtTheContext) {
   for (const int64_t context : {0, 20, 6, 5}) {
     auto o = options(1000);
     o.context = context;
@@ -118,7 +123,7 @@ TEST_F(Generate, EndsAtTheContext) {
   }
 }
 
-TEST_F(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
+TEST_P(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
   for (const int64_t context : {5, 16, 33, 100}) {
     auto o = options(150, 3);
     o.context = context;
@@ -126,11 +131,11 @@ TEST_F(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
     o.sampler.repeat_penalty = 1.1F;
     const auto result = generate(o);
     EXPECT_EQ(result.tokens.size(), 150U);
-    EXPECT_EQ(result.tokens, recomputed(model_, tokenizer_, prompt_, o, static_cast<size_t>(context)));
+    EXPECT_EQ(result.tokens, recomputed(GetParam(), model_, tokenizer_, prompt_, o, static_cast<size_t>(context)));
   }
 }
 
-TEST_F(Generate, PromptsThatDoNotFitAreErrors) {
+TEST_P(Generate, PromptsThatDoNotFitAreErrors) {
   prompt_.clear();
   EXPECT_ERROR(generate(options()), "empty");
   prompt_.assign(101, 0);
@@ -155,13 +160,13 @@ TEST_F(Generate, PromptsThatDoNotFitAreErrors) {
   EXPECT_EQ(generate(options(5)).tokens.size(), 5U) << "the engine is as good as before";
 }
 
-TEST_F(Generate, ACacheThatIsTooSmallIsAnErrorAndGivesItsBlocksBack) {
-  Engine small(model_, {.n_threads = 1, .max_positions = 32});
-  EXPECT_ERROR(infer::generate(small, tokenizer_, prompt_, options(60)), "full");
+TEST_P(Generate, ACacheThatIsTooSmallIsAnErrorAndGivesItsBlocksBack) {
+  test::EngineOn small(GetParam(), model_, {.n_threads = 1}, {.max_positions = 32});
+  EXPECT_ERROR(infer::generate(small, tokenizer_, prompt_, options(60)), "need 2 blocks of the KV cache, which has 1");
   EXPECT_EQ(small.cache().blocks_in_use(), 0);
 }
 
-TEST_F(Generate, AStopEndsTheTextBeforeIt) {
+TEST_P(Generate, AStopEndsTheTextBeforeIt) {
   const auto whole = generate(options(80, 9));
   int tried = 0;
   for (size_t at = 5; at + 3 < whole.text.size(); at += 11) {
@@ -181,7 +186,7 @@ TEST_F(Generate, AStopEndsTheTextBeforeIt) {
   EXPECT_EQ(finish_reason_name(FinishReason::Stop), "stop");
 }
 
-TEST_F(Generate, TheEndOfTextStopsAndIsNotShown) {
+TEST_P(Generate, TheEndOfTextStopsAndIsNotShown) {
   tokenizer_ = PieceTokenizer(37, true);
   int stopped = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -194,7 +199,7 @@ TEST_F(Generate, TheEndOfTextStopsAndIsNotShown) {
   EXPECT_GT(stopped, 0);
 }
 
-TEST_F(Generate, NeverDrawsWhatTheTokenizerForbids) {
+TEST_P(Generate, NeverDrawsWhatTheTokenizerForbids) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto result = generate(options(90, seed));
     EXPECT_EQ(result.tokens.size(), 90U);
@@ -202,7 +207,7 @@ TEST_F(Generate, NeverDrawsWhatTheTokenizerForbids) {
   }
 }
 
-TEST_F(Generate, ThePiecesAreTheText) {
+TEST_P(Generate, ThePiecesAreTheText) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     for (const bool with_stop : {false, true}) {
       auto o = options(80, seed);
@@ -217,7 +222,7 @@ TEST_F(Generate, ThePiecesAreTheText) {
   }
 }
 
-TEST_F(Generate, InterruptedIsSaidSo) {
+TEST_P(Generate, InterruptedIsSaidSo) {
   auto o = options(60);
   int asked = 0;
   o.interrupted = [&] { return ++asked > 7; };
@@ -228,26 +233,26 @@ TEST_F(Generate, InterruptedIsSaidSo) {
   EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
 }
 
-TEST_F(Generate, AnInterruptIsHeardWithinAPrompt) {
+TEST_P(Generate, AnInterruptIsHeardWithinAPrompt) {
   core::ModelConfig config = test::small_shapes()[1].config;
   config.context_length = 1000;
-  const Model model = test::random_model(config);
-  Engine engine(model, {.n_threads = 1, .n_sequences = 2});
+  const auto model = test::random_model(config);
+  test::EngineOn engine(GetParam(), model, {.n_threads = 1}, {.n_sequences = 2});
   const auto prompt = test::random_tokens(700, 3, config.vocab_size);
   auto o = options(5);
   int asked = 0;
-  o.interrupted = [&] { return ++asked > 2; };  // before the first slice, the second and the third
+  o.interrupted = [&] { return ++asked > 2; };  // before the first step, the second and the third
   const ScopedSequence sequence(engine.cache());
   const auto result = generate_on(engine, tokenizer_, sequence.id(), prompt, o);
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_TRUE(result.tokens.empty());
-  EXPECT_EQ(engine.cache().length(sequence.id()), 2 * static_cast<int64_t>(Engine::kMaxRows));
+  EXPECT_EQ(engine.cache().length(sequence.id()), 2 * static_cast<int64_t>(kMaxRows));
   o.interrupted = {};
   const auto rest = generate_on(engine, tokenizer_, sequence.id(), prompt, o);
   EXPECT_EQ(rest.tokens, infer::generate(engine, tokenizer_, prompt, o).tokens) << "what it has is sound";
 }
 
-TEST_F(Generate, TheSeedDecidesTheText) {
+TEST_P(Generate, TheSeedDecidesTheText) {
   const auto one = generate(options(60, 1));
   EXPECT_EQ(generate(options(60, 1)).text, one.text);
   EXPECT_NE(generate(options(60, 2)).text, one.text);
@@ -259,9 +264,9 @@ TEST_F(Generate, TheSeedDecidesTheText) {
 }
 
 // The wide model's matrices are large enough to be shared among threads when one token is decoded.
-TEST_F(Generate, TheTextIsTheSameForEachNumberOfThreadsAndInstructionSet) {
+TEST_P(Generate, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
   for (const test::Shape& shape : {test::small_shapes()[5], test::wide_shape()}) {
-    const Model model = test::random_model(shape.config);
+    const auto model = test::random_model(shape.config);
     const PieceTokenizer tokenizer(shape.config.vocab_size, false);
     auto o = options(30, 4);
     o.context = 24;
@@ -270,7 +275,7 @@ TEST_F(Generate, TheTextIsTheSameForEachNumberOfThreadsAndInstructionSet) {
     for (const core::Isa isa : core::supported_isas()) {
       for (const size_t threads : {1U, 2U}) {
         if (isa == core::Isa::Reference && threads == 2 && shape.name == "wide") continue;  // slow
-        Engine engine(model, {.n_threads = threads, .kernels = &kernels::kernels_for(isa)});
+        test::EngineOn engine(GetParam(), model, {.n_threads = threads, .kernels = &kernels::kernels_for(isa)});
         const auto result = infer::generate(engine, tokenizer, prompt_, o);
         if (text.empty()) text = result.text;
         ASSERT_EQ(result.text, text) << shape.name << ' ' << core::isa_name(isa) << ' ' << threads << " threads";
@@ -280,14 +285,14 @@ TEST_F(Generate, TheTextIsTheSameForEachNumberOfThreadsAndInstructionSet) {
   }
 }
 
-TEST_F(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
+TEST_P(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
   const std::vector<std::vector<int32_t>> prompts{{3, 1, 4, 1, 5}, {9}, std::vector<int32_t>(40, 2), {3, 1}, {9}};
   for (const bool slide : {false, true}) {
     auto o = options(70, 6);
     o.context = 48;
     o.slide = slide;
     o.stops = {"aa", "€"};
-    Engine engine(model_, {.n_threads = 2, .max_positions = 5 * 64});
+    test::EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 5 * 64});
     std::vector<std::string> streamed(prompts.size());
     const auto results = generate_batch(engine, tokenizer_, prompts, o,
                                         [&](size_t index, std::string_view text) { streamed.at(index) += text; });
@@ -303,12 +308,12 @@ TEST_F(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
   }
 }
 
-TEST_F(Generate, ASequenceGoesOnWhereItsCacheEnds) {
+TEST_P(Generate, ASequenceGoesOnWhereItsCacheEnds) {
   const auto o = options(40, 8);
   const auto whole = generate(o);
   for (const size_t held : {0U, 1U, 4U}) {
     const SequenceId sequence = engine_.cache().add_sequence();
-    test::run(engine_, test::rows_of(sequence, std::span(prompt_).first(held), 0, false));
+    test::run(engine_.runner(), test::rows_of(sequence, std::span(prompt_).first(held), 0, false));
     EXPECT_EQ(generate_on(engine_, tokenizer_, sequence, prompt_, o).tokens, whole.tokens) << held << " held";
     EXPECT_EQ(engine_.cache().length(sequence), 5 + 40 - 1) << "nothing came after the last token";
     EXPECT_ERROR(generate_on(engine_, tokenizer_, sequence, prompt_, o), "nothing is left");
@@ -316,7 +321,7 @@ TEST_F(Generate, ASequenceGoesOnWhereItsCacheEnds) {
   }
 }
 
-TEST_F(Generate, ATokenThatEndsIsNotPartOfTheText) {
+TEST_P(Generate, ATokenThatEndsIsNotPartOfTheText) {
   const auto whole = generate(options(60, 2));
   auto o = options(60, 2);
   o.end_tokens = {whole.tokens[20]};
@@ -326,19 +331,17 @@ TEST_F(Generate, ATokenThatEndsIsNotPartOfTheText) {
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
 }
 
-TEST_F(Generate, ABatchThatCannotRunGivesItsBlocksBack) {
+TEST_P(Generate, ABatchThatCannotRunGivesItsBlocksBack) {
   EXPECT_TRUE(generate_batch(engine_, tokenizer_, {}, options()).empty());
   EXPECT_ERROR(generate_batch(engine_, tokenizer_, std::vector<std::vector<int32_t>>{{1}, {}}, options()), "empty");
-  const std::vector<std::vector<int32_t>> many(9, std::vector<int32_t>(20, 1));  // room for four
-  EXPECT_ERROR(generate_batch(engine_, tokenizer_, many, options()), "");
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
 }
 
-TEST_F(Generate, WeightsThatAreDamagedAreAnError) {
-  auto weights = test::random_weights(model_.config(), 7);
+TEST_P(Generate, WeightsThatAreDamagedAreAnError) {
+  auto weights = test::random_weights(model_.config, 7);
   weights.tensors.back()[5] = std::nanf("");
-  const Model damaged = test::model_from(weights);
-  Engine engine(damaged, {.n_threads = 1});
+  const auto damaged = test::model_from(weights);
+  test::EngineOn engine(GetParam(), damaged);
   EXPECT_ERROR(infer::generate(engine, tokenizer_, prompt_, options()), "not finite");
 }
 

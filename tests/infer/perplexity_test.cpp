@@ -1,4 +1,4 @@
-// Laws of infer/engine/perplexity.h: each window is read alone, every token but its first is scored, and the slices in
+// Laws of infer/engine/perplexity.h: each window is read alone, every token but its first is scored, and the steps in
 // which logits are computed change nothing.
 #include "infer/engine/perplexity.h"
 
@@ -54,7 +54,7 @@ class Perplexity : public ::testing::Test {
   }
   // One forward for each window, in an engine of its own.
   std::vector<double> expected(std::span<const int32_t> tokens, size_t window) const {
-    const auto vocab = static_cast<size_t>(model_.config().vocab_size);
+    const auto vocab = static_cast<size_t>(model_.config.vocab_size);
     std::vector<double> all;
     for (size_t first = 0; first < tokens.size(); first += window) {
       const auto text = tokens.subspan(first, std::min(window, tokens.size() - first));
@@ -66,13 +66,14 @@ class Perplexity : public ::testing::Test {
     return all;
   }
 
-  Model model_ = test::random_model(config());
-  Engine engine_{model_, {.n_threads = 1}};
+  core::StoredModel model_ = test::random_model(config());
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_};
 };
 
 TEST_F(Perplexity, EqualsTheLogitsOfEachWindowAlone) {
   const auto tokens = test::random_tokens(680, 3, 50);
-  // 600 and 680 take several slices of 256 rows; 7, 339 and 226 leave a last window of 1, 2 and 2 tokens.
+  // 600 and 680 take several steps; 7, 339 and 226 leave a last window of 1, 2 and 2 tokens.
   for (const size_t window : {2U, 7U, 32U, 100U, 339U, 226U, 257U, 600U, 680U, 700U}) {
     const auto got = scores(tokens, static_cast<int64_t>(window));
     EXPECT_EQ(got, expected(tokens, window)) << "windows of " << window;
@@ -92,8 +93,8 @@ TEST_F(Perplexity, AWindowIsReadAlone) {
 TEST_F(Perplexity, AModelThatKnowsNothingHasThePerplexityOfItsVocabulary) {
   auto weights = test::random_weights(config(), 7);
   for (float& value : weights.tensors.front()) value = 0.0F;  // the embedding, which is the output too
-  const Model model = test::model_from(weights);
-  Engine engine(model, {.n_threads = 1});
+  const auto model = test::model_from(weights);
+  Engine engine(model, cpu_);
   score_windows(engine, test::random_tokens(40, 1, 50), 16, [](std::span<const double> log_probs) {
     for (const double p : log_probs) EXPECT_NEAR(p, -std::log(50.0), 1e-12);
     return true;
@@ -116,8 +117,8 @@ TEST_F(Perplexity, RefusesWhatCannotBeScored) {
   EXPECT_ERROR(score_windows(engine_, {}, 8, ignore), "0 tokens");
   auto weights = test::random_weights(config(), 7);
   weights.tensors.back()[5] = std::nanf("");
-  const Model damaged = test::model_from(weights);
-  Engine engine(damaged, {.n_threads = 1});
+  const auto damaged = test::model_from(weights);
+  Engine engine(damaged, cpu_);
   EXPECT_ERROR(score_windows(engine, tokens, 8, ignore), "not finite");
 }
 

@@ -20,12 +20,11 @@ constexpr size_t kPrompts = 200;
 TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
-  const Model model(file);
-  const auto vocab = static_cast<size_t>(model.config().vocab_size);
-  Engine engine(model, {.max_positions = 64, .n_sequences = 2});
-  std::vector<float> logits(vocab);
+  const core::StoredModel model = core::read_model(file);
+  Cpu cpu;
+  Runner engine(model, cpu, {.max_positions = 64, .n_sequences = 2});
   for (size_t i = 0; i < kPrompts; ++i) {
-    const auto prompt = test::random_tokens(1 + i % 12, i, model.config().vocab_size);
+    const auto prompt = test::random_tokens(1 + i % 12, i, model.config.vocab_size);
     const SequenceId cached = engine.cache().add_sequence();
     std::vector<Row> rows;
     for (const int32_t token : prompt) {
@@ -34,7 +33,7 @@ TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
     std::vector<float> decoded;
     std::vector<int32_t> text = prompt;
     for (int step = 0; step < 5; ++step) {
-      engine.forward(rows, logits);
+      const auto logits = engine.forward(rows);
       decoded.insert(decoded.end(), logits.begin(), logits.end());
       const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
       rows = {{static_cast<int32_t>(likeliest), cached, static_cast<int64_t>(text.size())}};
@@ -48,8 +47,7 @@ TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
     for (const int32_t token : text) {
       rows.push_back({token, anew, static_cast<int64_t>(rows.size()), rows.size() + 1 >= prompt.size()});
     }
-    std::vector<float> recomputed(decoded.size());
-    engine.forward(rows, recomputed);
+    const auto recomputed = test::run(engine, rows);
     engine.cache().release(anew);
     ASSERT_TRUE(test::same_bits(decoded, recomputed)) << "prompt " << i << " of " << prompt.size() << " tokens";
   }

@@ -18,7 +18,9 @@
 #include "core/manifest.h"
 #include "core/quants.h"
 #include "core/random.h"
-#include "infer/engine/engine.h"
+#include "infer/cpu/cpu.h"
+#include "infer/cpu/matrix.h"
+#include "infer/forward/runner.h"
 #include "tests/core/support.h"
 
 namespace folio::infer::test {
@@ -224,7 +226,7 @@ inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, ui
 }
 
 /// A model of random weights of the shape's type, through a file.
-inline Model random_model_of(const Shape& shape, uint64_t seed = 7) {
+inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
   const auto tensors = random_tensors(shape, seed);
   auto views = random_weights(shape.config, seed).views();
   for (size_t i = 0; i < views.size(); ++i) {
@@ -233,7 +235,7 @@ inline Model random_model_of(const Shape& shape, uint64_t seed = 7) {
   }
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
-  return Model(folder / "model.gguf");
+  return core::read_model(folder / "model.gguf");
 }
 
 /// All numbers of a matrix, row by row.
@@ -244,13 +246,13 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
 }
 
 /// A model that was written to a file and read again; the file goes at once, the mapping stays.
-inline Model model_from(const core::Weights& weights) {
+inline core::StoredModel model_from(const core::Weights& weights) {
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", weights, "test", {});
-  return Model(folder / "model.gguf");
+  return core::read_model(folder / "model.gguf");
 }
 
-inline Model random_model(const core::ModelConfig& config, uint64_t seed = 7) {
+inline core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed = 7) {
   return model_from(random_weights(config, seed));
 }
 
@@ -263,21 +265,26 @@ inline std::vector<Row> rows_of(SequenceId sequence, std::span<const int32_t> to
   return rows;
 }
 
-/// One forward; returns (rows that want logits, vocab_size).
-inline std::vector<float> run(Engine& engine, std::span<const Row> rows, const Observer& observer = {}) {
-  size_t wanted = 0;
-  for (const Row& row : rows) wanted += row.wants_logits ? 1 : 0;
-  // NaN, so that a logit that is never written differs from any other.
-  std::vector<float> logits(wanted * static_cast<size_t>(engine.model().config().vocab_size), std::nanf(""));
-  engine.forward(rows, logits, observer);
+/// All rows, in as many steps as they need; returns (rows that want logits, vocab_size).
+inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const Observer& observer = {}) {
+  std::vector<float> logits;
+  do {
+    const auto step = rows.first(std::min(rows.size(), kMaxRows));
+    const auto some = runner.forward(step, observer);
+    logits.insert(logits.end(), some.begin(), some.end());
+    std::ranges::fill(some, std::nanf(""));  // so that a logit that is never written differs from any other
+    rows = rows.subspan(step.size());
+  } while (!rows.empty());
   return logits;
 }
 
-/// All logits of one sequence in an engine of its own, in one call: what everything else has to equal.
-inline std::vector<float> alone(const Model& model, std::span<const int32_t> tokens, size_t n_threads = 1,
-                                const kernels::Kernels* kernels = nullptr) {
-  Engine engine(model, {.n_threads = n_threads, .kernels = kernels});
-  return run(engine, rows_of(engine.cache().add_sequence(), tokens));
+/// All logits of one sequence on a machine of its own, in as few steps as there can be: what everything else has to
+/// equal.
+inline std::vector<float> alone(const core::StoredModel& model, std::span<const int32_t> tokens, size_t n_threads = 1,
+                                const kernels::Kernels* kernels = nullptr, CacheType cache_type = CacheType::F32) {
+  Cpu cpu({.n_threads = n_threads, .kernels = kernels});
+  Runner runner(model, cpu, {.type = cache_type});
+  return run(runner, rows_of(runner.cache().add_sequence(), tokens));
 }
 
 }  // namespace folio::infer::test

@@ -2,48 +2,59 @@
 // What the engine computes in a hundred clever ways has to be this.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 #include <vector>
 
-#include "infer/model/model.h"
+#include "core/manifest.h"
+#include "core/weights.h"
 
 namespace folio::infer::test {
 
 class Textbook {
  public:
-  explicit Textbook(const Model& model) : m_(model), c_(model.config()) {}
+  explicit Textbook(const core::StoredModel& model) : c_(model.config), layers_(static_cast<size_t>(c_.n_layers)) {
+    const auto manifest = core::tensor_manifest(c_);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      auto& place = manifest[i].layer < 0 ? model_ : layers_[static_cast<size_t>(manifest[i].layer)];
+      place[manifest[i].role] = core::to_floats(model.tensors[i]);
+    }
+    if (c_.tie_embeddings) model_[Role::Output] = model_[Role::TokenEmbedding];
+  }
+
+  /// The largest Σ_d |q_d k_d| / sqrt(head_dim) so far: by so much a relative error of the keys moves a score.
+  [[nodiscard]] double largest_score() const { return largest_score_; }
 
   /// (tokens, vocab_size)
   std::vector<std::vector<double>> logits(std::span<const int32_t> tokens) {
     std::vector<std::vector<double>> result;
-    keys_.assign(m_.layers.size(), {});
-    values_.assign(m_.layers.size(), {});
+    keys_.assign(layers_.size(), {});
+    values_.assign(layers_.size(), {});
     for (size_t position = 0; position < tokens.size(); ++position) {
       const auto dim = static_cast<size_t>(c_.dim);
-      std::vector<float> row(dim);
-      m_.token_embedding.row(static_cast<size_t>(tokens[position]), row);
-      std::vector<double> x(row.begin(), row.end());
-      for (size_t l = 0; l < m_.layers.size(); ++l) layer(l, position, x);
-      result.push_back(times(m_.output, normed(x, m_.output_norm)));
+      const float* row = &model_[Role::TokenEmbedding][static_cast<size_t>(tokens[position]) * dim];
+      std::vector<double> x(row, row + dim);
+      for (size_t l = 0; l < layers_.size(); ++l) layer(l, position, x);
+      result.push_back(times(model_[Role::Output], normed(x, model_[Role::OutputNorm])));
     }
     return result;
   }
 
  private:
+  using Role = core::Role;
   using Vector = std::vector<double>;
 
-  static Vector times(const Matrix& weight, const Vector& x) {
-    Vector y(weight.n_out, 0.0);
-    std::vector<float> row(x.size());
-    for (size_t r = 0; r < weight.n_out; ++r) {
-      weight.row(r, row);
-      for (size_t i = 0; i < x.size(); ++i) y[r] += row[i] * x[i];
+  static Vector times(const std::vector<float>& weight, const Vector& x) {
+    Vector y(weight.size() / x.size(), 0.0);
+    for (size_t r = 0; r < y.size(); ++r) {
+      for (size_t i = 0; i < x.size(); ++i) y[r] += static_cast<double>(weight[r * x.size() + i]) * x[i];
     }
     return y;
   }
 
-  [[nodiscard]] Vector normed(const Vector& x, const float* weight) const {
+  [[nodiscard]] Vector normed(const Vector& x, const std::vector<float>& weight) const {
     double sum = 0.0;
     for (const double v : x) sum += v * v;
     const double norm = std::sqrt(sum / static_cast<double>(x.size()) + static_cast<double>(c_.norm_eps));
@@ -65,13 +76,13 @@ class Textbook {
   }
 
   void layer(size_t l, size_t position, Vector& x) {
-    const LayerWeights& w = m_.layers[l];
+    auto& w = layers_[l];
     const auto dim = static_cast<size_t>(c_.dim);
     const auto head_dim = static_cast<size_t>(c_.head_dim());
-    const Vector attention_in = normed(x, w.attention_norm);
-    Vector q = times(w.wq, attention_in);
-    keys_[l].push_back(times(w.wk, attention_in));
-    values_[l].push_back(times(w.wv, attention_in));
+    const Vector attention_in = normed(x, w[Role::AttentionNorm]);
+    Vector q = times(w[Role::Wq], attention_in);
+    keys_[l].push_back(times(w[Role::Wk], attention_in));
+    values_[l].push_back(times(w[Role::Wv], attention_in));
     rotate(q, position);
     rotate(keys_[l].back(), position);
 
@@ -82,7 +93,12 @@ class Textbook {
       Vector p(position + 1, 0.0);
       double sum = 0.0;
       for (size_t j = 0; j <= position; ++j) {
-        for (size_t d = 0; d < head_dim; ++d) p[j] += q[from + d] * keys_[l][j][kv + d];
+        double absolute = 0.0;
+        for (size_t d = 0; d < head_dim; ++d) {
+          p[j] += q[from + d] * keys_[l][j][kv + d];
+          absolute += std::abs(q[from + d] * keys_[l][j][kv + d]);
+        }
+        largest_score_ = std::max(largest_score_, absolute / std::sqrt(static_cast<double>(head_dim)));
         p[j] = std::exp(p[j] / std::sqrt(static_cast<double>(head_dim)));
         sum += p[j];
       }
@@ -90,19 +106,21 @@ class Textbook {
         for (size_t d = 0; d < head_dim; ++d) heads[from + d] += p[j] / sum * values_[l][j][kv + d];
       }
     }
-    const Vector attended = times(w.wo, heads);
+    const Vector attended = times(w[Role::Wo], heads);
     for (size_t i = 0; i < dim; ++i) x[i] += attended[i];
 
-    const Vector ffn_in = normed(x, w.ffn_norm);
-    Vector gate = times(w.w1, ffn_in);
-    const Vector up = times(w.w3, ffn_in);
+    const Vector ffn_in = normed(x, w[Role::FfnNorm]);
+    Vector gate = times(w[Role::W1], ffn_in);
+    const Vector up = times(w[Role::W3], ffn_in);
     for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-    const Vector down = times(w.w2, gate);
+    const Vector down = times(w[Role::W2], gate);
     for (size_t i = 0; i < dim; ++i) x[i] += down[i];
   }
 
-  const Model& m_;
   const core::ModelConfig& c_;
+  double largest_score_ = 0.0;
+  std::map<Role, std::vector<float>> model_;
+  std::vector<std::map<Role, std::vector<float>>> layers_;
   std::vector<std::vector<Vector>> keys_;
   std::vector<std::vector<Vector>> values_;
 };

@@ -48,14 +48,14 @@ struct Exported {
       if (manifest[i].gguf_name == tensor) weights.tensors[i][weights.tensors[i].size() / 2] += error;
     }
     core::write_gguf_model(directory / "m.gguf", weights, "test", {});
-    model = std::make_unique<infer::Model>(directory / "m.gguf");
-    engine = std::make_unique<infer::Engine>(
-        *model, infer::EngineOptions{.n_threads = 1, .max_positions = 0, .kernels = nullptr});
+    model = std::make_unique<core::StoredModel>(core::read_model(directory / "m.gguf"));
+    engine = std::make_unique<infer::Engine>(*model, cpu);
   }
   [[nodiscard]] EngineSide side() const { return {.engine = *engine}; }
 
   test::TempDir directory;
-  std::unique_ptr<infer::Model> model;
+  std::unique_ptr<core::StoredModel> model;
+  infer::Cpu cpu{{.n_threads = 1}};
   std::unique_ptr<infer::Engine> engine;
 };
 
@@ -135,7 +135,8 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
   const auto place_of = [&](const auto& plant) {
     Kernels broken = infer::kernels::reference_kernels();
     plant(broken);
-    infer::Engine engine(*exported.model, {.n_threads = 1, .max_positions = 0, .kernels = &broken});
+    infer::Cpu cpu({.n_threads = 1, .kernels = &broken});
+    infer::Engine engine(*exported.model, cpu);
     const auto divergences = compare_forward(reference, {.engine = engine}, some_tokens(64));
     const Divergence* first = first_apart(divergences);
     return first == nullptr ? std::string("none") : first->name;
@@ -185,12 +186,12 @@ TEST_P(Verify, TheFirstTensorThatDiffersIsNamedWithBothValues) {
   for (const char* tensor :
        {"token_embd.weight", "blk.0.attn_k.weight", "blk.1.ffn_norm.weight", "output_norm.weight"}) {
     const Exported exported(reference, tensor, 0.25F);
-    const auto difference = first_difference(weights, exported.model->stored());
+    const auto difference = first_difference(weights, *exported.model);
     ASSERT_TRUE(difference.has_value()) << tensor;
     EXPECT_EQ(difference->name, tensor);
     EXPECT_NEAR(difference->found - difference->reference, 0.25, 1e-6);
   }
-  EXPECT_FALSE(first_difference(weights, Exported(reference).model->stored()).has_value());
+  EXPECT_FALSE(first_difference(weights, *Exported(reference).model).has_value());
 }
 
 TEST_P(Verify, RoundedWeightsAreThoseOfTheFilesType) {
@@ -235,10 +236,9 @@ TEST_P(Verify, GreedyTextIsThatOfTheEngine) {
   auto& cache = exported.engine->cache();
   const auto sequence = cache.add_sequence();
   std::vector<int32_t> tokens = prompt;
-  std::vector<float> logits(13);
   for (size_t position = 0; position < 63; ++position) {
-    exported.engine->forward(
-        std::vector<infer::Row>{{tokens[position], sequence, static_cast<int64_t>(position), true}}, logits);
+    const auto logits = exported.engine->runner().forward(
+        std::vector<infer::Row>{{tokens[position], sequence, static_cast<int64_t>(position), true}});
     for (const int32_t id : never) logits[static_cast<size_t>(id)] = -INFINITY;
     const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
     if (position + 1 == tokens.size()) tokens.push_back(static_cast<int32_t>(best));

@@ -1,0 +1,133 @@
+#include "infer/cache/block_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::infer {
+
+BlockManager::Sequence& BlockManager::at(SequenceId sequence) {
+  return const_cast<Sequence&>(std::as_const(*this).at(sequence));
+}
+
+const BlockManager::Sequence& BlockManager::at(SequenceId sequence) const {
+  core::require(sequence >= 0 && static_cast<size_t>(sequence) < sequences_.size() &&
+                    sequences_[static_cast<size_t>(sequence)].live,
+                "the cache has no sequence {}", sequence);
+  return sequences_[static_cast<size_t>(sequence)];
+}
+
+SequenceId BlockManager::add_sequence() {
+  const auto idle = std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.live; });
+  const auto id = static_cast<SequenceId>(idle - sequences_.begin());
+  if (idle == sequences_.end()) sequences_.emplace_back();
+  sequences_[static_cast<size_t>(id)].live = true;
+  return id;
+}
+
+SequenceId BlockManager::fork(SequenceId parent) {
+  static_cast<void>(at(parent));  // before there is a child, which may take the id of a parent that was released
+  const SequenceId child = add_sequence();
+  const Sequence& from = at(parent);
+  Sequence& to = at(child);
+  to.length = from.length;
+  to.table = from.table;
+  for (const BlockId block : to.table) ++references_[static_cast<size_t>(block)];
+  return child;
+}
+
+void BlockManager::release(SequenceId sequence) {
+  truncate(sequence, 0);
+  at(sequence).live = false;
+}
+
+void BlockManager::truncate(SequenceId sequence, int64_t n_positions) {
+  Sequence& s = at(sequence);
+  core::require(n_positions >= 0, "cannot keep {} positions of sequence {}", n_positions, sequence);
+  core::require(reserved_.empty(), "sequence {} cannot be cut while positions are reserved", sequence);
+  const auto keep = static_cast<size_t>(blocks_for(n_positions));
+  while (s.table.size() > keep) {
+    drop_block(s.table.back());
+    s.table.pop_back();
+  }
+  s.length = std::min(s.length, n_positions);
+}
+
+BlockId BlockManager::take_block() {
+  core::require(in_use_ < n_blocks_, "the KV cache is full: all {} blocks of {} positions are in use", n_blocks_,
+                kBlockPositions);
+  if (free_.empty()) {
+    free_.push_back(static_cast<BlockId>(references_.size()));
+    references_.push_back(0);
+  }
+  const BlockId block = free_.back();
+  free_.pop_back();
+  references_[static_cast<size_t>(block)] = 1;
+  ++in_use_;
+  return block;
+}
+
+void BlockManager::drop_block(BlockId block) {
+  if (--references_[static_cast<size_t>(block)] > 0) return;
+  free_.push_back(block);
+  --in_use_;
+}
+
+int64_t BlockManager::blocks_needed(SequenceId sequence, int64_t count) const {
+  const Sequence& s = at(sequence);
+  if (count <= 0) return 0;
+  const auto held = static_cast<int64_t>(s.table.size());
+  int64_t needed = std::max<int64_t>(0, blocks_for(s.length + count) - held);
+  for (int64_t b = s.length / kBlockPositions; b < held; ++b) needed += shared(s.table[static_cast<size_t>(b)]) ? 1 : 0;
+  return needed;
+}
+
+void BlockManager::reserve(SequenceId sequence, int64_t count) {
+  Sequence& s = at(sequence);
+  core::require(count >= 0, "cannot reserve {} positions of sequence {}", count, sequence);
+  core::require(std::none_of(reserved_.begin(), reserved_.end(), [&](const Reserved& r) { return r.sequence == sequence; }),
+                "sequence {} has reserved positions already", sequence);
+  if (count == 0) return;
+  reserved_.push_back({.sequence = sequence, .count = count, .table_size = s.table.size()});
+  const auto end = static_cast<size_t>(blocks_for(s.length + count));
+  s.table.reserve(end);  // so that nothing throws between a block that is taken and its place in a list
+  replaced_.reserve(replaced_.size() + s.table.size());
+  copies_.reserve(copies_.size() + s.table.size());
+  for (auto b = static_cast<size_t>(s.length / kBlockPositions); b < end; ++b) {
+    if (b == s.table.size()) {
+      s.table.push_back(take_block());
+    } else if (shared(s.table[b])) {
+      const BlockId copy = take_block();
+      replaced_.push_back({.sequence = sequence, .index = b, .original = s.table[b]});
+      copies_.push_back({.from = s.table[b], .to = copy});
+      s.table[b] = copy;
+    }
+  }
+}
+
+void BlockManager::commit() {
+  for (const Reserved& r : reserved_) at(r.sequence).length += r.count;
+  for (const Replaced& r : replaced_) drop_block(r.original);
+  forget_reserved();
+}
+
+void BlockManager::roll_back() {
+  for (const Replaced& r : replaced_) {
+    BlockId& block = at(r.sequence).table[r.index];
+    drop_block(std::exchange(block, r.original));
+  }
+  for (const Reserved& r : reserved_) {
+    std::vector<BlockId>& table = at(r.sequence).table;
+    for (; table.size() > r.table_size; table.pop_back()) drop_block(table.back());
+  }
+  forget_reserved();
+}
+
+void BlockManager::forget_reserved() {
+  reserved_.clear();
+  replaced_.clear();
+  copies_.clear();
+}
+
+}  // namespace folio::infer

@@ -1,0 +1,53 @@
+// What is in a block of the KV cache on a CPU, for the layers of a stage: of each layer the keys (n_kv_heads, head_dim,
+// 32), then the values (n_kv_heads, 32, head_dim), as float or F16. Keys lie with positions side by side, so that scores
+// are computed for many positions at once. Memory is taken as blocks are used, and kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/model_config.h"
+#include "infer/cache/block_manager.h"
+#include "infer/cpu/aligned_vector.h"
+#include "infer/reference/kernels.h"
+
+namespace folio::infer {
+
+template <typename T>
+class CacheBlocks {
+ public:
+  CacheBlocks(const core::ModelConfig& config, int64_t n_layers, const kernels::Kernels& kernels)
+      : kernels_(kernels),
+        n_layers_(static_cast<size_t>(n_layers)),
+        n_kv_heads_(static_cast<size_t>(config.n_kv_heads)),
+        head_dim_(static_cast<size_t>(config.head_dim())) {}
+
+  /// Numbers of a block, and where a head's keys and values begin in it. `layer` counts from the stage's first.
+  [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_dim_ * kPositions; }
+  [[nodiscard]] size_t key_offset(size_t layer, size_t head) const {
+    return (layer * 2 * n_kv_heads_ + head) * head_dim_ * kPositions;
+  }
+  [[nodiscard]] size_t value_offset(size_t layer, size_t head) const {
+    return ((layer * 2 + 1) * n_kv_heads_ + head) * head_dim_ * kPositions;
+  }
+
+  /// The block's memory, taken if this is its first use. Throws std::bad_alloc.
+  const T* use(BlockId block);
+  /// A block that is in use.
+  [[nodiscard]] const T* operator[](BlockId block) const { return blocks_[static_cast<size_t>(block)].data(); }
+  void copy(BlockId from, BlockId to);
+  /// Stores one position of a layer: key and value are (n_kv_heads, head_dim), `slot` its place in the block.
+  void store(BlockId block, size_t layer, size_t slot, const float* key, const float* value);
+
+ private:
+  static constexpr size_t kPositions = kBlockPositions;
+
+  const kernels::Kernels& kernels_;
+  size_t n_layers_;
+  size_t n_kv_heads_;
+  size_t head_dim_;
+  std::vector<AlignedVector<T>> blocks_;
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,36 @@
+// The CPU as a machine: a pool of threads and the kernels of an instruction set. All models that it serves share them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "core/thread_pool.h"
+#include "infer/forward/machine.h"
+#include "infer/reference/kernels.h"
+
+namespace folio::infer {
+
+struct CpuOptions {
+  size_t n_threads = 0;                       ///< 0: all cores of this process
+  const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names
+};
+
+class Cpu final : public Machine {
+ public:
+  explicit Cpu(const CpuOptions& options = {});
+
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+                                            CacheType cache_type) override;
+
+  [[nodiscard]] core::ThreadPool& pool() { return pool_; }
+  [[nodiscard]] const kernels::Kernels& kernels() const { return kernels_; }
+  [[nodiscard]] size_t n_threads() const { return pool_.size(); }
+
+ private:
+  const kernels::Kernels& kernels_;
+  core::ThreadPool pool_;
+};
+
+}  // namespace folio::infer

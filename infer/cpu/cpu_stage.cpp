@@ -1,0 +1,241 @@
+#include "infer/cpu/cpu_stage.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace folio::infer {
+namespace {
+
+// Multiplications that are worth a thread of their own: about a microsecond of one core.
+constexpr size_t kWorthAThread = 8 * 1024;
+
+// Rows of a sequence that read the cache together; divides a block of it. More would leave threads without work.
+constexpr int64_t kRowsTogether = 8;
+static_assert(kBlockPositions % kRowsTogether == 0);
+
+std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
+  const auto dim = static_cast<size_t>(c.dim);
+  const auto kv_dim = static_cast<size_t>(c.kv_dim());
+  const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
+  // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
+  return {dim, dim, dim, kv_dim, kv_dim, dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
+}
+
+}  // namespace
+
+CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, CacheType cache_type)
+    : pool_(cpu.pool()),
+      kernels_(cpu.kernels()),
+      config_(model.config),
+      layers_(layers),
+      weights_(model, layers, cpu.pool()),
+      cache_(Cache<float>{{config_, layers.last - layers.first, kernels_}, {}}),
+      widths_(widths_of(config_)) {
+  if (cache_type == CacheType::F16) {
+    cache_.emplace<Cache<kernels::F16>>(Cache<kernels::F16>{{config_, layers.last - layers.first, kernels_}, {}});
+  }
+}
+
+CacheFit CpuStage::cache_fit() const {
+  const size_t block_bytes =
+      std::visit([](const auto& cache) { return cache.blocks.size() * sizeof(*cache.starts.front()); }, cache_);
+  const auto memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t left = memory - std::min(memory, static_cast<size_t>(weights_.report().weight_bytes));
+  return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(left / std::max<size_t>(1, block_bytes))};
+}
+
+void CpuStage::begin(const Step& step) {
+  rows_.assign(step.rows.begin(), step.rows.end());
+  tables_.assign(step.tables.begin(), step.tables.end());
+  table_starts_.assign(step.table_starts.begin(), step.table_starts.end());
+  n_rows_ = rows_.size();
+  for (size_t s = 0; s < kSlots; ++s) {
+    const bool logits = static_cast<Slot>(s) == Slot::Logits;
+    slots_[s].resize((logits ? step.n_wanted : n_rows_) * widths_[s]);
+  }
+  int64_t last = 0;
+  for (const StepRow& row : rows_) last = std::max(last, row.position);
+  rope_.extend(config_, static_cast<size_t>(last) + 1);
+  std::visit(
+      [&](auto& cache) {
+        for (const BlockCopy& copy : step.copies) cache.blocks.copy(copy.from, copy.to);
+        cache.starts.clear();
+        for (const BlockId block : step.tables) cache.starts.push_back(cache.blocks.use(block));
+      },
+      cache_);
+  find_runs();
+}
+
+// Rows that follow each other and end in the same block of the cache, at most kRowsTogether.
+void CpuStage::find_runs() {
+  runs_.clear();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table && rows_[i].position % kRowsTogether != 0;
+    if (!goes_on) runs_.push_back(i);
+  }
+  runs_.push_back(rows_.size());
+}
+
+void CpuStage::embed(WeightId table) {
+  const size_t dim = width(Slot::Residual);
+  for (size_t i = 0; i < n_rows_; ++i) {
+    weights_.matrix(table).row(static_cast<size_t>(rows_[i].token), {at(Slot::Residual) + i * dim, dim});
+  }
+}
+
+void CpuStage::norm(Slot in, WeightId weight, Slot out) {
+  const size_t dim = width(in);
+  const float* x = at(in);
+  float* y = at(out);
+  const float* w = weights_.vector(weight);
+  pool_.parallel_for(n_rows_, 1, n_rows_ * dim / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, w, config_.norm_eps, dim, y + i * dim);
+  });
+}
+
+void CpuStage::project(Slot in, std::span<const Projection> projections) { multiply(in, projections, false); }
+
+void CpuStage::project_to_residual(Slot in, WeightId weight) {
+  multiply(in, std::array{Projection{weight, Slot::Residual}}, true);
+}
+
+// Shares the outputs of all projections of one input among the threads, as if their matrices stood in one.
+void CpuStage::multiply(Slot input, std::span<const Projection> projections, bool accumulate) {
+  const size_t k = width(input);
+  const float* x = at(input);
+  size_t n_out = 0;
+  bool groups = false;
+  for (const Projection& p : projections) {
+    n_out += weights_.matrix(p.weight).n_out;
+    groups = groups || weights_.matrix(p.weight).in_groups();
+  }
+  const Inputs in{.floats = x, .quantized = groups ? quantize(x, k) : kernels::QuantizedRows{}, .n_rows = n_rows_};
+  pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
+    size_t first = 0;
+    for (const Projection& p : projections) {
+      const Matrix& weight = weights_.matrix(p.weight);
+      const size_t from = std::max(begin, first);
+      const size_t to = std::min(end, first + weight.n_out);
+      if (from < to) weight.multiply(kernels_, in, from - first, to - first, at(p.out), weight.n_out, accumulate);
+      first += weight.n_out;
+    }
+  });
+}
+
+kernels::QuantizedRows CpuStage::quantize(const float* x, size_t k) {
+  const size_t groups = k / kernels::kGroupColumns;
+  quantized_.resize(n_rows_ * k);
+  for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n_rows_ * groups);
+  sums_.resize(n_rows_ * groups * 2);
+  pool_.parallel_for(n_rows_, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      kernels_.quantize(x + i * k, k,
+                        {.values = &quantized_[i * k],
+                         .scales = &scales_[i * groups],
+                         .scaled_sums = &scaled_sums_[i * groups],
+                         .sums = &sums_[i * groups * 2]});
+    }
+  });
+  return {
+      .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
+}
+
+void CpuStage::rotate_and_store(int64_t layer) {
+  const auto head_dim = static_cast<size_t>(config_.head_dim());
+  const size_t dim = width(Slot::Query);
+  const size_t kv_dim = width(Slot::Key);
+  const auto of_stage = static_cast<size_t>(layer - layers_.first);
+  pool_.parallel_for(n_rows_, 1, n_rows_ * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const StepRow& row = rows_[i];
+      const auto position = static_cast<size_t>(row.position);
+      float* key = at(Slot::Key) + i * kv_dim;
+      kernels_.rope(at(Slot::Query) + i * dim, rope_.cos(position), rope_.sin(position), dim / head_dim, head_dim);
+      kernels_.rope(key, rope_.cos(position), rope_.sin(position), kv_dim / head_dim, head_dim);
+      const auto block =
+          static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
+      std::visit(
+          [&](auto& cache) {
+            cache.blocks.store(tables_[block], of_stage, position % kernels::kBlockPositions, key,
+                               at(Slot::Value) + i * kv_dim);
+          },
+          cache_);
+    }
+  });
+}
+
+void CpuStage::attend(int64_t layer) {
+  std::visit([&](const auto& cache) { attend(cache, static_cast<size_t>(layer - layers_.first)); }, cache_);
+}
+
+template <typename T>
+void CpuStage::attend(const Cache<T>& cache, size_t layer) {
+  const auto head_dim = static_cast<size_t>(config_.head_dim());
+  const size_t dim = width(Slot::Query);
+  const auto n_kv_heads = static_cast<size_t>(config_.n_kv_heads);
+  const size_t group = dim / head_dim / n_kv_heads;
+  size_t work = 0;
+  for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1) * 2 * dim;
+  const size_t n_runs = runs_.size() - 1;
+  // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
+  const size_t items = n_kv_heads * n_runs;
+  const size_t stripes = std::clamp<size_t>(work / kWorthAThread, 1, std::min(items, pool_.size()));
+  const auto attend_run = [&](size_t item) {
+    const size_t head = item / n_runs;
+    const size_t begin = runs_[item % n_runs];
+    const StepRow& row = rows_[begin];
+    const size_t first = begin * dim + head * group * head_dim;
+    const kernels::AttentionInput<T> in{.query = at(Slot::Query) + first,
+                                        .blocks = cache.starts.data() + table_starts_[static_cast<size_t>(row.table)],
+                                        .key_offset = cache.blocks.key_offset(layer, head),
+                                        .value_offset = cache.blocks.value_offset(layer, head),
+                                        .n_positions = static_cast<size_t>(row.position + 1),
+                                        .n_rows = runs_[item % n_runs + 1] - begin,
+                                        .row_stride = dim,
+                                        .n_queries = group,
+                                        .head_dim = head_dim,
+                                        .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
+    if constexpr (std::is_same_v<T, float>) {
+      kernels_.attention(in, at(Slot::Heads) + first);
+    } else {
+      kernels_.attention_f16(in, at(Slot::Heads) + first);
+    }
+  };
+  pool_.parallel_for(stripes, 1, [&](size_t begin, size_t end) {
+    for (size_t stripe = begin; stripe < end; ++stripe) {
+      for (size_t item = stripe; item < items; item += stripes) attend_run(item);
+    }
+  });
+}
+
+void CpuStage::activate() {
+  const size_t count = n_rows_ * width(Slot::Gate);
+  float* gate = at(Slot::Gate);
+  const float* up = at(Slot::Up);
+  pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread, [&](size_t begin, size_t end) {
+    kernels_.swiglu(gate + begin, up + begin, end - begin, gate + begin);
+  });
+}
+
+void CpuStage::gather() {
+  const size_t dim = width(Slot::Residual);
+  float* x = at(Slot::Residual);
+  size_t wanted = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (!rows_[i].wanted) continue;
+    if (i != wanted) std::copy_n(x + i * dim, dim, x + wanted * dim);
+    ++wanted;
+  }
+  n_rows_ = wanted;
+}
+
+std::span<float> CpuStage::wait(Ticket /*ticket*/) { return slots_[static_cast<size_t>(Slot::Logits)]; }
+
+void CpuStage::read(Slot slot, std::span<float> values) { std::copy_n(at(slot), values.size(), values.begin()); }
+
+void CpuStage::write(Slot slot, std::span<const float> values) { std::copy(values.begin(), values.end(), at(slot)); }
+
+}  // namespace folio::infer

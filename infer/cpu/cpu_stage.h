@@ -1,0 +1,83 @@
+// A range of a model's layers on the CPU. Each operation is done when its call returns. Work is shared among the pool's
+// threads by index, so no result depends on how many there are.
+#pragma once
+
+#include <array>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "infer/cpu/aligned_vector.h"
+#include "infer/cpu/cache_blocks.h"
+#include "infer/cpu/cpu.h"
+#include "infer/cpu/cpu_weights.h"
+#include "infer/cpu/rope_table.h"
+
+namespace folio::infer {
+
+class CpuStage final : public Stage {
+ public:
+  CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, CacheType cache_type);
+
+  [[nodiscard]] LayerRange layers() const override { return layers_; }
+  [[nodiscard]] const StageWeights& weights() const override { return weights_.by_role(); }
+  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
+  [[nodiscard]] CacheFit cache_fit() const override;
+  [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
+
+  void begin(const Step& step) override;
+  void embed(WeightId table) override;
+  void norm(Slot in, WeightId weight, Slot out) override;
+  void project(Slot in, std::span<const Projection> projections) override;
+  void project_to_residual(Slot in, WeightId weight) override;
+  void rotate_and_store(int64_t layer) override;
+  void attend(int64_t layer) override;
+  void activate() override;
+  void gather() override;
+  Ticket fetch_logits() override { return Ticket{}; }
+  std::span<float> wait(Ticket ticket) override;
+  void read(Slot slot, std::span<float> values) override;
+  void write(Slot slot, std::span<const float> values) override;
+
+  /// The matrices behind the ids, for tests.
+  [[nodiscard]] const CpuWeights& cpu_weights() const { return weights_; }
+
+ private:
+  template <typename T>
+  struct Cache {
+    CacheBlocks<T> blocks;
+    std::vector<const T*> starts;  ///< of the step's tables, one after the other
+  };
+
+  float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
+  void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
+  kernels::QuantizedRows quantize(const float* x, size_t k);
+  void find_runs();
+  template <typename T>
+  void attend(const Cache<T>& cache, size_t layer);
+
+  core::ThreadPool& pool_;
+  const kernels::Kernels& kernels_;
+  const core::ModelConfig& config_;
+  LayerRange layers_;
+  CpuWeights weights_;
+  std::variant<Cache<float>, Cache<kernels::F16>> cache_;
+  RopeTable rope_;
+  std::array<size_t, kSlots> widths_;
+
+  // The step in hand.
+  std::vector<StepRow> rows_;
+  std::vector<BlockId> tables_;
+  std::vector<int32_t> table_starts_;
+  size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() the wanted ones
+  std::vector<size_t> runs_;  ///< where each run of rows that attend together begins, and at last their number
+  std::array<AlignedVector<float>, kSlots> slots_;
+
+  // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
+  std::vector<int8_t> quantized_;   ///< (rows, k)
+  std::vector<float> scales_;       ///< (rows, k / 32)
+  std::vector<float> scaled_sums_;  ///< (rows, k / 32)
+  std::vector<int32_t> sums_;       ///< (rows, k / 16)
+};
+
+}  // namespace folio::infer

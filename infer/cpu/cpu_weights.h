@@ -1,0 +1,46 @@
+// A stage's weights in the CPU's memory, once: floats and 16-bit numbers where the file is mapped (or copied where they
+// are not aligned); block types repacked into groups, after which the memory of their pages is given back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "core/weights.h"
+#include "infer/cpu/matrix.h"
+#include "infer/forward/machine.h"
+
+namespace folio::infer {
+
+class CpuWeights {
+ public:
+  /// Loads what the layers need. Throws core::Error if a tensor is of a type that weights don't have.
+  CpuWeights(const core::StoredModel& model, LayerRange layers, core::ThreadPool& pool);
+
+  [[nodiscard]] const StageWeights& by_role() const { return by_role_; }
+  [[nodiscard]] const LoadReport& report() const { return report_; }
+
+  /// A matrix, or a vector's numbers.
+  [[nodiscard]] const Matrix& matrix(WeightId id) const { return matrices_[static_cast<size_t>(id.index)]; }
+  [[nodiscard]] const float* vector(WeightId id) const { return std::get<const float*>(matrix(id).weights); }
+
+ private:
+  struct Free {
+    void operator()(uint8_t* p) const;
+  };
+
+  StageWeights load(const core::StoredModel& model, LayerRange layers, core::ThreadPool& pool);
+  Matrix vector(const core::TensorView& tensor);
+  Matrix mapped(const core::TensorView& tensor);
+  Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to);
+
+  LoadReport report_;
+  std::vector<Matrix> matrices_;  ///< by WeightId
+  std::vector<std::vector<std::byte>> copies_;
+  std::unique_ptr<uint8_t, Free> repacked_;
+  StageWeights by_role_;  // last: loading fills the members above
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,27 @@
+// Cosines and sines of RoPE's angles, for as many positions as were used so far: a file may promise a context that no
+// memory holds.
+#pragma once
+
+#include <cstddef>
+
+#include "core/model_config.h"
+#include "infer/cpu/aligned_vector.h"
+
+namespace folio::infer {
+
+class RopeTable {
+ public:
+  /// Computes the angles of positions [0, n_positions) in double, if they are not there yet; doubles each time.
+  void extend(const core::ModelConfig& config, size_t n_positions);
+
+  /// Of one position: (head_dim); sines are negative at even dimensions, as kernels::Kernels::rope takes them.
+  [[nodiscard]] const float* cos(size_t position) const { return &cos_[position * head_dim_]; }
+  [[nodiscard]] const float* sin(size_t position) const { return &sin_[position * head_dim_]; }
+
+ private:
+  size_t head_dim_ = 0;
+  AlignedVector<float> cos_;  ///< (positions, head_dim)
+  AlignedVector<float> sin_;  ///< (positions, head_dim)
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,196 @@
+#include "infer/engine/generation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "infer/engine/perplexity.h"
+
+namespace folio::infer {
+namespace {
+
+using core::require;
+
+int64_t context_of(const Request& request, const core::ModelConfig& config) {
+  const int64_t most = config.context_length;
+  const int64_t context = request.context == 0 ? most : request.context;
+  require(context >= 2 && context <= most, "a context of {} is not in [2, {}], the model's", context, most);
+  return context;
+}
+
+std::vector<int32_t> suppressed(const data::Tokenizer* tokenizer) {
+  return tokenizer == nullptr ? std::vector<int32_t>{} : tokenizer->never_sampled();
+}
+
+}  // namespace
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::Stop:
+      return "stop";
+    case FinishReason::Interrupted:
+      return "interrupted";
+    default:
+      return "length";
+  }
+}
+
+Generation::Generation(Request request, const core::ModelConfig& config, BlockManager& cache)
+    : request_(std::move(request)),
+      cache_(cache),
+      vocab_size_(static_cast<size_t>(config.vocab_size)),
+      context_(context_of(request_, config)),
+      sampler_(request_.sampler, suppressed(request_.tokenizer)),
+      filter_(request_.stops),
+      history_(request_.prompt),
+      n_prompt_(request_.prompt.size()) {
+  require(n_prompt_ > 0, "the prompt is empty");
+  require(static_cast<int64_t>(n_prompt_) <= context_,
+          "the prompt has {} tokens, more than the context of {}; shorten it", n_prompt_, context_);
+  for (const int32_t token : history_) {
+    require(token >= 0 && token < config.vocab_size, "token {} is outside the vocabulary of {}", token,
+            config.vocab_size);
+  }
+  require(request_.tokenizer == nullptr || request_.tokenizer->vocab_size() == config.vocab_size,
+          "the tokenizer has {} tokens, the model {}", request_.tokenizer == nullptr ? 0 : request_.tokenizer->vocab_size(),
+          config.vocab_size);
+  require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
+  require(!request_.sequence || cache_.length(*request_.sequence) < static_cast<int64_t>(n_prompt_),
+          "the cache has {} positions of a prompt of {}; nothing is left to compute",
+          request_.sequence ? cache_.length(*request_.sequence) : 0, n_prompt_);
+}
+
+void Generation::start(SequenceId sequence) {
+  request_.sequence = sequence;
+  start_ = first_token_ = end_ = Clock::now();
+  if (draws()) {
+    show(check_room());
+  } else if (n_fresh() == 0) {
+    finish(FinishReason::Length);
+  }
+}
+
+int64_t Generation::max_positions() const {
+  if (!draws()) return static_cast<int64_t>(n_rows());
+  const auto all = static_cast<int64_t>(n_prompt_) - 1 + request_.max_tokens;  // the last one drawn is not run
+  return std::min(request_.slide ? context_ : all, context_);
+}
+
+// Rows that the history so far needs: a token that is only predicted has none.
+size_t Generation::n_rows() const {
+  if (draws()) return history_.size();
+  if (request_.on_logits || request_.observer) return n_prompt_;
+  return request_.on_log_probs ? n_prompt_ - 1 : 0;
+}
+
+size_t Generation::n_fresh() const {
+  return n_rows() - forgotten_ - static_cast<size_t>(cache_.length(*request_.sequence));
+}
+
+bool Generation::is_reported(size_t index) const {
+  if (index < reported_) return false;
+  return (request_.on_logits && index < n_prompt_) || (request_.on_log_probs && index + 1 < n_prompt_);
+}
+
+size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported) {
+  const size_t first = n_rows() - n_fresh();
+  size_t n = 0;
+  for (; n < std::min(most, n_fresh()); ++n) {
+    const size_t index = first + n;
+    const bool reported = is_reported(index);
+    if (reported && most_reported == 0) break;
+    if (reported) --most_reported;
+    rows.push_back({.token = history_[index],
+                    .sequence = *request_.sequence,
+                    .position = static_cast<int64_t>(index - forgotten_),
+                    .wants_logits = reported || is_last(index)});
+  }
+  return n;
+}
+
+std::span<float> Generation::take(std::span<float> logits, size_t n_rows) {
+  const size_t end = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
+  const size_t first = end - n_rows;
+  size_t n_reported = 0;
+  for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
+  if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
+  const bool has_last = is_last(end - 1);
+  const bool last_is_reported = has_last && n_reported > 0 && reported_ == end;
+  const size_t used = n_reported + (has_last && !last_is_reported ? 1 : 0);
+  if (has_last) draw(logits.subspan((used - 1) * vocab_size_, vocab_size_));
+  if (!draws() && n_fresh() == 0) finish(FinishReason::Length);
+  return logits.subspan(used * vocab_size_);
+}
+
+// Hands out what is wanted of the prompt's rows from `first` on.
+void Generation::report(std::span<const float> logits, size_t first) {
+  const size_t n = logits.size() / vocab_size_;
+  reported_ = first + n;
+  if (request_.on_logits) request_.on_logits(logits);
+  if (!request_.on_log_probs) return;
+  std::vector<double> log_probs;
+  for (size_t i = first; i < std::min(first + n, n_prompt_ - 1); ++i) {
+    const auto row = logits.subspan((i - first) * vocab_size_, vocab_size_);
+    log_probs.push_back(-negative_log_likelihood(row, history_[i + 1]));
+    require(std::isfinite(log_probs.back()), "the model's output is not finite at position {}; its weights are damaged",
+            i);
+  }
+  if (!log_probs.empty()) request_.on_log_probs(log_probs);
+}
+
+void Generation::draw(std::span<float> logits) {
+  const int32_t token = sampler_.sample(logits, history_, static_cast<int64_t>(history_.size()));
+  if (history_.size() == n_prompt_) first_token_ = Clock::now();
+  if (ends(token)) return finish(FinishReason::Stop);
+  history_.push_back(token);
+  std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
+  text += filter_.stopped() ? end(FinishReason::Stop) : check_room();
+  show(text);
+}
+
+bool Generation::ends(int32_t token) const {
+  const std::vector<int32_t>& more = request_.end_tokens;
+  return (request_.tokenizer != nullptr && request_.tokenizer->ends_text(token)) ||
+         std::find(more.begin(), more.end(), token) != more.end();
+}
+
+// Ends for want of tokens or positions, or makes room by sliding; returns text that was held back.
+std::string Generation::check_room() {
+  if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.max_tokens) return end(FinishReason::Length);
+  if (static_cast<int64_t>(history_.size() - forgotten_) < context_) return {};
+  if (!request_.slide) return end(FinishReason::Length);
+  cache_.truncate(*request_.sequence, 0);
+  forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
+  return {};
+}
+
+std::string Generation::end(FinishReason reason) {
+  done_ = true;
+  reason_ = reason;
+  end_ = Clock::now();
+  return filter_.finish();
+}
+
+void Generation::finish(FinishReason reason) { show(end(reason)); }
+
+void Generation::undo(size_t n_rows) {
+  const SequenceId sequence = *request_.sequence;
+  if (!done_) cache_.truncate(sequence, cache_.length(sequence) - static_cast<int64_t>(n_rows));
+}
+
+void Generation::show(const std::string& text) {
+  text_ += text;
+  if (request_.on_text && !text.empty()) request_.on_text(text);
+}
+
+GenerateResult Generation::result() const {
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  const bool drew = first_token_ > start_;
+  return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},
+          .text = text_,
+          .finish_reason = reason_,
+          .prefill_seconds = seconds((drew ? first_token_ : end_) - start_),
+          .decode_seconds = drew ? seconds(end_ - first_token_) : 0.0};
+}
+
+}  // namespace folio::infer

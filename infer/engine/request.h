@@ -1,0 +1,63 @@
+// What a caller asks of the engine, and what it gets.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+#include "infer/cache/block_manager.h"
+#include "infer/forward/forward.h"
+#include "infer/sampling/sampler.h"
+
+namespace folio::infer {
+
+/// A prompt, what is wanted of its rows, and how it goes on. The callbacks are called from step(), and must not call
+/// the engine.
+struct Request {
+  std::vector<int32_t> prompt;
+
+  // Of the prompt's rows.
+  /// Gets ln p(prompt[i + 1] | prompt[0..i]) for consecutive i, from the first row that is computed on.
+  std::function<void(std::span<const double> log_probs)> on_log_probs{};
+  /// Gets (rows, vocab_size) likewise.
+  std::function<void(std::span<const float> logits)> on_logits{};
+  /// Sees the steps of this request, in which no other takes part.
+  Observer observer{};
+
+  // How it goes on.
+  int64_t max_tokens = 0;  ///< tokens to generate; 0: none is drawn
+  SamplerOptions sampler{};
+  /// Gives the text its bytes, and says which tokens end it and which are never drawn. Null: tokens alone, of which any
+  /// may be drawn and none ends.
+  const data::Tokenizer* tokenizer = nullptr;
+  std::vector<std::string> stops{};                      ///< texts that end it; need a tokenizer
+  std::vector<int32_t> end_tokens{};                     ///< end the text, beside those of the tokenizer's ends_text()
+  std::function<void(std::string_view text)> on_text{};  ///< gets the text as it comes, in whole UTF-8 characters
+
+  // Where.
+  int64_t context = 0;  ///< positions that may be used; 0: the model's context length
+  bool slide = false;   ///< at the end of the context keep the last half and go on
+  /// A sequence of the caller's, whose cache holds the prompt's first tokens, but not all: the others are computed.
+  /// Afterwards it holds the prompt and what was generated, but for a last token that nothing came after. Without one,
+  /// the request has a sequence of its own while it runs.
+  std::optional<SequenceId> sequence{};
+};
+
+enum class FinishReason { Stop, Length, Interrupted };
+
+[[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
+
+struct GenerateResult {
+  std::vector<int32_t> tokens;  ///< generated, without the prompt
+  std::string text;             ///< what they say, up to a stop string
+  FinishReason finish_reason = FinishReason::Length;
+  double prefill_seconds = 0.0;  ///< from the first step to the first token
+  double decode_seconds = 0.0;   ///< of all tokens after the first
+};
+
+}  // namespace folio::infer

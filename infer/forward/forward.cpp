@@ -1,0 +1,88 @@
+#include "infer/forward/forward.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace folio::infer {
+namespace {
+
+using core::Role;
+
+// Shows a slot to the observer, if there is one.
+class Watch {
+ public:
+  Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
+
+  void operator()(const char* what, Slot slot, size_t n_rows, int64_t layer = -1) {
+    if (!observer_) return;
+    values_.resize(n_rows * stage_.width(slot));
+    stage_.read(slot, values_);
+    observer_(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what), values_, n_rows);
+  }
+
+ private:
+  Stage& stage_;
+  const Observer& observer_;
+  std::vector<float> values_;
+};
+
+// The whole model on one screen: what a Llama does to a batch of tokens.
+void run_layers(Stage& m, const Step& step, const Observer& observer) {
+  using enum Slot;
+  const StageWeights& w = m.weights();
+  const size_t n = step.rows.size();
+  Watch see(m, observer);
+
+  if (w.has(Role::TokenEmbedding)) {
+    m.embed(w(Role::TokenEmbedding));
+    see("embedding", Residual, n);
+  }
+  for (int64_t l = m.layers().first; l < m.layers().last; ++l) {
+    m.norm(Residual, w(Role::AttentionNorm, l), Normed);
+    see("attention_norm", Normed, n, l);
+    m.project(Normed, std::array{Projection{w(Role::Wq, l), Query}, Projection{w(Role::Wk, l), Key},
+                                 Projection{w(Role::Wv, l), Value}});
+    m.rotate_and_store(l);
+    see("query", Query, n, l);
+    see("key", Key, n, l);
+    see("value", Value, n, l);
+    m.attend(l);
+    see("heads", Heads, n, l);
+    m.project_to_residual(Heads, w(Role::Wo, l));
+    see("attention_residual", Residual, n, l);
+
+    m.norm(Residual, w(Role::FfnNorm, l), Normed);
+    see("ffn_norm", Normed, n, l);
+    m.project(Normed, std::array{Projection{w(Role::W1, l), Gate}, Projection{w(Role::W3, l), Up}});
+    m.activate();
+    see("ffn_hidden", Gate, n, l);
+    m.project_to_residual(Gate, w(Role::W2, l));
+    see("ffn_residual", Residual, n, l);
+  }
+  if (!w.has(Role::Output) || step.n_wanted == 0) return;
+  m.gather();
+  m.norm(Residual, w(Role::OutputNorm), Normed);
+  see("norm", Normed, step.n_wanted);
+  m.project(Normed, std::array{Projection{w(Role::Output), Logits}});
+  see("logits", Logits, step.n_wanted);
+}
+
+}  // namespace
+
+void forward(std::span<const std::unique_ptr<Stage>> stages, const Step& step, const Observer& observer) {
+  std::vector<float> residual;  // handed from a stage to the next
+  for (const auto& stage : stages) {
+    stage->begin(step);
+    if (stage != stages.front()) stage->write(Slot::Residual, residual);
+    if (!stage->replay()) {
+      run_layers(*stage, step, observer);
+      stage->end();
+    }
+    if (stage == stages.back()) break;
+    residual.resize(step.rows.size() * stage->width(Slot::Residual));
+    stage->read(Slot::Residual, residual);
+  }
+}
+
+}  // namespace folio::infer

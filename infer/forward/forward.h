@@ -1,0 +1,24 @@
+// The forward pass of a Llama, once for every machine.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "infer/forward/machine.h"
+
+namespace folio::infer {
+
+/// Sees each named intermediate of a step's rows: values is (n_rows, values.size() / n_rows). Names: "embedding";
+/// "layers.N." before "attention_norm", "query" and "key" (both rotated), "value", "heads" (before Wo),
+/// "attention_residual", "ffn_norm", "ffn_hidden" (silu(gate) * up), "ffn_residual"; and, for the rows that want
+/// logits, "norm" and "logits".
+using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
+
+/// Runs a step through the stages, which together have all layers, in order. Afterwards the last one's Slot::Logits has
+/// the logits of the wanted rows.
+void forward(std::span<const std::unique_ptr<Stage>> stages, const Step& step, const Observer& observer);
+
+}  // namespace folio::infer

@@ -1,0 +1,125 @@
+// What the forward pass asks of a machine: a CPU, a GPU, one rank of several. A machine is the device, and may serve
+// several models at once; a Stage is a range of one model's layers on it, with their weights, activations and the
+// memory of their cache blocks.
+//
+// The operations of a step may be asynchronous: only read() and wait() wait. They name activations by slot, and what
+// they need of the step's rows went to the machine in begin(), so a machine can record a step and replay it for other
+// tokens, positions and block tables. It may hold an operation back and fuse it with the next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/weights.h"
+#include "infer/cache/block_manager.h"
+#include "infer/model/stage_weights.h"
+
+namespace folio::infer {
+
+/// The activations of a step: (rows, width of the slot on this machine).
+enum class Slot : uint8_t { Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits };
+inline constexpr size_t kSlots = 9;
+
+/// One row of a step. `table` is the index of its sequence's block table in the step.
+struct StepRow {
+  int32_t token;
+  int32_t table;
+  int64_t position;
+  bool wanted;  ///< gather() keeps it: its logits are wanted
+};
+
+/// What a step brings from the host. begin() copies what it needs of the spans.
+struct Step {
+  std::span<const StepRow> rows;          ///< rows of a sequence are in order of position; at most kMaxRows
+  std::span<const BlockId> tables;        ///< the block tables of the step's sequences, one after the other
+  std::span<const int32_t> table_starts;  ///< (sequences + 1): where each begins, and at last the end
+  std::span<const BlockCopy> copies;      ///< to be done before the step's first operation
+  size_t n_wanted = 0;                    ///< rows that are wanted
+  bool observed = false;                  ///< slots are read between operations: neither fuse nor replay
+};
+
+inline constexpr size_t kMaxRows = 256;  ///< rows of a step
+
+/// The matrix that a slot is multiplied by, and where the product goes.
+struct Projection {
+  WeightId weight;
+  Slot out;
+};
+
+/// The element type of keys and values in the cache.
+enum class CacheType : uint8_t { F32, F16 };
+
+struct CacheFit {
+  size_t block_bytes;  ///< of one block: the stage's layers
+  int64_t n_blocks;    ///< as many as the machine's memory holds beside the weights
+};
+
+/// What loading the weights took.
+struct LoadReport {
+  uint64_t weight_bytes = 0;    ///< in the machine's memory; each is read once for a token in decoding
+  uint64_t repacked_bytes = 0;  ///< of them those that have another layout than in the file
+  double repack_seconds = 0.0;
+};
+
+/// Names what was asked for, so that its completion can be waited for.
+enum class Ticket : uint64_t {};
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+
+  [[nodiscard]] virtual LayerRange layers() const = 0;
+  [[nodiscard]] virtual const StageWeights& weights() const = 0;
+  /// Numbers of a row in the slot: a rank has only its own heads.
+  [[nodiscard]] virtual size_t width(Slot slot) const = 0;
+  [[nodiscard]] virtual CacheFit cache_fit() const = 0;
+  [[nodiscard]] virtual const LoadReport& load_report() const = 0;
+
+  /// Brings the step's rows, tables and copies to the machine. Throws std::bad_alloc if their blocks don't fit.
+  virtual void begin(const Step& step) = 0;
+  /// True if the machine had recorded a step of this shape and has issued it anew: nothing up to end() is to be issued.
+  [[nodiscard]] virtual bool replay() { return false; }
+
+  /// Residual = the rows' tokens' embeddings.
+  virtual void embed(WeightId table) = 0;
+  /// out = RMSNorm(in) * weight, over each row.
+  virtual void norm(Slot in, WeightId weight, Slot out) = 0;
+  /// Each projection's out = in · weightᵀ.
+  virtual void project(Slot in, std::span<const Projection> projections) = 0;
+  /// Residual += in · weightᵀ. An operation of its own, since ranks sum here.
+  virtual void project_to_residual(Slot in, WeightId weight) = 0;
+  /// Rotates Query and Key by their rows' positions, and stores Key and Value in the cache.
+  virtual void rotate_and_store(int64_t layer) = 0;
+  /// Heads = attention of Query over the positions of its sequence up to its own, read from the cache.
+  virtual void attend(int64_t layer) = 0;
+  /// Gate = silu(Gate) * Up.
+  virtual void activate() = 0;
+  /// Moves the wanted rows of Residual to the front; the operations that follow take only these.
+  virtual void gather() = 0;
+  /// The operations of the step are issued: what was recorded since replay() is whole.
+  virtual void end() {}
+
+  /// Asks for Slot::Logits in the host's memory.
+  virtual Ticket fetch_logits() = 0;
+  /// Waits for them: (wanted rows, vocab_size), the caller's to overwrite until the next begin().
+  virtual std::span<float> wait(Ticket ticket) = 0;
+  /// Copies a slot's rows to the host, or from it, and waits. For observers, and to hand Residual on between stages.
+  virtual void read(Slot slot, std::span<float> values) = 0;
+  virtual void write(Slot slot, std::span<const float> values) = 0;
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  /// For people: "2 threads, avx512vnni".
+  [[nodiscard]] virtual std::string describe() const = 0;
+  /// Loads the weights of some layers; with the first the embedding, with the last the output. `model` has to outlive
+  /// the stage. Throws core::Error if a tensor is of a type, or the model of a shape, that the machine doesn't run.
+  [[nodiscard]] virtual std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+                                                    CacheType cache_type) = 0;
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,136 @@
+#include "infer/forward/runner.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/error.h"
+
+namespace folio::infer {
+namespace {
+
+using core::require;
+
+std::vector<std::unique_ptr<Stage>> load_stages(const core::StoredModel& model, std::span<const Placement> placements,
+                                                CacheType cache_type) {
+  std::vector<std::unique_ptr<Stage>> stages;
+  int64_t next = 0;
+  for (const Placement& p : placements) {
+    require(p.layers.first == next, "layers {} to {} were placed after layer {}", p.layers.first, p.layers.last, next);
+    require(p.layers.last > next, "a machine was given no layer: it has {} to {}", p.layers.first, p.layers.last);
+    next = p.layers.last;
+    stages.push_back(p.machine.load(model, p.layers, cache_type));
+  }
+  require(next == model.config.n_layers, "{} layers were placed, but the model has {}", next, model.config.n_layers);
+  return stages;
+}
+
+LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
+  LoadReport sum;
+  for (const auto& stage : stages) {
+    const LoadReport& report = stage->load_report();
+    sum.weight_bytes += report.weight_bytes;
+    sum.repacked_bytes += report.repacked_bytes;
+    sum.repack_seconds += report.repack_seconds;
+  }
+  return sum;
+}
+
+// Each sequence fills whole blocks of its own; no more blocks than every machine holds.
+int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
+                 const CacheOptions& options) {
+  int64_t fit = std::numeric_limits<int32_t>::max();
+  for (const auto& stage : stages) fit = std::min(fit, stage->cache_fit().n_blocks);
+  require(fit >= 1, "no memory is left for the KV cache; take a smaller model");
+  const int64_t each = blocks_for(options.max_positions == 0 ? config.context_length : options.max_positions);
+  return options.n_sequences > fit / each ? fit : each * options.n_sequences;
+}
+
+// Undoes what was reserved unless the step came to its end.
+class Reservation {
+ public:
+  explicit Reservation(BlockManager& cache) : cache_(cache) {}
+  ~Reservation() { cache_.roll_back(); }  // after a commit there is nothing to undo
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+
+ private:
+  BlockManager& cache_;
+};
+
+}  // namespace
+
+Runner::Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
+    : model_(model),
+      stages_(load_stages(model, placements, options.type)),
+      load_report_(sum_of(stages_)),
+      cache_(n_blocks(stages_, model.config, options)) {
+  for (const auto& stage : stages_) block_bytes_ += stage->cache_fit().block_bytes;
+}
+
+Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
+    : Runner(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
+
+std::span<float> Runner::forward(std::span<const Row> rows, const Observer& observer) {
+  if (rows.empty()) return {};
+  check(rows);
+  const Reservation reservation(cache_);
+  for (const Part& part : parts_) cache_.reserve(part.sequence, part.count);
+  build_step(rows);
+  const Step step{.rows = rows_,
+                  .tables = tables_,
+                  .table_starts = table_starts_,
+                  .copies = cache_.copies(),
+                  .n_wanted = n_wanted_,
+                  .observed = static_cast<bool>(observer)};
+  infer::forward(stages_, step, observer);
+  std::span<float> logits;
+  if (n_wanted_ > 0) logits = stages_.back()->wait(stages_.back()->fetch_logits());
+  cache_.commit();
+  return logits;
+}
+
+// Fills parts_, too: which sequences the rows are of.
+void Runner::check(std::span<const Row> rows) {
+  require(rows.size() <= kMaxRows, "a step of {} rows is longer than {}", rows.size(), kMaxRows);
+  for (const Part& part : parts_) part_of_[static_cast<size_t>(part.sequence)] = -1;
+  parts_.clear();
+  for (const Row& row : rows) {
+    require(row.token >= 0 && row.token < config().vocab_size, "token {} is outside the vocabulary of {}", row.token,
+            config().vocab_size);
+    const int64_t length = cache_.length(row.sequence);
+    const auto sequence = static_cast<size_t>(row.sequence);
+    if (sequence >= part_of_.size()) part_of_.resize(sequence + 1, -1);
+    if (part_of_[sequence] < 0) {
+      part_of_[sequence] = static_cast<int32_t>(parts_.size());
+      parts_.push_back({.sequence = row.sequence, .count = 0});
+    }
+    int64_t& count = parts_[static_cast<size_t>(part_of_[sequence])].count;
+    require(row.position == length + count, "sequence {} continues at position {}, not {}", row.sequence,
+            length + count, row.position);
+    require(row.position < config().context_length, "position {} is past the context of {}", row.position,
+            config().context_length);
+    ++count;
+  }
+}
+
+void Runner::build_step(std::span<const Row> rows) {
+  tables_.clear();
+  table_starts_.assign(1, 0);
+  for (const Part& part : parts_) {
+    const auto table = cache_.table(part.sequence);
+    tables_.insert(tables_.end(), table.begin(), table.end());
+    table_starts_.push_back(static_cast<int32_t>(tables_.size()));
+  }
+  rows_.clear();
+  n_wanted_ = 0;
+  for (const Row& row : rows) {
+    rows_.push_back({.token = row.token,
+                     .table = part_of_[static_cast<size_t>(row.sequence)],
+                     .position = row.position,
+                     .wanted = row.wants_logits});
+    n_wanted_ += row.wants_logits ? 1 : 0;
+  }
+}
+
+}  // namespace folio::infer

@@ -1,0 +1,80 @@
+// A model on its machines, with its KV cache: takes rows (token, sequence, position) of any sequences, runs them in one
+// forward pass, and returns the logits that are wanted. A prompt, a chunk of one, a decode step and sixteen users at
+// once are all this call. A row's result is a function of its own sequence alone: see reference/kernels.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "infer/cache/block_manager.h"
+#include "infer/forward/forward.h"
+
+namespace folio::infer {
+
+struct Row {
+  int32_t token;
+  SequenceId sequence;
+  int64_t position;  ///< the next of its sequence: rows of one sequence are in order
+  bool wants_logits = true;
+};
+
+struct CacheOptions {
+  int64_t max_positions = 0;  ///< positions that the cache holds for each sequence; 0: one full context
+  int64_t n_sequences = 1;    ///< sequences that the cache has room for
+  CacheType type = CacheType::F32;
+};
+
+/// Some layers and the machine that runs them.
+struct Placement {
+  Machine& machine;
+  LayerRange layers;
+};
+
+class Runner {
+ public:
+  /// `placements` have all layers, in order, each at least one; model and machines have to outlive the runner. Throws
+  /// core::Error if a machine cannot run the model, or if not even one block of the cache fits its memory.
+  Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options);
+  /// All layers on one machine.
+  Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
+  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
+
+  [[nodiscard]] const core::StoredModel& model() const { return model_; }
+  [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
+  [[nodiscard]] BlockManager& cache() { return cache_; }
+  [[nodiscard]] const BlockManager& cache() const { return cache_; }
+  /// Of all stages together.
+  [[nodiscard]] const LoadReport& load_report() const { return load_report_; }
+  [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
+
+  /// Runs the rows, at most kMaxRows, and stores their keys and values. Returns (rows that want logits, vocab_size) in
+  /// row order, the caller's to overwrite until the next call. Throws core::Error, and changes nothing, if a token, a
+  /// sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing either.
+  std::span<float> forward(std::span<const Row> rows, const Observer& observer = {});
+
+ private:
+  void check(std::span<const Row> rows);
+  void build_step(std::span<const Row> rows);
+
+  const core::StoredModel& model_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  LoadReport load_report_;
+  uint64_t block_bytes_ = 0;
+  BlockManager cache_;
+
+  // The sequences of the rows in hand, in the order in which they come, and how many rows each has.
+  struct Part {
+    SequenceId sequence;
+    int64_t count;
+  };
+  std::vector<Part> parts_;
+  std::vector<int32_t> part_of_;  ///< by sequence: its index in parts_, or -1
+  std::vector<StepRow> rows_;
+  std::vector<BlockId> tables_;
+  std::vector<int32_t> table_starts_;
+  size_t n_wanted_ = 0;
+};
+
+}  // namespace folio::infer

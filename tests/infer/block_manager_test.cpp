@@ -1,0 +1,373 @@
+// Laws of infer/cache/block_manager.h: blocks are counted, what is shared is copied before it is written, what was
+// reserved counts when it is committed, and what does not fit changes nothing. And of both halves of the cache
+// together: a decode from any tables gives the bytes of a recomputation.
+#include "infer/cache/block_manager.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::MachineKind;
+using test::random_tokens;
+using test::rows_of;
+using test::run;
+using test::RunnerOn;
+using test::same_bits;
+
+// A machine that only remembers: which author wrote which position of a block.
+class Memory {
+ public:
+  explicit Memory(BlockManager& cache) : cache_(cache) {}
+
+  // Appends positions up to `end` as `author` would.
+  void fill(SequenceId sequence, int64_t end, int author) {
+    const int64_t first = cache_.length(sequence);
+    cache_.reserve(sequence, end - first);
+    for (const BlockCopy& copy : cache_.copies()) blocks_[copy.to] = blocks_[copy.from];
+    for (int64_t p = first; p < end; ++p) blocks_[block(sequence, p)][p % 32] = author * 1000 + p;
+    cache_.commit();
+  }
+  // Expects positions [first, end) to be what `author` wrote.
+  void expect(SequenceId sequence, int64_t first, int64_t end, int author) {
+    for (int64_t p = first; p < end; ++p) ASSERT_EQ(blocks_[block(sequence, p)][p % 32], author * 1000 + p) << p;
+  }
+
+ private:
+  [[nodiscard]] BlockId block(SequenceId sequence, int64_t position) const {
+    return cache_.table(sequence)[static_cast<size_t>(position / 32)];
+  }
+  BlockManager& cache_;
+  std::map<BlockId, std::map<int64_t, int64_t>> blocks_;
+};
+
+void append(BlockManager& cache, SequenceId sequence, int64_t count) {
+  cache.reserve(sequence, count);
+  cache.commit();
+}
+
+std::vector<BlockId> table(const BlockManager& cache, SequenceId sequence) {
+  const auto blocks = cache.table(sequence);
+  return {blocks.begin(), blocks.end()};
+}
+
+TEST(BlockManager, TakesABlockForEach32Positions) {
+  BlockManager cache(100);
+  const auto a = cache.add_sequence();
+  EXPECT_EQ(cache.blocks_in_use(), 0);
+  for (int64_t n = 0; n < 130; ++n) {
+    ASSERT_EQ(cache.blocks_needed(a, 1), n % 32 == 0 ? 1 : 0);
+    append(cache, a, 1);
+    ASSERT_EQ(cache.length(a), n + 1);
+    ASSERT_EQ(cache.blocks_in_use(), n / 32 + 1);
+    ASSERT_EQ(cache.free_blocks(), 100 - (n / 32 + 1));
+  }
+  const auto b = cache.add_sequence();
+  append(cache, b, 0);
+  EXPECT_EQ(cache.length(b), 0);
+  EXPECT_EQ(cache.blocks_needed(b, 65), 3);
+  append(cache, b, 65);
+  EXPECT_EQ(cache.length(b), 65);
+  EXPECT_EQ(cache.blocks_in_use(), 8);
+}
+
+TEST(BlockManager, ForkSharesBlocksUntilOneIsWritten) {
+  BlockManager cache(10);
+  Memory memory(cache);
+  const auto parent = cache.add_sequence();
+  memory.fill(parent, 70, 1);
+  const auto child = cache.fork(parent);
+  EXPECT_NE(child, parent);
+  EXPECT_EQ(cache.length(child), 70);
+  EXPECT_EQ(cache.blocks_in_use(), 3);
+  EXPECT_EQ(table(cache, child), table(cache, parent));
+  EXPECT_EQ(cache.blocks_needed(child, 5), 1) << "the last block is copied";
+
+  memory.fill(child, 75, 2);
+  EXPECT_EQ(cache.blocks_in_use(), 4);
+  EXPECT_EQ(cache.table(child)[1], cache.table(parent)[1]);
+  EXPECT_NE(cache.table(child)[2], cache.table(parent)[2]);
+  EXPECT_EQ(cache.blocks_needed(parent, 3), 0) << "now its own";
+  memory.fill(parent, 73, 1);
+  EXPECT_EQ(cache.blocks_in_use(), 4);
+  memory.expect(parent, 0, 73, 1);
+  memory.expect(child, 0, 70, 1);
+  memory.expect(child, 70, 75, 2);
+
+  // Going back into the shared part copies there, too.
+  cache.truncate(child, 20);
+  memory.fill(child, 40, 2);
+  memory.expect(parent, 0, 73, 1);
+  memory.expect(child, 0, 20, 1);
+  memory.expect(child, 20, 40, 2);
+}
+
+TEST(BlockManager, TheParentMayWriteFirst) {
+  BlockManager cache(10);
+  Memory memory(cache);
+  const auto parent = cache.add_sequence();
+  memory.fill(parent, 40, 1);
+  const auto child = cache.fork(parent);
+  const auto grandchild = cache.fork(child);
+  memory.fill(parent, 60, 2);
+  memory.expect(child, 0, 40, 1);
+  memory.expect(grandchild, 0, 40, 1);
+  memory.expect(parent, 0, 40, 1);
+  memory.expect(parent, 40, 60, 2);
+}
+
+// Within a step nobody writes in place what another of its sequences still reads, or would read after a roll-back.
+TEST(BlockManager, WhatIsSharedAtTheStepsBeginIsCopiedByAll) {
+  BlockManager cache(10);
+  const auto a = cache.add_sequence();
+  append(cache, a, 40);
+  const auto b = cache.fork(a);
+  const auto shared = cache.table(a)[1];
+  cache.reserve(a, 1);
+  cache.reserve(b, 1);
+  EXPECT_EQ(cache.copies().size(), 2U);
+  for (const BlockCopy& copy : cache.copies()) EXPECT_EQ(copy.from, shared);
+  cache.commit();
+  EXPECT_NE(cache.table(a)[1], cache.table(b)[1]);
+  EXPECT_EQ(cache.blocks_in_use(), 3) << "the original was given back";
+  EXPECT_TRUE(cache.copies().empty());
+}
+
+TEST(BlockManager, ARollBackLeavesNoTrace) {
+  BlockManager cache(10);
+  Memory memory(cache);
+  const auto a = cache.add_sequence();
+  memory.fill(a, 40, 1);
+  const auto b = cache.fork(a);
+  const auto c = cache.add_sequence();
+  const auto before = table(cache, a);
+  for (int round = 0; round < 3; ++round) {
+    cache.reserve(a, 60);
+    cache.reserve(b, 1);
+    cache.reserve(c, 33);
+    EXPECT_EQ(cache.length(a), 40) << "not committed";
+    EXPECT_EQ(cache.blocks_in_use(), 2 + 3 + 1 + 2);
+    EXPECT_ERROR(cache.reserve(a, 1), "already");
+    EXPECT_ERROR(cache.truncate(a, 3), "reserved");
+    cache.roll_back();
+    EXPECT_EQ(cache.blocks_in_use(), 2);
+    for (const auto sequence : {a, b}) {
+      EXPECT_EQ(cache.length(sequence), 40);
+      EXPECT_EQ(table(cache, sequence), before);
+    }
+    EXPECT_TRUE(cache.table(c).empty());
+    EXPECT_TRUE(cache.copies().empty());
+  }
+  cache.roll_back();
+  EXPECT_EQ(cache.length(a), 40) << "what is committed is not undone";
+  memory.fill(b, 50, 2);
+  memory.expect(a, 0, 40, 1);
+  memory.expect(b, 0, 40, 1);
+  memory.expect(b, 40, 50, 2);
+}
+
+TEST(BlockManager, BlocksLiveAsLongAsAnyoneHoldsThem) {
+  BlockManager cache(10);
+  Memory memory(cache);
+  const auto parent = cache.add_sequence();
+  memory.fill(parent, 70, 1);
+  const auto child = cache.fork(parent);
+  const auto second = cache.fork(parent);
+  cache.release(parent);
+  EXPECT_EQ(cache.blocks_in_use(), 3);
+  const auto next = cache.add_sequence();  // may take the parent's id, never its blocks
+  EXPECT_EQ(cache.length(next), 0);
+  memory.fill(next, 64, 5);
+  EXPECT_EQ(cache.blocks_in_use(), 5);
+  memory.expect(child, 0, 70, 1);
+  cache.release(child);
+  EXPECT_EQ(cache.blocks_in_use(), 5);
+  cache.truncate(second, 33);
+  EXPECT_EQ(cache.blocks_in_use(), 4);
+  memory.expect(second, 0, 33, 1);
+  cache.release(second);
+  EXPECT_EQ(cache.blocks_in_use(), 2);
+  cache.release(next);
+  EXPECT_EQ(cache.blocks_in_use(), 0);
+}
+
+TEST(BlockManager, TruncateForgetsFromTheEnd) {
+  BlockManager cache(10);
+  Memory memory(cache);
+  const auto a = cache.add_sequence();
+  memory.fill(a, 100, 1);
+  const struct {
+    int64_t keep, length, blocks;
+  } steps[] = {{200, 100, 4}, {100, 100, 4}, {97, 97, 4}, {96, 96, 3}, {65, 65, 3}, {64, 64, 2}, {1, 1, 1}, {0, 0, 0}};
+  for (const auto& step : steps) {
+    cache.truncate(a, step.keep);
+    ASSERT_EQ(cache.length(a), step.length);
+    ASSERT_EQ(cache.blocks_in_use(), step.blocks);
+    memory.expect(a, 0, step.length, 1);
+  }
+  EXPECT_ERROR(cache.truncate(a, -1), "-1");
+  EXPECT_EQ(cache.length(a), 0);
+}
+
+TEST(BlockManager, GivesBlocksOutAgain) {
+  BlockManager cache(4);
+  Memory memory(cache);
+  for (int round = 0; round < 50; ++round) {
+    const auto a = cache.add_sequence();
+    const auto b = cache.add_sequence();
+    memory.fill(a, 40, 1);
+    memory.fill(b, 33, 2);
+    ASSERT_EQ(cache.blocks_in_use(), 4);
+    memory.expect(a, 0, 40, 1);
+    memory.expect(b, 0, 33, 2);
+    cache.release(round % 2 == 0 ? a : b);
+    cache.release(round % 2 == 0 ? b : a);
+    ASSERT_EQ(cache.blocks_in_use(), 0);
+    ASSERT_LE(std::max(a, b), 1) << "ids are used again";
+  }
+}
+
+TEST(BlockManager, FullIsKnownBeforeAndIsAnErrorThatLeavesLengths) {
+  BlockManager cache(3);
+  Memory memory(cache);
+  const auto a = cache.add_sequence();
+  const auto b = cache.add_sequence();
+  memory.fill(a, 64, 1);
+  memory.fill(b, 32, 2);
+  const auto refuse = [&](SequenceId sequence, int64_t count) {
+    EXPECT_GT(cache.blocks_needed(sequence, count), cache.free_blocks());
+    EXPECT_ERROR(cache.reserve(sequence, count), "full");
+    cache.roll_back();
+    EXPECT_EQ(cache.blocks_in_use(), 3);
+  };
+  refuse(a, 1);
+  refuse(b, 40);
+  EXPECT_EQ(cache.length(a), 64);
+  EXPECT_EQ(cache.length(b), 32);
+  const auto child = cache.fork(a);  // takes no block by itself
+  cache.truncate(child, 60);
+  refuse(child, 1);  // a copy would need one
+  EXPECT_EQ(cache.length(child), 60);
+  memory.expect(a, 0, 64, 1);
+  memory.expect(child, 0, 60, 1);
+  cache.release(b);
+  memory.fill(child, 64, 2);
+  memory.expect(a, 0, 64, 1);
+  memory.expect(child, 60, 64, 2);
+}
+
+TEST(BlockManager, UnknownSequencesAreErrors) {
+  BlockManager cache(3);
+  const auto a = cache.add_sequence();
+  for (const SequenceId wrong : {a - 1, a + 1, std::numeric_limits<SequenceId>::min(), 1 << 30}) {
+    EXPECT_ERROR(cache.length(wrong), "no sequence");
+    EXPECT_ERROR(cache.reserve(wrong, 1), "no sequence");
+    EXPECT_ERROR(cache.blocks_needed(wrong, 1), "no sequence");
+    EXPECT_ERROR(cache.truncate(wrong, 0), "no sequence");
+    EXPECT_ERROR(cache.release(wrong), "no sequence");
+    EXPECT_ERROR(cache.table(wrong), "no sequence");
+    EXPECT_ERROR(cache.fork(wrong), "no sequence");
+  }
+  EXPECT_ERROR(cache.reserve(a, -1), "cannot reserve");
+  cache.release(a);
+  EXPECT_ERROR(cache.length(a), "no sequence");
+  EXPECT_ERROR(cache.release(a), "no sequence");
+}
+
+TEST(BlockManager, ForkOfAReleasedSequenceIsAnErrorAndMakesNone) {
+  BlockManager cache(3);
+  const auto a = cache.add_sequence();
+  const auto b = cache.add_sequence();
+  cache.release(a);
+  EXPECT_ERROR(cache.fork(a), "no sequence");
+  EXPECT_ERROR(cache.length(a), "no sequence");
+  EXPECT_EQ(cache.add_sequence(), a);
+  EXPECT_EQ(cache.add_sequence(), b + 1);
+}
+
+class PagedCache : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text) const {
+    RunnerOn runner(GetParam(), model_);
+    return run(runner, rows_of(runner.cache().add_sequence(), text));
+  }
+  core::ModelConfig config_{.vocab_size = 37,
+                            .dim = 60,
+                            .n_layers = 2,
+                            .n_heads = 6,
+                            .n_kv_heads = 2,
+                            .hidden_dim = 33,
+                            .context_length = 200,
+                            .tie_embeddings = false};
+  core::StoredModel model_ = test::random_model(config_);
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, PagedCache, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+// Interleaved sequences, released and dirty blocks, tables in any order: a decode from such a cache gives the bytes of
+// one call with the whole sequence in a cache of its own.
+TEST_P(PagedCache, EqualsRecomputed) {
+  RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 16 * 32});
+  BlockManager& cache = engine.cache();
+  constexpr size_t kLength = 120;
+  const auto tokens_a = random_tokens(kLength, 1, config_.vocab_size);
+  const auto tokens_b = random_tokens(kLength, 2, config_.vocab_size);
+  const auto expected_a = alone(tokens_a);
+  const auto expected_b = alone(tokens_b);
+  const auto dirt = cache.add_sequence();
+  run(engine, rows_of(dirt, random_tokens(200, 3, config_.vocab_size)));
+  cache.release(dirt);
+  const auto a = cache.add_sequence();
+  const auto b = cache.add_sequence();
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
+  for (size_t i = 0; i < kLength; ++i) {
+    const auto at = static_cast<int64_t>(i);
+    const auto got_a = run(engine, rows_of(a, std::span(tokens_a).subspan(i, 1), at));
+    const auto got_b = run(engine, rows_of(b, std::span(tokens_b).subspan(i, 1), at));
+    ASSERT_TRUE(same_bits(got_a, std::span(expected_a).subspan(i * vocab, vocab))) << "position " << i;
+    ASSERT_TRUE(same_bits(got_b, std::span(expected_b).subspan(i * vocab, vocab))) << "position " << i;
+    if (i == 50) {  // forget the last 37 of one and compute them anew
+      cache.truncate(a, 14);
+      run(engine, rows_of(a, std::span(tokens_a).subspan(14, 37), 14));
+    }
+  }
+}
+
+TEST_P(PagedCache, BranchesOfAForkEqualRecomputed) {
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
+  for (const size_t at : {1U, 31U, 32U, 33U, 50U, 64U}) {
+    RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 20 * 32});
+    BlockManager& cache = engine.cache();
+    const auto common = random_tokens(at, 5, config_.vocab_size);
+    const auto parent = cache.add_sequence();
+    run(engine, rows_of(parent, common));
+    std::vector<SequenceId> branches{parent, cache.fork(parent), cache.fork(parent)};
+    std::vector<std::vector<int32_t>> texts;
+    std::vector<Row> rows;  // all branches go on in one ragged batch
+    for (size_t i = 0; i < branches.size(); ++i) {
+      const auto own = random_tokens(20 + i, 100 + i, config_.vocab_size);
+      const auto more = rows_of(branches[i], own, static_cast<int64_t>(at));
+      rows.insert(rows.end(), more.begin(), more.end());
+      texts.push_back(common);
+      texts.back().insert(texts.back().end(), own.begin(), own.end());
+    }
+    const auto got = run(engine, rows);
+    size_t first = 0;
+    for (size_t i = 0; i < branches.size(); ++i) {
+      const auto expected = alone(texts[i]);
+      const size_t count = (20 + i) * vocab;
+      ASSERT_TRUE(same_bits(std::span(got).subspan(first, count), std::span(expected).last(count)))
+          << "branch " << i << " at " << at;
+      first += count;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer

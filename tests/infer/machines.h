@@ -1,0 +1,221 @@
+// The machines that the engine's laws are tested on. A new machine gets an entry in machine_kinds(), and runs them all.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "infer/cpu/cpu.h"
+#include "infer/engine/engine.h"
+
+namespace folio::infer::test {
+
+/// A stage that does nothing when an operation is issued: operations are written down, and done when somebody waits. A
+/// step of a shape that it has seen is replayed from what was written down. So whatever depends on the host's data of
+/// an earlier step, or reads before a wait, is found.
+class RecordingStage final : public Stage {
+ public:
+  explicit RecordingStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
+  [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
+  [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
+  [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
+  [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
+
+  void begin(const Step& step) override {
+    catch_up();  // nobody may have waited for a step without wanted rows
+    inner_->begin(step);
+    observed_ = step.observed;
+    shape_ = {step.rows.size(), step.n_wanted, step.table_starts.size()};
+    issued_.clear();
+    open_ = true;
+  }
+  bool replay() override {
+    const auto recorded = recorded_.find(shape_);
+    if (observed_ || recorded == recorded_.end()) return false;
+    issued_ = recorded->second;
+    open_ = false;
+    ++n_replayed;
+    return true;
+  }
+  void end() override {
+    if (!observed_) recorded_[shape_] = issued_;
+    open_ = false;
+  }
+
+  void embed(WeightId table) override {
+    issue([=](Stage& s) { s.embed(table); });
+  }
+  void norm(Slot in, WeightId weight, Slot out) override {
+    issue([=](Stage& s) { s.norm(in, weight, out); });
+  }
+  void project(Slot in, std::span<const Projection> projections) override {
+    issue([in, p = std::vector(projections.begin(), projections.end())](Stage& s) { s.project(in, p); });
+  }
+  void project_to_residual(Slot in, WeightId weight) override {
+    issue([=](Stage& s) { s.project_to_residual(in, weight); });
+  }
+  void rotate_and_store(int64_t layer) override {
+    issue([=](Stage& s) { s.rotate_and_store(layer); });
+  }
+  void attend(int64_t layer) override {
+    issue([=](Stage& s) { s.attend(layer); });
+  }
+  void activate() override {
+    issue([](Stage& s) { s.activate(); });
+  }
+  void gather() override {
+    issue([](Stage& s) { s.gather(); });
+  }
+
+  Ticket fetch_logits() override {
+    core::require(!open_, "logits are fetched before the step's operations have ended");
+    return Ticket{++n_tickets_};
+  }
+  std::span<float> wait(Ticket ticket) override {
+    core::require(ticket == Ticket{n_tickets_}, "waited for something else than what was asked for last");
+    catch_up();
+    return inner_->wait(inner_->fetch_logits());
+  }
+  void read(Slot slot, std::span<float> values) override {
+    core::require(observed_ || (!open_ && slot == Slot::Residual), "a slot is read within a step that nobody observes");
+    catch_up();
+    inner_->read(slot, values);
+  }
+  void write(Slot slot, std::span<const float> values) override {
+    core::require(open_ && issued_.empty(), "a slot is written after the step's first operation");
+    inner_->write(slot, values);
+  }
+
+  int n_issued = 0;
+  int n_replayed = 0;
+
+ private:
+  using Operation = std::function<void(Stage&)>;
+
+  void issue(Operation operation) {
+    core::require(open_, "an operation is issued outside of a step");
+    issued_.push_back(std::move(operation));
+    ++n_issued;
+  }
+  void catch_up() {
+    for (const Operation& operation : std::exchange(issued_, {})) operation(*inner_);
+  }
+
+  std::unique_ptr<Stage> inner_;
+  std::tuple<size_t, size_t, size_t> shape_;  ///< rows, of them wanted, sequences
+  std::map<std::tuple<size_t, size_t, size_t>, std::vector<Operation>> recorded_;
+  std::vector<Operation> issued_;  ///< and not done yet
+  bool observed_ = false;
+  bool open_ = false;  ///< between begin() and end()
+  uint64_t n_tickets_ = 0;
+};
+
+class RecordingMachine final : public Machine {
+ public:
+  explicit RecordingMachine(std::unique_ptr<Machine> inner) : inner_(std::move(inner)) {}
+  [[nodiscard]] std::string describe() const override { return "recorded " + inner_->describe(); }
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+                                            CacheType cache_type) override {
+    auto stage = std::make_unique<RecordingStage>(inner_->load(model, layers, cache_type));
+    last_stage = stage.get();
+    return stage;
+  }
+  RecordingStage* last_stage = nullptr;  ///< the one that was loaded last
+
+ private:
+  std::unique_ptr<Machine> inner_;
+};
+
+/// Machines, how layers are placed on them, and what their cache holds.
+struct MachineKind {
+  std::string name;
+  CacheType cache_type = CacheType::F32;
+  std::function<std::vector<std::unique_ptr<Machine>>(const CpuOptions& options)> make;
+
+  /// The cache options of a test, with this kind's type.
+  [[nodiscard]] CacheOptions with_type(CacheOptions options) const {
+    options.type = cache_type;
+    return options;
+  }
+};
+
+inline std::string kind_name(const ::testing::TestParamInfo<MachineKind>& info) { return info.param.name; }
+
+inline void PrintTo(const MachineKind& kind, std::ostream* out) { *out << kind.name; }
+
+inline std::vector<MachineKind> machine_kinds() {
+  using Machines = std::vector<std::unique_ptr<Machine>>;
+  const auto one = [](const CpuOptions& options) {
+    Machines machines;
+    machines.push_back(std::make_unique<Cpu>(options));
+    return machines;
+  };
+  const auto two = [](const CpuOptions& options) {
+    Machines machines;
+    machines.push_back(std::make_unique<Cpu>(options));
+    machines.push_back(std::make_unique<Cpu>(options));
+    return machines;
+  };
+  const auto recorded = [](const CpuOptions& options) {
+    Machines machines;
+    machines.push_back(std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options)));
+    return machines;
+  };
+  const auto two_recorded = [](const CpuOptions& options) {
+    Machines machines;
+    for (int i = 0; i < 2; ++i) machines.push_back(std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options)));
+    return machines;
+  };
+  return {{"cpu", CacheType::F32, one},
+          {"cpu_f16", CacheType::F16, one},
+          {"two_cpus", CacheType::F32, two},
+          {"recorded", CacheType::F32, recorded},
+          {"two_recorded_f16", CacheType::F16, two_recorded}};
+}
+
+/// The machines of a kind, and an equal part of a model's layers on each.
+class Rig {
+ public:
+  Rig(const MachineKind& kind, const core::ModelConfig& config, const CpuOptions& options)
+      : machines_(kind.make(options)) {
+    const auto n = static_cast<int64_t>(machines_.size());
+    for (int64_t i = 0; i < n; ++i) {
+      const LayerRange layers{config.n_layers * i / n, config.n_layers * (i + 1) / n};
+      if (layers.first < layers.last) placements_.push_back({*machines_[static_cast<size_t>(i)], layers});
+    }
+  }
+  [[nodiscard]] std::span<const Placement> placements() const { return placements_; }
+  [[nodiscard]] Machine& machine(size_t index) { return *machines_[index]; }
+
+ private:
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::vector<Placement> placements_;
+};
+
+/// A model on the machines of a kind: a runner, or an engine.
+class RunnerOn : private Rig, public Runner {
+ public:
+  RunnerOn(const MachineKind& kind, const core::StoredModel& model, const CpuOptions& cpu = {.n_threads = 1},
+           const CacheOptions& cache = {})
+      : Rig(kind, model.config, cpu), Runner(model, placements(), kind.with_type(cache)) {}
+  using Rig::machine;
+};
+
+class EngineOn : private Rig, public Engine {
+ public:
+  EngineOn(const MachineKind& kind, const core::StoredModel& model, const CpuOptions& cpu = {.n_threads = 1},
+           const CacheOptions& cache = {})
+      : Rig(kind, model.config, cpu), Engine(model, placements(), kind.with_type(cache)) {}
+  using Rig::machine;
+};
+
+}  // namespace folio::infer::test
