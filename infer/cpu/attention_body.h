@@ -1,4 +1,4 @@
-// Attention over the blocks of the cache, whose elements are float or F16.
+// Attention over the blocks of the cache, whose elements T are float or F16. Several queries read a block together.
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,25 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Queries (a head of a row each) that go through a block together: it is read once for all of them, and their sums,
-// each one a chain of additions that wait for each other, fill each other's gaps. Each has two sums.
+// The most queries (one head of one row each) that read a block together. Each needs two sums. A sum is a chain of
+// dependent additions, so with several queries the processor works on one while another waits.
 constexpr size_t kMostQueries = Vec::kMostSums / 2;
 
-// The softmax of some queries so far, not yet divided: a query in each lane.
+// The softmax of some queries so far, before the division. Each lane is a query.
 struct Running {
   Vec max;
   Vec sum;
 };
 
-// Prefetches vector i of sixteen numbers at p, once for each cache line: two vectors of 16-bit numbers share one.
+// Prefetches vector i at p, once for each cache line: two vectors of 16-bit numbers share one.
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
   if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
 }
 
-// p: (kQueries, 32). value (kQueries, head_dim) = Σ_j p_j values[j] over the n[i] positions that query i sees, kVecs
-// vectors of dimensions at a time so that their sums stay in registers. `next` is asked for meanwhile: as many numbers
-// as the values are.
+// value (kQueries, head_dim) = Σ_j p[j] values[j] with p (kQueries, 32), where query i sees the first n[i] positions.
+// Computes kVecs vectors of dimensions, whose sums stay in registers. Prefetches as many elements at `next`.
 template <size_t kQueries, size_t kVecs, typename T>
 inline void weighted_values(const float* p, const T* values, const size_t* n, size_t head_dim, const T* next,
                             float* value) {
@@ -52,7 +51,7 @@ inline void weighted_values(const float* p, const T* values, const size_t* n, si
   for (size_t q = 0; q < kQueries; ++q) {
     for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + i * kLanes);
   }
-  // What the later rows of a prompt see beyond the first.
+  // Later rows of a prompt see more positions than the first.
   for (size_t q = 0; q < kQueries; ++q) {
     for (size_t j = n[0]; j < n[q]; ++j) {
       for (size_t i = 0; i < kVecs; ++i) {
@@ -72,8 +71,8 @@ inline void weighted_values_tail(const float* p, const T* values, size_t n, size
   sum.store_first(value, lanes);
 }
 
-// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). `next` is
-// asked for meanwhile.
+// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). Prefetches as
+// many elements at `next`.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -106,9 +105,9 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
-// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim), of which query
-// i sees the first n[i] positions, n rising; see reference/attention.cpp. A block comes from far away: while its keys
-// are multiplied its values are asked for, and then the keys of the next block.
+// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim). Query i sees
+// the first n[i] positions, in increasing order of n. See reference/attention.cpp. Blocks are scattered in memory, so
+// prefetch the values now and the next keys afterwards.
 template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const T* keys, const T* values, const size_t* n,
                             const AttentionInput<T>& in, const T* next_keys, float* value) {
@@ -149,13 +148,13 @@ inline Running attend_block(const float* queries, const T* keys, const T* values
   return {Vec::load(max), Vec::join_lanes(sums)};
 }
 
-// The queries from `begin` on of all (n_rows, n_queries).
+// Queries [begin, begin + kQueries) of the n_rows * n_queries.
 template <size_t kQueries, typename T>
 void attend(const AttentionInput<T>& in, size_t begin, float* out) {
   float queries[kMaxHeadDim * kQueries];  // (head_dim, kQueries)
   float total[kQueries * kMaxHeadDim];    // (kQueries, head_dim)
   float value[kQueries * kMaxHeadDim];
-  size_t at[kQueries];  // in in.query and out
+  size_t at[kQueries];  // the offset in in.query and in out
   size_t n_seen[kQueries];
   for (size_t q = 0; q < kQueries; ++q) {
     const size_t row = (begin + q) / in.n_queries;
@@ -204,14 +203,15 @@ void attend(const AttentionInput<T>& in, size_t begin, float* out) {
   }
 }
 
-template <typename T, size_t... kFewer>
-constexpr auto attend_table(std::index_sequence<kFewer...> /*numbers*/) {
-  return std::array{attend<kFewer + 1, T>...};
+// attend for 1, 2, … kMostQueries queries.
+template <typename T, size_t... kIndex>
+constexpr auto attend_table(std::index_sequence<kIndex...> /*indices*/) {
+  return std::array{attend<kIndex + 1, T>...};
 }
 
 template <typename T>
 void attention(const AttentionInput<T>& in, float* out) {
-  static constexpr auto kAttend = attend_table<T>(std::make_index_sequence<kMostQueries>{});  // for n + 1 queries: [n]
+  static constexpr auto kAttend = attend_table<T>(std::make_index_sequence<kMostQueries>{});
   const size_t all = in.n_rows * in.n_queries;
   for (size_t done = 0; done < all;) {
     const size_t n = std::min(kMostQueries, all - done);

@@ -1,5 +1,4 @@
-// The kernels for AVX-512. Only this file is compiled with its instructions.
-// The kernels need the Vec before them:
+// The kernels for AVX-512. Only this file is compiled with its instructions. The order of the includes matters:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

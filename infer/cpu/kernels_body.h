@@ -1,7 +1,6 @@
-// The vector kernels but for weights in groups, written once for a Vec of sixteen floats, and the table of them all.
-// Each instruction set compiles them in a file that is compiled only for it (avx2.cpp, avx512.cpp), after that set's
-// vec_*.h, ints_*.h and groups_body.h. Everything has internal linkage, so that no function compiled for one set is
-// ever called on a machine that lacks it.
+// The table of the vector kernels. They are written once, for a Vec of sixteen floats, and compiled once for each
+// instruction set, in a file of its own (avx2.cpp, avx512.cpp) that includes that set's vec_*.h and ints_*.h first.
+// Everything has internal linkage, so that no function compiled for one set is called on a machine without it.
 #pragma once
 
 #include "infer/cpu/attention_body.h"

@@ -6,9 +6,9 @@
 //     row 1   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 1   | 16 | 16 | ...
 //       :                                                               :
 //
-// Within a chunk each pair has one Vec of sums: its lane l adds the products of the columns c = l (mod 16). As many
-// pairs as the registers hold are a tile and are added up together, so that what is loaded serves a whole row or column
-// of it. Then the sixteen Vecs are joined to one, which holds a number for each pair, and is added to the total:
+// Within a chunk each pair has one Vec of sums, whose lane l adds the products of the columns c ≡ l (mod 16). A tile is
+// as many pairs as fit the registers. They are summed together, so a vector that is loaded serves a whole row or column
+// of the tile. The sixteen Vecs are then joined into one with a number for each pair, which is added to the total:
 //
 //               lane   0    1    2   ...   15
 //     pair 0         [ a0   a1   a2  ...  a15 ] --+
@@ -26,9 +26,9 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The next tile's weights
-// are `ahead` numbers from this one's, and are asked for: few inputs wait for weights, not for arithmetic, and the
-// processor's own prefetching loses count of so many rows side by side.
+// The sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The weights of the
+// next tile are `ahead` elements further on and are prefetched: with few inputs the loop waits for weights, not for
+// arithmetic, and the hardware prefetcher loses track of so many rows side by side.
 template <size_t kRows, size_t kTokens, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {
@@ -55,8 +55,8 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
   for (size_t s = 0; s < kRows * kTokens; ++s) sums[s] = sum[s];
 }
 
-// Sixteen outputs at once: kRows = 16 / kTokens weight rows for kTokens inputs. Rows and inputs past the end repeat the
-// last one, and what they give is not stored.
+// Computes sixteen outputs at a time: kRows = 16 / kTokens weight rows times kTokens inputs. Rows and inputs past the
+// end repeat the last one, and their results are not stored.
 template <size_t kTokens, typename Weight>
 void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                   float* out, size_t out_stride, bool accumulate) {
@@ -74,7 +74,7 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
       Vec total = Vec::zero();
       for (size_t chunk = 0; chunk < k; chunk += kChunk) {
         const size_t end = std::min(k, chunk + kChunk);
-        Vec sums[kLanes];  // of token t and row r at t * kRows + r, so that a token's outputs are neighbours
+        Vec sums[kLanes];  // of token t and row r at t * kRows + r, so that the outputs of a token are adjacent
         for (size_t t = 0; t < kTokens; t += kTileTokens) {
           for (size_t r = 0; r < kRows; r += kTileRows) {
             Vec tile[kTileRows * kTileTokens];
@@ -96,20 +96,20 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
-// Of float, F16 and BF16: a Vec loads each of them as floats. Many inputs are cut into blocks that stay in the first
-// cache while a block of weight rows, which stays in the second, passes by.
+// Weight is float, F16 or BF16: a Vec loads each of them as floats. Many inputs are cut into blocks that stay in the L1
+// cache while they are multiplied by a block of weight rows that stays in the L2 cache.
 template <typename Weight>
 void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
-  constexpr size_t kFirstCache = size_t{24} << 10U;
-  constexpr size_t kSecondCache = size_t{512} << 10U;
+  constexpr size_t kL1Bytes = size_t{24} << 10U;
+  constexpr size_t kL2Bytes = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
   const size_t length = std::max<size_t>(k, 1);
   const auto run = n_rows == 1   ? matmul_tiles<1, Weight>
                    : n_rows == 2 ? matmul_tiles<2, Weight>
                                  : matmul_tiles<4, Weight>;
-  const size_t inputs = std::max<size_t>(4, kFirstCache / (length * sizeof(float)) / 4 * 4);
-  const size_t rows = std::max<size_t>(4, kSecondCache / (length * sizeof(Weight)) / 4 * 4);
+  const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
+  const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);
   for (size_t row = row_begin; row < row_end; row += rows) {
     for (size_t n = 0; n < n_rows; n += inputs) {
       run(x + n * k, std::min(inputs, n_rows - n), weight, k, row, std::min(row_end, row + rows), out + n * out_stride,

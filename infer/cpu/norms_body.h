@@ -1,4 +1,4 @@
-// RMSNorm.
+// RMSNorm, whose sum of squares is a product of the row with itself.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// RoPE.
+// RoPE: rotates adjacent pairs.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

@@ -1,4 +1,4 @@
-// SwiGLU.
+// SwiGLU: silu(gate) * up.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

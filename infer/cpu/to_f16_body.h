@@ -1,4 +1,4 @@
-// Floats in 16 bits.
+// Rounds floats to F16, as the cache stores keys and values.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

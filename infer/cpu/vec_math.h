@@ -1,4 +1,5 @@
-// What several vector kernels need: e^x, the sum of a Vec's lanes, and a loop over lanes. Included after a vec_*.h.
+// Shared by the vector kernels: e^x, the sum of a Vec's lanes, and a loop over the lanes of a row. Included after a
+// vec_*.h.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ inline float join_lanes(Vec v) {
   return y;
 }
 
-// Calls body(i, n) for each group of up to sixteen of `count` lanes; n < 16 only in the last.
+// Calls body(i, n) for the elements [i, i + n) of `count`, sixteen at a time; n < 16 only in the last call.
 template <typename Body>
 inline void for_lanes(size_t count, Body&& body) {
   for (size_t i = 0; i < count; i += kLanes) body(i, std::min(kLanes, count - i));
