@@ -1,5 +1,5 @@
-// AVX-512 with VNNI: one instruction for sixty-four products of bytes. All other kernels are AVX-512's.
-// Only this file is compiled with its instructions. The kernels need the Vec before them:
+// The kernels for AVX-512 with VNNI, which multiplies sixty-four bytes in one instruction. Only weights in groups need
+// it; the other kernels are those of AVX-512. The order of the includes matters:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

@@ -1,5 +1,6 @@
-// The kernel for weights in groups, written once for a Vec of sixteen floats, sixteen Ints and sixty-four Bytes, and
-// compiled once for each instruction set. Included after that set's vec_*.h and ints_*.h, as kernels_body.h is.
+// Products with weights in groups, written once for a Vec of sixteen floats, sixteen Ints and sixty-four Bytes. See
+// reference/groups.h for the layout: a lane is a weight row, so no lanes are joined. Included after an instruction
+// set's vec_*.h and ints_*.h.
 #pragma once
 
 #include <algorithm>
@@ -10,28 +11,28 @@
 namespace folio::infer::kernels {
 namespace {
 
-// One tile of sixteen rows for kTokens inputs from `first` on: total[t].
+// total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
 template <bool kNibbles, size_t kGroup, bool kMinimums, typename Scale, size_t kTokens>
 inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Vec* total) {
   constexpr size_t kParts = kGroupColumns / kGroup;  // groups of a row in each group of an input
-  constexpr size_t kPayload = kTileRows * kGroupColumns / (kNibbles ? 2 : 1);
+  constexpr size_t kQuantBytes = kTileRows * kGroupColumns / (kNibbles ? 2 : 1);
   const size_t groups = m.k / kGroupColumns;
-  const auto* scales = reinterpret_cast<const Scale*>(tile + m.payload_bytes());
-  const auto* minimums = reinterpret_cast<const Scale*>(tile + m.payload_bytes() + m.scale_bytes());
+  const auto* scales = reinterpret_cast<const Scale*>(tile + m.quant_bytes());
+  const auto* minimums = reinterpret_cast<const Scale*>(tile + m.quant_bytes() + m.scale_bytes());
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
-  for (size_t g = 0; g < groups; ++g, tile += kPayload) {
+  for (size_t g = 0; g < groups; ++g, tile += kQuantBytes) {
     const int8_t* values[kTokens];
     Ints dot[kParts][kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       values[t] = x.values + (first + t) * m.k + g * kGroupColumns;
       const int32_t* halves = x.sums + ((first + t) * groups + g) * 2;
       for (size_t p = 0; p < kParts; ++p) {
-        dot[p][t] = Ints::all(kMinimums ? 0 : -m.offset * (kParts == 2 ? halves[p] : halves[0] + halves[1]));
+        dot[p][t] = Ints::all(kMinimums ? 0 : -m.zero_point * (kParts == 2 ? halves[p] : halves[0] + halves[1]));
       }
     }
-    for (size_t i = 0; i < kPayload / 64; ++i) {
-      __builtin_prefetch(tile + 64 * i + m.tile_bytes());  // the next tile's: see add_chunk
+    for (size_t i = 0; i < kQuantBytes / 64; ++i) {
+      __builtin_prefetch(tile + 64 * i + m.tile_bytes());  // the next tile: see add_chunk
       const Bytes w = Bytes::load(tile + 64 * i);
       if constexpr (kNibbles) {
         const Bytes low = w.low_nibbles();

@@ -1,5 +1,4 @@
-// Sixty-four payloads and sixteen sums of integers in pairs of AVX2 registers. See cpu/groups_body.h for what is asked
-// of them.
+// Sixty-four quants and sixteen sums of integers in pairs of AVX2 registers, for groups_body.h.
 #pragma once
 
 #include <immintrin.h>
@@ -30,7 +29,7 @@ struct Bytes {
 };
 
 struct Ints {
-  // Inputs whose sums stay in registers beside their totals.
+  // The most inputs whose sums and totals fit the registers.
   static constexpr size_t kMostTokens = 2;
 
   __m256i low;
@@ -39,7 +38,7 @@ struct Ints {
   static Ints all(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
   [[nodiscard]] Vec to_floats() const { return {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}; }
 
-  /// To lane l is added Σ w[4 l + i] values[i], i < 4. kSmall: no w is above 15.
+  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l. kSmall: no w is above 15.
   template <bool kSmall>
   [[nodiscard]] Ints add_dot(Bytes w, const int8_t* values) const {
     int32_t four;
@@ -51,10 +50,11 @@ struct Ints {
  private:
   template <bool kSmall>
   static __m256i dots(__m256i w, __m256i a) {
-    if constexpr (kSmall) {  // a sum of two products is at most 2 * 15 * 127: it fits 16 bits
+    if constexpr (kSmall) {  // the sum of two products is at most 2 * 15 * 127 and fits 16 bits
       return _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1));
     }
-    // Two products of 8 bits each may not fit, and maddubs would cut them: so even and odd columns apart, in 16 bits.
+    // The sum of two products may exceed 16 bits, where maddubs saturates. So even and odd columns are multiplied
+    // separately, as numbers of 16 bits.
     const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(0x00FF));
     const __m256i odd = _mm256_srli_epi16(w, 8);
     const __m256i a_even = _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8);

@@ -1,5 +1,4 @@
-// Sixty-four payloads and sixteen sums of integers in AVX-512 registers. See cpu/groups_body.h for what is asked of
-// them.
+// Sixty-four quants and sixteen sums of integers in AVX-512 registers, for groups_body.h.
 #pragma once
 
 #include <immintrin.h>
@@ -21,7 +20,7 @@ struct Bytes {
 };
 
 struct Ints {
-  // Inputs whose sums stay in registers beside their totals.
+  // The most inputs whose sums and totals fit the registers.
   static constexpr size_t kMostTokens = 8;
 
   __m512i v;
@@ -29,7 +28,7 @@ struct Ints {
   static Ints all(int32_t x) { return {_mm512_set1_epi32(x)}; }
   [[nodiscard]] Vec to_floats() const { return {_mm512_cvtepi32_ps(v)}; }
 
-  /// To lane l is added Σ w[4 l + i] values[i], i < 4. kSmall: no w is above 15.
+  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l. kSmall: no w is above 15.
   template <bool kSmall>
   [[nodiscard]] Ints add_dot(Bytes w, const int8_t* values) const {
     int32_t four;
@@ -38,10 +37,11 @@ struct Ints {
 #if defined(__AVX512VNNI__)
     return {_mm512_dpbusd_epi32(v, w.v, a)};
 #else
-    if constexpr (kSmall) {  // a sum of two products is at most 2 * 15 * 127: it fits 16 bits
+    if constexpr (kSmall) {  // the sum of two products is at most 2 * 15 * 127 and fits 16 bits
       return {_mm512_add_epi32(v, _mm512_madd_epi16(_mm512_maddubs_epi16(w.v, a), _mm512_set1_epi16(1)))};
     }
-    // Two products of 8 bits each may not fit, and maddubs would cut them: so even and odd columns apart, in 16 bits.
+    // The sum of two products may exceed 16 bits, where maddubs saturates. So even and odd columns are multiplied
+    // separately, as numbers of 16 bits.
     const __m512i even = _mm512_and_si512(w.v, _mm512_set1_epi16(0x00FF));
     const __m512i odd = _mm512_srli_epi16(w.v, 8);
     const __m512i a_even = _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8);

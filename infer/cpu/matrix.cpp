@@ -16,7 +16,7 @@ using kernels::GroupMatrix;
 float number(const GroupMatrix& m, size_t r, size_t c) {
   namespace reference = kernels::reference;
   const size_t group = c / m.group;
-  const float value = reference::scale(m, r, group) * static_cast<float>(reference::payload(m, r, c) - m.offset);
+  const float value = reference::scale(m, r, group) * static_cast<float>(reference::quant(m, r, c) - m.zero_point);
   return m.minimums ? value + reference::minimum(m, r, group) : value;
 }
 

@@ -19,16 +19,16 @@ size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tens
 
 // One row of a tensor, taken apart.
 struct Row {
-  std::vector<uint8_t> payload;
+  std::vector<uint8_t> quants;
   std::vector<float> scales;
   std::vector<float> minimums;
 };
 
 // Four columns of one row are one word of the tile.
-void put_payload(const GroupMatrix& m, const Row& row, uint8_t* tile, size_t r) {
+void put_quants(const GroupMatrix& m, const Row& row, uint8_t* tile, size_t r) {
   const auto word = [&](size_t column) {
     uint32_t four;
-    std::memcpy(&four, row.payload.data() + column, sizeof four);
+    std::memcpy(&four, row.quants.data() + column, sizeof four);
     return four;
   };
   const auto put = [&](size_t index, uint32_t four) {
@@ -66,11 +66,11 @@ void put_tile(const GroupMatrix& m, const core::TensorView& tensor, size_t index
   const size_t rows = std::min(kTileRows, n_out - first);
   if (rows < kTileRows) std::memset(tile, 0, m.tile_bytes());
   for (size_t r = 0; r < rows; ++r) {
-    core::unpack(tensor.type, tensor.bytes.subspan((first + r) * row_bytes, row_bytes), row.payload, row.scales,
+    core::unpack(tensor.type, tensor.bytes.subspan((first + r) * row_bytes, row_bytes), row.quants, row.scales,
                  row.minimums);
-    put_payload(m, row, tile, r);
-    put_numbers(m, row.scales, tile + m.payload_bytes(), r);
-    if (m.minimums) put_numbers(m, row.minimums, tile + m.payload_bytes() + m.scale_bytes(), r);
+    put_quants(m, row, tile, r);
+    put_numbers(m, row.scales, tile + m.quant_bytes(), r);
+    if (m.minimums) put_numbers(m, row.minimums, tile + m.quant_bytes() + m.scale_bytes(), r);
   }
 }
 
@@ -83,7 +83,7 @@ GroupMatrix group_layout(const core::TensorView& tensor) {
   return {.tiles = nullptr,
           .k = static_cast<size_t>(tensor.shape.back()),
           .group = q->group,
-          .offset = q->offset,
+          .zero_point = q->offset,
           .nibbles = q->bits == 4,
           .minimums = q->minimums,
           .half = q->half_scales};
@@ -98,7 +98,7 @@ GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles, cor
   const size_t n_tiles = tiles.size() / m.tile_bytes();
   pool.parallel_for(n_tiles, 1, [&](size_t begin, size_t end) {
     const size_t groups = m.k / m.group;
-    Row row{.payload = std::vector<uint8_t>(m.k),
+    Row row{.quants = std::vector<uint8_t>(m.k),
             .scales = std::vector<float>(groups),
             .minimums = std::vector<float>(m.minimums ? groups : 0)};
     for (size_t i = begin; i < end; ++i) put_tile(m, tensor, i, row, tiles.data() + i * m.tile_bytes());

@@ -1,4 +1,4 @@
-// Sixteen floats in two AVX registers. See cpu/kernels_body.h for what is asked of a Vec.
+// Sixteen floats in two AVX registers. All vector kernels are written in terms of this type.
 #pragma once
 
 #include <immintrin.h>
@@ -15,7 +15,7 @@ namespace {
 struct Vec {
   // The largest tile of sums that stays in registers: 8 of the 16 hold sums.
   static constexpr size_t kTileSums = 4;
-  // As many as registers can hold where each operand is loaded once.
+  // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
 
   __m256 low;
@@ -41,7 +41,7 @@ struct Vec {
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// Of 16-bit numbers, for which AVX2 has no load under a mask.
+  /// AVX2 has no masked load of 16-bit numbers.
   template <typename Half>
   static Vec load_first(const Half* p, size_t n) {
     Half first[16] = {};
@@ -84,7 +84,7 @@ struct Vec {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};
   }
-  /// 2^n for whole n in [-126, 127].
+  /// 2^n for integer n in [-126, 127].
   static Vec power_of_two(Vec n) {
     const auto half = [](__m256 x) {
       const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
@@ -92,7 +92,7 @@ struct Vec {
     };
     return {half(n.low), half(n.high)};
   }
-  /// Lanes 2i and 2i+1 exchanged.
+  /// Lanes 2i and 2i + 1 swapped.
   [[nodiscard]] Vec swap_pairs() const {
     return {_mm256_permute_ps(low, 0b10110001), _mm256_permute_ps(high, 0b10110001)};
   }
@@ -104,7 +104,7 @@ struct Vec {
     return _mm256_cvtss_f32(m);
   }
 
-  /// Lane i of the result is the sum of s[i]'s lanes, in the documented order.
+  /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {
     const auto by_8 = [&](size_t i) { return _mm256_add_ps(s[i].low, s[i].high); };
     const auto by_4 = [](__m256 a, __m256 b) {
@@ -116,7 +116,7 @@ struct Vec {
     const auto by_1 = [](__m256 a, __m256 b) {
       return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
     };
-    // The two halves of a by_4 result hold two sums; by_2 and by_1 then transpose, which leaves eight in order.
+    // The two halves of a by_4 result belong to two sums. by_2 and by_1 also transpose, which leaves eight in order.
     const auto eight = [&](size_t i) {
       const auto pair = [&](size_t j) { return by_4(by_8(i + j), by_8(i + j + 4)); };
       return by_1(by_2(pair(0), pair(1)), by_2(pair(2), pair(3)));

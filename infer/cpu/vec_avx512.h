@@ -1,4 +1,4 @@
-// Sixteen floats in one AVX-512 register. See cpu/kernels_body.h for what is asked of a Vec.
+// Sixteen floats in one AVX-512 register. All vector kernels are written in terms of this type.
 #pragma once
 
 #include <immintrin.h>
@@ -13,7 +13,7 @@ namespace {
 struct Vec {
   // The largest tile of sums that stays in registers: 16 of the 32 hold sums.
   static constexpr size_t kTileSums = 16;
-  // As many as registers can hold where each operand is loaded once.
+  // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 24;
 
   __m512 v;
@@ -47,16 +47,16 @@ struct Vec {
   static Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
   static Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
   static Vec round(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-  /// 2^n for whole n in [-126, 127].
+  /// 2^n for integer n in [-126, 127].
   static Vec power_of_two(Vec n) {
     const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
   }
-  /// Lanes 2i and 2i+1 exchanged.
+  /// Lanes 2i and 2i + 1 swapped.
   [[nodiscard]] Vec swap_pairs() const { return {_mm512_permute_ps(v, 0b10110001)}; }
   [[nodiscard]] float largest() const { return _mm512_reduce_max_ps(v); }
 
-  /// Lane i of the result is the sum of s[i]'s lanes, in the documented order.
+  /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {
     const auto by_8 = [](__m512 a, __m512 b) {
       return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
@@ -70,7 +70,7 @@ struct Vec {
     const auto by_1 = [](__m512 a, __m512 b) {
       return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
     };
-    // The four quarters of a by_4 result hold four sums; by_2 and by_1 then transpose, which leaves them in order.
+    // The four quarters of a by_4 result belong to four sums. by_2 and by_1 also transpose, which leaves them in order.
     const auto quad = [&](size_t i) { return by_4(by_8(s[i].v, s[i + 4].v), by_8(s[i + 8].v, s[i + 12].v)); };
     return {by_1(by_2(quad(0), quad(1)), by_2(quad(2), quad(3)))};
   }

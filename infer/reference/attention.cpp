@@ -7,14 +7,14 @@
 namespace folio::infer::kernels::reference {
 namespace {
 
-// One block's softmax, not yet divided by its sum: m = max s, sum = Σ e^(s-m), value = Σ e^(s-m) v.
+// The softmax of a block before the division by its sum: max = max s, sum = Σ e^(s-max), value = Σ e^(s-max) v.
 struct Partial {
   float max;
   float sum;
   std::array<float, kMaxHeadDim> value;
 };
 
-// keys (head_dim, 32), values (32, head_dim), of which the first n positions are seen.
+// keys (head_dim, 32), values (32, head_dim). The query sees the first n positions.
 template <typename T>
 void attend_block(const float* query, const T* keys, const T* values, size_t n, const AttentionInput<T>& in,
                   Partial& partial) {

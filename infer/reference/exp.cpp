@@ -9,7 +9,7 @@ namespace folio::infer::kernels::reference {
 
 float exp(float x) {
   using namespace exp_constants;
-  x = x > kLow ? x : kLow;  // written as the vector instructions compare, for NaN too
+  x = x > kLow ? x : kLow;  // compares like the vector instructions, also for NaN
   x = x < kHigh ? x : kHigh;
   const float n = std::nearbyint(x * kLog2E);
   float r = std::fma(n, -kLn2High, x);

@@ -1,13 +1,13 @@
-// The numbers of expf, shared by the reference and the vector kernels.
+// The constants of expf, shared by the reference and the vector kernels.
 // Source: Cephes (Moshier), single/expf.c.
 #pragma once
 
 namespace folio::infer::kernels::exp_constants {
 
-inline constexpr float kLow = -87.3365447504F;  // about where e^x leaves the normal numbers
+inline constexpr float kLow = -87.3365447504F;  // about where e^x becomes subnormal
 inline constexpr float kHigh = 88.3762626647949F;
 inline constexpr float kLog2E = 1.44269504088896341F;
-inline constexpr float kLn2High = 0.693359375F;  // exact in few bits, so n * kLn2High is exact
+inline constexpr float kLn2High = 0.693359375F;  // has few bits, so n * kLn2High is exact
 inline constexpr float kLn2Low = -2.12194440e-4F;
 inline constexpr float kPolynomial[6] = {1.9875691500e-4F, 1.3981999507e-3F, 8.3334519073e-3F,
                                          4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F};

@@ -1,11 +1,11 @@
-// The engine's kernels: what each computes and in which order it adds. reference/ is the truth, in plain loops;
-// cpu/ holds the same order in vectors, so every instruction set gives the reference's bits.
+// The engine's kernels: what each computes, and the order in which it adds. reference/ defines the results in plain
+// loops. cpu/ adds in the same order with vector instructions, so every instruction set gives the same bits.
 //
-// The order of a sum over k: k is cut into chunks of kChunk from k = 0. In a chunk, lane l (0..15) adds the products
-// with k ≡ l (mod 16) by fused multiply-adds, k rising, from 0; then lane l adds lane l+8, l+4, l+2, l+1.
-// Chunks are added in the order of their index. Nothing depends on the number of rows, threads or vector registers.
-// Weights of 16 bits are widened, which is exact, and then multiplied in this order. Weights in groups have one of
-// their own, in which only one addition for each group is not exact: see matmul_groups.
+// The order of a sum over k: k is cut into chunks of kChunk, starting at k = 0. Within a chunk, lane l (0..15) adds the
+// products with k ≡ l (mod 16) by fused multiply-adds in increasing order of k, starting at 0. Then lane l adds lane
+// l + 8, l + 4, l + 2 and l + 1. Chunks are added in the order of their index. The order does not depend on the number
+// of rows, threads or vector registers. 16-bit weights are first widened to floats, which is exact. Weights in groups
+// have an order of their own: see matmul_groups.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace folio::infer::kernels {
 
 inline constexpr size_t kLanes = 16;           ///< partial sums of a chunk
-inline constexpr size_t kChunk = 1024;         ///< elements of k that are added before they join the total
+inline constexpr size_t kChunk = 1024;         ///< elements of k that are summed before they are added to the total
 inline constexpr size_t kBlockPositions = 32;  ///< positions in one block of the KV cache
 
 struct F16 {
@@ -27,17 +27,17 @@ struct BF16 {
   uint16_t bits;
 };
 
-/// The keys and values that some rows of a sequence may see, for one key/value head, as the cache stores them: as T,
-/// float or F16. The rows follow each other and end in the same block.
+/// The keys and values that some rows of a sequence attend to, for one key/value head, as the cache stores them. T is
+/// float or F16. The rows are consecutive positions and end in the same block.
 template <typename T>
 struct AttentionInput {
   const float* query;      ///< of row r: (n_queries, head_dim) at r * row_stride
-  const T* const* blocks;  ///< (ceil(n_positions / 32)): where each block of this layer begins
+  const T* const* blocks;  ///< (ceil(n_positions / 32)): where each block begins
   size_t key_offset;       ///< in elements from there to this head's keys, (head_dim, 32)
   size_t value_offset;     ///< in elements from there to this head's values, (32, head_dim)
   size_t n_positions;      ///< row r sees positions 0 to n_positions + r - 1; at least 1
   size_t n_rows;           ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
-  size_t row_stride;       ///< from a row to the next, in the query and in the output
+  size_t row_stride;       ///< from one row to the next, in the query and in the output
   size_t n_queries;        ///< the query heads that share this key/value head
   size_t head_dim;         ///< at most kMaxHeadDim
   float scale;             ///< 1 / sqrt(head_dim)
@@ -52,25 +52,25 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t dim, float* out);
 
   /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [row_begin, row_end), n in [0, n_rows), the sum as
-  /// above. x is (n_rows, k), weight (…, k). With `accumulate` the total is added to what out holds.
+  /// above. x is (n_rows, k), weight (…, k). With `accumulate` the result is added to out.
   void (*matmul)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
 
-  /// The same for weights in 16 bits: the result is matmul's on the widened weights, bit for bit.
+  /// The same for 16-bit weights. The result is that of matmul on the widened weights, bit for bit.
   void (*matmul_f16)(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
                      float* out, size_t out_stride, bool accumulate);
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
 
-  /// One input (k), k a multiple of 32, as matmul_groups takes it. For each 32 numbers: m = max |x|, scale = m / 127,
-  /// value = x * (127 / m) rounded to even. All values are 0 where m < 1e-30 (then the scale is, too) and where m is
-  /// not finite (then the scale isn't either, and damage stays visible).
+  /// Quantizes one input (k), k a multiple of 32, for matmul_groups. For each group of 32 numbers: m = max |x|,
+  /// scale = m / 127, value = x * (127 / m) rounded to the nearest, ties to even. If m < 1e-30, the values and the
+  /// scale are 0. If m is not finite, the values are 0 and the scale is not finite, so the damage stays visible.
   void (*quantize)(const float* x, size_t k, QuantizedRow out);
 
-  /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] as above, x quantized to (n_rows, k). Over the groups of a row
-  /// in rising order, from 0: total = fma(Σ (payload - offset) * value, scale_weight * scale_x, total), and where there
-  /// are minimums, then total = fma(minimum, scale_x * Σ value, total). The sums within a group are of integers, hence
-  /// exact.
+  /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] as above, with x (n_rows, k) quantized. For each group of a row
+  /// in order, starting at 0: total = fma(Σ (quant - zero_point) * value, scale_weight * scale_x, total), and then, if
+  /// there are minimums, total = fma(minimum, scale_x * Σ value, total). The sums within a group are sums of integers
+  /// and exact.
   void (*matmul_groups)(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
@@ -78,16 +78,16 @@ struct Kernels {
   /// x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at even d.
   void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
 
-  /// out, laid out as the query, = softmax(scale q kᵀ) v. For each cache block by itself: scores add over d rising, the
-  /// largest score m, p = exp(s - m), Σp in lanes, Σ p v over positions rising. Blocks are joined in order, each
-  /// rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018).
+  /// out, laid out like the query, = softmax(scale q kᵀ) v. Each cache block is computed separately: scores s, summed
+  /// in increasing order of d; m = max s; p = exp(s - m); Σ p in lanes; Σ p v in increasing order of positions. Blocks
+  /// are then joined in order, each rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018).
   void (*attention)(const AttentionInput<float>& in, float* out);
 
-  /// The same for keys and values in 16 bits: the result is attention's on the widened numbers, bit for bit.
+  /// The same for 16-bit keys and values. The result is that of attention on the widened numbers, bit for bit.
   void (*attention_f16)(const AttentionInput<F16>& in, float* out);
 
-  /// out_i = x_i over (n), rounded to the nearest, ties to even; too large a number becomes infinity. A NaN becomes a
-  /// quiet NaN with the upper ten bits of its mantissa.
+  /// out_i = x_i over (n), rounded to the nearest, ties to even. 65520 and more becomes infinity. A NaN becomes a quiet
+  /// NaN that keeps the upper ten bits of its mantissa.
   void (*to_f16)(const float* x, size_t n, F16* out);
 
   /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.

@@ -8,7 +8,7 @@
 namespace folio::infer::kernels::reference {
 namespace {
 
-// Number `index` of the scales or minimums that stand at `numbers`.
+// Element `index` of the scales or minimums at `numbers`.
 float number_at(const GroupMatrix& m, const uint8_t* numbers, size_t index) {
   if (!m.half) {
     float value;
@@ -22,7 +22,7 @@ float number_at(const GroupMatrix& m, const uint8_t* numbers, size_t index) {
 
 }  // namespace
 
-int32_t payload(const GroupMatrix& m, size_t row, size_t column) {
+int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
   const uint8_t* tile = m.tile(row / kTileRows);
   const size_t c = column % kGroupColumns;
   const size_t four = m.nibbles ? column / kGroupColumns * 4 + c % 16 / 4 : column / 4;
@@ -31,12 +31,11 @@ int32_t payload(const GroupMatrix& m, size_t row, size_t column) {
 }
 
 float scale(const GroupMatrix& m, size_t row, size_t group) {
-  return number_at(m, m.tile(row / kTileRows) + m.payload_bytes(), group * kTileRows + row % kTileRows);
+  return number_at(m, m.tile(row / kTileRows) + m.quant_bytes(), group * kTileRows + row % kTileRows);
 }
 
 float minimum(const GroupMatrix& m, size_t row, size_t group) {
-  return number_at(m, m.tile(row / kTileRows) + m.payload_bytes() + m.scale_bytes(),
-                   group * kTileRows + row % kTileRows);
+  return number_at(m, m.tile(row / kTileRows) + m.quant_bytes() + m.scale_bytes(), group * kTileRows + row % kTileRows);
 }
 
 void quantize(const float* x, size_t k, QuantizedRow out) { kernels::quantize(x, k, out); }
@@ -51,10 +50,10 @@ void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& wei
     for (size_t r = row_begin; r < row_end; ++r) {
       float total = 0.0F;
       for (size_t g = 0; g < k / weight.group; ++g) {
-        const size_t wide = g * weight.group / kGroupColumns;  // the input's group
+        const size_t wide = g * weight.group / kGroupColumns;  // the group of the input
         int32_t sum = 0;
         for (size_t c = g * weight.group; c < (g + 1) * weight.group; ++c) {
-          sum += (payload(weight, r, c) - weight.offset) * values[c];
+          sum += (quant(weight, r, c) - weight.zero_point) * values[c];
         }
         total = std::fma(static_cast<float>(sum), scale(weight, r, g) * scales[wide], total);
         if (weight.minimums) total = std::fma(minimum(weight, r, g), scaled_sums[wide], total);

@@ -1,5 +1,6 @@
-// Inputs in 8 bits, as kernels.h defines it: loops of fixed length that each instruction set's compiler turns into its
-// vectors. No sum of floats, so every one gives the same bits. Everything has internal linkage, as in kernels_body.h.
+// Quantizes inputs to 8 bits, as kernels.h defines it. The compiler vectorizes these loops of fixed length for each
+// instruction set. They add no floats, so all give the same bits. Everything has internal linkage: see
+// cpu/kernels_body.h.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +14,10 @@ namespace folio::infer::kernels {
 namespace {
 
 inline void quantize_group(const float* x, int8_t* values, float* scale, float* scaled_sum, int32_t* sums) {
-  uint32_t largest = 0;  // magnitudes compare as their bits do, and infinity and NaN are the largest
+  uint32_t largest = 0;  // as bits, magnitudes keep their order, and infinity and NaN are largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
   const auto m = std::bit_cast<float>(largest);
-  constexpr float kLeast = 1e-30F;  // 127 / m stays finite above it
+  constexpr float kLeast = 1e-30F;  // above it, 127 / m is finite
   const bool zero = !(m >= kLeast) || !std::isfinite(m);
   const float inverse = zero ? 0.0F : 127.0F / m;
   int32_t rounded[kGroupColumns] = {};

@@ -1,6 +1,6 @@
-// Laws of attention: each instruction set gives the reference's bits at every length, head width and number of rows,
-// for keys and values of either type, at nine misalignments and right before memory that must not be touched; it writes
-// its output and nothing else, and what lies outside its input never shows.
+// Laws of attention. Each instruction set gives the reference's bits at every length, head width and number of rows,
+// for keys and values of either type, at nine misalignments and right before memory that must not be touched. It writes
+// only its output, and its result depends only on its input.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct AttentionCase {
   double scale_of_queries;
 };
 
-// As many rows as may go together, up to `most`.
+// The rows that may be computed together, at most `most`.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
@@ -61,8 +61,8 @@ struct Blocks {
   std::vector<const float*> wide_starts;
 };
 
-// The second of two heads in the second of two layers: all the rest of each block, and every slot past the last
-// position that is seen, is NaN, as dirty memory may be.
+// The second of two heads in the second of two layers. The rest of each block, and every position after the last one
+// that is seen, is NaN, as uninitialized memory may be.
 template <typename T>
 Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_offset) {
   const size_t head = c.head_dim * kBlockPositions;
@@ -91,7 +91,7 @@ Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_of
   return made;
 }
 
-// What is expected is the reference's attention over floats.
+// The expected result is that of the reference on floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const size_t key_offset = 5 * c.head_dim * kBlockPositions;
@@ -100,7 +100,7 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
   const size_t row_stride = c.n_queries * c.head_dim + c.place;
   const size_t size = (c.n_rows - 1) * row_stride + c.n_queries * c.head_dim;
   Buffer query(random_floats(size, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
-  // All of a row is written, and what lies between the rows stays as it is.
+  // Each row is written completely, and what is between the rows is not touched.
   std::vector<float> before(size, 7.0F);
   for (size_t r = 0; r < c.n_rows; ++r) {
     std::fill_n(before.begin() + static_cast<std::ptrdiff_t>(r * row_stride), c.n_queries * c.head_dim, kNaN);
@@ -177,7 +177,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
   }
 }
 
-// Scores some hundreds apart: e^(s - m) is held at its lower end, and a later block often has the larger maximum.
+// Scores that differ by hundreds: e^(s - m) is clamped at its lower end, and later blocks often have a larger maximum.
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsForFarScores) {
   for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
     for (const double scale : {0.0, 30.0, 1000.0}) {

@@ -1,6 +1,6 @@
-// Laws of weights in groups: repacking moves numbers and changes none; inputs are quantized as kernels.h says; each
-// instruction set gives the reference's bits for each kind of group, any payload, any number of inputs and any range of
-// rows; and the reference is the product of what is stored, within its roundings.
+// Laws of weights in groups. Repacking moves numbers and changes none. Inputs are quantized as kernels.h says. Each
+// instruction set gives the reference's bits for each kind of group, any quants, any number of inputs and any range of
+// rows. The reference is the product of the stored numbers, within its rounding errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct Packed {
     tensor = {
         .name = "w", .type = type, .shape = {static_cast<int64_t>(n_out), static_cast<int64_t>(k)}, .bytes = blocks};
     core::ThreadPool pool(n_threads);
-    // All bits set, so that what repacking leaves out shows.
+    // All bits are set, so that what repacking omits shows.
     tiles = std::make_unique<Guarded<uint8_t>>(group_bytes(tensor), uint8_t{0xFF}, 0);
     matrix = repack(tensor, {tiles->data(), group_bytes(tensor)}, pool);
   }
@@ -91,7 +91,7 @@ TEST(Repack, AnyNumberOfThreadsWritesTheSameTiles) {
   }
 }
 
-TEST(Repack, TakesNoMoreThanTheFileButForWiderPayloadsAndScales) {
+TEST(Repack, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
   const auto bits = [](DType type) {
     const Packed packed(type, 64, 1024, 3);
     return 8.0 * static_cast<double>(group_bytes(packed.tensor)) / (64 * 1024);
@@ -121,7 +121,7 @@ class GroupsOfIsa : public ::testing::TestWithParam<core::Isa> {
 INSTANTIATE_TEST_SUITE_P(Isa, GroupsOfIsa, ::testing::ValuesIn(core::supported_isas()),
                          [](const auto& info) { return std::string(core::isa_name(info.param)); });
 
-// Of each 32 the largest becomes 127 or -127, no number is further than half a step from its value, sums are exact.
+// The largest of each 32 becomes 127 or -127, no number is further than half a step from its value, sums are exact.
 TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
   for (const size_t k : {32U, 64U, 576U}) {
     auto x = random_floats(k, k, 3.0);
@@ -226,21 +226,21 @@ TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
   }
 }
 
-// All payloads at their largest (or their least) with all inputs at 127 (or -127): what an instruction that cuts its
-// sums would get wrong.
-TEST_P(GroupsOfIsa, MatmulCutsNoSumAtTheExtremes) {
+// All quants at their largest (or smallest) with all inputs at 127 (or -127): an instruction that saturates its sums
+// would get these wrong.
+TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
   for (const DType type : kTypes) {
     const size_t k = 2 * core::info(type).block_elements;
     for (const auto fill : {std::byte{0x7F}, std::byte{0x80}, std::byte{0x3C}, std::byte{0x0F}, std::byte{0xF0}}) {
       Packed packed(type, 16, k, 1, fill);
-      auto payload = std::span(packed.tiles->data(), packed.matrix.payload_bytes());
+      auto quants = std::span(packed.tiles->data(), packed.matrix.quant_bytes());
       for (const uint8_t extreme : {uint8_t{0xFF}, uint8_t{0x00}, uint8_t{0xF0}, uint8_t{0x0F}}) {
-        std::fill(payload.begin(), payload.end(), extreme);
+        std::fill(quants.begin(), quants.end(), extreme);
         for (const float sign : {1.0F, -1.0F}) {
           const std::vector<float> x(9 * k, sign * 127.0F);
           for (const size_t n_rows : {1U, 2U, 4U, 9U}) {
-            // Scales may be NaN here, where bits don't compare: numbers of the test's own in their place.
-            auto* scales = packed.tiles->data() + packed.matrix.payload_bytes();
+            // The fill may make NaN scales, whose bits cannot be compared: replace them.
+            auto* scales = packed.tiles->data() + packed.matrix.quant_bytes();
             const size_t n = packed.matrix.scale_bytes() * (packed.matrix.minimums ? 2 : 1);
             for (size_t i = 0; i < n; ++i) scales[i] = static_cast<uint8_t>(i % 2 == 1 ? 0x34 : i % 4 == 0 ? 7 : 0x11);
             check(fast_, packed, x, {n_rows, 0, 16, false});
@@ -294,7 +294,7 @@ TEST(GroupsReference, IsTheProductWithinItsRoundings) {
           int64_t dot = 0;
           int64_t sum = 0;
           for (size_t c = g * packed.matrix.group; c < (g + 1) * packed.matrix.group; ++c) {
-            dot += (reference::payload(packed.matrix, r, c) - packed.matrix.offset) * q.values[n * k + c];
+            dot += (reference::quant(packed.matrix, r, c) - packed.matrix.zero_point) * q.values[n * k + c];
             sum += q.values[n * k + c];
           }
           const double product =
@@ -307,7 +307,7 @@ TEST(GroupsReference, IsTheProductWithinItsRoundings) {
         }
         const double roundings = static_cast<double>(groups) * (packed.matrix.minimums ? 2 : 1) + 2;
         ASSERT_NEAR(got[n * 33 + r], exact, roundings * 0x1.0p-24 * absolute) << core::info(type).name;
-        // And of the numbers themselves: an input is wrong by half a step of its group at most.
+        // And against the unquantized inputs: each is wrong by at most half a step of its group.
         double plain = 0.0;
         double step = 0.0;
         for (size_t c = 0; c < k; ++c) {

@@ -1,4 +1,4 @@
-// Memory for kernels that must read and write what they are given and nothing else.
+// Buffers that detect a kernel that reads or writes outside of them.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,11 +18,11 @@
 namespace folio::infer::test {
 
 inline constexpr size_t kMisalignments = 9;
-inline constexpr size_t kPageEnd = kMisalignments;  // the placement whose last number is followed by a forbidden page
+inline constexpr size_t kPageEnd = kMisalignments;  // the placement that ends where an unreadable page begins
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// Numbers at a place 0..8 numbers past a 64-byte border among guards whose bits are all set (as numbers: NaN), or
-/// right before a page that cannot be read.
+/// Numbers that begin 0..8 numbers after a 64-byte boundary, between guards whose bits are all set (as floats: NaN), or
+/// that end right before an unreadable page.
 template <typename T>
 class Guarded {
  public:
@@ -65,14 +65,14 @@ class Guarded {
 
 using Buffer = Guarded<float>;
 
-/// 0..2N + 1 for vectors of N lanes.
+/// 0 to 2N + 1 for vectors of N lanes.
 inline std::vector<size_t> short_lengths() {
   std::vector<size_t> lengths(2 * kernels::kLanes + 2);
   std::iota(lengths.begin(), lengths.end(), 0);
   return lengths;
 }
 
-/// Around the borders of chunks.
+/// Lengths around the borders of chunks.
 inline const std::vector<size_t> kLongLengths{47, 64, 1008, 1023, 1024, 1025, 1039, 1040, 1041, 2047, 2048, 2049, 3089};
 
 }  // namespace folio::infer::test

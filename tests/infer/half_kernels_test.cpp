@@ -1,5 +1,5 @@
-// Laws of the kernels for numbers in 16 bits. Products with weights give, bit for bit, what the reference gives for the
-// floats that the weights stand for, and read nothing else. Floats are rounded to 16 bits as core/float16.h does it.
+// Laws of the kernels for 16-bit numbers. Products give the reference's bits on the widened weights, and read nothing
+// else. Floats are rounded to 16 bits as in core/float16.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ struct Case {
   bool accumulate;
 };
 
-// Rows of weights outside of [begin, end) are NaN: they may not be read.
+// Weight rows outside of [begin, end) are NaN: they must not be read.
 template <typename Weight>
 void check(const Kernels& fast, const Case& c) {
   const auto numbers = random_floats(c.end * c.k, c.k * 31 + c.begin);
@@ -87,7 +87,7 @@ TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
   }
 }
 
-// Subnormals, the largest numbers, both zeros: each of the 65,536 numbers as a weight of its own.
+// All 65,536 numbers, including subnormals and both zeros, as weights.
 TEST_P(HalfKernels, WidenEachNumberExactly) {
   const std::vector<float> x{1.0F};
   std::vector<F16> f16;
@@ -110,7 +110,7 @@ TEST_P(HalfKernels, WidenEachNumberExactly) {
     kernel(x.data(), 1, weights.data(), 1, 0, weights.size(), y.data(), weights.size(), false);
     return y;
   };
-  // A product with 1 joins fifteen zeros, which turns -0 into 0, as the float kernel does.
+  // A product with 1 also adds fifteen zeros, which turns -0 into 0, as in the float kernel.
   EXPECT_TRUE(same_bits(product(fast_.matmul_f16, f16), product(reference_kernels().matmul, wide_f16)));
   EXPECT_TRUE(same_bits(product(fast_.matmul_bf16, bf16), product(reference_kernels().matmul, wide_bf16)));
   for (size_t i = 0; i < f16.size(); ++i) {
@@ -119,8 +119,8 @@ TEST_P(HalfKernels, WidenEachNumberExactly) {
   }
 }
 
-// Where rounding decides: each number of 16 bits, the middle between it and the next, and the floats beside both; and
-// what is larger than all of them. A rounding that is right there is right everywhere, since it is monotone.
+// The floats at which rounding changes: each 16-bit number, the middle between it and the next, and the neighbours of
+// both, and larger floats. Rounding is monotone: if it is right for these, it is right for all.
 std::vector<float> borders_of_f16() {
   std::vector<float> x{65519.996F,
                        65520.0F,
@@ -149,7 +149,7 @@ TEST_P(HalfKernels, RoundToTheNearestNumberOf16Bits) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i].bits, core::float_to_f16(x[i])) << x[i];
 }
 
-// Each pattern of the mantissa's upper bits, with none, one or all of the lower ones.
+// Each pattern of the upper ten bits of the mantissa, with none, one or all of the lower bits set.
 TEST_P(HalfKernels, KeepANaNAndMakeItQuiet) {
   for (uint32_t upper = 0; upper < 0x400; ++upper) {
     for (const uint32_t lower : {0U, 1U, 0x1FFFU}) {

@@ -1,6 +1,6 @@
-// Laws of infer/kernels: each instruction set gives the reference's bits at every length 0..2N, around the borders of
-// chunks, at nine misalignments and right before memory that must not be touched; it writes its output and nothing
-// else, and what lies outside its input never shows.
+// Laws of the kernels for floats. Each instruction set gives the reference's bits at every length 0..2N, around the
+// borders of chunks, at nine misalignments and right before memory that must not be touched. It writes only its output,
+// and its result depends only on its input.
 #include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
@@ -166,14 +166,14 @@ TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBits) {
       fast_.swiglu(gate.data(), up.data(), n, got.data());
       ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
       ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
-      fast_.swiglu(gate.data(), up.data(), n, gate.data());  // the engine's way: over the gate
+      fast_.swiglu(gate.data(), up.data(), n, gate.data());  // in place, as the engine calls it
       ASSERT_TRUE(same_bits(gate.values(), expected.values())) << "in place, length " << n << " place " << place;
       ASSERT_TRUE(gate.guards_hold()) << "in place, length " << n << " place " << place;
     }
   }
 }
 
-// With up = 1 and large gates, silu shows e^-x over its whole range, held ends included.
+// With up = 1 and large gates, silu shows e^-x over its whole range and where it is clamped.
 TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBitsAtExtremes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,

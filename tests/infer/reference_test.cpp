@@ -1,6 +1,6 @@
-// Laws of infer/reference: the formulas of kernels.h, computed naively in double precision. Tolerances are
-// bounds of rounding, with u = 2^-24 the error of one operation: n operations in a row give at most n u (Higham 2002,
-// chapter 3), times the sum of the absolute values where terms cancel.
+// Laws of infer/reference: the formulas of kernels.h, computed directly in double precision. Tolerances are bounds of
+// the rounding error. One operation has the relative error u = 2^-24, and n operations in a row at most n u (Higham
+// 2002, chapter 3), times the sum of the absolute values where terms cancel.
 #include "infer/reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@ namespace {
 using test::random_floats;
 
 constexpr double kU = 0x1.0p-24;
-constexpr double kExpError = 4 * kU;  // 2 units in the last place, a unit being at most 2 u of the number
+constexpr double kExpError = 4 * kU;  // 2 units in the last place, each at most 2 u of the number
 
-// Roundings that one product goes through in a sum over k: its lane's additions, four joins, and the chunks.
+// The number of roundings of one product in a sum over k: the additions of its lane, four joins, and the chunks.
 double roundings(size_t k) {
   return static_cast<double>((std::min(k, kChunk) + kLanes - 1) / kLanes + 4 + (k + kChunk - 1) / kChunk);
 }
@@ -39,7 +39,7 @@ TEST(Reference, DotIsWithinItsRoundings) {
   }
 }
 
-// The order that kernels.h promises, spelled out once more: numbers so far apart that another order gives other bits.
+// The order that kernels.h promises, written out again, for numbers so far apart that another order gives other bits.
 TEST(Reference, DotAddsInTheDocumentedOrder) {
   for (const size_t k : {1U, 15U, 16U, 17U, 33U, 100U, 1024U, 1025U, 2500U}) {
     auto a = random_floats(k, k);
@@ -121,8 +121,8 @@ TEST(Reference, RmsNormIsWithinItsRoundings) {
   }
 }
 
-// Pair (2i, 2i+1) is a complex number that is turned by its angle. Two roundings of terms no larger than |x|, and one
-// of each cosine and sine: 4 u |x|.
+// Pair (2i, 2i+1) is a complex number that is rotated by its angle. Two roundings of terms of at most |x|, and one of
+// each cosine and sine: 4 u |x|.
 TEST(Reference, RopeTurnsEachPairByItsAngle) {
   for (const size_t head_dim : {2U, 6U, 48U, 128U}) {
     constexpr size_t kHeads = 3;
@@ -147,7 +147,7 @@ TEST(Reference, RopeTurnsEachPairByItsAngle) {
   }
 }
 
-// e^-x, the sum, the quotient and the product: kExpError + 3 u, and u more for the products of errors.
+// e^-x, the sum, the quotient and the product: kExpError + 3 u, and u for the products of errors.
 TEST(Reference, SwigluIsWithinItsRoundings) {
   const auto gate = random_floats(5000, 1, 80.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -160,8 +160,8 @@ TEST(Reference, SwigluIsWithinItsRoundings) {
 }
 
 // An error ds of a score changes its weight by a factor 1 ± ds, where ds is that of a dot product over head_dim, and
-// u |s - m| more for the difference. Numerator and denominator each carry it, with e^, up to 32 additions and three
-// operations for each block, whose factor is one more e^. What is left is relative to Σ w |v|.
+// u |s - m| more for the difference. Numerator and denominator each have this error, that of e^, up to 32 additions,
+// and three operations and another e^ for each block. The result is relative to Σ w |v|.
 TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
     for (const size_t n_positions : {1U, 2U, 31U, 32U, 33U, 64U, 65U, 100U}) {

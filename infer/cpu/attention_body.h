@@ -1,0 +1,224 @@
+// Attention over the blocks of the cache, whose elements T are float or F16. Several queries read a block together.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "infer/cpu/vec_math.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+// The most queries (one head of one row each) that read a block together. Each needs two sums. A sum is a chain of
+// dependent additions, so with several queries the processor works on one while another waits.
+constexpr size_t kMostQueries = Vec::kMostSums / 2;
+
+// The softmax of some queries so far, before the division. Each lane is a query.
+struct Running {
+  Vec max;
+  Vec sum;
+};
+
+// Prefetches vector i at p, once for each cache line: two vectors of 16-bit numbers share one.
+template <typename T>
+inline void prefetch_vector(const T* p, size_t i) {
+  constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
+  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
+}
+
+// value (kQueries, head_dim) = Σ_j p[j] values[j] with p (kQueries, 32), where query i sees the first n[i] positions.
+// Computes kVecs vectors of dimensions, whose sums stay in registers. Prefetches as many elements at `next`.
+template <size_t kQueries, size_t kVecs, typename T>
+inline void weighted_values(const float* p, const T* values, const size_t* n, size_t head_dim, const T* next,
+                            float* value) {
+  Vec sum[kQueries][kVecs];
+  for (auto& of_query : sum) {
+    for (Vec& s : of_query) s = Vec::zero();
+  }
+  for (size_t j = 0; j < n[0]; ++j) {
+    Vec v[kVecs];
+    for (size_t i = 0; i < kVecs; ++i) {
+      v[i] = Vec::load(values + j * head_dim + i * kLanes);
+      prefetch_vector(next + j * head_dim, i);
+    }
+    for (size_t q = 0; q < kQueries; ++q) {
+      const Vec weight = Vec::all(p[q * kBlockPositions + j]);
+      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(weight, v[i], sum[q][i]);
+    }
+  }
+  for (size_t q = 0; q < kQueries; ++q) {
+    for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + i * kLanes);
+  }
+  // Later rows of a prompt see more positions than the first.
+  for (size_t q = 0; q < kQueries; ++q) {
+    for (size_t j = n[0]; j < n[q]; ++j) {
+      for (size_t i = 0; i < kVecs; ++i) {
+        float* to = value + q * head_dim + i * kLanes;
+        const Vec v = Vec::load(values + j * head_dim + i * kLanes);
+        Vec::fma(Vec::all(p[q * kBlockPositions + j]), v, Vec::load(to)).store(to);
+      }
+    }
+  }
+}
+
+template <typename T>
+inline void weighted_values_tail(const float* p, const T* values, size_t n, size_t head_dim, size_t lanes,
+                                 float* value) {
+  Vec sum = Vec::zero();
+  for (size_t j = 0; j < n; ++j) sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
+  sum.store_first(value, lanes);
+}
+
+// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). Prefetches as
+// many elements at `next`.
+template <size_t kQueries, typename T>
+inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
+                          float* scores) {
+  const size_t n_first = std::min(n, kLanes);
+  const size_t n_second = n - n_first;
+  Vec first[kQueries];
+  Vec second[kQueries];
+  for (size_t q = 0; q < kQueries; ++q) first[q] = second[q] = Vec::zero();
+  const auto add_dimension = [&](size_t d, Vec key_first, Vec key_second) {
+    for (size_t q = 0; q < kQueries; ++q) {
+      const Vec x = Vec::all(queries[d * kQueries + q]);
+      first[q] = Vec::fma(x, key_first, first[q]);
+      second[q] = Vec::fma(x, key_second, second[q]);
+    }
+  };
+  for (size_t d = 0; d < head_dim; ++d) {
+    const T* key = keys + d * kBlockPositions;
+    prefetch_vector(next + d * kBlockPositions, 0);
+    prefetch_vector(next + d * kBlockPositions, 1);
+    if (n == kBlockPositions) {
+      add_dimension(d, Vec::load(key), Vec::load(key + kLanes));
+    } else {
+      add_dimension(d, Vec::load_first(key, n_first),
+                    n_second > 0 ? Vec::load_first(key + kLanes, n_second) : Vec::zero());
+    }
+  }
+  for (size_t q = 0; q < kQueries; ++q) {
+    first[q].store(scores + q * kBlockPositions);
+    second[q].store(scores + q * kBlockPositions + kLanes);
+  }
+}
+
+// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim). Query i sees
+// the first n[i] positions, in increasing order of n. See reference/attention.cpp. Blocks are scattered in memory, so
+// prefetch the values now and the next keys afterwards.
+template <size_t kQueries, typename T>
+inline Running attend_block(const float* queries, const T* keys, const T* values, const size_t* n,
+                            const AttentionInput<T>& in, const T* next_keys, float* value) {
+  float p[kQueries * kBlockPositions];
+  multiply_keys<kQueries>(queries, keys, n[kQueries - 1], in.head_dim, values, p);
+  float max[kLanes] = {};
+  Vec sums[kLanes];
+  const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
+  for (size_t q = 0; q < kQueries; ++q) {
+    const size_t n_first = std::min(n[q], kLanes);
+    const size_t n_second = n[q] - n_first;
+    float* of_query = p + q * kBlockPositions;
+    Vec first = (Vec::load(of_query) * Vec::all(in.scale)).first_or(n_first, nothing);
+    Vec second = (Vec::load(of_query + kLanes) * Vec::all(in.scale)).first_or(n_second, nothing);
+    max[q] = Vec::max(first, second).largest();
+    first = exp(first - Vec::all(max[q])).first_or(n_first, Vec::zero());
+    second = exp(second - Vec::all(max[q])).first_or(n_second, Vec::zero());
+    sums[q] = first + second;
+    first.store(of_query);
+    second.store(of_query + kLanes);
+  }
+  for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
+
+  constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2;
+  size_t d = 0;
+  for (; d + kVecs * kLanes <= in.head_dim; d += kVecs * kLanes) {
+    weighted_values<kQueries, kVecs>(p, values + d, n, in.head_dim, next_keys + d, value + d);
+  }
+  for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
+    weighted_values<kQueries, 2>(p, values + d, n, in.head_dim, next_keys + d, value + d);
+  }
+  for (; d < in.head_dim; d += kLanes) {
+    for (size_t q = 0; q < kQueries; ++q) {
+      weighted_values_tail(p + q * kBlockPositions, values + d, n[q], in.head_dim, std::min(kLanes, in.head_dim - d),
+                           value + q * in.head_dim + d);
+    }
+  }
+  return {Vec::load(max), Vec::join_lanes(sums)};
+}
+
+// Queries [begin, begin + kQueries) of the n_rows * n_queries.
+template <size_t kQueries, typename T>
+void attend(const AttentionInput<T>& in, size_t begin, float* out) {
+  float queries[kMaxHeadDim * kQueries];  // (head_dim, kQueries)
+  float total[kQueries * kMaxHeadDim];    // (kQueries, head_dim)
+  float value[kQueries * kMaxHeadDim];
+  size_t at[kQueries];  // the offset in in.query and in out
+  size_t n_seen[kQueries];
+  for (size_t q = 0; q < kQueries; ++q) {
+    const size_t row = (begin + q) / in.n_queries;
+    at[q] = row * in.row_stride + (begin + q) % in.n_queries * in.head_dim;
+    n_seen[q] = in.n_positions + row;
+    for (size_t d = 0; d < in.head_dim; ++d) queries[d * kQueries + q] = in.query[at[q] + d];
+  }
+
+  Running running{Vec::zero(), Vec::zero()};
+  const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
+  for (size_t b = 0; b < n_blocks; ++b) {
+    size_t n[kQueries];
+    for (size_t q = 0; q < kQueries; ++q) n[q] = std::min(kBlockPositions, n_seen[q] - b * kBlockPositions);
+    const T* base = in.blocks[b];
+    const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
+    const Running block = attend_block<kQueries>(queries, base + in.key_offset, base + in.value_offset, n, in,
+                                                 next + in.key_offset, b == 0 ? total : value);
+    if (b == 0) {
+      running = block;
+      continue;
+    }
+    const Vec max = Vec::max(running.max, block.max);
+    const Vec keeps = exp(running.max - max);
+    const Vec joins = exp(block.max - max);
+    running = {max, Vec::fma(block.sum, joins, running.sum * keeps)};
+    float keep[kLanes];
+    float join[kLanes];
+    keeps.store(keep);
+    joins.store(join);
+    for (size_t q = 0; q < kQueries; ++q) {
+      for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
+        const size_t i = q * in.head_dim + d;
+        const Vec kept = Vec::load_first(total + i, n_lanes) * Vec::all(keep[q]);
+        Vec::fma(Vec::load_first(value + i, n_lanes), Vec::all(join[q]), kept).store_first(total + i, n_lanes);
+      });
+    }
+  }
+
+  float inverse[kLanes];
+  (Vec::all(1.0F) / running.sum).store(inverse);
+  for (size_t q = 0; q < kQueries; ++q) {
+    for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
+      (Vec::load_first(total + q * in.head_dim + d, n_lanes) * Vec::all(inverse[q]))
+          .store_first(out + at[q] + d, n_lanes);
+    });
+  }
+}
+
+// attend for 1, 2, … kMostQueries queries.
+template <typename T, size_t... kIndex>
+constexpr auto attend_table(std::index_sequence<kIndex...> /*indices*/) {
+  return std::array{attend<kIndex + 1, T>...};
+}
+
+template <typename T>
+void attention(const AttentionInput<T>& in, float* out) {
+  static constexpr auto kAttend = attend_table<T>(std::make_index_sequence<kMostQueries>{});
+  const size_t all = in.n_rows * in.n_queries;
+  for (size_t done = 0; done < all;) {
+    const size_t n = std::min(kMostQueries, all - done);
+    kAttend[n - 1](in, done, out);
+    done += n;
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

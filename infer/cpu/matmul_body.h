@@ -1,0 +1,122 @@
+// Products with weights that are floats, F16 or BF16. One step takes sixteen pairs of a weight row and an input: 16
+// rows and 1 input, 8 and 2, or 4 and 4. It goes through the columns in chunks of 1024:
+//
+//                 chunk 0              chunk 1           the rest
+//     row 0   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 0   | 16 | 16 | ...
+//     row 1   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 1   | 16 | 16 | ...
+//       :                                                               :
+//
+// Within a chunk each pair has one Vec of sums, whose lane l adds the products of the columns c ≡ l (mod 16). A tile is
+// as many pairs as fit the registers. They are summed together, so a vector that is loaded serves a whole row or column
+// of the tile. The sixteen Vecs are then joined into one with a number for each pair, which is added to the total:
+//
+//               lane   0    1    2   ...   15
+//     pair 0         [ a0   a1   a2  ...  a15 ] --+
+//     pair 1         [ b0   b1   b2  ...  b15 ]   |  join_lanes: lane l adds lane l + 8, then l + 4, l + 2, l + 1
+//       :                                         |
+//     pair 15        [ p0   p1   p2  ...  p15 ] --+
+//                                                 v
+//     total       += [ Σa   Σb   Σc  ...   Σp ]      after the last chunk: the sixteen outputs
+#pragma once
+
+#include <algorithm>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+// The sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The weights of the
+// next tile are `ahead` elements further on and are prefetched: with few inputs the loop waits for weights, not for
+// arithmetic, and the hardware prefetcher loses track of so many rows side by side.
+template <size_t kRows, size_t kTokens, typename Weight>
+inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
+                      Vec* sums) {
+  Vec sum[kRows * kTokens];
+  for (Vec& s : sum) s = Vec::zero();
+  size_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    Vec input[kTokens];
+    for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
+    for (size_t r = 0; r < kRows; ++r) {
+      __builtin_prefetch(weight[r] + i + ahead);
+      const Vec w = Vec::load(weight[r] + i);
+      for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
+    }
+  }
+  if (i < end) {
+    Vec input[kTokens];
+    for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load_first(x[t] + i, end - i);
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vec w = Vec::load_first(weight[r] + i, end - i);
+      for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
+    }
+  }
+  for (size_t s = 0; s < kRows * kTokens; ++s) sums[s] = sum[s];
+}
+
+// Computes sixteen outputs at a time: kRows = 16 / kTokens weight rows times kTokens inputs. Rows and inputs past the
+// end repeat the last one, and their results are not stored.
+template <size_t kTokens, typename Weight>
+void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
+                  float* out, size_t out_stride, bool accumulate) {
+  constexpr size_t kRows = kLanes / kTokens;
+  constexpr size_t kTileRows = std::max<size_t>(1, std::min(kRows, Vec::kTileSums / std::min(kTokens, Vec::kTileSums)));
+  constexpr size_t kTileTokens = std::min(kTokens, Vec::kTileSums / kTileRows);
+  for (size_t row = row_begin; row < row_end; row += kRows) {
+    const Weight* w[kRows];
+    for (size_t r = 0; r < kRows; ++r) w[r] = weight + std::min(row + r, row_end - 1) * k;
+    const size_t rows = std::min(kRows, row_end - row);
+    for (size_t token = 0; token < n_rows; token += kTokens) {
+      const float* in[kTokens];
+      for (size_t t = 0; t < kTokens; ++t) in[t] = x + std::min(token + t, n_rows - 1) * k;
+      const size_t tokens = std::min(kTokens, n_rows - token);
+      Vec total = Vec::zero();
+      for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+        const size_t end = std::min(k, chunk + kChunk);
+        Vec sums[kLanes];  // of token t and row r at t * kRows + r, so that the outputs of a token are adjacent
+        for (size_t t = 0; t < kTokens; t += kTileTokens) {
+          for (size_t r = 0; r < kRows; r += kTileRows) {
+            Vec tile[kTileRows * kTileTokens];
+            add_chunk<kTileRows, kTileTokens>(w + r, in + t, chunk, end, kRows * k, tile);
+            for (size_t a = 0; a < kTileRows; ++a) {
+              for (size_t b = 0; b < kTileTokens; ++b) sums[(t + b) * kRows + r + a] = tile[a * kTileTokens + b];
+            }
+          }
+        }
+        total = total + Vec::join_lanes(sums);
+      }
+      float y[kLanes];
+      total.store(y);
+      for (size_t t = 0; t < tokens; ++t) {
+        float* to = out + (token + t) * out_stride + row;
+        for (size_t r = 0; r < rows; ++r) to[r] = accumulate ? to[r] + y[t * kRows + r] : y[t * kRows + r];
+      }
+    }
+  }
+}
+
+// Weight is float, F16 or BF16: a Vec loads each of them as floats. Many inputs are cut into blocks that stay in the L1
+// cache while they are multiplied by a block of weight rows that stays in the L2 cache.
+template <typename Weight>
+void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+            size_t out_stride, bool accumulate) {
+  constexpr size_t kL1Bytes = size_t{24} << 10U;
+  constexpr size_t kL2Bytes = size_t{512} << 10U;
+  if (row_begin >= row_end || n_rows == 0) return;
+  const size_t length = std::max<size_t>(k, 1);
+  const auto run = n_rows == 1   ? matmul_tiles<1, Weight>
+                   : n_rows == 2 ? matmul_tiles<2, Weight>
+                                 : matmul_tiles<4, Weight>;
+  const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
+  const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);
+  for (size_t row = row_begin; row < row_end; row += rows) {
+    for (size_t n = 0; n < n_rows; n += inputs) {
+      run(x + n * k, std::min(inputs, n_rows - n), weight, k, row, std::min(row_end, row + rows), out + n * out_stride,
+          out_stride, accumulate);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,18 @@
+// SwiGLU: silu(gate) * up.
+#pragma once
+
+#include "infer/cpu/vec_math.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+void swiglu(const float* gate, const float* up, size_t n, float* out) {
+  for_lanes(n, [&](size_t i, size_t count) {
+    const Vec g = Vec::load_first(gate + i, count);
+    const Vec silu = g / (Vec::all(1.0F) + exp(Vec::zero() - g));
+    (silu * Vec::load_first(up + i, count)).store_first(out + i, count);
+  });
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,39 @@
+// Shared by the vector kernels: e^x, the sum of a Vec's lanes, and a loop over the lanes of a row. Included after a
+// vec_*.h.
+#pragma once
+
+#include <algorithm>
+
+#include "infer/reference/exp_constants.h"
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+inline Vec exp(Vec x) {
+  using namespace exp_constants;
+  x = Vec::max(x, Vec::all(kLow));
+  x = Vec::min(x, Vec::all(kHigh));
+  const Vec n = Vec::round(x * Vec::all(kLog2E));
+  Vec r = Vec::fma(n, Vec::all(-kLn2High), x);
+  r = Vec::fma(n, Vec::all(-kLn2Low), r);
+  Vec p = Vec::all(kPolynomial[0]);
+  for (int i = 1; i < 6; ++i) p = Vec::fma(p, r, Vec::all(kPolynomial[i]));
+  return (Vec::fma(p, r * r, r) + Vec::all(1.0F)) * Vec::power_of_two(n);
+}
+
+inline float join_lanes(Vec v) {
+  const Vec sums[16] = {v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v};
+  float y = 0.0F;
+  Vec::join_lanes(sums).store_first(&y, 1);
+  return y;
+}
+
+// Calls body(i, n) for the elements [i, i + n) of `count`, sixteen at a time; n < 16 only in the last call.
+template <typename Body>
+inline void for_lanes(size_t count, Body&& body) {
+  for (size_t i = 0; i < count; i += kLanes) body(i, std::min(kLanes, count - i));
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels
