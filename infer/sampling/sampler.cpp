@@ -1,8 +1,8 @@
 #include "infer/sampling/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -10,7 +10,28 @@
 namespace folio::infer {
 namespace {
 
-constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+// Folds all values, sixteen side by side: compilers make vector instructions of it.
+template <typename Step>
+float fold(std::span<const float> values, float first, Step step) {
+  std::array<float, 16> lanes;
+  lanes.fill(first);
+  size_t i = 0;
+  for (; i + lanes.size() <= values.size(); i += lanes.size()) {
+    for (size_t l = 0; l < lanes.size(); ++l) lanes[l] = step(lanes[l], values[i + l]);
+  }
+  for (; i < values.size(); ++i) lanes[0] = step(lanes[0], values[i]);
+  float result = first;
+  for (const float lane : lanes) result = step(result, lane);
+  return result;
+}
+
+bool all_finite(std::span<const float> values) {
+  return fold(values, 0.0F, [](float sum, float v) { return sum + v * 0.0F; }) == 0.0F;  // inf * 0 is NaN
+}
+
+float largest_of(std::span<const float> values) {
+  return fold(values, kForbidden, [](float most, float v) { return most > v ? most : v; });
+}
 
 }  // namespace
 
@@ -29,33 +50,31 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never)
 }
 
 int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> history, int64_t position) {
-  for (const float logit : logits) {
-    core::require(std::isfinite(logit), "the model's output is not finite at position {}; its weights are damaged",
-                  position);
-  }
+  core::require(all_finite(logits), "the model's output is not finite at position {}; its weights are damaged",
+                position);
   penalize(logits, history);
-  for (const int32_t id : never_) logits[static_cast<size_t>(id)] = kForbidden;
+  for (const int32_t id : never_) logit_of(id, logits) = kForbidden;
+  const float largest = largest_of(logits);
+  core::require(largest != kForbidden, "no token of the vocabulary may be drawn");
   if (options_.temperature == 0.0F) {
-    const auto best = std::max_element(logits.begin(), logits.end());  // the lowest id of equals
-    core::require(*best != kForbidden, "no token of the vocabulary may be drawn");
-    return static_cast<int32_t>(best - logits.begin());
+    return static_cast<int32_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
   }
-  candidates_.clear();
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] != kForbidden) candidates_.push_back({static_cast<int32_t>(id), logits[id], 0.0});
+  const double uniform = core::random_uniform(options_.seed, static_cast<uint64_t>(position));
+  const auto top_k = static_cast<size_t>(options_.top_k);
+  if (options_.top_p >= 1.0F && options_.min_p == 0.0F) {
+    ranking_.reset(logits, largest, options_.temperature, top_k);
+    return draw_from_all(uniform);
   }
-  core::require(!candidates_.empty(), "no token of the vocabulary may be drawn");
-  keep_top_k();
-  normalize(1.0);
-  keep_top_p();
-  keep_min_p();
-  normalize(options_.temperature);
-  double left = core::random_uniform(options_.seed, static_cast<uint64_t>(position));
-  for (const Candidate& c : candidates_) {
-    left -= c.probability;
-    if (left < 0.0) return c.id;
-  }
-  return candidates_.back().id;  // rounding left a little over
+  ranking_.reset(logits, largest, 1.0, top_k);
+  keep_min_p(n_in_top_p());
+  return draw_from_kept(largest, uniform);
+}
+
+float& Sampler::logit_of(int32_t id, std::span<float> logits) {
+  core::require(id >= 0 && static_cast<size_t>(id) < logits.size(),
+                "there is no logit of token {}: the model's vocabulary has {}; use the model's own tokenizer", id,
+                logits.size());
+  return logits[static_cast<size_t>(id)];
 }
 
 void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history) const {
@@ -65,43 +84,65 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   std::sort(recent.begin(), recent.end());
   recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
   for (const int32_t id : recent) {
-    float& logit = logits[static_cast<size_t>(id)];
+    float& logit = logit_of(id, logits);
     logit = logit > 0.0F ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
   }
 }
 
-void Sampler::keep_top_k() {
-  const auto likelier = [](const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-  };
-  const auto k = static_cast<size_t>(options_.top_k);
-  if (k == 0 || k >= candidates_.size()) {
-    std::sort(candidates_.begin(), candidates_.end(), likelier);
-    return;
+// The value of `f` at the total of all weights. `f` is monotone, so where its values at two bounds agree, that is the
+// value in between too. The draws are those of probabilities that were summed over the whole sorted vocabulary.
+template <typename F>
+size_t Sampler::at_total(F f) {
+  const auto [low, high] = ranking_.total_bounds();
+  const size_t value = f(low);
+  return low == high || f(high) == value ? value : f(ranking_.total());
+}
+
+// How many of the likeliest have the probability top_p together.
+size_t Sampler::n_in_top_p() {
+  if (options_.top_p >= 1.0F) return ranking_.size();
+  return at_total([&](double total) {
+    double sum = 0.0;
+    size_t n = 0;
+    while (n < ranking_.size() && sum < options_.top_p) sum += ranking_[n++].weight / total;
+    return n;
+  });
+}
+
+void Sampler::keep_min_p(size_t n) {
+  constexpr double kNearly = 1e-12;  // more than the roundings of two divisions
+  const double least = options_.min_p;
+  kept_.clear();
+  for (size_t i = 0; i < n; ++i) {
+    const Ranking::Candidate& c = ranking_[i];
+    if (c.weight < least * (1.0 - kNearly)) return;
+    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // then rounding decides
+      const double total = ranking_.total();
+      if (c.weight / total < least * (1.0 / total)) continue;
+    }
+    kept_.push_back(c);
   }
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(k), candidates_.end(),
-                    likelier);
-  candidates_.resize(k);
 }
 
-void Sampler::normalize(double temperature) {
-  const double largest = candidates_.front().logit;
+int32_t Sampler::draw_from_kept(double largest, double uniform) {
   double sum = 0.0;
-  for (Candidate& c : candidates_) sum += c.probability = std::exp((c.logit - largest) / temperature);
-  for (Candidate& c : candidates_) c.probability /= sum;
+  for (Ranking::Candidate& c : kept_) sum += c.weight = std::exp((c.logit - largest) / options_.temperature);
+  double left = uniform;
+  for (const Ranking::Candidate& c : kept_) {
+    left -= c.weight / sum;
+    if (left < 0.0) return c.id;
+  }
+  return kept_.back().id;  // rounding left a little over
 }
 
-void Sampler::keep_top_p() {
-  if (options_.top_p >= 1.0F) return;
-  double sum = 0.0;
-  size_t keep = 0;
-  while (keep < candidates_.size() && sum < options_.top_p) sum += candidates_[keep++].probability;
-  candidates_.resize(keep);
-}
-
-void Sampler::keep_min_p() {
-  const double least = options_.min_p * candidates_.front().probability;
-  std::erase_if(candidates_, [&](const Candidate& c) { return c.probability < least; });
+int32_t Sampler::draw_from_all(double uniform) {
+  const size_t drawn = at_total([&](double total) {
+    double left = uniform;
+    size_t i = 0;
+    while (i < ranking_.size() && (left -= ranking_[i].weight / total) >= 0.0) ++i;
+    return std::min(i, ranking_.size() - 1);
+  });
+  return ranking_[drawn].id;
 }
 
 }  // namespace folio::infer

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "infer/sampling/ranking.h"
+
 namespace folio::infer {
 
 struct SamplerOptions {
@@ -24,25 +26,23 @@ class Sampler {
   Sampler(const SamplerOptions& options, std::vector<int32_t> never);
 
   /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is drawn for.
-  /// Throws core::Error if no token is left or a logit is not finite.
+  /// Throws core::Error if no token is left, a logit is not finite, or an id of `never` or `history` has no logit.
   [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position);
 
  private:
-  struct Candidate {
-    int32_t id;
-    float logit;
-    double probability;
-  };
-
+  [[nodiscard]] static float& logit_of(int32_t id, std::span<float> logits);
   void penalize(std::span<float> logits, std::span<const int32_t> history) const;
-  void keep_top_k();
-  void normalize(double temperature);
-  void keep_top_p();
-  void keep_min_p();
+  template <typename F>
+  [[nodiscard]] size_t at_total(F f);
+  [[nodiscard]] size_t n_in_top_p();
+  void keep_min_p(size_t n);
+  [[nodiscard]] int32_t draw_from_kept(double largest, double uniform);
+  [[nodiscard]] int32_t draw_from_all(double uniform);
 
   SamplerOptions options_;
   std::vector<int32_t> never_;
-  std::vector<Candidate> candidates_;  ///< likeliest first
+  Ranking ranking_;
+  std::vector<Ranking::Candidate> kept_;  ///< by top-p and min-p, likeliest first
 };
 
 }  // namespace folio::infer

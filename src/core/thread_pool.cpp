@@ -3,7 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <chrono>
+#include <span>
+#include <system_error>
+
+#include "core/error.h"
 
 namespace folio::core {
 namespace {
@@ -20,21 +23,6 @@ inline void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// Waits until `value` is no longer `old`; returns the new one. Whoever changes it does so with memory_order_seq_cst:
-// libstdc++'s notify first looks whether anyone waits, and after a weaker store the processor may look before the store
-// is seen by others. A thread that falls asleep in between is never woken.
-uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds spins) {
-  const auto start = std::chrono::steady_clock::now();
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (const uint32_t now = value.load(std::memory_order_acquire); now != old) return now;
-      pause_cpu();
-    }
-  } while (std::chrono::steady_clock::now() - start < spins);
-  value.wait(old, std::memory_order_acquire);
-  return value.load(std::memory_order_acquire);
 }
 
 // Moves the calling thread to the `index`-th core after `from` of those that it may run on, and leaves it free to move.
@@ -61,51 +49,100 @@ size_t default_threads() {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-ThreadPool::ThreadPool(size_t n_threads) {
-  if (n_threads == 0) n_threads = default_threads();
-  finished_ = std::make_unique<Finished[]>(n_threads - 1);
-  workers_.reserve(n_threads - 1);
-  const int here = std::max(0, ::sched_getcpu());
-  for (size_t i = 1; i < n_threads; ++i) {
-    workers_.emplace_back([this, i, here] {
-      step_aside(i, here);
-      work(i);
-    });
+void SignalCounter::raise() {
+  const uint32_t now = state_.load(std::memory_order_relaxed);
+  // One more, and awake. The exchange and await()'s compare_exchange change the same number, so one of them sees the
+  // other: either the waiting thread is woken here, or it does not fall asleep. The exchange has to be seq_cst:
+  // libstdc++'s notify_one first looks whether any thread waits, and may not do so before the number has changed.
+  if (state_.exchange((now | 1U) + 1, std::memory_order_seq_cst) % 2 == 1) state_.notify_one();
+}
+
+void SignalCounter::await(uint32_t count, std::chrono::microseconds spins) {
+  const uint32_t raised = count * 2;
+  const auto start = std::chrono::steady_clock::now();
+  uint32_t seen;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      seen = state_.load(std::memory_order_acquire);
+      if (seen == raised) return;
+      pause_cpu();
+    }
+  } while (std::chrono::steady_clock::now() - start < spins);
+  // Only this thread sets the lowest bit, and only raise() clears it.
+  while (seen != raised) {
+    if (state_.compare_exchange_strong(seen, seen | 1U, std::memory_order_seq_cst, std::memory_order_acquire)) {
+      state_.wait(seen | 1U, std::memory_order_acquire);
+      seen = state_.load(std::memory_order_acquire);
+    }
   }
 }
 
-ThreadPool::~ThreadPool() {
-  stopping_ = true;
-  posted_.generation.fetch_add(1, std::memory_order_seq_cst);
-  posted_.generation.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+ThreadPool::ThreadPool(size_t n_threads) {
+  if (n_threads == 0) n_threads = default_threads();
+  workers_ = std::make_unique<Worker[]>(n_threads - 1);
+  threads_.reserve(n_threads - 1);
+  const int here = std::max(0, ::sched_getcpu());
+  for (size_t i = 1; i < n_threads; ++i) {
+    try {
+      threads_.emplace_back([this, i, here] {
+        step_aside(i, here);
+        work(workers_[i - 1], i);
+      });
+    } catch (const std::system_error& error) {
+      stop();
+      fail("thread {} of {} cannot be started: {}; use fewer --threads", i + 1, n_threads, error.code().message());
+    }
+  }
 }
 
-void ThreadPool::do_share(const Job& job, size_t index) const {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    workers_[i].job = {};
+    workers_[i].posted.raise();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::do_share(const Job& job, size_t index) {
   const size_t n_grains = (job.count + job.grain - 1) / job.grain;
   const size_t begin = n_grains * index / job.shares * job.grain;
   const size_t end = std::min(job.count, n_grains * (index + 1) / job.shares * job.grain);
-  if (begin < end) job.call(job.context, begin, end);
+  job.call(job.context, begin, end);
 }
 
 void ThreadPool::run(const Job& job) {
-  posted_.job = job;
-  const uint32_t generation = posted_.generation.fetch_add(1, std::memory_order_seq_cst) + 1;
-  posted_.generation.notify_all();
-  do_share(job, 0);
-  for (size_t worker = 0; worker < workers_.size(); ++worker) {
-    wait_for_change(finished_[worker].generation, generation - 1, kCallerSpins);
+  const std::span<Worker> workers(workers_.get(), job.shares - 1);
+  for (Worker& worker : workers) {
+    worker.job = job;
+    worker.posted.raise();
   }
+  std::exception_ptr first;
+  try {
+    do_share(job, 0);
+  } catch (...) {
+    first = std::current_exception();
+  }
+  for (Worker& worker : workers) {
+    worker.finished.await(worker.posted.count(), kCallerSpins);
+    if (!worker.error) continue;
+    if (!first) first = worker.error;
+    worker.error = nullptr;
+  }
+  if (first) std::rethrow_exception(first);
 }
 
-void ThreadPool::work(size_t index) {
-  std::atomic<uint32_t>& finished = finished_[index - 1].generation;
-  for (uint32_t seen = 0;;) {
-    seen = wait_for_change(posted_.generation, seen, kWorkerSpins);
-    if (stopping_) return;
-    if (index < posted_.job.shares) do_share(posted_.job, index);
-    finished.store(seen, std::memory_order_seq_cst);
-    finished.notify_one();
+void ThreadPool::work(Worker& worker, size_t index) {
+  for (uint32_t n_jobs = 1;; ++n_jobs) {
+    worker.posted.await(n_jobs, kWorkerSpins);
+    if (worker.job.call == nullptr) return;
+    try {
+      do_share(worker.job, index);
+    } catch (...) {
+      worker.error = std::current_exception();
+    }
+    worker.finished.raise();
   }
 }
 

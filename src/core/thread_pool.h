@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -14,19 +16,37 @@
 
 namespace folio::core {
 
+/// Counts the signals of one thread to another, which may wait for them. A signal costs a system call only if the other
+/// thread sleeps.
+class SignalCounter {
+ public:
+  /// One more. Called by one thread only.
+  void raise();
+
+  /// How often raise() was called; for the thread that calls it.
+  [[nodiscard]] uint32_t count() const { return state_.load(std::memory_order_relaxed) / 2; }
+
+  /// Returns when raise() was called `count` times (modulo 2^31). Called by one thread only; spins for `spins`, then
+  /// sleeps.
+  void await(uint32_t count, std::chrono::microseconds spins);
+
+ private:
+  std::atomic<uint32_t> state_{0};  ///< twice the count, plus 1 while the waiting thread sleeps
+};
+
 class ThreadPool {
  public:
-  /// `n_threads` in all, the caller's included; 0 means default_threads().
+  /// `n_threads` in all, including the caller's; 0 means default_threads(). Throws Error if one cannot be started.
   explicit ThreadPool(size_t n_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  [[nodiscard]] size_t size() const { return workers_.size() + 1; }
+  [[nodiscard]] size_t size() const { return threads_.size() + 1; }
 
   /// Calls body(begin, end) on disjoint ranges that cover [0, count), at most `shares` of them and at most one for each
-  /// thread, and returns when all have. Range borders are multiples of `grain` (at least 1). One caller at a time;
-  /// `body` must not throw and must not call the pool.
+  /// thread, and returns when all have ended. Range borders are multiples of `grain` (at least 1). If bodies throw,
+  /// throws the exception of the first range. One caller at a time; `body` must not call the pool.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, size_t shares, Body&& body) {
     shares = std::min({shares, size(), (count + grain - 1) / grain});
@@ -52,28 +72,26 @@ class ThreadPool {
     size_t count = 0;
     size_t grain = 1;
     size_t shares = 1;
-    Call call = nullptr;
+    Call call = nullptr;  ///< null: end the thread
     void* context = nullptr;
   };
 
-  // What the caller hands out: one cache line, so that a worker gets all of it at once.
-  struct alignas(64) Posted {
-    Job job;
-    std::atomic<uint32_t> generation{0};  ///< raised for each job
-  };
-  // What a worker hands back, in a line of its own.
-  struct alignas(64) Finished {
-    std::atomic<uint32_t> generation{0};  ///< of the last job that it has done
+  struct Worker {
+    // From the caller: one cache line, so that the worker gets all of it at once.
+    alignas(64) Job job;
+    SignalCounter posted;
+    // To the caller, in a line of its own.
+    alignas(64) SignalCounter finished;
+    std::exception_ptr error;
   };
 
   void run(const Job& job);
-  void work(size_t index);
-  void do_share(const Job& job, size_t index) const;
+  void work(Worker& worker, size_t index);
+  void stop();
+  static void do_share(const Job& job, size_t index);
 
-  Posted posted_;
-  std::unique_ptr<Finished[]> finished_;  ///< one for each worker
-  std::atomic<bool> stopping_{false};
-  std::vector<std::thread> workers_;
+  std::unique_ptr<Worker[]> workers_;
+  std::vector<std::thread> threads_;  ///< one for each worker
 };
 
 /// The cores that this process may run on.

@@ -1,12 +1,22 @@
-// Laws of core/thread_pool.h: every index once, borders on grains, as often as one likes.
+// Laws of core/thread_pool.h: each index once, borders on grains, any number of loops; exceptions reach the caller.
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <bit>
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string>
 #include <utility>
+
+#include "core/error.h"
+#include "tests/core/support.h"
 
 namespace folio::core {
 namespace {
@@ -111,6 +121,129 @@ TEST(ThreadPool, TakesBodiesByReferenceAndByValue) {
   alone.parallel_for(10, 1, changing);
   EXPECT_EQ(sum, 20U);
 }
+
+// Four threads and four indices: a share is one index.
+TEST(ThreadPool, TheExceptionOfTheFirstShareArrivesAfterAllHaveEnded) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 20; ++round) {
+    for (unsigned throwing = 1; throwing < 16; ++throwing) {  // a bit for each share
+      std::atomic<unsigned> ended{0};
+      size_t caught = SIZE_MAX;
+      try {
+        pool.parallel_for(4, 1, [&](size_t begin, size_t) {
+          ended |= 1U << begin;
+          if ((throwing >> begin & 1U) != 0) throw begin;
+        });
+      } catch (const size_t share) {
+        caught = share;
+      }
+      ASSERT_EQ(ended, 15U);
+      ASSERT_EQ(caught, static_cast<size_t>(std::countr_zero(throwing)));
+    }
+    size_t sum = 0;  // and the pool goes on as if nothing had happened
+    std::mutex mutex;
+    pool.parallel_for(100, 1, [&](size_t begin, size_t end) {
+      const std::lock_guard lock(mutex);
+      sum += end - begin;
+    });
+    ASSERT_EQ(sum, 100U);
+  }
+}
+
+TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
+  ThreadPool pool(2);
+  for (const size_t share : {0, 1}) {
+    EXPECT_EQ(test::error_of([&] {
+                pool.parallel_for(2, 1, [&](size_t begin, size_t) { require(begin != share, "share {}", begin); });
+              }),
+              share == 0 ? "share 0" : "share 1");
+    EXPECT_THROW(pool.parallel_for(2, 1,
+                                   [&](size_t begin, size_t) {
+                                     if (begin == share) throw std::bad_alloc();
+                                   }),
+                 std::bad_alloc);
+  }
+}
+
+// A thread that is asked for nothing sleeps on, however many jobs the others do.
+TEST(ThreadPool, FewerSharesThanThreads) {
+  ThreadPool pool(5);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  for (uint32_t round = 0; round < 600; ++round) {
+    const size_t shares = 2 + round % 2;
+    if (round == 300) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    std::vector<uint32_t> cells(64, 0);
+    pool.parallel_for(cells.size(), 1, shares, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) ++cells[i];
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+    ASSERT_EQ(cells, std::vector<uint32_t>(64, 1));
+  }
+  EXPECT_EQ(threads.size(), 3U);
+  pool.parallel_for(5, 1, [&](size_t, size_t) {
+    const std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(threads.size(), 5U);
+}
+
+// Workers give up spinning after 200 us and the caller after 50: pauses around these lengths let signals meet threads
+// that are falling asleep. A signal that is lost blocks the test for ever.
+TEST(ThreadPool, NoSignalIsLostWhileAThreadFallsAsleep) {
+  ThreadPool pool(3);
+  const auto wait_us = [](int us) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+    while (std::chrono::steady_clock::now() < end) continue;
+  };
+  std::atomic<size_t> sum{0};
+  for (int round = 0; round < 1000; ++round) {
+    wait_us(190 + round % 40);
+    pool.parallel_for(3, 1, [&](size_t begin, size_t end) {
+      if (begin == 2) wait_us(45 + round % 30);
+      sum += end - begin;
+    });
+  }
+  EXPECT_EQ(sum, 3000U);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
+// In a child process whose address space is nearly used up: some threads start, and then one does not.
+TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
+  int to_parent[2];
+  ASSERT_EQ(::pipe(to_parent), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t{1} << 30U;
+    ::setrlimit(RLIMIT_AS, &limit);
+    std::string text;
+    try {
+      const ThreadPool pool(5000);
+      text = "all threads were started";
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    const ThreadPool after(2);  // what was started has ended, and there is room again
+    const ssize_t written = ::write(to_parent[1], text.data(), text.size());
+    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  ::close(to_parent[1]);
+  char buffer[256];
+  const ssize_t n = ::read(to_parent[0], buffer, sizeof buffer);
+  ::close(to_parent[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  const std::string text(buffer, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  EXPECT_EQ(text.substr(0, 7), "thread ") << text;
+  EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
+  EXPECT_NE(text.find("; use fewer --threads"), std::string::npos) << text;
+}
+#endif
 
 TEST(ThreadPool, ZeroThreadsMeansThoseOfTheMachine) {
   EXPECT_GE(default_threads(), 1U);

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "core/random.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -144,6 +146,104 @@ TEST(Sampler, FiltersActInTheirOrder) {
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
+// The same draw, with the whole vocabulary sorted and all probabilities added in that order.
+int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& logits, int64_t position) {
+  struct Token {
+    int32_t id;
+    float logit;
+    double probability;
+  };
+  std::vector<Token> tokens;
+  for (size_t id = 0; id < logits.size(); ++id) tokens.push_back({static_cast<int32_t>(id), logits[id], 0.0});
+  std::stable_sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.logit > b.logit; });
+  const double largest = tokens.front().logit;
+  const auto normalize = [&](double temperature) {
+    double sum = 0.0;
+    for (Token& t : tokens) sum += t.probability = std::exp((t.logit - largest) / temperature);
+    for (Token& t : tokens) t.probability /= sum;
+  };
+  if (o.top_k > 0) tokens.resize(std::min(tokens.size(), static_cast<size_t>(o.top_k)));
+  normalize(1.0);
+  if (o.top_p < 1.0F) {
+    double sum = 0.0;
+    size_t n = 0;
+    while (n < tokens.size() && sum < o.top_p) sum += tokens[n++].probability;
+    tokens.resize(n);
+  }
+  const double least = o.min_p * tokens.front().probability;
+  std::erase_if(tokens, [&](const Token& t) { return t.probability < least; });
+  normalize(o.temperature);
+  double left = core::random_uniform(o.seed, static_cast<uint64_t>(position));
+  for (const Token& t : tokens) {
+    if ((left -= t.probability) < 0.0) return t.id;
+  }
+  return tokens.back().id;
+}
+
+// Sixteen shapes of logits: from all equal to a few that stand out, with and without ties, and up to the ends of float.
+std::vector<float> random_logits(uint64_t seed, size_t n) {
+  const double spreads[] = {0.0, 0.5, 3.0, 8.0, 40.0, 1000.0, 1e30, 3.0};
+  const double spread = spreads[seed % 8];
+  std::vector<float> logits(n);
+  for (size_t i = 0; i < n; ++i) {
+    double normal = -6.0;  // the sum of twelve uniform numbers has variance 1
+    for (uint64_t k = 0; k < 12; ++k) normal += core::random_uniform(seed, i * 12 + k);
+    if (seed % 16 >= 8) normal = std::round(normal * 4.0) / 4.0;
+    logits[i] = static_cast<float>(5.0 + normal * spread);
+  }
+  if (seed % 8 == 7) logits[n / 2] += 25.0F;  // nearly certain
+  return logits;
+}
+
+TEST(Sampler, DrawsAsIfTheWholeVocabularyWereSorted) {
+  for (const size_t n : {1, 2, 17, 300, 5000}) {
+    for (uint64_t seed = 0; seed < 16; ++seed) {
+      const std::vector<float> logits = random_logits(seed, n);
+      for (const float top_p : {1.0F, 0.95F, 0.5F, 1e-4F}) {
+        for (const float min_p : {0.0F, 0.05F, 1.0F}) {
+          for (const int32_t top_k : {0, 40, 600}) {
+            for (const float temperature : {0.8F, 1.0F, 5.0F, 1e-3F}) {
+              const SamplerOptions options{
+                  .temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p, .seed = seed};
+              Sampler sampler(options, {});
+              for (int64_t position = 0; position < (n > 1000 ? 1 : 3); ++position) {
+                ASSERT_EQ(draw(sampler, logits, position), draw_by_full_sort(options, logits, position))
+                    << n << " logits, seed " << seed << ", top-p " << top_p << ", min-p " << min_p << ", top-k "
+                    << top_k << ", temperature " << temperature << ", position " << position;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Equal probabilities whose sums meet top-p exactly: the last bit of the total decides how many are kept.
+TEST(Sampler, RoundingDecidesAsInAFullSort) {
+  for (const size_t n : {10, 100, 1000, 1024, 3000}) {
+    const std::vector<float> logits(n, 1.5F);
+    for (size_t tenths = 1; tenths < 10; ++tenths) {
+      auto options = plain();
+      options.top_p = static_cast<float>(tenths) / 10.0F;
+      Sampler sampler(options, {});
+      for (int64_t position = 0; position < 20; ++position) {
+        ASSERT_EQ(draw(sampler, logits, position), draw_by_full_sort(options, logits, position)) << n << " " << tenths;
+      }
+    }
+  }
+  for (int denominator = 1; denominator < 200; ++denominator) {  // a weight that is min-p, but for its rounding
+    auto options = plain();
+    options.min_p = 1.0F / static_cast<float>(denominator);
+    const auto logit = static_cast<float>(std::log(static_cast<double>(options.min_p)));
+    const std::vector<float> logits{0.0F, logit, std::nextafter(logit, -1.0F), std::nextafter(logit, 0.0F), logit};
+    Sampler sampler(options, {});
+    for (int64_t position = 0; position < 20; ++position) {
+      ASSERT_EQ(draw(sampler, logits, position), draw_by_full_sort(options, logits, position)) << denominator;
+    }
+  }
+}
+
 TEST(Sampler, ADrawIsAFunctionOfSeedAndPosition) {
   Sampler one(plain(), {});
   Sampler two(plain(), {});
@@ -239,12 +339,26 @@ TEST(Sampler, NeverDrawsWhatIsForbidden) {
   EXPECT_EQ(draw(greedy, logits_of(kShares), 0), 3);
 }
 
+TEST(Sampler, IdsWithoutALogitAreErrors) {
+  for (const int32_t wrong : {-1, 5, std::numeric_limits<int32_t>::max()}) {
+    Sampler forbids(plain(), {1, wrong});
+    EXPECT_ERROR(draw(forbids, logits_of(kShares), 0), fmt::format("no logit of token {}: ", wrong));
+    auto options = plain();
+    options.repeat_penalty = 2.0F;
+    Sampler penalizes(options, {});
+    EXPECT_ERROR(draw(penalizes, logits_of(kShares), 0, std::vector<int32_t>{wrong, 2}),
+                 fmt::format("no logit of token {}: ", wrong));
+  }
+}
+
 TEST(Sampler, NothingLeftIsAnError) {
   for (const float temperature : {0.0F, 1.0F}) {
     auto options = plain();
     options.temperature = temperature;
     Sampler sampler(options, {0, 1});
     EXPECT_ERROR(draw(sampler, {1, 2}, 0), "no token");
+    Sampler nothing(options, {});
+    EXPECT_ERROR(draw(nothing, {}, 0), "no token");
   }
 }
 
