@@ -26,7 +26,7 @@ class CharTokenizer final : public Tokenizer {
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(tokens_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {end_of_text()}; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {end_of_text()}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override;
   [[nodiscard]] std::string kind() const override { return "character"; }
 

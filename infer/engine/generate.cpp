@@ -31,7 +31,7 @@ class Generation {
         tokenizer_(tokenizer),
         options_(options),
         context_(context),
-        sampler_(options.sampler, tokenizer.never_sampled()),
+        sampler_(options.sampler, tokenizer.suppressed_tokens()),
         filter_(options.stops),
         history_(prompt.begin(), prompt.end()),
         n_prompt_(prompt.size()),
