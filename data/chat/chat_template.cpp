@@ -164,7 +164,7 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
 
 // The text of BOS, also where the file doesn't put one in front of other texts.
 std::string bos_text(const Tokenizer& tokenizer) {
-  const std::vector<int32_t> beginning = tokenizer.beginning();
+  const std::vector<int32_t> beginning = tokenizer.prefix_tokens();
   const std::vector<int32_t> first = beginning.empty() ? tokenizer.default_prompt() : beginning;
   return first.empty() ? "" : text_of_special(tokenizer, first[0]);
 }
@@ -206,7 +206,7 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
       render_chat(chat, messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()));
   std::vector<TextPiece> pieces;
   for (const ChatPiece& piece : rendered) pieces.push_back({.text = piece.text, .parse_special = piece.is_mark});
-  std::vector<int32_t> tokens = chat.writes_bos ? std::vector<int32_t>() : tokenizer.beginning();
+  std::vector<int32_t> tokens = chat.writes_bos ? std::vector<int32_t>() : tokenizer.prefix_tokens();
   const std::vector<int32_t> rest = tokenizer.encode_pieces(pieces);
   tokens.insert(tokens.end(), rest.begin(), rest.end());
   return tokens;

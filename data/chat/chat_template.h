@@ -45,7 +45,7 @@ struct ChatTemplate {
 [[nodiscard]] std::vector<ChatPiece> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
                                                  std::string_view bos, std::string_view eos);
 
-/// The same in tokens, with the tokenizer's beginning() in front unless the template writes a BOS itself.
+/// The same in tokens, with the tokenizer's prefix_tokens() in front unless the template writes a BOS itself.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages);
 

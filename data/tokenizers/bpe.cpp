@@ -189,7 +189,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
 
 std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const { return Encoder(*this, text).encode(); }
 
-std::vector<int32_t> BpeTokenizer::beginning() const {
+std::vector<int32_t> BpeTokenizer::prefix_tokens() const {
   return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
 }
 

@@ -85,13 +85,13 @@ class BpeTokenizer final : public Tokenizer {
   /// Hugging Face's tokenizers does: published vocabularies lack some that no text in UTF-8 has.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] std::vector<int32_t> beginning() const override;
+  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
 
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
   [[nodiscard]] bool ends_text(int32_t id) const override;
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override;
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
   void write_hf(const std::filesystem::path& directory) const override;

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/error.h"
 #include "core/utf8.h"
 
 namespace folio::data {
@@ -47,6 +48,25 @@ std::optional<std::string> byte_level_to_bytes(std::string_view text) {
     at += c.length;
   }
   return bytes;
+}
+
+std::vector<std::string> to_byte_level(const Vocabulary& v) {
+  std::vector<std::string> spelt = v.pieces;
+  for (size_t i = 0; i < spelt.size(); ++i) {
+    if (v.types[i] == PieceType::Normal) spelt[i] = bytes_to_byte_level(spelt[i]);
+  }
+  return spelt;
+}
+
+void from_byte_level(Vocabulary& v, const std::string& where) {
+  for (size_t i = 0; i < v.pieces.size(); ++i) {
+    if (v.types[i] != PieceType::Normal) continue;
+    auto bytes = byte_level_to_bytes(v.pieces[i]);
+    if (!bytes) {
+      core::fail("{}: token {} (\"{}\") is not in the byte-level alphabet", where, i, core::printable(v.pieces[i]));
+    }
+    v.pieces[i] = *std::move(bytes);
+  }
 }
 
 }  // namespace folio::data

@@ -5,6 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "data/tokenizers/vocabulary.h"
 
 namespace folio::data {
 
@@ -13,5 +16,11 @@ namespace folio::data {
 
 /// The inverse, or nothing if a character is not of the alphabet.
 [[nodiscard]] std::optional<std::string> byte_level_to_bytes(std::string_view text);
+
+/// The pieces as files spell them: normal ones in the alphabet, the others as they are.
+[[nodiscard]] std::vector<std::string> to_byte_level(const Vocabulary& vocabulary);
+
+/// The inverse, in place. Throws core::Error that begins with `where` if a normal piece is not in the alphabet.
+void from_byte_level(Vocabulary& vocabulary, const std::string& where);
 
 }  // namespace folio::data

@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/vocabulary.h"
 
 namespace folio::data {
 
@@ -24,14 +26,16 @@ class CharTokenizer final : public Tokenizer {
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(tokens_.size()); }
+  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {end_of_text()}; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {end_of_text()}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override;
   [[nodiscard]] std::string kind() const override { return "character"; }
 
   /// The characters, without `<|endoftext|>`.
-  [[nodiscard]] std::vector<std::string> characters() const { return {tokens_.begin(), tokens_.end() - 1}; }
+  [[nodiscard]] std::vector<std::string> characters() const {
+    return {vocabulary_.pieces.begin(), vocabulary_.pieces.end() - 1};
+  }
 
   [[nodiscard]] static CharTokenizer from_gguf(const core::GgufFile& file);
   /// Whether a "gpt2" vocabulary is one of characters: each token is one, but for `<|endoftext|>`, the last.
@@ -50,7 +54,13 @@ class CharTokenizer final : public Tokenizer {
   /// As a `gpt2` byte-level vocabulary: no merges, but those that make one token of a character's several bytes.
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
-  std::vector<std::string> tokens_;              ///< bytes of each id; the last is empty
+  /// From the pieces of a file, the last of which has to be `<|endoftext|>`.
+  static CharTokenizer from_pieces(std::vector<std::string> pieces, const std::string& where);
+
+  /// The code point of the one character that `bytes` are, if they are one.
+  static std::optional<uint32_t> character_in(std::string_view bytes);
+
+  Vocabulary vocabulary_;
   std::unordered_map<uint32_t, int32_t> id_of_;  ///< by code point
   SpecialTokens special_;                        ///< `<|endoftext|>`
 };

@@ -151,7 +151,7 @@ void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool 
   if (!after_unknown) ids.push_back(vocabulary_.unk);  // a run of unknown characters is one token
 }
 
-std::vector<int32_t> SentencePieceTokenizer::beginning() const {
+std::vector<int32_t> SentencePieceTokenizer::prefix_tokens() const {
   return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
 }
 

@@ -54,7 +54,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   /// vocabulary says so. Throws core::Error for a character that has neither piece, bytes nor an unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] std::vector<int32_t> beginning() const override;
+  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
 
   /// Without the spaces that `encode` put in front.
   [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const override;
@@ -65,7 +65,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] bool ends_text(int32_t id) const override {
     return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
   }
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
   void write_hf(const std::filesystem::path& directory) const override;

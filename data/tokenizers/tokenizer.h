@@ -42,7 +42,7 @@ class Tokenizer {
   [[nodiscard]] virtual const SpecialTokens& special_tokens() const;
 
   /// The special tokens that a model expects in front of a text: {BOS}, or none.
-  [[nodiscard]] virtual std::vector<int32_t> beginning() const { return {}; }
+  [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
   /// The bytes that a token stands for (part of a UTF-8 character, perhaps); empty for `<|endoftext|>`.
   [[nodiscard]] virtual const std::string& token_bytes(int32_t id) const = 0;
@@ -55,7 +55,7 @@ class Tokenizer {
   [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text(); }
 
   /// Tokens that are not to be drawn when text is generated.
-  [[nodiscard]] virtual std::vector<int32_t> never_sampled() const = 0;
+  [[nodiscard]] virtual std::vector<int32_t> suppressed_tokens() const = 0;
 
   /// What a text begins after when nobody gives a prompt.
   [[nodiscard]] virtual std::vector<int32_t> default_prompt() const = 0;

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/error.h"
+
 namespace folio::data {
 
 using core::require;
@@ -37,34 +39,6 @@ std::vector<bool> ends_of_text(const Vocabulary& v) {
     ends[i] = ends[i] || std::find(kNames.begin(), kNames.end(), v.pieces[i]) != kNames.end();
   }
   return ends;
-}
-
-void read_gguf(const core::GgufFile& file, Vocabulary& v) {
-  v.types.clear();
-  for (const int32_t type : gguf_list<int32_t>(file, "tokenizer.ggml.token_type")) {
-    v.types.push_back(static_cast<PieceType>(type));
-  }
-  for (const SpecialIdName& name : kSpecialIds) {
-    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name.gguf);
-    const int64_t id = file.integer(key, v.*name.id);
-    require(std::in_range<int32_t>(id), "{}: {} is {}, which is no id", file.path().string(), key, id);
-    v.*name.id = static_cast<int32_t>(id);
-  }
-  v.add_bos = file.boolean("tokenizer.ggml.add_bos_token", v.add_bos);
-  v.add_eos = file.boolean("tokenizer.ggml.add_eos_token", v.add_eos);
-}
-
-void append_gguf(const Vocabulary& v, core::GgufMetadata& metadata) {
-  std::vector<int32_t> types;
-  types.reserve(v.types.size());
-  for (const PieceType type : v.types) types.push_back(static_cast<int32_t>(type));
-  metadata.emplace_back("tokenizer.ggml.token_type", core::GgufArray{std::move(types)});
-  for (const SpecialIdName& name : kSpecialIds) {
-    if (v.*name.id < 0) continue;
-    metadata.emplace_back(fmt::format("tokenizer.ggml.{}_token_id", name.gguf), static_cast<uint32_t>(v.*name.id));
-  }
-  metadata.emplace_back("tokenizer.ggml.add_bos_token", v.add_bos);
-  metadata.emplace_back("tokenizer.ggml.add_eos_token", v.add_eos);
 }
 
 }  // namespace folio::data

@@ -4,10 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include "core/formats/gguf.h"
 
 namespace folio::data {
 
@@ -54,32 +51,5 @@ void validate(const Vocabulary& vocabulary, const std::string& where);
 /// The pieces at which a text is over: EOS, the end of a turn, BOS, and those that are control pieces with the names
 /// that published chat models have for them (a file names one, and a model says another).
 [[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
-
-/// tokenizer.ggml.token_type of a GGUF file, and the ids and flags that it has; the others are left as they are.
-void read_gguf(const core::GgufFile& file, Vocabulary& vocabulary);
-
-/// Appends them, without the pieces.
-void append_gguf(const Vocabulary& vocabulary, core::GgufMetadata& metadata);
-
-/// A list of the metadata. Throws core::Error that names the key if it is missing or of other items.
-template <typename Item>
-[[nodiscard]] const std::vector<Item>& gguf_list(const core::GgufFile& file, const std::string& key);
-
-}  // namespace folio::data
-
-#include "core/error.h"
-
-namespace folio::data {
-
-template <typename Item>
-const std::vector<Item>& gguf_list(const core::GgufFile& file, const std::string& key) {
-  const core::GgufValue* value = file.find(key);
-  const auto* array = value == nullptr ? nullptr : std::get_if<core::GgufArray>(value);
-  const auto* items = array == nullptr ? nullptr : std::get_if<std::vector<Item>>(&array->items);
-  const char* of = std::is_floating_point_v<Item> ? "32-bit floating-point numbers" : "32-bit integers";
-  core::require(items != nullptr, "{}: the metadata key {} is missing or not a list of {}", file.path().string(), key,
-                of);
-  return *items;
-}
 
 }  // namespace folio::data

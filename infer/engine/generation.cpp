@@ -19,7 +19,7 @@ int64_t context_of(const Request& request, const core::ModelConfig& config) {
 }
 
 std::vector<int32_t> suppressed(const data::Tokenizer* tokenizer) {
-  return tokenizer == nullptr ? std::vector<int32_t>{} : tokenizer->never_sampled();
+  return tokenizer == nullptr ? std::vector<int32_t>{} : tokenizer->suppressed_tokens();
 }
 
 }  // namespace

@@ -68,9 +68,9 @@ void export_hf(const core::StoredModel& model, const Options& o) {
   const fs::path temporary = out.parent_path() / fmt::format(".{}.tmp", out.filename().string());
   fs::remove_all(temporary);
   fs::create_directories(temporary);
-  const auto beginning = tokenizer->beginning();
+  const auto prefix = tokenizer->prefix_tokens();
   core::write_hf_model(temporary, model.config, typed(model, type_without_blocks(model, o.type)),
-                       beginning.empty() ? tokenizer->end_of_text() : beginning[0], tokenizer->end_of_text(),
+                       prefix.empty() ? tokenizer->end_of_text() : prefix[0], tokenizer->end_of_text(),
                        o.max_shard_bytes);
   tokenizer->write_hf(temporary);
   fs::rename(temporary, out);

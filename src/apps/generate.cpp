@@ -87,7 +87,7 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
 
 std::vector<int32_t> prompt_tokens(const data::Tokenizer& tokenizer, const std::string& text) {
   if (text.empty()) return tokenizer.default_prompt();
-  std::vector<int32_t> tokens = tokenizer.beginning();
+  std::vector<int32_t> tokens = tokenizer.prefix_tokens();
   const std::vector<int32_t> rest = tokenizer.encode(text);
   tokens.insert(tokens.end(), rest.begin(), rest.end());
   return tokens;

@@ -94,7 +94,8 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
   greedy.max_tokens = n;
   greedy.sampler.temperature = 0.0F;
   const auto by_engine = infer::generate(side.engine, file_tokenizer, translated(side, prompt), greedy).tokens;
-  const auto by_libtorch = translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.never_sampled()));
+  const auto by_libtorch =
+      translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.suppressed_tokens()));
   const auto gap = std::mismatch(by_engine.begin(), by_engine.end(), by_libtorch.begin(), by_libtorch.end());
   if (gap.first == by_engine.end() && gap.second == by_libtorch.end()) {
     fmt::print("greedy text: {} tokens equal\n", by_engine.size());

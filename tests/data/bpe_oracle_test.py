@@ -197,7 +197,7 @@ def test_every_format_gives_the_same_tokens(pair, tmp_path):
         ids = ids_of(theirs, text)
         assert ids_of(again, text) == ids
         assert Ours(tmp_path / "a.gguf", tmp_path).encode(text) == ids == Ours(tmp_path / "hf", tmp_path).encode(text)
-    assert again.encode("a").ids == json.loads(ours("show", path))["beginning"] + ids_of(theirs, "a")
+    assert again.encode("a").ids == json.loads(ours("show", path))["prefix_tokens"] + ids_of(theirs, "a")
     assert json.loads(ours("show", path)) == json.loads(ours("show", tmp_path / "hf"))
 
 
@@ -210,7 +210,7 @@ def test_the_gguf_keeps_what_smollm2s_says(tmp_path):
                 "chat_template"):
         assert field(before, key) is not None and field(before, key) == field(after, key), key
     shown = json.loads(ours("show", path))
-    assert (shown["kind"], shown["end_of_text"], shown["beginning"]) == ("byte-level BPE", 2, [])
+    assert (shown["kind"], shown["end_of_text"], shown["prefix_tokens"]) == ("byte-level BPE", 2, [])
     assert shown["ends_text"] == [0, 1, 2] and shown["special_tokens"]["<|im_end|>"] == 2
 
 
@@ -223,7 +223,7 @@ def test_transformers_loads_our_directory(pair, tmp_path):
     shown = json.loads(ours("show", path))
     assert loaded.eos_token_id == shown["end_of_text"] and loaded.chat_template == shown["chat_template"] != ""
     for text in (PROSE, CODE, "Hello world", "  two\n\nlines "):
-        assert loaded(text).input_ids == shown["beginning"] + ids_of(theirs, text)
+        assert loaded(text).input_ids == shown["prefix_tokens"] + ids_of(theirs, text)
     loaded.save_pretrained(tmp_path / "saved")  # what transformers writes, we read: the chat template too
     assert Ours(tmp_path / "saved", tmp_path).encode(TEXT[:20_000]) == ids_of(theirs, TEXT[:20_000])
     assert json.loads(ours("show", tmp_path / "saved"))["chat_template"] == shown["chat_template"]
@@ -248,7 +248,7 @@ def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
         assert (encode(b"<|im_start|>user\nHi<|im_end|>\n", parse_special=True) ==
                 json.loads(ours("pieces", model, tmp_path / "pieces")))
         assert lc.llama_vocab_eos(vocab) == shown["end_of_text"]
-        assert lc.llama_vocab_get_add_bos(vocab) == bool(shown["beginning"])
+        assert lc.llama_vocab_get_add_bos(vocab) == bool(shown["prefix_tokens"])
 
 
 @pytest.mark.parametrize("change, phrase", [

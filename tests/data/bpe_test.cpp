@@ -297,7 +297,7 @@ TEST(Bpe, AGgufThatIsNotSoundIsRefused) {
   }
   EXPECT_ERROR(read("tokenizer.ggml.token_type", core::GgufArray{Ids{1}}), "but 1 types");
   EXPECT_ERROR(read("tokenizer.ggml.eos_token_id", {}), "the EOS token is -1");
-  EXPECT_FALSE(read("tokenizer.ggml.add_bos_token", {})->beginning() == Ids{0});
+  EXPECT_FALSE(read("tokenizer.ggml.add_bos_token", {})->prefix_tokens() == Ids{0});
 }
 
 }  // namespace

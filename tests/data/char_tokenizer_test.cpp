@@ -69,7 +69,7 @@ TEST(CharTokenizer, TheVocabularyIsTheSortedCharactersThenEndOfText) {
   EXPECT_EQ(tokenizer.vocab_size(), 8);
   EXPECT_EQ(tokenizer.end_of_text(), 7);
   EXPECT_EQ(tokenizer.token_bytes(7), "");
-  EXPECT_EQ(tokenizer.never_sampled(), (std::vector<int32_t>{7}));
+  EXPECT_EQ(tokenizer.suppressed_tokens(), (std::vector<int32_t>{7}));
   EXPECT_EQ(tokenizer.encode("ban中"), (std::vector<int32_t>{3, 2, 4, 6}));
 }
 

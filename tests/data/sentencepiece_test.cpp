@@ -188,13 +188,13 @@ TEST(SentencePiece, AMillionEqualLettersAreNotQuadratic) {
 TEST(SentencePiece, ATextBeginsWithBosAndEndsAtEosOrAnotherBos) {
   SentencePieceVocabulary v = vocabulary_of({"▁"});
   const SentencePieceTokenizer tokenizer(v, "the test");
-  EXPECT_EQ(tokenizer.beginning(), (std::vector<int32_t>{1}));
+  EXPECT_EQ(tokenizer.prefix_tokens(), (std::vector<int32_t>{1}));
   EXPECT_EQ(tokenizer.default_prompt(), (std::vector<int32_t>{1}));
   EXPECT_EQ(tokenizer.end_of_text(), 2);
   EXPECT_TRUE(tokenizer.ends_text(1) && tokenizer.ends_text(2));
   EXPECT_FALSE(tokenizer.ends_text(0) || tokenizer.ends_text(3));
   v.add_bos = false;
-  EXPECT_TRUE(SentencePieceTokenizer(v, "the test").beginning().empty());
+  EXPECT_TRUE(SentencePieceTokenizer(v, "the test").prefix_tokens().empty());
 }
 
 TEST(SentencePiece, IdsOutsideTheVocabularyAreErrors) {

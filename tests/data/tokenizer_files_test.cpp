@@ -65,7 +65,7 @@ class Letters final : public Tokenizer {
   [[nodiscard]] const std::string& token_bytes(int32_t) const override { return letter_; }
   [[nodiscard]] int32_t vocab_size() const override { return 1; }
   [[nodiscard]] int32_t end_of_text() const override { return 0; }
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
   [[nodiscard]] std::string kind() const override { return "letter"; }
 
@@ -78,7 +78,7 @@ TEST(TokenizerFiles, AKindThatAFormatCannotHoldIsAnError) {
   EXPECT_ERROR(letters.to_gguf(), "a letter tokenizer cannot be written to a GGUF");
   EXPECT_ERROR(letters.write_hf("here"), "here: a letter tokenizer");
   EXPECT_ERROR(to_llama2c(letters), "a letter tokenizer");
-  EXPECT_TRUE(letters.beginning().empty());
+  EXPECT_TRUE(letters.prefix_tokens().empty());
   EXPECT_TRUE(letters.ends_text(0));
   EXPECT_EQ(letters.decode({0, 0}), "xx");
 }

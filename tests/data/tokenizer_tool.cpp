@@ -39,7 +39,7 @@ Json show(const Tokenizer& tokenizer) {
   return {{"kind", tokenizer.kind()},
           {"vocab_size", tokenizer.vocab_size()},
           {"end_of_text", tokenizer.end_of_text()},
-          {"beginning", tokenizer.beginning()},
+          {"prefix_tokens", tokenizer.prefix_tokens()},
           {"ends_text", ends},
           {"special_tokens", special},
           {"chat_template", tokenizer.chat_template()}};

@@ -91,8 +91,8 @@ def test_every_format_gives_the_same_tokens(files, tmp_path):
 def test_a_beginning_is_added_where_tokenizers_adds_it(files):
     theirs = load_tokenizers(files / "hf")
     shown = json.loads(ours("show", files / "hf"))
-    assert shown == {"kind": "SentencePiece", "vocab_size": theirs.get_vocab_size(), "end_of_text": 2, "beginning": [1],
-                     "ends_text": [1, 2], "special_tokens": {"<unk>": 0, "<s>": 1, "</s>": 2}, "chat_template": ""}
+    assert shown == {"kind": "SentencePiece", "vocab_size": theirs.get_vocab_size(), "end_of_text": 2,
+                     "prefix_tokens": [1], "ends_text": [1, 2], "special_tokens": {"<unk>": 0, "<s>": 1, "</s>": 2}, "chat_template": ""}
     assert theirs.encode("a").ids == [1] + theirs.encode("a", add_special_tokens=False).ids
 
 

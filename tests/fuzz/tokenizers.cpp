@@ -63,7 +63,7 @@ void look_at(const data::Tokenizer& tokenizer) {
   }
   law(tokenizer.end_of_text() >= 0 && tokenizer.end_of_text() < tokenizer.vocab_size(), "the end of a text is a token");
   law(tokenizer.ends_text(tokenizer.end_of_text()), "the end of a text ends it");
-  for (const auto& ids : {tokenizer.default_prompt(), tokenizer.never_sampled(), tokenizer.beginning()}) {
+  for (const auto& ids : {tokenizer.default_prompt(), tokenizer.suppressed_tokens(), tokenizer.prefix_tokens()}) {
     for (const int32_t id : ids) touch(tokenizer.token_bytes(id));
   }
   const auto& special = tokenizer.special_tokens().tokens();
@@ -77,7 +77,7 @@ void look_at(const data::Tokenizer& tokenizer) {
 
 bool same_tokenizer(const data::Tokenizer& a, const data::Tokenizer& b) {
   bool same = a.kind() == b.kind() && a.vocab_size() == b.vocab_size() && a.end_of_text() == b.end_of_text() &&
-              a.beginning() == b.beginning() && a.chat_template() == b.chat_template() &&
+              a.prefix_tokens() == b.prefix_tokens() && a.chat_template() == b.chat_template() &&
               a.special_tokens().tokens().size() == b.special_tokens().tokens().size();
   for (int32_t id = 0; id < a.vocab_size() && same; ++id) same = a.token_bytes(id) == b.token_bytes(id);
   const std::string text = text_of(a);

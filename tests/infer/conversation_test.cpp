@@ -47,7 +47,7 @@ class LetterTokenizer final : public data::Tokenizer {
   }
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
   [[nodiscard]] std::string kind() const override { return "letter"; }
   [[nodiscard]] int32_t turn_end() const { return vocab_size() - 2; }

@@ -31,7 +31,7 @@ class PieceTokenizer final : public data::Tokenizer {
   }
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
-  [[nodiscard]] std::vector<int32_t> never_sampled() const override {
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override {
     return end_may_come_ ? std::vector<int32_t>{} : std::vector<int32_t>{end_of_text()};
   }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
@@ -87,7 +87,7 @@ TEST_P(Generate, FewerTokensAreABeginningOfMore) {
 std::vector<int32_t> recomputed(const test::MachineKind& kind, const core::StoredModel& model,
                                 const data::Tokenizer& tokenizer, std::vector<int32_t> history,
                                 const GenerateOptions& o, size_t context) {
-  Sampler sampler(o.sampler, tokenizer.never_sampled());
+  Sampler sampler(o.sampler, tokenizer.suppressed_tokens());
   std::vector<int32_t> window = history;
   std::vector<int32_t> tokens;
   while (static_cast<int64_t>(tokens.size()) < o.max_tokens) {

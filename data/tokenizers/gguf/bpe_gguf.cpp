@@ -1,10 +1,11 @@
 // A byte-level BPE vocabulary in a GGUF file, as llama.cpp reads and writes it: tokenizer.ggml.model is "gpt2". Normal
 // pieces are spelt in the byte-level alphabet, special and user-defined ones as they are.
-#include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/byte_level.h"
+#include "data/tokenizers/gguf/gguf_vocabulary.h"
 
 namespace folio::data {
 namespace {
@@ -35,17 +36,12 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
   v.pre_tokenizer = pre.kind;
   v.ignore_merges = pre.ignore_merges;
   v.add_bos = pre.add_bos;
-  read_gguf(file, v);
-  v.pieces = tokens;
-  validate(v, where);
+  gguf::read_byte_level(file, where, v);
   TextIndex index(tokens);
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (v.types[i] != PieceType::Normal) continue;
-    const auto bytes = byte_level_to_bytes(tokens[i]);
-    if (!bytes) fail("{}: token {} (\"{}\") is not in the byte-level alphabet", where, i, printable(tokens[i]));
     if (index.find(tokens[i]) >= 0) fail("{}: token {} (\"{}\") occurs twice", where, i, printable(tokens[i]));
     index.add(static_cast<int32_t>(i));
-    v.pieces[i] = *bytes;
   }
   for (const std::string& merge : file.strings("tokenizer.ggml.merges")) {
     v.merges.push_back(merge_of(merge, index, where));
@@ -57,22 +53,12 @@ core::GgufMetadata BpeTokenizer::vocabulary_to_gguf() const {
   const BpeVocabulary& v = vocabulary_;
   const PreTokenizerName* pre = name_of(v.pre_tokenizer, v.ignore_merges);
   core::require(pre != nullptr, "a GGUF file cannot say that this pre-tokenizer's words need no merges");
-  std::vector<std::string> tokens = v.pieces;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (v.types[i] == PieceType::Normal) tokens[i] = bytes_to_byte_level(tokens[i]);
-  }
+  const std::vector<std::string> tokens = to_byte_level(v);
   std::vector<std::string> merges;
   for (const auto& [left, right, joined] : v.merges) {
     merges.push_back(tokens[static_cast<size_t>(left)] + " " + tokens[static_cast<size_t>(right)]);
   }
-  core::GgufMetadata metadata = {
-      {"tokenizer.ggml.model", std::string("gpt2")},
-      {"tokenizer.ggml.pre", std::string(pre->name)},
-      {"tokenizer.ggml.tokens", core::GgufArray{std::move(tokens)}},
-      {"tokenizer.ggml.merges", core::GgufArray{std::move(merges)}},
-  };
-  append_gguf(v, metadata);
-  return metadata;
+  return gguf::byte_level(v, std::string(pre->name), std::move(merges));
 }
 
 }  // namespace folio::data

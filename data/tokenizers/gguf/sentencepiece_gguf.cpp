@@ -1,18 +1,19 @@
 // A SentencePiece vocabulary in a GGUF file, as llama.cpp reads and writes it: tokenizer.ggml.model is "llama".
 #include <utility>
 
-#include "core/error.h"
+#include "data/tokenizers/gguf/gguf_vocabulary.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/sentencepiece_text.h"
 
 namespace folio::data {
+
 SentencePieceTokenizer SentencePieceTokenizer::from_gguf(const core::GgufFile& file) {
   SentencePieceVocabulary v;
   v.pieces = file.strings("tokenizer.ggml.tokens");
-  v.scores = gguf_list<float>(file, "tokenizer.ggml.scores");
-  const auto& types = gguf_list<int32_t>(file, "tokenizer.ggml.token_type");
+  v.scores = gguf::list<float>(file, "tokenizer.ggml.scores");
+  const auto& types = gguf::list<int32_t>(file, "tokenizer.ggml.token_type");
   v.unk = !types.empty() && types[0] == static_cast<int32_t>(PieceType::Unknown) ? 0 : -1;
-  read_gguf(file, v);
+  gguf::read(file, v);
   v.add_space_prefix = file.boolean("tokenizer.ggml.add_space_prefix", true);
   return {std::move(v), file.path().string() + ": tokenizer"};
 }
@@ -24,7 +25,7 @@ core::GgufMetadata SentencePieceTokenizer::vocabulary_to_gguf() const {
       {"tokenizer.ggml.tokens", core::GgufArray{v.pieces}},    {"tokenizer.ggml.scores", core::GgufArray{v.scores}},
       {"tokenizer.ggml.add_space_prefix", v.add_space_prefix},
   };
-  append_gguf(v, metadata);
+  gguf::append(v, metadata);
   return metadata;
 }
 

@@ -1,7 +1,5 @@
 // A byte-level BPE vocabulary as tokenizer.json of Hugging Face's tokenizers: the pieces spelt in the byte-level
 // alphabet, and the pre-tokenizers of the known models, by the patterns that they were published with.
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/bpe.h"
@@ -11,8 +9,6 @@
 namespace folio::data {
 namespace {
 
-using core::fail;
-using core::printable;
 using core::require;
 using hf::Json;
 
@@ -121,14 +117,9 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
   hf::read_template(source, template_in(hf::value(source.tokenizer, "post_processor")), v);
   validate(v, where);
   const std::vector<std::string> spelt = v.pieces;
+  from_byte_level(v, where);
   size_t n_bytes = 0;
-  for (size_t i = 0; i < spelt.size(); ++i) {
-    if (v.types[i] != PieceType::Normal) continue;
-    const auto bytes = byte_level_to_bytes(spelt[i]);
-    if (!bytes) fail("{}: token {} (\"{}\") is not in the byte-level alphabet", where, i, printable(spelt[i]));
-    v.pieces[i] = *bytes;
-    if (bytes->size() == 1) ++n_bytes;
-  }
+  for (size_t i = 0; i < spelt.size(); ++i) n_bytes += v.types[i] == PieceType::Normal && v.pieces[i].size() == 1;
   const auto unknown = hf::value(model, "unk_token");
   hf::supported(unknown.is_null() || n_bytes == 256, where, "unk_token = {} with bytes that are no tokens",
                 hf::shown(unknown));
@@ -138,10 +129,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   const BpeVocabulary& v = vocabulary_;
-  std::vector<std::string> spelt = v.pieces;
-  for (size_t i = 0; i < spelt.size(); ++i) {
-    if (v.types[i] == PieceType::Normal) spelt[i] = bytes_to_byte_level(spelt[i]);
-  }
+  const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {
     merges.push_back(spelt[static_cast<size_t>(left)] + " " + spelt[static_cast<size_t>(right)]);

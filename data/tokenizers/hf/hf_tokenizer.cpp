@@ -20,6 +20,18 @@ Json added_token(size_t id, const std::string& content, bool special) {
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
+// Puts a piece at its id, which it returns.
+size_t place(std::vector<std::string>& pieces, const std::string& piece, const nlohmann::json& id,
+             const std::string& where) {
+  const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();
+  if (!fits || (!pieces[id.get<size_t>()].empty() && pieces[id.get<size_t>()] != piece)) {
+    fail("{}: the ids of the vocabulary are not 0 to {}, each once: \"{}\" has {}", where, pieces.size() - 1,
+         printable(piece), shown(id));
+  }
+  pieces[id.get<size_t>()] = piece;
+  return id.get<size_t>();
+}
+
 // `pieces` as they are spelt in the file.
 Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   Json single = Json::array();
@@ -62,11 +74,17 @@ nlohmann::json read_model(const Source& source) {
   return model;
 }
 
+std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n, const std::string& where) {
+  require(vocabulary.is_object(), "{}: the vocabulary is not an object", where);
+  std::vector<std::string> pieces(n);
+  for (const auto& [piece, id] : vocabulary.items()) place(pieces, piece, id, where);
+  return pieces;
+}
+
 void read_pieces(const Source& source, Vocabulary& v) {
   const std::string& where = source.where;
   const auto model = json_get<nlohmann::json>(source.tokenizer, "model", where);
   const auto vocabulary = json_get<nlohmann::json>(model, "vocab", where);
-  require(vocabulary.is_object(), "{}: the vocabulary is not an object", where);
   std::vector<nlohmann::json> added;
   if (source.tokenizer.contains("added_tokens")) {
     added = json_get<std::vector<nlohmann::json>>(source.tokenizer, "added_tokens", where);
@@ -75,17 +93,8 @@ void read_pieces(const Source& source, Vocabulary& v) {
   for (const auto& token : added) {  // those past the vocabulary make it longer
     if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
   }
-  v.pieces.assign(n, "");
+  v.pieces = pieces_by_id(vocabulary, n, where);
   v.types.assign(n, PieceType::Normal);
-  const auto place = [&](const std::string& piece, const nlohmann::json& id) {
-    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < n;
-    require(fits && (v.pieces[id.get<size_t>()].empty() || v.pieces[id.get<size_t>()] == piece),
-            "{}: the ids of the vocabulary are not 0 to {}, each once: \"{}\" has {}", where, n - 1, printable(piece),
-            shown(id));
-    v.pieces[id.get<size_t>()] = piece;
-    return id.get<size_t>();
-  };
-  for (const auto& [piece, id] : vocabulary.items()) place(piece, id);
   const bool normalizes = !value(source.tokenizer, "normalizer").is_null();
   for (const auto& token : added) {
     const auto content = token.at("content").get<std::string>();
@@ -94,7 +103,8 @@ void read_pieces(const Source& source, Vocabulary& v) {
       const bool idle = special || value(token, key) == false || (key == std::string_view("normalized") && !normalizes);
       supported(idle, where, "the added token \"{}\" with {}", printable(content), key);
     }
-    v.types[place(content, value(token, "id"))] = special ? PieceType::Control : PieceType::UserDefined;
+    v.types[place(v.pieces, content, value(token, "id"), where)] =
+        special ? PieceType::Control : PieceType::UserDefined;
   }
 }
 

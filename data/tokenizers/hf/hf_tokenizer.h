@@ -37,6 +37,10 @@ void supported(bool condition, const std::string& where, fmt::format_string<Args
 /// The "model", which has to be BPE with nothing else at work.
 [[nodiscard]] nlohmann::json read_model(const Source& source);
 
+/// The `n` pieces, at least, of a "vocab" by their ids, which are 0 to n - 1, each once; where none is, an empty one.
+[[nodiscard]] std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n,
+                                                    const std::string& where);
+
 /// The pieces as they are spelt, normal but for the added tokens: special ones are control pieces, the others
 /// user-defined.
 void read_pieces(const Source& source, Vocabulary& vocabulary);

@@ -1,0 +1,36 @@
+// Characters as tokenizer.json of Hugging Face's tokenizers: BPE over raw characters, with no merges, no pre-tokenizer
+// and the decoder Fuse, so that the pieces are the characters themselves.
+#include "core/file_io.h"
+#include "core/json.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/hf/hf_tokenizer.h"
+
+namespace folio::data {
+
+bool CharTokenizer::is_hf(const nlohmann::json& tokenizer) {
+  const nlohmann::json model = hf::value(tokenizer, "model");
+  const nlohmann::json merges = hf::value(model, "merges");
+  return merges.is_array() && merges.empty() && hf::value(model, "byte_fallback") != true &&
+         hf::value(tokenizer, "pre_tokenizer").is_null();
+}
+
+CharTokenizer CharTokenizer::from_hf(const nlohmann::json& tokenizer, const std::string& where) {
+  const auto model = core::json_get<nlohmann::json>(tokenizer, "model", where);
+  const auto vocabulary = core::json_get<nlohmann::json>(model, "vocab", where);
+  const auto merges = core::json_get<nlohmann::json>(model, "merges", where);
+  core::require(vocabulary.is_object() && merges.is_array() && merges.empty(),
+                "{}: this is not a character tokenizer (a BPE vocabulary with no merges)", where);
+  return from_pieces(hf::pieces_by_id(vocabulary, vocabulary.size(), where), where);
+}
+
+CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
+  const std::string where = (directory / "tokenizer.json").string();
+  return from_hf(core::parse_json(core::read_text_file(where, size_t{64} << 20U), where), where);
+}
+
+void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
+  hf::write_files(directory, vocabulary_, chat_template(),
+                  {.pieces = vocabulary_.pieces, .decoder = {{"type", "Fuse"}}});
+}
+
+}  // namespace folio::data
