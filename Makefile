@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smollm2 ladder sanitize fuzz interop format
+.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -11,10 +11,15 @@ help: ## show these lines
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET) --target train generate export inspect verify bench
+	@cmake --build --preset $(PRESET) --target train generate
 	@test -e $(RUN)/model.gguf || build/train tinyshakespeare $$(test -e $(RUN)/checkpoints/last && echo --resume)
 	@echo
 	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
+
+programs: ## build all programs: train, generate, chat, perplexity, inspect, export, verify, bench
+	@scripts/bootstrap.sh build
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET) --target programs
 
 CORPUS := build/venv/bin/python scripts/get_tinyshakespeare.py
 SMOLLM2 := build/venv/bin/python scripts/get_smollm2.py

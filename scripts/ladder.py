@@ -42,6 +42,8 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="the build folder")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "runs" / "experiments", help="where results go")
     parser.add_argument("--short", action="store_true", help="one seed and reduced grids: minutes for all of them")
+    parser.add_argument("--results", type=pathlib.Path, metavar="DIR",
+                        help="run nothing: print the table of DIR/NN_name/results.json")
     options = parser.parse_args()
 
     studies = sorted(folder.parent.name for folder in (ROOT / "experiments").glob("[0-9][0-9]_*/main.cpp"))
@@ -51,9 +53,13 @@ def main():
     rows, broken, failed = [], [], 0
     for name in options.names or studies:
         program = options.build / "experiments" / name
-        if not program.exists():
+        if options.results:
+            file = options.results / name / "results.json"
+            results = json.loads(file.read_text()) if file.exists() else None
+        elif program.exists():
+            results = run(name, program, options.out / name, ["--short"] if options.short else [])
+        else:
             sys.exit(f"{program} is not built; run: cmake --build {options.build} --target experiments")
-        results = run(name, program, options.out / name, ["--short"] if options.short else [])
         if results is None:
             broken.append(name)
             continue
