@@ -14,6 +14,7 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
 #include "train/ngram.h"
+#include "train/repeatable.h"
 #include "train/run.h"
 #include "train/run_directory.h"
 #include "train/weights.h"
@@ -158,7 +159,7 @@ void resume(train::Trainer& trainer, const fs::path& checkpoint) {
 }
 
 int run(Options& o) {
-  if (o.threads > 0) at::set_num_threads(o.threads);
+  train::fix_threads(o.threads);
   train::validate(o.config);
   data::Corpus corpus = data::load_corpus(o.dataset);
   if (!o.choice) o.choice = train::choose_run(corpus.name, o.out, false, o.force);
@@ -183,6 +184,9 @@ int run(Options& o) {
              c.preset, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
              c.batch_size * c.accumulation, c.steps, at::get_num_threads());
   fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
+  if (const std::string why = train::why_not_repeatable(c.device); !why.empty()) {
+    fmt::print(stderr, "note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
+  }
   const double baseline = count_baseline(dataset);
   fmt::print("validation loss: {}\n",
              c.eval_batches == 0 ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
