@@ -116,6 +116,15 @@ TEST(Rope, HalfTypesAreRotatedInFloat) {
   EXPECT_TRUE(torch::equal(y, rope->apply(x.to(torch::kFloat)).to(torch::kBFloat16)));
 }
 
+TEST(Rope, InputsOfEveryTypeReadOneCache) {
+  const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, perhaps on several threads
+  const auto x = randn({2, kContext, 3, 8});
+  const auto in_double = rope.apply(x);
+  EXPECT_EQ(rope.apply(x.to(torch::kFloat)).scalar_type(), torch::kFloat);
+  EXPECT_TRUE(torch::equal(rope.apply(x), in_double));
+  EXPECT_EQ(rope.rotations().scalar_type(), torch::kComplexDouble);
+}
+
 TEST(Rope, HasNoState) {
   nn::RopeCache rope(kContext, 8);
   EXPECT_TRUE(rope->parameters().empty());

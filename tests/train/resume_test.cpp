@@ -1,8 +1,10 @@
 // Resumed equals undisturbed, bit for bit: with dropout, accumulation and AdamW's moments in between.
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "data/tokenizers/char_tokenizer.h"
 #include "support.h"
 #include "train/run.h"
 #include "train/run_log.h"
@@ -201,7 +203,7 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
   Small first;
   first.trainer.step();
   first.trainer.save(run.path());
-  auto characters = first.dataset.tokenizer().characters();
+  auto characters = dynamic_cast<const data::CharTokenizer&>(first.dataset.tokenizer()).characters();
   std::swap(characters[0], characters[1]);
   data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(run / "checkpoints/last"));
   Small second;
@@ -209,6 +211,39 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
   for (const char* part : {"another vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
     EXPECT_TRUE(test::contains(message, part)) << message;
   }
+}
+
+// One block is frozen, and moments are those of the rest.
+void freeze_a_block(Trainer& trainer) {
+  trainer.freeze([](const std::string& name) { return name.starts_with("layers.0."); });
+}
+
+TEST(Resume, AFrozenRunRepeatsTheBits) {
+  const TempDir run;
+  Small whole, first, second;
+  for (Small* small : {&whole, &first, &second}) freeze_a_block(small->trainer);
+  const torch::Tensor random = at::detail::getDefaultCPUGenerator().get_state();
+  for (int i = 0; i < 4; ++i) whole.trainer.step();
+  at::detail::getDefaultCPUGenerator().set_state(random);
+  for (int i = 0; i < 2; ++i) first.trainer.step();
+  first.trainer.save(run.path());
+  second.trainer.resume(run / "checkpoints/last");
+  for (int i = 0; i < 2; ++i) second.trainer.step();
+  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.model()), test::copies(whole.trainer.model())));
+}
+
+TEST(Resume, OtherFrozenParametersAreRefused) {
+  const TempDir all, part;
+  Small trained, frozen;
+  freeze_a_block(frozen.trainer);
+  trained.trainer.step();
+  frozen.trainer.step();
+  trained.trainer.save(all.path());
+  frozen.trainer.save(part.path());
+  Small other, other_frozen;
+  freeze_a_block(other_frozen.trainer);
+  EXPECT_ERROR((other.trainer.resume(part / "checkpoints/last"), 0), "is missing");
+  EXPECT_ERROR((other_frozen.trainer.resume(all / "checkpoints/last"), 0), "is frozen here");
 }
 
 TEST(Resume, ADamagedCheckpointIsNamed) {

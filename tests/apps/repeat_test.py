@@ -1,0 +1,82 @@
+"""A resumed run repeats the bits of an undisturbed one: at the default's size, on the threads that LibTorch chooses, in
+processes whose memory lies elsewhere. Small runs, killed at random moments, are in kill_test.py."""
+
+import random
+import subprocess
+
+import pytest
+
+from exactness import assert_same, command, outcome
+from support import BUILD, SMALL_RUN, environment, succeed
+
+# Three kills between checkpoints, each at another place in the interval.
+FLAGS = ["--steps", "120", "--seed", "5", "--log-every", "1", "--checkpoint-every", "20"]
+KILLS = [33, 71, 119]
+# What a user's environment may say, and must not change a bit.
+UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS": "3"}
+
+
+def perturbed(seed):
+    """An environment in which a program's memory lies elsewhere and is full of other bytes."""
+    dice = random.Random(seed)
+    return {"LD_PRELOAD": str(BUILD / "tests/libperturb_heap.so"), "FOLIO_HEAP_SEED": str(seed),
+            "MALLOC_PERTURB_": str(dice.randrange(1, 256)), "MALLOC_TOP_PAD_": str(dice.randrange(1 << 22))}
+
+
+def digests(threads, history, **more):
+    done = succeed("tests/products_tool", threads, history, OMP_NUM_THREADS="2", **more)
+    lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines() if not line.startswith("MKL_VERBOSE")]
+    assert len(lines) == 2 * (4 * 3 + 4)
+    return dict(lines)
+
+
+def test_a_product_has_the_same_bits_in_every_process():
+    expected = digests(2, "fresh")
+    others = {"LibTorch's own number": digests(0, "fresh"), "other numbers before": digests(2, "worked"),
+              "an unruly environment": digests(0, "fresh", **UNRULY)}
+    for seed in range(3):
+        others[f"heap {seed}"] = digests(0, "fresh", **perturbed(seed))
+    for name, other in others.items():
+        assert [key for key in expected if other[key] != expected[key]] == [], name
+
+
+def test_mkl_never_chooses_the_number_of_threads(tmp_path):
+    """MKL's own log, which tells on machines where its choice happens to change nothing, too."""
+    (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
+    done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
+                   MKL_VERBOSE="1", **UNRULY)
+    products = [line for line in done.stdout.splitlines() if line.startswith("MKL_VERBOSE") and "GEMM" in line]
+    if not products:
+        pytest.skip("this LibTorch has no MKL")
+    assert [line for line in products if "Dyn:0" not in line] == []
+
+
+def text_of_65_characters(length):
+    dice = random.Random(1)
+    return "".join(chr(dice.randrange(ord("!"), ord("!") + 65)) for _ in range(length))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_run_killed_three_times_repeats_the_bits(tmp_path, dtype, threads):
+    """Begun without --threads, as people do; a resumed run takes the number from its checkpoint."""
+    (tmp_path / "cats.txt").write_text(text_of_65_characters(20000))
+    flags = [*FLAGS, "--dtype", dtype]
+    own = {"OMP_NUM_THREADS": str(threads)}
+    whole = succeed("train", *command(tmp_path, tmp_path / "whole", flags), home=tmp_path, timeout=600, **own)
+    if "may not repeat" in whole.stderr:
+        pytest.skip(whole.stderr)
+    expected = outcome(tmp_path / "whole")
+    assert len(expected["log"]) == 120
+
+    killed = tmp_path / "killed"
+    for seed, step in enumerate(KILLS):
+        # Only the threads of the first process count; later ones are given others, and memory elsewhere.
+        more = own if seed == 0 else {"OMP_NUM_THREADS": "3", **UNRULY, **perturbed(seed)}
+        process = subprocess.Popen([BUILD / "train", *command(tmp_path, killed, flags)], stdout=subprocess.PIPE,
+                                   text=True, env=environment(tmp_path, **more))
+        assert any(line.startswith(f"step {step}/") for line in process.stdout), "the run ended before its kill"
+        process.kill()
+        process.communicate()
+    succeed("train", *command(tmp_path, killed, flags), home=tmp_path, timeout=600, **perturbed(9))
+    assert_same(outcome(killed), expected, f"{dtype}, {threads} threads")
