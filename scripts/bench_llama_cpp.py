@@ -5,8 +5,8 @@ Usage: build/venv/bin/python scripts/bench_llama_cpp.py MODEL.gguf ... [--thread
        [--gen-tokens N] [--rounds N] [--plain] [--python PATH]
 
 Each round runs build/bench and then llama.cpp (with its own defaults, through llama-cpp-python), each in a process of
-its own: five times a prompt, then tokens one by one. Prints, for each model, medians of tokens/s and their ratio. `make interop` builds llama-cpp-python; --python names another environment's python that has it. Where
-llama.cpp dies of its kernels for AMX, which some virtual machines announce and then refuse: --plain takes none of its
+its own: five times a prompt, then tokens one by one. Prints, for each model, medians of tokens/s and their ratio.
+`make interop` builds llama-cpp-python; --python names another environment's python that has it. Where llama.cpp dies of its kernels for AMX, which some virtual machines announce and then refuse: --plain takes none of its
 repacked kernels (its speed is then less than its best), or build it with CMAKE_ARGS=-DGGML_NATIVE=OFF and the
 machine's other instruction sets.
 """
@@ -54,7 +54,7 @@ print(json.dumps({"prefill": statistics.median(prefill[1:]), "decode": statistic
 
 def folio(model, a):
     command = [BUILD / "bench", "-m", model, "-t", a.threads, "--prompt-tokens", a.prompt_tokens, "--gen-tokens",
-               a.gen_tokens, "--json"]
+               a.gen_tokens, "--temperature", 0, "--json"]  # llama.cpp's side draws nothing
     out = json.loads(subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout)
     return {"prefill": out["prefill_tokens_per_s"], "decode": out["decode_tokens_per_s"]}
 

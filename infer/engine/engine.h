@@ -28,6 +28,7 @@ class Engine {
   Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {});
   Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
+  Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

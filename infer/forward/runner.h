@@ -40,6 +40,7 @@ class Runner {
   /// All layers on one machine.
   Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
   Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
+  Runner(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
 
   [[nodiscard]] const core::StoredModel& model() const { return model_; }
   [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
