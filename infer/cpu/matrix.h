@@ -1,5 +1,5 @@
-// A weight matrix in one of the engine's kinds: floats, 16 bits (used where they are mapped, both), or groups (repacked
-// once, at load). What is multiplied and in which order is the kernels' business: see reference/kernels.h.
+// A weight matrix in one of the three kinds: floats and 16-bit numbers, used where they are mapped, or groups, repacked
+// once at load. The kernels define the order of each sum: see reference/kernels.h.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ struct Inputs {
   size_t n_rows;
 };
 
-/// A view: whose bytes it looks at is the Model's business.
+/// A view: CpuWeights owns the bytes, or keeps the file mapped.
 struct Matrix {
   std::variant<const float*, const kernels::F16*, const kernels::BF16*, kernels::GroupMatrix> weights;
   size_t n_out = 0;  ///< rows

@@ -17,7 +17,7 @@ using kernels::kTileRows;
 
 size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tensor.shape.front()); }
 
-// One row of a tensor, taken apart.
+// One row of a tensor: its quants, and the numbers of its groups.
 struct Row {
   std::vector<uint8_t> quants;
   std::vector<float> scales;

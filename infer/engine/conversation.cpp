@@ -7,7 +7,7 @@
 namespace folio::infer {
 namespace {
 
-std::vector<data::ChatMessage> beginning(std::optional<std::string> system) {
+std::vector<data::ChatMessage> first_messages(std::optional<std::string> system) {
   if (!system) return {};
   return {{.role = data::ChatRole::System, .content = std::move(*system)}};
 }
@@ -19,13 +19,13 @@ Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, dat
     : engine_(engine),
       tokenizer_(tokenizer),
       template_(std::move(chat_template)),
-      messages_(beginning(std::move(system))),
+      messages_(first_messages(std::move(system))),
       n_system_(messages_.size()),
       sequence_(engine.cache()) {}
 
 Answer Conversation::say(std::string text, const GenerateOptions& options,
                          const std::function<void(std::string_view)>& on_text) {
-  core::require(!options.slide, "a conversation doesn't slide: its beginning would be lost");
+  core::require(!options.slide, "a conversation cannot slide: its first messages would be lost");
   const size_t n_before = messages_.size();
   try {
     messages_.push_back({.role = data::ChatRole::User, .content = std::move(text)});
@@ -53,7 +53,7 @@ Answer Conversation::answer(const GenerateOptions& options, const std::function<
                 "the conversation has {} tokens, and the context has room for {}: /reset begins anew", prompt.size(),
                 context);
   const auto parted = std::mismatch(held_.begin(), held_.end(), prompt.begin(), prompt.end()).first;
-  // The last token is computed in any case: its logits are the answer's beginning.
+  // The last token is computed in any case: its logits give the answer's first token.
   keep(std::min(static_cast<size_t>(parted - held_.begin()), prompt.size() - 1));
   answer.n_cached = held_.size();
   try {
@@ -64,7 +64,7 @@ Answer Conversation::answer(const GenerateOptions& options, const std::function<
   }
   held_ = prompt;
   held_.insert(held_.end(), answer.result.tokens.begin(), answer.result.tokens.end());
-  held_.resize(static_cast<size_t>(engine_.cache().length(sequence_.id())));  // the last one drawn was not run
+  held_.resize(static_cast<size_t>(engine_.cache().length(sequence_.id())));  // the last one sampled was not run
   return answer;
 }
 

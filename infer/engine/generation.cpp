@@ -63,7 +63,7 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
 void Generation::start(SequenceId sequence) {
   request_.sequence = sequence;
   start_ = first_token_ = end_ = Clock::now();
-  if (draws()) {
+  if (samples()) {
     show(check_room());
   } else if (n_fresh() == 0) {
     finish(FinishReason::Length);
@@ -71,14 +71,14 @@ void Generation::start(SequenceId sequence) {
 }
 
 int64_t Generation::max_positions() const {
-  if (!draws()) return static_cast<int64_t>(n_rows());
-  const auto all = static_cast<int64_t>(n_prompt_) - 1 + request_.max_tokens;  // the last one drawn is not run
+  if (!samples()) return static_cast<int64_t>(n_rows());
+  const auto all = static_cast<int64_t>(n_prompt_) - 1 + request_.max_tokens;  // the last one sampled is not run
   return std::min(request_.slide ? context_ : all, context_);
 }
 
 // Rows that the history so far needs: a token that is only predicted has none.
 size_t Generation::n_rows() const {
-  if (draws()) return history_.size();
+  if (samples()) return history_.size();
   if (request_.on_logits || request_.observer) return n_prompt_;
   return request_.on_log_probs ? n_prompt_ - 1 : 0;
 }
@@ -117,8 +117,8 @@ std::span<float> Generation::take(std::span<float> logits, size_t n_rows) {
   const bool has_last = is_last(end - 1);
   const bool last_is_reported = has_last && n_reported > 0 && reported_ == end;
   const size_t used = n_reported + (has_last && !last_is_reported ? 1 : 0);
-  if (has_last) draw(logits.subspan((used - 1) * vocab_size_, vocab_size_));
-  if (!draws() && n_fresh() == 0) finish(FinishReason::Length);
+  if (has_last) sample(logits.subspan((used - 1) * vocab_size_, vocab_size_));
+  if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
   return logits.subspan(used * vocab_size_);
 }
 
@@ -138,7 +138,7 @@ void Generation::report(std::span<const float> logits, size_t first) {
   if (!log_probs.empty()) request_.on_log_probs(log_probs);
 }
 
-void Generation::draw(std::span<float> logits) {
+void Generation::sample(std::span<float> logits) {
   const int32_t token = sampler_.sample(logits, history_, static_cast<int64_t>(history_.size()));
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
@@ -185,12 +185,12 @@ void Generation::show(const std::string& text) {
 
 GenerateResult Generation::result() const {
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
-  const bool drew = first_token_ > start_;
+  const bool began = first_token_ > start_;
   return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},
           .text = text_,
           .finish_reason = reason_,
-          .prefill_seconds = seconds((drew ? first_token_ : end_) - start_),
-          .decode_seconds = drew ? seconds(end_ - first_token_) : 0.0};
+          .prefill_seconds = seconds((began ? first_token_ : end_) - start_),
+          .decode_seconds = began ? seconds(end_ - first_token_) : 0.0};
 }
 
 }  // namespace folio::infer

@@ -46,13 +46,13 @@ class Generation {
  private:
   using Clock = std::chrono::steady_clock;
 
-  [[nodiscard]] bool draws() const { return request_.max_tokens > 0; }
-  [[nodiscard]] bool is_last(size_t index) const { return draws() && index + 1 == history_.size(); }
+  [[nodiscard]] bool samples() const { return request_.max_tokens > 0; }
+  [[nodiscard]] bool is_last(size_t index) const { return samples() && index + 1 == history_.size(); }
   [[nodiscard]] bool is_reported(size_t index) const;
   [[nodiscard]] bool ends(int32_t token) const;
   [[nodiscard]] size_t n_rows() const;
   void report(std::span<const float> logits, size_t first);
-  void draw(std::span<float> logits);
+  void sample(std::span<float> logits);
   [[nodiscard]] std::string check_room();
   [[nodiscard]] std::string end(FinishReason reason);
   void show(const std::string& text);

@@ -1,4 +1,4 @@
-// How well a model foresees a text: the log-probability that it gives to each token, in windows that don't overlap.
+// How well a model predicts a text: the log-probability that it gives to each token, in windows that don't overlap.
 #pragma once
 
 #include <cstdint>

@@ -30,10 +30,10 @@ struct Request {
   Observer observer{};
 
   // How it goes on.
-  int64_t max_tokens = 0;  ///< tokens to generate; 0: none is drawn
+  int64_t max_tokens = 0;  ///< tokens to generate; 0: none is sampled
   SamplerOptions sampler{};
-  /// Gives the text its bytes, and says which tokens end it and which are never drawn. Null: tokens alone, of which any
-  /// may be drawn and none ends.
+  /// Gives the text its bytes, and says which tokens end it and which are suppressed. Null: tokens alone, of which any
+  /// may be sampled and none ends.
   const data::Tokenizer* tokenizer = nullptr;
   std::vector<std::string> stops{};                      ///< texts that end it; need a tokenizer
   std::vector<int32_t> end_tokens{};                     ///< end the text, beside those of the tokenizer's ends_text()

@@ -64,7 +64,7 @@ struct LoadReport {
   double repack_seconds = 0.0;
 };
 
-/// Names what was asked for, so that its completion can be waited for.
+/// A copy to the host that is on its way.
 enum class Ticket : uint64_t {};
 
 class Stage {

@@ -1,5 +1,5 @@
-// The tokens of one draw, likeliest first, sorted only as far as they are looked at: a draw needs a few hundred of a
-// large vocabulary. The sum of their weights is known between two bounds, and exactly once all are sorted.
+// The tokens that may be sampled, likeliest first, sorted only as far as they are looked at: a sample needs a few
+// hundred of a large vocabulary. The sum of their weights is known between two bounds, and exactly once all are sorted.
 #pragma once
 
 #include <cstddef>

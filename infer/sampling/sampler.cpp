@@ -55,7 +55,7 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> histor
   penalize(logits, history);
   for (const int32_t id : never_) logit_of(id, logits) = kForbidden;
   const float largest = largest_of(logits);
-  core::require(largest != kForbidden, "no token of the vocabulary may be drawn");
+  core::require(largest != kForbidden, "no token of the vocabulary may be sampled");
   if (options_.temperature == 0.0F) {
     return static_cast<int32_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
   }
@@ -63,11 +63,11 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> histor
   const auto top_k = static_cast<size_t>(options_.top_k);
   if (options_.top_p >= 1.0F && options_.min_p == 0.0F) {
     ranking_.reset(logits, largest, options_.temperature, top_k);
-    return draw_from_all(uniform);
+    return sample_from_all(uniform);
   }
   ranking_.reset(logits, largest, 1.0, top_k);
   keep_min_p(n_in_top_p());
-  return draw_from_kept(largest, uniform);
+  return sample_from_kept(largest, uniform);
 }
 
 float& Sampler::logit_of(int32_t id, std::span<float> logits) {
@@ -90,7 +90,7 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
 }
 
 // The value of `f` at the total of all weights. `f` is monotone, so where its values at two bounds agree, that is the
-// value in between too. The draws are those of probabilities that were summed over the whole sorted vocabulary.
+// value in between too. The samples are those of probabilities that were summed over the whole sorted vocabulary.
 template <typename F>
 size_t Sampler::at_total(F f) {
   const auto [low, high] = ranking_.total_bounds();
@@ -124,7 +124,7 @@ void Sampler::keep_min_p(size_t n) {
   }
 }
 
-int32_t Sampler::draw_from_kept(double largest, double uniform) {
+int32_t Sampler::sample_from_kept(double largest, double uniform) {
   double sum = 0.0;
   for (Ranking::Candidate& c : kept_) sum += c.weight = std::exp((c.logit - largest) / options_.temperature);
   double left = uniform;
@@ -132,17 +132,17 @@ int32_t Sampler::draw_from_kept(double largest, double uniform) {
     left -= c.weight / sum;
     if (left < 0.0) return c.id;
   }
-  return kept_.back().id;  // rounding left a little over
+  return kept_.back().id;  // the rounded probabilities add up to less than 1
 }
 
-int32_t Sampler::draw_from_all(double uniform) {
-  const size_t drawn = at_total([&](double total) {
+int32_t Sampler::sample_from_all(double uniform) {
+  const size_t chosen = at_total([&](double total) {
     double left = uniform;
     size_t i = 0;
     while (i < ranking_.size() && (left -= ranking_[i].weight / total) >= 0.0) ++i;
     return std::min(i, ranking_.size() - 1);
   });
-  return ranking_[drawn].id;
+  return ranking_[chosen].id;
 }
 
 }  // namespace folio::infer

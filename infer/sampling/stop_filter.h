@@ -1,4 +1,4 @@
-// Between the tokens' bytes and the reader: lets whole UTF-8 characters through, and nothing of a stop string.
+// From tokens' bytes to text that can be shown: whole UTF-8 characters, and nothing of a stop string.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ class StopFilter {
  public:
   explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  /// Takes a token's bytes, returns what can be shown by now. After a stop string came whole, `stopped()` holds and
-  /// what stood before it has been returned.
+  /// Takes a token's bytes and returns what can be shown so far. Once a stop string is complete, `stopped()` holds, and
+  /// the text before it has been returned.
   [[nodiscard]] std::string push(std::string_view bytes);
 
-  /// What was still held back when the text ends without a stop.
+  /// What is still held back when the text ends without a stop string.
   [[nodiscard]] std::string finish();
 
   [[nodiscard]] bool stopped() const { return stopped_; }

@@ -40,7 +40,7 @@ std::string name_of(const core::StoredModel& model) {
   return fs::path(model.path).stem().string();
 }
 
-// Only a GGUF holds blocks: for other formats they are multiplied out.
+// Only a GGUF holds blocks: for other formats they are dequantized.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
   const bool blocks = std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type); });
   if (!type.empty() || !blocks) return type;

@@ -28,7 +28,7 @@ void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
 
 void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
   add_sampler_flags(app, options.sampler);
-  app.add_option("-s,--seed", options.sampler.seed, "seed of the draws (default: random, printed)")
+  app.add_option("-s,--seed", options.sampler.seed, "seed of the sampler (default: random, printed)")
       ->check(in_range(0, 1.8e19));
   app.add_option("--stop", options.stops, "end before this text; repeatable")->allow_extra_args(false);
   app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")

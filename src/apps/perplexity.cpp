@@ -1,4 +1,4 @@
-// perplexity: how well a model foresees a text.
+// perplexity: how well a model predicts a text.
 #include "infer/engine/perplexity.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ struct Options {
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_tokenizer_flag(app, o.model.tokenizer);
-  app.add_option("--text", o.text, "a file with the text to foresee")->required();
+  app.add_option("--text", o.text, "the file with the text")->required();
   app.add_option("-c,--context", o.context, "tokens of a window (default: the model's context)")
       ->check(apps::in_range(2, 1 << 24));
   app.add_flag("--json", o.json, "one JSON object on stdout: tokens, nll (mean, in nats), perplexity");
@@ -73,7 +73,7 @@ std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::stri
   } catch (const core::Error& error) {
     core::fail("{}: {}", where, error.what());
   }
-  core::require(tokens.size() >= 2, "{}: the text has {} tokens; two are needed to foresee one", where, tokens.size());
+  core::require(tokens.size() >= 2, "{}: the text has {} tokens; two are needed to predict one", where, tokens.size());
   return tokens;
 }
 
@@ -114,7 +114,7 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "How well a model foresees a text, cut into windows that don't overlap: every token but a window's first is "
+      "How well a model predicts a text, cut into windows that don't overlap: every token but a window's first is "
       "scored.",
       "perplexity");
   Options options;
