@@ -121,7 +121,7 @@ std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::
 
 std::optional<WeightDifference> first_difference(const core::Weights& reference, const core::StoredModel& file) {
   const auto manifest = core::tensor_manifest(reference.config);
-  const bool groups = file.format == "llama2.c v2";
+  const bool groups = file.format == core::ModelFormat::Llama2cV2;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& tensor = file.tensors.at(i);
     core::require(tensor.shape == manifest[i].shape, "{}: tensor {} has shape {}, but the checkpoint's has {}",

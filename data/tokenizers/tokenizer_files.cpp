@@ -42,7 +42,7 @@ nlohmann::json read_json(const fs::path& path) {
 // A template is a string, or one of a list of named ones, or has a file of its own.
 std::string chat_template_of(const nlohmann::json& config, const fs::path& directory) {
   const std::string where = (directory / "tokenizer_config.json").string();
-  const nlohmann::json value = hf::value(config, "chat_template");
+  const nlohmann::json& value = hf::value(config, "chat_template");
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) {
     const fs::path file = directory / "chat_template.jinja";

@@ -80,7 +80,7 @@ void export_hf(const core::StoredModel& model, const Options& o) {
 // llama2.c's program has fixed ids for its tokens: rows move to where it looks for them.
 void export_llama2c(const core::StoredModel& model, const Options& o) {
   const int version = o.type == "q8_0" ? 2 : o.version;
-  if (model.format.starts_with("llama2.c") && o.tokenizer.empty()) {
+  if (core::is_llama2c(model.format) && o.tokenizer.empty()) {
     core::write_llama2c(o.out, model.config, core::stream_as(model.tensors, core::DType::F32), version);
     return;
   }
@@ -118,7 +118,8 @@ int run(const CLI::App& app, const Options& o) {
   if (o.format == "hf") export_hf(model, o);
   if (o.format == "llama2c") export_llama2c(model, o);
   const core::StoredModel written = core::read_model(o.out);
-  fmt::print("{}: {}, {} parameters, {}\n", o.out, written.format, core::parameter_count(written.config),
+  fmt::print("{}: {}, {} parameters, {}\n", o.out, core::format_name(written.format),
+             core::parameter_count(written.config),
              core::info(written.tensors[2].type).name);  // Wq: what most matrices are
   return 0;
 }

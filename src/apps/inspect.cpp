@@ -78,7 +78,7 @@ void inspect_safetensors(const fs::path& path) {
 
 void inspect_model(const fs::path& path) {
   const core::StoredModel model = core::read_model(path);
-  fmt::print("{}: {}\n", path.string(), model.format);
+  fmt::print("{}: {}\n", path.string(), core::format_name(model.format));
   print_config(model.config);
   if (fs::is_directory(path)) attempt("tokenizer", [&] { print_tokenizer(*data::tokenizer_from_hf(path)); });
   print_tensors(model.tensors);

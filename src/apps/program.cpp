@@ -103,7 +103,7 @@ void add_tokenizer_flag(CLI::App& app, std::string& file) {
 std::unique_ptr<data::Tokenizer> tokenizer_of(const core::StoredModel& model, const std::string& file) {
   const int64_t vocab_size = model.config.vocab_size;
   if (!file.empty()) return data::load_tokenizer(file, vocab_size);
-  core::require(!model.format.starts_with("llama2.c"), "{} has no tokenizer in it; add --tokenizer FILE", model.path);
+  core::require(!core::is_llama2c(model.format), "{} has no tokenizer in it; add --tokenizer FILE", model.path);
   auto tokenizer = model.gguf ? data::tokenizer_from_gguf(*model.gguf) : data::tokenizer_from_hf(model.path);
   core::require(tokenizer->vocab_size() == vocab_size, "{}: {} tokens in the tokenizer, {} in the model", model.path,
                 tokenizer->vocab_size(), vocab_size);

@@ -143,7 +143,7 @@ int run(const Options& o) {
   const core::Weights weights = core::to_weights(trained);
   bool same = compare_weights(weights, file);
   // Where the file rounds its weights, both sides run the rounded ones: what is compared is the arithmetic.
-  const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == "llama2.c v2";
+  const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == core::ModelFormat::Llama2cV2;
   if (rounded) fmt::print("the file's weights are rounded; LibTorch runs with them, too\n");
   nn::Llama reference(trained.config);
   train::load_weights(rounded ? core::to_weights(file) : weights, reference);

@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace folio::core {
@@ -22,16 +23,42 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-/// Throws Error with a message formatted as by fmt::format.
-template <typename... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(fmt::format(format, std::forward<Args>(args)...));
+namespace detail {
+
+template <typename T>
+decltype(auto) evaluated(T&& argument) {
+  if constexpr (std::is_invocable_v<T&>) {
+    return argument();
+  } else {
+    return std::forward<T>(argument);
+  }
 }
 
-/// Throws Error with the formatted message unless `condition` holds.
+template <typename T>
+using Evaluated =
+    typename std::conditional_t<std::is_invocable_v<T&>, std::invoke_result<T&>, std::type_identity<T>>::type;
+
+}  // namespace detail
+
+/// As fmt::format, but an argument that is a function of nothing stands for its result.
 template <typename... Args>
-void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
-  if (!condition) throw Error(fmt::format(format, std::forward<Args>(args)...));
+[[nodiscard]] std::string message(fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
+  return [&](auto&&... values) {
+    return fmt::vformat(format, fmt::make_format_args(values...));
+  }(detail::evaluated(std::forward<Args>(args))...);
+}
+
+/// Throws Error with the message.
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
+  throw Error(message(format, std::forward<Args>(args)...));
+}
+
+/// Throws Error with the message unless `condition` holds. In a loop, pass what takes time to make as a function: it is
+/// called only then.
+template <typename... Args>
+void require(bool condition, fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
+  if (!condition) throw Error(message(format, std::forward<Args>(args)...));
 }
 
 /// Text made safe to show on one line: control characters and invalid UTF-8 become \xNN, long text is cut.

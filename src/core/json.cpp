@@ -29,4 +29,16 @@ nlohmann::json parse_json(std::string_view text, const std::string& where) {
   }
 }
 
+const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key, const std::string& where) {
+  const auto found = object.find(key);  // of what is no object: end()
+  require(found != object.end(), "{}: the key \"{}\" is missing", where, key);
+  return *found;
+}
+
+const nlohmann::json& json_list(const nlohmann::json& object, const std::string& key, const std::string& where) {
+  const nlohmann::json& list = json_at(object, key, where);
+  require(list.is_array(), "{}: the key \"{}\" has a value of the wrong type", where, key);
+  return list;
+}
+
 }  // namespace folio::core

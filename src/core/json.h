@@ -13,7 +13,16 @@ namespace folio::core {
 /// of values.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& where);
 
-/// The value at `key`, converted. Throws Error that names `where` and the key if it is missing or of another type.
+/// The value at `key`. Throws Error that names `where` and the key if it is missing.
+[[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key,
+                                            const std::string& where);
+
+/// The list at `key`. Throws Error that names `where` and the key if it is missing or no list.
+[[nodiscard]] const nlohmann::json& json_list(const nlohmann::json& object, const std::string& key,
+                                              const std::string& where);
+
+/// The value at `key`, converted, which copies an object or a list. Throws Error that names `where` and the key if it
+/// is missing or of another type.
 template <typename T>
 [[nodiscard]] T json_get(const nlohmann::json& object, const std::string& key, const std::string& where);
 
@@ -25,15 +34,14 @@ namespace folio::core {
 
 template <typename T>
 T json_get(const nlohmann::json& object, const std::string& key, const std::string& where) {
-  require(object.is_object() && object.contains(key), "{}: the key \"{}\" is missing", where, key);
+  const nlohmann::json& value = json_at(object, key, where);
   try {
-    const auto& value = object.at(key);
     if constexpr (std::is_same_v<T, bool>) require(value.is_boolean(), "{}: \"{}\" is not true or false", where, key);
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       require(value.is_number_integer(), "{}: \"{}\" is not an integer", where, key);
       const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.template get<uint64_t>())
                                                    : std::in_range<T>(value.template get<int64_t>());
-      require(fits, "{}: \"{}\" is {}, which is out of range", where, key, value.dump());
+      require(fits, "{}: \"{}\" is {}, which is out of range", where, key, [&] { return value.dump(); });
     }
     if constexpr (std::is_floating_point_v<T>) {
       require(value.is_number(), "{}: \"{}\" is not a number", where, key);

@@ -46,6 +46,23 @@ Bytes converted(const TensorView& tensor, DType type) {
 
 }  // namespace
 
+std::string_view format_name(ModelFormat format) {
+  switch (format) {
+    case ModelFormat::Gguf:
+      return "GGUF";
+    case ModelFormat::HuggingFace:
+      return "Hugging Face";
+    case ModelFormat::Llama2cV0:
+      return "llama2.c v0";
+    case ModelFormat::Llama2cV1:
+      return "llama2.c v1";
+    default:
+      return "llama2.c v2";
+  }
+}
+
+bool is_llama2c(ModelFormat format) { return format >= ModelFormat::Llama2cV0; }
+
 std::vector<TensorView> Weights::views() const {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> views;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/manifest.h"
@@ -24,10 +25,19 @@ struct Weights {
   [[nodiscard]] std::vector<TensorView> views() const;
 };
 
+/// What a file is; only of llama2.c's, the versions are told apart.
+enum class ModelFormat { Gguf, HuggingFace, Llama2cV0, Llama2cV1, Llama2cV2 };
+
+/// "GGUF", "Hugging Face", "llama2.c v0", …
+[[nodiscard]] std::string_view format_name(ModelFormat format);
+
+/// Whether it is one of llama2.c's, which have no tokenizer in them.
+[[nodiscard]] bool is_llama2c(ModelFormat format);
+
 /// A model in a file: its tensors where they lie, or copied where the file has them in another layout.
 struct StoredModel {
   std::string path;
-  std::string format;  ///< "GGUF", "Hugging Face", "llama2.c v0"
+  ModelFormat format;
   ModelConfig config;
   std::vector<TensorView> tensors;                   ///< with the names that the file gives them
   std::vector<std::shared_ptr<const void>> storage;  ///< what the views look at

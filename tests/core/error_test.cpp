@@ -15,6 +15,19 @@ TEST(Error, RequireThrowsOnlyWhereTheConditionFails) {
   EXPECT_EQ(test::error_of([] { fail("{}", "plain"); }), "plain");
 }
 
+TEST(Error, AnArgumentThatIsAFunctionIsCalledOnlyIfTheConditionFails) {
+  int calls = 0;
+  const auto costly = [&calls] {
+    ++calls;
+    return std::string("made");
+  };
+  require(true, "{} {}", 1, costly);
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(test::error_of([&] { require(false, "{} {} {}", "is", costly, 2.5); }), "is made 2.5");
+  EXPECT_EQ(test::error_of([&] { fail("{}", [] { return 3; }); }), "3");
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Error, UsageErrorIsAnError) {
   EXPECT_EQ(test::error_of([] { throw UsageError("--top-p"); }), "--top-p");
 }

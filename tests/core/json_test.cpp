@@ -62,6 +62,17 @@ TEST(Json, GetNamesTheSourceAndTheKey) {
   EXPECT_ERROR(json_get<int64_t>(json["i"], "z", "here"), "missing");
 }
 
+TEST(Json, AtAndListAreTheValuesThemselves) {
+  const auto json = parse_json(R"({"l": ["a"], "n": null})", "here");
+  EXPECT_EQ(&json_at(json, "l", "here"), &json["l"]);
+  EXPECT_EQ(&json_list(json, "l", "here"), &json["l"]);
+  EXPECT_TRUE(json_at(json, "n", "here").is_null());
+  EXPECT_ERROR(json_at(json, "z", "here"), R"(here: the key "z" is missing)");
+  EXPECT_ERROR(json_at(json["l"], "z", "here"), R"(here: the key "z" is missing)");
+  EXPECT_ERROR(json_list(json, "z", "here"), R"(here: the key "z" is missing)");
+  EXPECT_ERROR(json_list(json, "n", "here"), R"(here: the key "n" has a value of the wrong type)");
+}
+
 TEST(Json, GetConvertsNothingSilently) {
   const auto json = parse_json(R"({"i": 3, "f": 2.5, "s": "3", "b": true, "n": null, "l": ["a", 1]})", "here");
   for (const char* key : {"f", "s", "b", "n", "l"}) {

@@ -47,7 +47,7 @@ TEST(Llama2c, Versions0And1KeepEveryBit) {
       write(dir / "m.bin", weights, version);
       const StoredModel read = read_llama2c(dir / "m.bin");
       EXPECT_EQ(read.config, config) << describe_difference(config, read.config);
-      EXPECT_EQ(read.format, version == 0 ? "llama2.c v0" : "llama2.c v1");
+      EXPECT_EQ(format_name(read.format), fmt::format("llama2.c v{}", version));
       EXPECT_EQ(bytes_of(read.tensors), bytes_of(weights.views())) << "version " << version;
       const auto manifest = tensor_manifest(config);
       for (size_t i = 0; i < manifest.size(); ++i) {

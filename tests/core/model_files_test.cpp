@@ -25,15 +25,18 @@ TEST(ReadModel, TellsTheFormatsApartWhateverTheirNames) {
     for (const int version : {0, 1}) {
       write_llama2c(dir / (fmt::format("m{}", version)), config, weights.views(), version);
     }
-    const std::vector<std::pair<std::string, std::string>> formats{
-        {"m.gguf", "Hugging Face"}, {"m.safetensors", "GGUF"}, {"m0", "llama2.c v0"}, {"m1", "llama2.c v1"}};
+    const std::vector<std::pair<std::string, ModelFormat>> formats{{"m.gguf", ModelFormat::HuggingFace},
+                                                                   {"m.safetensors", ModelFormat::Gguf},
+                                                                   {"m0", ModelFormat::Llama2cV0},
+                                                                   {"m1", ModelFormat::Llama2cV1}};
     for (const auto& [name, format] : formats) {
       const StoredModel model = read_model(dir / name);
-      EXPECT_EQ(model.format, format);
+      EXPECT_EQ(model.format, format) << format_name(model.format);
+      EXPECT_EQ(is_llama2c(format), name == "m0" || name == "m1");
       EXPECT_EQ(model.path, (dir / name).string());
-      EXPECT_EQ(model.gguf != nullptr, format == "GGUF") << "where the tokenizer is inside";
+      EXPECT_EQ(model.gguf != nullptr, format == ModelFormat::Gguf) << "where the tokenizer is inside";
       EXPECT_EQ(model.config, config) << describe_difference(config, model.config);
-      EXPECT_EQ(bytes_of(model.tensors), bytes_of(weights.views())) << format;
+      EXPECT_EQ(bytes_of(model.tensors), bytes_of(weights.views())) << name;
     }
   }
 }

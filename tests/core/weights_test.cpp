@@ -26,7 +26,7 @@ TensorView view(const std::vector<T>& values, DType type, std::vector<int64_t> s
 
 StoredModel stored(const Weights& weights) {
   return {.path = "m.bin",
-          .format = "a test",
+          .format = ModelFormat::Gguf,
           .config = weights.config,
           .tensors = weights.views(),
           .storage = {},

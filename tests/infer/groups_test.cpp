@@ -106,6 +106,19 @@ TEST(Repack, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
   EXPECT_EQ(bits(DType::Q6_K), 10.0);
 }
 
+// Each thread unpacks rows of its own, and an error on any of them is the caller's.
+TEST(Repack, AnErrorOnAnyThreadReachesTheCaller) {
+  const std::vector<std::byte> bytes(64 * 33);  // of each row, a byte is missing
+  const core::TensorView damaged{.name = "w", .type = core::DType::Q8_0, .shape = {64, 32}, .bytes = bytes};
+  for (const size_t n_threads : {1, 2, 4}) {
+    core::ThreadPool pool(n_threads);
+    std::vector<uint8_t> tiles(group_bytes(damaged));
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_ERROR(repack(damaged, tiles, pool), "33 bytes of Q8_0 do not unpack to 32 numbers");
+    }
+  }
+}
+
 TEST(Repack, RefusesOtherTypes) {
   const std::vector<float> values(64);
   const core::TensorView tensor{

@@ -51,7 +51,7 @@ nlohmann::json plain(nlohmann::json pre_tokenizer) {
 }
 
 PreTokenizer read_pre_tokenizer(const hf::Source& source) {
-  const auto theirs = hf::value(source.tokenizer, "pre_tokenizer");
+  const nlohmann::json& theirs = hf::value(source.tokenizer, "pre_tokenizer");
   const nlohmann::json simple = plain(theirs);
   for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3}) {
     if (simple == plain(pre_tokenizer_of(kind))) return kind;
@@ -66,7 +66,7 @@ nlohmann::json template_in(const nlohmann::json& post_processor) {
   const auto is_byte_level = [](const nlohmann::json& step) { return hf::value(step, "type") == "ByteLevel"; };
   if (is_byte_level(post_processor)) return nullptr;
   if (hf::value(post_processor, "type") != "Sequence") return post_processor;
-  const auto steps = hf::value(post_processor, "processors");
+  const nlohmann::json& steps = hf::value(post_processor, "processors");
   if (!steps.is_array()) return post_processor;
   nlohmann::json rest;
   for (const nlohmann::json& step : steps) {
@@ -83,9 +83,7 @@ void read_merges(const hf::Source& source, const nlohmann::json& model, const st
   for (size_t i = 0; i < spelt.size(); ++i) {
     if (v.types[i] == PieceType::Normal && index.find(spelt[i]) < 0) index.add(static_cast<int32_t>(i));
   }
-  const auto merges = core::json_get<nlohmann::json>(model, "merges", source.where);
-  require(merges.is_array(), "{}: the key \"merges\" has a value of the wrong type", source.where);
-  for (const nlohmann::json& entry : merges) {
+  for (const nlohmann::json& entry : core::json_list(model, "merges", source.where)) {
     const auto [left, right] = hf::merge_of(entry, source.where);
     const BpeVocabulary::Merge merge = {
         .left = index.find(left), .right = index.find(right), .joined = index.find(left + right)};
@@ -104,13 +102,13 @@ bool BpeTokenizer::is_hf(const nlohmann::json& tokenizer) {
 
 BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
   const std::string& where = source.where;
-  const nlohmann::json model = hf::read_model(source);
+  const nlohmann::json& model = hf::read_model(source);
   BpeVocabulary v;
   v.pre_tokenizer = read_pre_tokenizer(source);
   v.ignore_merges = hf::value(model, "ignore_merges") == true;
-  const auto normalizer = hf::value(source.tokenizer, "normalizer");
+  const nlohmann::json& normalizer = hf::value(source.tokenizer, "normalizer");
   hf::supported(normalizer.is_null(), where, "the normalizer {}", hf::shown(normalizer));
-  const auto decoder = hf::value(source.tokenizer, "decoder");
+  const nlohmann::json& decoder = hf::value(source.tokenizer, "decoder");
   hf::supported(hf::value(decoder, "type") == "ByteLevel", where, "the decoder {}", hf::shown(decoder));
   hf::read_pieces(source, v);
   hf::read_special_ids(source, v);
@@ -120,7 +118,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
   from_byte_level(v, where);
   size_t n_bytes = 0;
   for (size_t i = 0; i < spelt.size(); ++i) n_bytes += v.types[i] == PieceType::Normal && v.pieces[i].size() == 1;
-  const auto unknown = hf::value(model, "unk_token");
+  const nlohmann::json& unknown = hf::value(model, "unk_token");
   hf::supported(unknown.is_null() || n_bytes == 256, where, "unk_token = {} with bytes that are no tokens",
                 hf::shown(unknown));
   read_merges(source, model, spelt, v);

@@ -26,7 +26,7 @@ size_t place(std::vector<std::string>& pieces, const std::string& piece, const n
   const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();
   if (!fits || (!pieces[id.get<size_t>()].empty() && pieces[id.get<size_t>()] != piece)) {
     fail("{}: the ids of the vocabulary are not 0 to {}, each once: \"{}\" has {}", where, pieces.size() - 1,
-         printable(piece), shown(id));
+         printable(piece), short_text(id));
   }
   pieces[id.get<size_t>()] = piece;
   return id.get<size_t>();
@@ -55,20 +55,22 @@ Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
 
 }  // namespace
 
-nlohmann::json value(const nlohmann::json& object, const char* key) {
-  return object.is_object() ? object.value(key, nlohmann::json()) : nlohmann::json();
+const nlohmann::json& value(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json kNull;
+  const auto found = object.find(key);  // of what is no object: end()
+  return found == object.end() ? kNull : *found;
 }
 
-std::string shown(const nlohmann::json& json) {
+std::string short_text(const nlohmann::json& json) {
   return printable(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-nlohmann::json read_model(const Source& source) {
-  auto model = json_get<nlohmann::json>(source.tokenizer, "model", source.where);
+const nlohmann::json& read_model(const Source& source) {
+  const nlohmann::json& model = core::json_at(source.tokenizer, "model", source.where);
   const auto type = json_get<std::string>(model, "type", source.where);
   supported(type == "BPE", source.where, "a model of type {}", printable(type));
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    const auto setting = value(model, key);
+    const nlohmann::json& setting = value(model, key);
     supported(setting.is_null() || setting == "" || setting == 0, source.where, "{} = {}", key, shown(setting));
   }
   return model;
@@ -83,12 +85,10 @@ std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n
 
 void read_pieces(const Source& source, Vocabulary& v) {
   const std::string& where = source.where;
-  const auto model = json_get<nlohmann::json>(source.tokenizer, "model", where);
-  const auto vocabulary = json_get<nlohmann::json>(model, "vocab", where);
-  std::vector<nlohmann::json> added;
-  if (source.tokenizer.contains("added_tokens")) {
-    added = json_get<std::vector<nlohmann::json>>(source.tokenizer, "added_tokens", where);
-  }
+  const nlohmann::json& vocabulary = core::json_at(core::json_at(source.tokenizer, "model", where), "vocab", where);
+  const nlohmann::json none = nlohmann::json::array();
+  const nlohmann::json& added =
+      source.tokenizer.contains("added_tokens") ? core::json_list(source.tokenizer, "added_tokens", where) : none;
   size_t n = vocabulary.size();
   for (const auto& token : added) {  // those past the vocabulary make it longer
     if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
@@ -101,7 +101,8 @@ void read_pieces(const Source& source, Vocabulary& v) {
     const bool special = json_get<bool>(token, "special", where);
     for (const char* key : {"single_word", "lstrip", "rstrip", "normalized"}) {
       const bool idle = special || value(token, key) == false || (key == std::string_view("normalized") && !normalizes);
-      supported(idle, where, "the added token \"{}\" with {}", printable(content), key);
+      supported(
+          idle, where, "the added token \"{}\" with {}", [&] { return printable(content); }, key);
     }
     v.types[place(v.pieces, content, value(token, "id"), where)] =
         special ? PieceType::Control : PieceType::UserDefined;
@@ -117,8 +118,8 @@ int32_t id_of(const std::string& piece, const Vocabulary& v, const std::string& 
 void read_special_ids(const Source& source, Vocabulary& v) {
   for (const SpecialIdName& name : kSpecialIds) {
     const std::string key = fmt::format("{}_token", name.hf);
-    const auto token = value(source.config, key.c_str());
-    const auto text = token.is_object() ? value(token, "content") : token;
+    const nlohmann::json& token = value(source.config, key.c_str());
+    const nlohmann::json& text = token.is_object() ? value(token, "content") : token;
     const bool required = name.id == &Vocabulary::eos;
     require(text.is_string() || (token.is_null() && !required), "{}: {} is missing or not a string",
             source.config_where, key);
@@ -147,7 +148,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
   require(entry.is_string(), "{}: the merge {} is not a pair of pieces", where, shown(entry));
   const auto text = entry.get<std::string>();
   const size_t space = text.find(' ');
-  require(space != std::string::npos, "{}: the merge \"{}\" has no space", where, printable(text));
+  require(space != std::string::npos, "{}: the merge \"{}\" has no space", where, [&] { return printable(text); });
   return {text.substr(0, space), text.substr(space + 1)};
 }
 

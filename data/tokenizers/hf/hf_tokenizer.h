@@ -25,17 +25,23 @@ struct Source {
 };
 
 /// The value at `key`; null where there is none, or `object` is no object.
-[[nodiscard]] nlohmann::json value(const nlohmann::json& object, const char* key);
-[[nodiscard]] std::string shown(const nlohmann::json& json);
+[[nodiscard]] const nlohmann::json& value(const nlohmann::json& object, const char* key);
+
+/// The text of `json` on one line, which is short; for the arguments of require() and fail().
+[[nodiscard]] std::string short_text(const nlohmann::json& json);
+[[nodiscard]] inline auto shown(const nlohmann::json& json) {
+  return [&json] { return short_text(json); };
+}
 
 /// Throws core::Error "WHERE: SUCH is not supported here" unless `condition` holds.
 template <typename... Args>
-void supported(bool condition, const std::string& where, fmt::format_string<Args...> format, Args&&... args) {
-  if (!condition) core::fail("{}: {} is not supported here", where, fmt::format(format, std::forward<Args>(args)...));
+void supported(bool condition, const std::string& where, fmt::format_string<core::detail::Evaluated<Args>...> format,
+               Args&&... args) {
+  if (!condition) core::fail("{}: {} is not supported here", where, core::message(format, std::forward<Args>(args)...));
 }
 
 /// The "model", which has to be BPE with nothing else at work.
-[[nodiscard]] nlohmann::json read_model(const Source& source);
+[[nodiscard]] const nlohmann::json& read_model(const Source& source);
 
 /// The `n` pieces, at least, of a "vocab" by their ids, which are 0 to n - 1, each once; where none is, an empty one.
 [[nodiscard]] std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n,

@@ -90,12 +90,11 @@ Json decoder_of(bool add_space_prefix) {
 // What a tokenizer.json says, brought back to a vocabulary.
 class HfReader {
  public:
-  explicit HfReader(const hf::Source& source) : source_(source), where_(source.where) {}
+  explicit HfReader(const hf::Source& source) : source_(source), where_(source.where), model_(hf::read_model(source)) {}
 
   SentencePieceTokenizer read() {
-    model_ = hf::read_model(source_);
     hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
-    const auto pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
+    const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
     hf::supported(pre_tokenizer.is_null(), where_, "the pre-tokenizer {}", hf::shown(pre_tokenizer));
     hf::read_pieces(source_, v_);
     // Now, since all splits of each are looked up.
@@ -121,7 +120,7 @@ class HfReader {
   void read_specials() {
     hf::read_special_ids(source_, v_);
     require(v_.bos >= 0, "{}: bos_token is missing or not a string", source_.config_where);
-    const auto unknown = hf::value(model_, "unk_token");
+    const nlohmann::json& unknown = hf::value(model_, "unk_token");
     require(unknown.is_null() || unknown.is_string(), "{}: unk_token is not a string", where_);
     v_.unk = unknown.is_null() ? -1 : hf::id_of(unknown.get<std::string>(), v_, where_);
     if (v_.unk >= 0) v_.types[static_cast<size_t>(v_.unk)] = PieceType::Unknown;
@@ -131,11 +130,11 @@ class HfReader {
   }
 
   void read_normalizer() {
-    const auto normalizer = hf::value(source_.tokenizer, "normalizer");
+    const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
     v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
     hf::supported(v_.add_space_prefix || normalizer == nlohmann::json(normalizer_of(false)), where_,
                   "the normalizer {}", hf::shown(normalizer));
-    const auto decoder = hf::value(source_.tokenizer, "decoder");
+    const nlohmann::json& decoder = hf::value(source_.tokenizer, "decoder");
     hf::supported(decoder == nlohmann::json(decoder_of(v_.add_space_prefix)), where_, "the decoder {}",
                   hf::shown(decoder));
   }
@@ -143,12 +142,11 @@ class HfReader {
   // The n-th piece that merges make has the score -n; those that none makes come after. So SentencePiece numbers them.
   void read_scores() {
     const PieceIndex index(v_);
-    const auto merges = json_get<std::vector<nlohmann::json>>(model_, "merges", where_);
     std::vector<size_t> n_merges(v_.pieces.size());
     std::set<std::pair<int32_t, size_t>> seen;
     int32_t current = -1;
     float score = 0.0F;
-    for (const nlohmann::json& entry : merges) {
+    for (const nlohmann::json& entry : core::json_list(model_, "merges", where_)) {
       const auto& [left, right] = hf::merge_of(entry, where_);
       const int32_t id = index.find(left + right);
       const auto i = static_cast<size_t>(id);
@@ -157,7 +155,7 @@ class HfReader {
       if (!index.joins(id) || !index.joins(index.find(left)) || !index.joins(index.find(right))) continue;
       if (id != current) {
         hf::supported(n_merges[i] == 0, where_, "BPE whose merges for \"{}\" are not one after the other",
-                      printable(v_.pieces[i]));
+                      [&] { return printable(v_.pieces[i]); });
         current = id;
         v_.scores[i] = score--;
       }
@@ -166,15 +164,16 @@ class HfReader {
     for (size_t i = 0; i < v_.pieces.size(); ++i) {
       size_t n_splits = 0;
       index.for_each_split(static_cast<int32_t>(i), [&](std::string_view, std::string_view) { ++n_splits; });
-      hf::supported(n_splits == n_merges[i], where_, "BPE that makes \"{}\" of {} pairs of pieces where it has {}",
-                    printable(v_.pieces[i]), n_merges[i], n_splits);
+      hf::supported(
+          n_splits == n_merges[i], where_, "BPE that makes \"{}\" of {} pairs of pieces where it has {}",
+          [&] { return printable(v_.pieces[i]); }, n_merges[i], n_splits);
       if (n_splits == 0 && v_.types[i] == PieceType::Normal) v_.scores[i] = score--;
     }
   }
 
   const hf::Source& source_;
   const std::string& where_;
-  nlohmann::json model_;
+  const nlohmann::json& model_;
   SentencePieceVocabulary v_;
 };
 

@@ -195,7 +195,7 @@ TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
 StoredModel read_gguf_model(const std::filesystem::path& path) {
   const auto file = std::make_shared<const GgufFile>(path);
   StoredModel model{.path = path.string(),
-                    .format = "GGUF",
+                    .format = ModelFormat::Gguf,
                     .config = config_from_gguf(*file),
                     .tensors = {},
                     .storage = {},

@@ -132,7 +132,7 @@ struct Shards {
 Shards open_index(const fs::path& path) {
   const std::string where = path.string();
   const nlohmann::json json = parse_json(read_text_file(path, size_t{64} << 20U), where);
-  const auto map = json_get<nlohmann::json>(json, "weight_map", where);
+  const nlohmann::json& map = json_at(json, "weight_map", where);
   require(map.is_object() && !map.empty(), "{}: weight_map is not an object that names tensors", where);
   std::map<std::string, std::string> file_of;
   std::set<std::string> names;
@@ -176,7 +176,7 @@ Shards open_weights(const fs::path& directory) {
 
 StoredModel read_hf_model(const fs::path& directory) {
   StoredModel model{.path = directory.string(),
-                    .format = "Hugging Face",
+                    .format = ModelFormat::HuggingFace,
                     .config = config_from_hf_json(directory / "config.json"),
                     .tensors = {},
                     .storage = {},

@@ -227,8 +227,9 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
   require(file->bytes().size() == expected, "{}: {} bytes, but a llama2.c version {} file of this header has {}{}",
           path.string(), file->bytes().size(), header.version, expected,
           header.version == 0 ? "; it is damaged, or no model file" : "; it is damaged, get it again");
+  constexpr std::array kFormats = {ModelFormat::Llama2cV0, ModelFormat::Llama2cV1, ModelFormat::Llama2cV2};
   StoredModel model{.path = path.string(),
-                    .format = fmt::format("llama2.c v{}", header.version),
+                    .format = kFormats[static_cast<size_t>(header.version)],
                     .config = header.config,
                     .tensors = {},
                     .storage = {file},
