@@ -36,13 +36,13 @@ class Sampler {
   [[nodiscard]] size_t at_total(F f);
   [[nodiscard]] size_t n_in_top_p();
   void keep_min_p(size_t n);
-  [[nodiscard]] int32_t draw_from_kept(double largest, double uniform);
-  [[nodiscard]] int32_t draw_from_all(double uniform);
+  [[nodiscard]] int32_t sample_kept(double largest, double uniform);
+  [[nodiscard]] int32_t sample_all(double uniform);
 
   SamplerOptions options_;
   std::vector<int32_t> never_;
   Ranking ranking_;
-  std::vector<Ranking::Candidate> kept_;  ///< by top-p and min-p, likeliest first
+  std::vector<Ranking::Candidate> kept_;  ///< candidates that top-p and min-p keep, most likely first
 };
 
 }  // namespace folio::infer
