@@ -83,7 +83,7 @@ GroupMatrix group_layout(const core::TensorView& tensor) {
   return {.tiles = nullptr,
           .k = static_cast<size_t>(tensor.shape.back()),
           .group = q->group,
-          .offset = q->offset,
+          .offset = q->zero_point,
           .nibbles = q->bits == 4,
           .minimums = q->minimums,
           .half = q->half_scales};
