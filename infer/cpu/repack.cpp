@@ -83,7 +83,7 @@ GroupMatrix group_layout(const core::TensorView& tensor) {
   return {.tiles = nullptr,
           .k = static_cast<size_t>(tensor.shape.back()),
           .group = q->group,
-          .zero_point = q->offset,
+          .zero_point = q->zero_point,
           .nibbles = q->bits == 4,
           .minimums = q->minimums,
           .half = q->half_scales};

@@ -9,20 +9,20 @@
 namespace folio::infer {
 namespace {
 
-// In units of the temperature below the largest logit. Logits down to kNear are gathered at first and weighed in double
-// precision. All others together have little of the probability: floats do for their sum.
+// Logits within kNear temperatures of the largest are gathered first, with weights in double precision. The others have
+// little probability together, so floats are precise enough for their sum.
 constexpr float kNear = 10.0F;
-// How much one step sorts, in the same units.
+// One step of sorting takes the logits within so many temperatures.
 constexpr float kStep = 1.0F;
-// Bounds the relative error of far_weight(): three roundings of an argument of at most 88 (1.6e-5), the polynomial's
-// error (2e-7), and 17 additions of floats (1e-6).
+// A bound of far_weight()'s relative error: three roundings of an argument of at most 88 (1.6e-5), the polynomial's
+// error (2e-7), and 16 additions of floats (1e-6).
 constexpr double kFarError = 2e-5;
 
 bool likelier(const Ranking::Candidate& a, const Ranking::Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-// e^x for x <= 0, as reference::exp, but without fused multiply-adds and calls, so that it vectorizes everywhere.
+// e^x for x <= 0, as reference::exp, but without fused multiply-adds and calls, so that every compiler vectorizes it.
 inline float fast_exp(float x) {
   using namespace kernels::exp_constants;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: a float this large has no fraction
@@ -34,10 +34,10 @@ inline float fast_exp(float x) {
   return (p * (r * r) + r + 1.0F) * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// The weights of all logits below `near`, up to kFarError.
+// The sum of the weights of all logits below `near`, with a relative error of at most kFarError.
 double far_weight(std::span<const float> logits, float largest, float near, float scale) {
   constexpr size_t kLanes = 16;
-  constexpr size_t kChunk = 16 * kLanes;  // short enough for sums in floats
+  constexpr size_t kChunk = 16 * kLanes;  // sixteen additions in each lane
   const auto weight = [&](float logit) { return logit < near ? fast_exp((logit - largest) * scale) : 0.0F; };
   double sum = 0.0;
   size_t i = 0;
@@ -58,8 +58,10 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
   logits_ = logits;
   largest_ = largest;
   temperature_ = temperature;
-  near_ = largest - kNear * static_cast<float>(temperature);
-  int32_t n_allowed = 0;  // of this type, the sum vectorizes
+  constexpr double kCold = 1e-30;  // below, 1 / temperature is no float: then all logits are gathered
+  near_ =
+      temperature < kCold ? std::numeric_limits<float>::lowest() : largest - kNear * static_cast<float>(temperature);
+  int32_t n_allowed = 0;  // with this type, the sum vectorizes
   for (const float logit : logits) n_allowed += logit != kForbidden ? 1 : 0;
   size_ = static_cast<size_t>(n_allowed);
   n_gathered_ = n_sorted_ = 0;
@@ -74,7 +76,7 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
 // Appends the logits in [from, to].
 void Ranking::gather(float from, float to) {
   size_t n = n_gathered_;
-  for (size_t id = 0; id < logits_.size(); ++id) {  // no branches: whether a logit is taken cannot be predicted
+  for (size_t id = 0; id < logits_.size(); ++id) {  // no branch, since it could not be predicted
     candidates_[n].id = static_cast<int32_t>(id);
     candidates_[n].logit = logits_[id];
     n += static_cast<size_t>(logits_[id] >= from) & static_cast<size_t>(logits_[id] <= to);
@@ -105,7 +107,7 @@ Ranking::Bounds Ranking::total_bounds() const {
   if (n_sorted_ == size_) return {near, near};
   const auto scale = static_cast<float>(std::min(1.0 / temperature_, 1e30));
   const double far = far_weight(logits_, largest_, near_, scale);
-  // Two sums of n terms in different orders are each within n roundings of the true one.
+  // This sum and that of total() are each within `size_` roundings of the exact one.
   const double roundings = 4.0 * static_cast<double>(size_) * std::numeric_limits<double>::epsilon();
   const double error = far * kFarError + (near + far) * roundings;
   return {near + far - error, near + far + error};

@@ -1,5 +1,5 @@
-// The tokens that may be sampled, likeliest first, sorted only as far as they are looked at: a sample needs a few
-// hundred of a large vocabulary. The sum of their weights is known between two bounds, and exactly once all are sorted.
+// The candidates for the next token, most likely first. They are sorted only as far as they are read: sampling needs a
+// few hundred of a large vocabulary. Bounds of the sum of all weights are cheap; its exact value needs all sorted.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ class Ranking {
     double weight;  ///< exp((logit - largest) / temperature)
   };
 
-  /// Ranks `logits` (vocab_size), whose maximum is `largest`, without those that are kForbidden; the `top_k` likeliest
-  /// alone, unless that is 0. `logits` have to outlive the calls below.
+  /// Ranks `logits` (vocab_size) that are not kForbidden; unless `top_k` is 0, only the `top_k` most likely. `largest`
+  /// is the maximum of `logits`, which have to outlive the calls below.
   void reset(std::span<const float> logits, float largest, double temperature, size_t top_k);
 
   [[nodiscard]] size_t size() const { return size_; }
 
-  /// The i-th likeliest, i < size(). Equal logits are in the order of their ids.
+  /// The i-th most likely candidate, i < size(). Equal logits are in the order of their ids.
   [[nodiscard]] const Candidate& operator[](size_t i) {
     while (i >= n_sorted_) sort_next();
     return candidates_[i];
@@ -37,10 +37,10 @@ class Ranking {
     double low;
     double high;
   };
-  /// Where total() lies, at the price of one pass over the logits.
+  /// Bounds of total(), computed in one pass over the logits.
   [[nodiscard]] Bounds total_bounds() const;
 
-  /// The sum of all weights, added from the likeliest to the least likely. Sorts all.
+  /// The sum of all weights, added from the most to the least likely. Sorts all candidates.
   [[nodiscard]] double total();
 
  private:
@@ -54,11 +54,11 @@ class Ranking {
   std::span<const float> logits_;
   float largest_ = 0.0F;
   double temperature_ = 1.0;
-  float near_ = 0.0F;  ///< the logits from here on have been gathered
+  float near_ = 0.0F;  ///< all logits from here on have been gathered
   size_t size_ = 0;
   size_t n_gathered_ = 0;
   size_t n_sorted_ = 0;
-  std::vector<Candidate> candidates_;  ///< n_gathered_ of them, the likeliest n_sorted_ in order; the rest is room
+  std::vector<Candidate> candidates_;  ///< n_gathered_ in use, of which the first n_sorted_ are sorted
 };
 
 }  // namespace folio::infer

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-// Folds all values, sixteen side by side: compilers make vector instructions of it.
+// Folds all values in sixteen lanes, which compilers turn into vector instructions.
 template <typename Step>
 float fold(std::span<const float> values, float first, Step step) {
   std::array<float, 16> lanes;
@@ -55,7 +55,7 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> histor
   penalize(logits, history);
   for (const int32_t id : never_) logit_of(id, logits) = kForbidden;
   const float largest = largest_of(logits);
-  core::require(largest != kForbidden, "no token of the vocabulary may be sampled");
+  core::require(largest != kForbidden, "no token of the vocabulary may be drawn");
   if (options_.temperature == 0.0F) {
     return static_cast<int32_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
   }
@@ -63,11 +63,11 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> histor
   const auto top_k = static_cast<size_t>(options_.top_k);
   if (options_.top_p >= 1.0F && options_.min_p == 0.0F) {
     ranking_.reset(logits, largest, options_.temperature, top_k);
-    return sample_from_all(uniform);
+    return sample_all(uniform);
   }
   ranking_.reset(logits, largest, 1.0, top_k);
   keep_min_p(n_in_top_p());
-  return sample_from_kept(largest, uniform);
+  return sample_kept(largest, uniform);
 }
 
 float& Sampler::logit_of(int32_t id, std::span<float> logits) {
@@ -89,8 +89,8 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   }
 }
 
-// The value of `f` at the total of all weights. `f` is monotone, so where its values at two bounds agree, that is the
-// value in between too. The samples are those of probabilities that were summed over the whole sorted vocabulary.
+// f(total of all weights) for a monotone `f`. If its values at the two bounds are equal, this is the value at the total
+// too; otherwise the total is computed. So the sampled tokens are those of a full sort, bit for bit.
 template <typename F>
 size_t Sampler::at_total(F f) {
   const auto [low, high] = ranking_.total_bounds();
@@ -98,7 +98,7 @@ size_t Sampler::at_total(F f) {
   return low == high || f(high) == value ? value : f(ranking_.total());
 }
 
-// How many of the likeliest have the probability top_p together.
+// The number of candidates that top-p keeps.
 size_t Sampler::n_in_top_p() {
   if (options_.top_p >= 1.0F) return ranking_.size();
   return at_total([&](double total) {
@@ -110,13 +110,13 @@ size_t Sampler::n_in_top_p() {
 }
 
 void Sampler::keep_min_p(size_t n) {
-  constexpr double kNearly = 1e-12;  // more than the roundings of two divisions
+  constexpr double kNearly = 1e-12;  // more than the rounding errors of two divisions
   const double least = options_.min_p;
   kept_.clear();
   for (size_t i = 0; i < n; ++i) {
     const Ranking::Candidate& c = ranking_[i];
     if (c.weight < least * (1.0 - kNearly)) return;
-    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // then rounding decides
+    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // rounding decides
       const double total = ranking_.total();
       if (c.weight / total < least * (1.0 / total)) continue;
     }
@@ -124,7 +124,7 @@ void Sampler::keep_min_p(size_t n) {
   }
 }
 
-int32_t Sampler::sample_from_kept(double largest, double uniform) {
+int32_t Sampler::sample_kept(double largest, double uniform) {
   double sum = 0.0;
   for (Ranking::Candidate& c : kept_) sum += c.weight = std::exp((c.logit - largest) / options_.temperature);
   double left = uniform;
@@ -132,17 +132,17 @@ int32_t Sampler::sample_from_kept(double largest, double uniform) {
     left -= c.weight / sum;
     if (left < 0.0) return c.id;
   }
-  return kept_.back().id;  // the rounded probabilities add up to less than 1
+  return kept_.back().id;  // the probabilities add up to a little less than 1
 }
 
-int32_t Sampler::sample_from_all(double uniform) {
-  const size_t chosen = at_total([&](double total) {
+int32_t Sampler::sample_all(double uniform) {
+  const size_t sampled = at_total([&](double total) {
     double left = uniform;
     size_t i = 0;
     while (i < ranking_.size() && (left -= ranking_[i].weight / total) >= 0.0) ++i;
     return std::min(i, ranking_.size() - 1);
   });
-  return ranking_[chosen].id;
+  return ranking_[sampled].id;
 }
 
 }  // namespace folio::infer

@@ -1,5 +1,5 @@
-// From logits to a token: penalty, top-k, top-p, min-p, temperature, in llama.cpp's order, then one sample.
-// Its random number is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
+// From logits to a token: penalty, top-k, top-p, min-p, temperature, in llama.cpp's order, then one draw.
+// The draw is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  /// `never` are ids that are suppressed. Throws core::Error if an option is out of its range.
+  /// `never` are ids that are not drawn. Throws core::Error if an option is out of its range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never);
 
-  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is sampled for.
+  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is drawn for.
   /// Throws core::Error if no token is left, a logit is not finite, or an id of `never` or `history` has no logit.
   [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position);
 
@@ -36,13 +36,13 @@ class Sampler {
   [[nodiscard]] size_t at_total(F f);
   [[nodiscard]] size_t n_in_top_p();
   void keep_min_p(size_t n);
-  [[nodiscard]] int32_t sample_from_kept(double largest, double uniform);
-  [[nodiscard]] int32_t sample_from_all(double uniform);
+  [[nodiscard]] int32_t sample_kept(double largest, double uniform);
+  [[nodiscard]] int32_t sample_all(double uniform);
 
   SamplerOptions options_;
   std::vector<int32_t> never_;
   Ranking ranking_;
-  std::vector<Ranking::Candidate> kept_;  ///< by top-p and min-p, likeliest first
+  std::vector<Ranking::Candidate> kept_;  ///< candidates that top-p and min-p keep, most likely first
 };
 
 }  // namespace folio::infer

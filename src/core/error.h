@@ -1,4 +1,4 @@
-// The one error type of Folio. Thrown where the fact is known, printed once, in main.
+// Folio's error type. Errors are thrown where they are detected and printed once, in main.
 // A message is one line that says what is wrong, where, and what to do about it.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace folio::core {
 
-/// Something failed: bad input, a bad file, a full disk. Programs exit with code 1.
+/// Bad input, a bad file, a full disk and the like. Programs exit with code 1.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -40,7 +40,7 @@ using Evaluated =
 
 }  // namespace detail
 
-/// As fmt::format, but an argument that is a function of nothing stands for its result.
+/// As fmt::format, but arguments that can be called without arguments are called, and their results formatted.
 template <typename... Args>
 [[nodiscard]] std::string message(fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
   return [&](auto&&... values) {
@@ -54,14 +54,14 @@ template <typename... Args>
   throw Error(message(format, std::forward<Args>(args)...));
 }
 
-/// Throws Error with the message unless `condition` holds. In a loop, pass what takes time to make as a function: it is
-/// called only then.
+/// Throws Error with the message unless `condition` holds. An argument that is a function is called only if it does
+/// not: use this for what takes time, in a loop.
 template <typename... Args>
 void require(bool condition, fmt::format_string<detail::Evaluated<Args>...> format, Args&&... args) {
   if (!condition) throw Error(message(format, std::forward<Args>(args)...));
 }
 
-/// Text made safe to show on one line: control characters and invalid UTF-8 become \xNN, long text is cut.
+/// Makes text safe to show on one line: control characters and invalid UTF-8 become \xNN, and long text is shortened.
 [[nodiscard]] std::string printable(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace folio::core

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// ".NAME.tmp-", and after it the process's number.
+// ".NAME.tmp-"; the process's number follows.
 std::string temporary_prefix(const fs::path& path) { return fmt::format(".{}.tmp-", path.filename().string()); }
 
 }  // namespace
@@ -97,7 +97,7 @@ void sync_directory(const fs::path& path) {
   const int synced = ::fsync(fd);
   const int error = errno;
   ::close(fd);
-  // Some file systems can't sync a directory and say EINVAL; their renames are as durable as they get.
+  // Some file systems cannot sync a directory and return EINVAL; nothing more can be done there.
   if (synced != 0 && error != EINVAL) fail("cannot sync the folder {}: {}", directory.string(), std::strerror(error));
 }
 

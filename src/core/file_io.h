@@ -1,4 +1,4 @@
-// Whole files, read and written. A write appears under its final name complete and synced, or not at all.
+// Reading and writing whole files. A file appears under its final name complete and synced, or not at all.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace folio::core {
 
-/// The file's bytes. Throws Error if it cannot be read or is larger than `max_bytes`.
+/// The bytes of a file. Throws Error if it cannot be read or is larger than `max_bytes`.
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 30U);
 
-/// A file descriptor that is written in order, through a buffer; every error is thrown with the path and the system's
-/// reason. What was not flushed is lost with the object: end with sync_and_close().
+/// A file that is written sequentially through a buffer. Errors contain the path and the system's reason. The
+/// destructor discards what was not flushed: end with sync_and_close().
 class OutputFile {
  public:
   enum class Mode { Create, Append };
 
-  /// Opens `path`: a new or emptied file, or the end of one. Errors name `shown`, where it is given.
+  /// Opens `path` to write it anew or to append. Errors name `shown` instead, if it is given.
   explicit OutputFile(const std::filesystem::path& path, Mode mode = Mode::Create,
                       const std::filesystem::path& shown = {});
   ~OutputFile();
@@ -31,8 +31,8 @@ class OutputFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
   void pad_to(size_t offset);                              ///< zero bytes up to `offset`
   [[nodiscard]] size_t offset() const { return offset_; }  ///< bytes written since it was opened
-  void flush();                                            ///< hands the buffer to the system
-  void sync();                                             ///< and makes it durable
+  void flush();                                            ///< writes the buffer to the file
+  void sync();                                             ///< flushes and makes the file durable (fsync)
   void sync_and_close();
 
  private:
@@ -48,13 +48,13 @@ class OutputFile {
 /// Makes a directory's entries durable (fsync of the directory itself).
 void sync_directory(const std::filesystem::path& path);
 
-/// Runs `write` on a temporary file beside `path`, syncs it and renames it to `path`. On an error nothing is left; a
-/// process that is killed may leave the temporary file.
+/// Runs `write` on a temporary file beside `path`, syncs it and renames it to `path`. On an error
+/// the temporary file is removed; a process that is killed may leave it.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(OutputFile&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Removes the temporary files that killed processes left of write_file_atomically(path). Only for whoever knows that
-/// no living one writes there.
+/// Removes the temporary files that killed processes left behind in write_file_atomically(path). Call it only if no
+/// running process writes `path`.
 void remove_leftovers(const std::filesystem::path& path);
 
 }  // namespace folio::core

@@ -1,6 +1,6 @@
-// The two 16-bit floats and how they meet float: widening is exact, narrowing rounds to the nearest, ties to even.
+// Conversions between float and the two 16-bit floats: widening is exact, narrowing rounds to nearest, ties to even.
 // F16 is IEEE 754 binary16 (5 bits of exponent, 10 of mantissa); BF16 is the upper half of a float.
-// A NaN stays a NaN with the payload bits that fit, so that narrow(widen(h)) is h for every h.
+// A NaN stays a NaN and keeps the payload bits that fit, so narrow(widen(h)) == h for every h.
 #pragma once
 
 #include <bit>
@@ -36,7 +36,7 @@ namespace folio::core {
     return static_cast<uint16_t>(sign | 0x7C00U | (payload == 0 ? 0x200U : payload));
   }
   if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);  // 65520 and more round to infinity
-  if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 leaves the subnormal's bits, rounded by the machine
+  if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 rounds to the subnormal's bits
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5F)));
   }

@@ -14,7 +14,7 @@ namespace folio::core {
 namespace {
 
 #if defined(__x86_64__)
-// Not among the names that clang 16 asks the processor for.
+// clang 16's __builtin_cpu_supports does not know this name.
 bool has_f16c() {
   unsigned a = 0;
   unsigned b = 0;

@@ -1,4 +1,4 @@
-// Which instruction set the engine's kernels use: the best that this machine has, or what FOLIO_ISA names.
+// The instruction set of the engine's kernels: the best that this machine has, or the one that FOLIO_ISA names.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ enum class Isa { Reference, Avx2, Avx512, Avx512Vnni };
 
 [[nodiscard]] std::string_view isa_name(Isa isa);
 
-/// Those that this machine can run, best last. Reference is always there.
+/// The sets that this machine can run, the best last. Reference is always among them.
 [[nodiscard]] std::vector<Isa> supported_isas();
 
 /// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512, avx512vnni) forces one.

@@ -1,4 +1,4 @@
-// JSON text to a value, with limits: nesting is bounded, a duplicated key and broken UTF-8 are errors.
+// Parsing JSON with limits: nesting is bounded, and repeated keys and invalid UTF-8 are errors.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ namespace folio::core {
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key,
                                             const std::string& where);
 
-/// The list at `key`. Throws Error that names `where` and the key if it is missing or no list.
+/// The list at `key`. Throws Error that names `where` and the key if it is missing or not a list.
 [[nodiscard]] const nlohmann::json& json_list(const nlohmann::json& object, const std::string& key,
                                               const std::string& where);
 

@@ -1,5 +1,5 @@
-// The tensor manifest: the only list of tensor names, shapes and their order in a file.
-// Model weights are views that are looked up through it, and every writer walks it.
+// The tensor manifest: the only list of the tensors' names and shapes and of their order in a file.
+// Readers look tensors up by it, and writers follow its order.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace folio::core {
 
-/// What a tensor is, in the order in which files hold them (per layer from AttentionNorm to W2).
+/// The purpose of a tensor, in the order of a file (AttentionNorm to W2 in each layer).
 enum class Role { TokenEmbedding, AttentionNorm, Wq, Wk, Wv, Wo, FfnNorm, W1, W3, W2, OutputNorm, Output };
 
 struct TensorSpec {
@@ -20,12 +20,12 @@ struct TensorSpec {
   std::string hf_name;         ///< "model.layers.0.self_attn.q_proj.weight"
   std::string module_name;     ///< "layers.0.attention.wq.weight": the LibTorch module's parameter
 
-  /// Whether Hugging Face's layout holds the rows of this matrix permuted (Wq and Wk: see rope_layout.h).
+  /// Whether the rows of this matrix are permuted in Hugging Face's layout (Wq and Wk: see rope_layout.h).
   [[nodiscard]] bool rope_permuted() const { return role == Role::Wq || role == Role::Wk; }
   [[nodiscard]] int64_t elements() const;
 };
 
-/// All tensors of a model, in file order. With tied embeddings there is no Output.
+/// All tensors of a model, in file order. Models with tied embeddings have no Output.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
 }  // namespace folio::core

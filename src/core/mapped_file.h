@@ -1,4 +1,4 @@
-// A file, mapped read-only. The bytes live as long as the MappedFile.
+// A file mapped read-only. The bytes are valid as long as the MappedFile.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class MappedFile {
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Gives the memory of the whole pages in `part` back; what is read there again comes from the file again. For parts
-  /// of which there is a copy now. Parts outside of the mapping are left alone.
+  /// Releases the memory of the whole pages in `part`, for parts that have been copied. Later reads load the pages from
+  /// the file again. A part outside the mapping is ignored.
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -15,7 +15,7 @@ struct Limit {
   int64_t high;
 };
 
-// Generous for any published Llama, and small enough that products of three of them fit 64 bits.
+// Larger than any published Llama, and small enough that the product of three fits in 64 bits.
 constexpr std::array<Limit, 8> kLimits{{{"vocab_size", 1, 1 << 22},
                                         {"dim", 1, 1 << 17},
                                         {"n_layers", 1, 1 << 10},
@@ -66,7 +66,7 @@ int64_t parameter_count(const ModelConfig& c) {
 std::string describe_difference(const ModelConfig& from, const ModelConfig& to) {
   std::string difference;
   ModelConfig::visit_fields(from, [&](const std::string& name, auto old_value) {
-    using Old = decltype(old_value);  // g++ 12 takes decltype of a captured parameter for a reference
+    using Old = decltype(old_value);  // g++ 12 makes decltype of a captured parameter a reference
     ModelConfig::visit_fields(to, [&](const std::string& other, auto new_value) {
       if (name != other) return;
       if constexpr (std::is_same_v<Old, decltype(new_value)>) {

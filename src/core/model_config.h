@@ -7,11 +7,11 @@
 
 namespace folio::core {
 
-/// Llama 3's stretching of RoPE's slow frequencies ("rope_type": "llama3"): see core/rope_scaling.h.
+/// Llama 3's scaling of RoPE's low frequencies ("rope_type": "llama3"): see core/rope_scaling.h.
 struct RopeScaling {
-  float factor = 1.0F;           ///< 1: nothing is stretched
-  float low_freq_factor = 1.0F;  ///< turns within the original context below which a pair is slowed by the whole factor
-  float high_freq_factor = 4.0F;  ///< and above which it is left alone
+  float factor = 1.0F;            ///< 1: no scaling
+  float low_freq_factor = 1.0F;   ///< pairs with fewer turns in the original context are scaled by the factor
+  float high_freq_factor = 4.0F;  ///< pairs with more turns are not scaled
   int64_t original_context = 8192;
 
   [[nodiscard]] bool active() const { return factor != 1.0F; }
@@ -19,13 +19,13 @@ struct RopeScaling {
 };
 
 struct ModelConfig {
-  int64_t vocab_size = 0;  ///< tokens, `<|endoftext|>` included
+  int64_t vocab_size = 0;  ///< tokens, including `<|endoftext|>`
   int64_t dim = 128;       ///< width of the residual stream
   int64_t n_layers = 4;
   int64_t n_heads = 4;           ///< query heads
   int64_t n_kv_heads = 4;        ///< key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
   int64_t hidden_dim = 352;      ///< inner width of SwiGLU
-  int64_t context_length = 256;  ///< the most positions that a sequence may have
+  int64_t context_length = 256;  ///< the maximum number of positions of a sequence
   float rope_theta = 10000.0F;
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};
@@ -56,7 +56,7 @@ struct ModelConfig {
   }
 };
 
-/// Throws Error unless the numbers describe a model that can exist. `where` names their source in the message.
+/// Throws Error unless the configuration is possible. `where` names its source in the message.
 void validate(const ModelConfig& config, const std::string& where);
 
 /// The number of trainable parameters, by formula:

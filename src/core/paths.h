@@ -1,4 +1,4 @@
-// Where runs/ and data/ are: $FOLIO_HOME, else the source tree that the programs were built from, else here.
+// Where runs/ and data/ are: in $FOLIO_HOME, else in the source tree of the build, else in the working directory.
 #pragma once
 
 #include <filesystem>

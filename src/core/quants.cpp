@@ -1,5 +1,5 @@
-// In each block: d is the scale (F16), m the minimum (F16); nibbles hold element i in their low half, and element i +
-// 16 (K types: i + 32) in their high half. All numbers are little-endian.
+// Block layouts: d is the scale (F16), m the minimum (F16). A byte of nibbles holds element i in its low half and
+// element i + 16 (K types: i + 32) in its high half. All numbers are little-endian.
 #include "core/quants.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 constexpr size_t kSmallBlock = 32;
 constexpr size_t kLargeBlock = 256;  // of the K types
 
-// Where one block's parts go.
+// Where the parts of one block are written.
 struct Groups {
-  uint8_t* payload;
+  uint8_t* quants;
   float* scales;
   float* minimums;
 };
@@ -29,56 +29,57 @@ float half_at(const uint8_t* at) {
   return f16_to_float(bits);
 }
 
-// 2n payloads from n bytes: the low nibbles, then the high ones.
+// 2n quants from n bytes: the low nibbles, then the high ones.
 template <size_t n>
-void split_nibbles(const uint8_t* packed, uint8_t* payload) {
-  for (size_t i = 0; i < n; ++i) payload[i] = packed[i] & 0x0FU;
-  for (size_t i = 0; i < n; ++i) payload[n + i] = packed[i] >> 4U;
+void split_nibbles(const uint8_t* packed, uint8_t* quants) {
+  for (size_t i = 0; i < n; ++i) quants[i] = packed[i] & 0x0FU;
+  for (size_t i = 0; i < n; ++i) quants[n + i] = packed[i] >> 4U;
 }
 
 // d, 32 signed bytes.
 void unpack_q8_0(const uint8_t* block, Groups out) {
   *out.scales = half_at(block);
-  for (size_t i = 0; i < kSmallBlock; ++i) out.payload[i] = block[2 + i] ^ 0x80U;  // + 128
+  for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // + 128
 }
 
 // d, nibbles.
 void unpack_q4_0(const uint8_t* block, Groups out) {
   *out.scales = half_at(block);
-  split_nibbles<16>(block + 2, out.payload);
+  split_nibbles<16>(block + 2, out.quants);
 }
 
 // d, m, nibbles.
 void unpack_q4_1(const uint8_t* block, Groups out) {
   *out.scales = half_at(block);
   *out.minimums = half_at(block + 2);
-  split_nibbles<16>(block + 4, out.payload);
+  split_nibbles<16>(block + 4, out.quants);
 }
 
-// The fifth bits of 32 numbers stand in one 32-bit word.
-void add_fifth_bits(const uint8_t* word, uint8_t* payload) {
+// One 32-bit word holds the fifth bits of 32 quants.
+void add_fifth_bits(const uint8_t* word, uint8_t* quants) {
   uint32_t bits;
   std::memcpy(&bits, word, sizeof bits);
-  for (size_t i = 0; i < kSmallBlock; ++i) payload[i] |= static_cast<uint8_t>(((bits >> i) & 1U) << 4U);
+  for (size_t i = 0; i < kSmallBlock; ++i) quants[i] |= static_cast<uint8_t>(((bits >> i) & 1U) << 4U);
 }
 
 // d, fifth bits, nibbles.
 void unpack_q5_0(const uint8_t* block, Groups out) {
   *out.scales = half_at(block);
-  split_nibbles<16>(block + 6, out.payload);
-  add_fifth_bits(block + 2, out.payload);
+  split_nibbles<16>(block + 6, out.quants);
+  add_fifth_bits(block + 2, out.quants);
 }
 
 // d, m, fifth bits, nibbles.
 void unpack_q5_1(const uint8_t* block, Groups out) {
   *out.scales = half_at(block);
   *out.minimums = half_at(block + 2);
-  split_nibbles<16>(block + 8, out.payload);
-  add_fifth_bits(block + 4, out.payload);
+  split_nibbles<16>(block + 8, out.quants);
+  add_fifth_bits(block + 4, out.quants);
 }
 
-// Q4_K and Q5_K begin with d, dmin, and eight scales and eight minimums of six bits in twelve bytes. The last four
-// bytes hold the low four bits of numbers 4 to 7; their upper two are the upper two of the first eight bytes.
+// Q4_K and Q5_K begin with d, dmin, and twelve bytes with eight scales and eight minimums of six bits each. The last
+// four of these bytes hold the low four bits of scales and minimums 4 to 7; the upper two bits of the first eight bytes
+// are their upper two bits.
 void unpack_k_scales(const uint8_t* block, Groups out) {
   const float d = half_at(block);
   const float dmin = half_at(block + 2);
@@ -95,32 +96,32 @@ void unpack_k_scales(const uint8_t* block, Groups out) {
   }
 }
 
-// The scales, then nibbles, 64 numbers at a time.
+// The scales, then nibbles, 64 elements at a time.
 void unpack_q4_k(const uint8_t* block, Groups out) {
   unpack_k_scales(block, out);
-  for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 16 + 32 * i, out.payload + 64 * i);
+  for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 16 + 32 * i, out.quants + 64 * i);
 }
 
-// The scales, fifth bits (bit g of byte j: number j of group g), nibbles as above.
+// The scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as above.
 void unpack_q5_k(const uint8_t* block, Groups out) {
   unpack_k_scales(block, out);
-  for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 48 + 32 * i, out.payload + 64 * i);
+  for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 48 + 32 * i, out.quants + 64 * i);
   for (size_t i = 0; i < kLargeBlock; ++i) {
-    out.payload[i] |= static_cast<uint8_t>(((block[16 + i % 32] >> (i / 32)) & 1U) << 4U);
+    out.quants[i] |= static_cast<uint8_t>(((block[16 + i % 32] >> (i / 32)) & 1U) << 4U);
   }
 }
 
-// Low nibbles, upper pairs of bits, sixteen int8 scales, d. Half of the block at a time: 64 bytes of nibbles, and of 32
-// bytes of pairs byte j holds those of the numbers j + 32 m.
+// Low nibbles, upper pairs of bits, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles and 32 bytes
+// of pairs; byte j of the pairs belongs to the elements j, j + 32, j + 64 and j + 96.
 void unpack_q6_k(const uint8_t* block, Groups out) {
   const float d = half_at(block + 208);
   for (size_t g = 0; g < 16; ++g) out.scales[g] = d * static_cast<float>(static_cast<int8_t>(block[192 + g]));
   for (size_t half = 0; half < 2; ++half) {
-    uint8_t* payload = out.payload + half * 128;
-    split_nibbles<64>(block + half * 64, payload);
+    uint8_t* quants = out.quants + half * 128;
+    split_nibbles<64>(block + half * 64, quants);
     const uint8_t* upper = block + 128 + half * 32;
     for (size_t j = 0; j < 128; ++j) {
-      payload[j] |= static_cast<uint8_t>(((upper[j % 32] >> (j / 32 * 2)) & 3U) << 4U);
+      quants[j] |= static_cast<uint8_t>(((upper[j % 32] >> (j / 32 * 2)) & 3U) << 4U);
     }
   }
 }
@@ -155,7 +156,7 @@ const Format& format_of(DType type) {
 
 // ---- Writing ----
 
-// A tensor on its way into blocks: what is said where it does not fit.
+// The tensor that is being quantized, for error messages.
 struct Source {
   const std::string& name;
   DType type;
@@ -169,8 +170,8 @@ struct Source {
   }
 };
 
-// 1 / scale. A scale so small that its inverse overflows is zero in half precision: then each payload counts for
-// nothing, and is 0.
+// 1 / scale. If a scale is so small that its inverse overflows, it is zero in half precision, and all quants of the
+// block are written as 0.
 float inverse(float scale) { return scale == 0.0F ? 0.0F : 1.0F / scale; }
 float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
 
@@ -185,7 +186,7 @@ void quantize_q8_0(const Source& source, std::span<const float> x, std::byte* bl
   }
 }
 
-// Nibbles of whole numbers from 0 to 15, which `level` gives before they are cut to that.
+// Writes level(x) as nibbles: truncated, and clamped to [0, 15].
 template <typename Level>
 void put_nibbles(std::span<const float> x, std::byte* packed, Level&& level) {
   const auto cut = [&](size_t i) {
@@ -194,7 +195,7 @@ void put_nibbles(std::span<const float> x, std::byte* packed, Level&& level) {
   for (size_t i = 0; i < 16; ++i) packed[i] = static_cast<std::byte>(cut(i) | (cut(i + 16) << 4U));
 }
 
-// The number of largest magnitude (the first of several) becomes -8.
+// The value of largest magnitude (the first of several) becomes -8.
 void quantize_q4_0(const Source& source, std::span<const float> x, std::byte* block) {
   float extreme = x[0];
   for (const float v : x) {
@@ -206,8 +207,8 @@ void quantize_q4_0(const Source& source, std::span<const float> x, std::byte* bl
   put_nibbles(x, block + 2, [&](float v) { return v * by + 8.5F; });
 }
 
-// Of zeros of both signs the last counts as the least and as the largest (which of them does for the gguf package
-// depends on the vectors of the machine; they stand for the same number).
+// If a block's minimum or maximum is zero and the block has zeros of both signs, the last one counts. In the gguf
+// package it depends on the machine's vector instructions; the value is the same.
 void quantize_q4_1(const Source& source, std::span<const float> x, std::byte* block) {
   float low = x[0];
   float high = x[0];
@@ -229,20 +230,20 @@ const QuantInfo* quant_info(DType type) {
   return format == nullptr ? nullptr : &format->info;
 }
 
-void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> payload, std::span<float> scales,
+void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
             std::span<float> minimums) {
   const Format& format = format_of(type);
   const DTypeInfo& t = info(type);
   const size_t n = blocks.size() / t.block_bytes;
   const size_t groups = t.block_elements / format.info.group;
   const size_t block_minimums = format.info.minimums ? groups : 0;
-  require(blocks.size() % t.block_bytes == 0 && payload.size() == n * t.block_elements && scales.size() == n * groups &&
+  require(blocks.size() % t.block_bytes == 0 && quants.size() == n * t.block_elements && scales.size() == n * groups &&
               minimums.size() == n * block_minimums,
           "{} bytes of {} do not unpack to {} numbers with {} scales and {} minimums", blocks.size(), t.name,
-          payload.size(), scales.size(), minimums.size());
+          quants.size(), scales.size(), minimums.size());
   for (size_t b = 0; b < n; ++b) {
     format.unpack(reinterpret_cast<const uint8_t*>(blocks.data()) + b * t.block_bytes,
-                  {.payload = payload.data() + b * t.block_elements,
+                  {.quants = quants.data() + b * t.block_elements,
                    .scales = scales.data() + b * groups,
                    .minimums = minimums.data() + b * block_minimums});
   }
@@ -253,16 +254,16 @@ void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> 
   const DTypeInfo& t = info(type);
   require(blocks.size() % t.block_bytes == 0 && values.size() == blocks.size() / t.block_bytes * t.block_elements,
           "{} bytes of {} are not the blocks of {} numbers", blocks.size(), t.name, values.size());
-  std::array<uint8_t, kLargeBlock> payload{};
+  std::array<uint8_t, kLargeBlock> quants{};
   std::array<float, kLargeBlock / 16> scales{};
   std::array<float, kLargeBlock / 16> minimums{};
   const size_t groups = t.block_elements / q.group;
   for (size_t b = 0; b * t.block_elements < values.size(); ++b) {
-    unpack(type, blocks.subspan(b * t.block_bytes, t.block_bytes), std::span(payload).first(t.block_elements),
+    unpack(type, blocks.subspan(b * t.block_bytes, t.block_bytes), std::span(quants).first(t.block_elements),
            std::span(scales).first(groups), std::span(minimums).first(q.minimums ? groups : 0));
     float* out = values.data() + b * t.block_elements;
     for (size_t i = 0; i < t.block_elements; ++i) {
-      out[i] = scales[i / q.group] * static_cast<float>(payload[i] - q.offset);
+      out[i] = scales[i / q.group] * static_cast<float>(quants[i] - q.zero_point);
       if (q.minimums) out[i] += minimums[i / q.group];
     }
   }
@@ -275,7 +276,7 @@ std::vector<std::byte> quantize(DType type, std::span<const float> values, const
                      : type == DType::Q4_1 ? quantize_q4_1
                                            : nullptr;
   require(write != nullptr, "the tensor {} is not written as {} here (Q8_0, Q4_0 and Q4_1 are)", name, t.name);
-  require(values.size() % t.block_elements == 0, "the tensor {}: {} numbers are no whole blocks of {}", name,
+  require(values.size() % t.block_elements == 0, "the tensor {}: {} values are not whole blocks of {}", name,
           values.size(), t.block_elements);
   for (const float v : values) {
     require(std::isfinite(v), "the tensor {} holds {}, which {} cannot; take --type f32", name, v, t.name);

@@ -1,4 +1,4 @@
-// Random numbers as a pure function of (seed, counter): nothing to save but the counter.
+// Random numbers as a pure function of (seed, counter): the counter is the whole state.
 // SplitMix64 (Steele, Lea & Flood 2014): a bijection that passes BigCrush when fed a counter.
 #pragma once
 

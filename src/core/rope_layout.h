@@ -1,5 +1,5 @@
-// The one boundary between RoPE's two conventions. Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1);
-// Hugging Face rotates (i, i + head_dim/2), so its files hold the rows of Wq and Wk permuted within each head.
+// Converts between RoPE's two conventions. Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1); Hugging Face
+// rotates (i, i + head_dim/2), so in its files the rows of Wq and Wk are permuted within each head.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace folio::core {
 
 /// `rows` is [n_heads * head_dim] rows of `row_bytes` with adjacent pairs; writes the same matrix in Hugging Face's
-/// order. Row 2i + j of a head becomes row j * head_dim/2 + i. Throws Error if a span is not as long as that.
+/// order. Row 2i + j of a head becomes row j * head_dim/2 + i. Throws Error if a span has another length.
 void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
                               int64_t head_dim, int64_t row_bytes);
 

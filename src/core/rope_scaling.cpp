@@ -20,7 +20,7 @@ std::vector<double> rope_factors(const ModelConfig& config) {
   const double low = s.low_freq_factor;
   const double high = s.high_freq_factor;
   for (size_t i = 0; i < factors.size(); ++i) {
-    // How often the pair turns within the original context.
+    // The number of turns of the pair in the original context.
     const double turns =
         static_cast<double>(s.original_context) * plain_frequency(config, i) / (2.0 * std::numbers::pi);
     if (turns < low) {

@@ -73,7 +73,7 @@ void require_writable(const std::vector<TensorView>& tensors) {
   std::set<std::string_view> names;
   for (const TensorView& t : tensors) {
     require(names.insert(t.name).second, "the tensor {} would be written twice", printable(t.name));
-    require(tensor_bytes(t.type, t.shape).has_value(), "the tensor {} of shape {} and type {} has no whole size",
+    require(tensor_bytes(t.type, t.shape).has_value(), "the tensor {} of shape {} and type {} has no valid size",
             printable(t.name), shape_string(t.shape), info(t.type).name);
   }
 }

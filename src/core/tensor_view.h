@@ -1,4 +1,4 @@
-// A named tensor in a file or in memory: what it is, where its bytes are. Owns nothing.
+// A view of a named tensor in a file or in memory: its type, shape and bytes.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace folio::core {
 
-/// Element types that are stored. Block types count their elements in blocks (GGUF's ggml_type).
+/// Element types of stored tensors. Block types (GGUF's ggml_type) store elements in blocks.
 enum class DType {
   F32,
   F16,
@@ -57,34 +57,34 @@ struct TensorView {
   std::vector<int64_t> shape;  ///< row-major, slowest dimension first, as PyTorch prints it
   std::span<const std::byte> bytes;
 
-  /// The elements, for an F32 tensor whose bytes are aligned. Throws Error otherwise.
+  /// The elements of an F32 tensor. Throws Error for other types and for bytes that are not aligned.
   [[nodiscard]] std::span<const float> floats() const;
 };
 
 /// "[32, 128]"
 [[nodiscard]] std::string shape_string(std::span<const int64_t> shape);
 
-/// The bytes of a tensor, or nothing if its size overflows or its last dimension is not whole blocks.
+/// The size of a tensor in bytes, or nothing if it overflows or the rows are not whole blocks.
 [[nodiscard]] std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape);
 
-/// Tensors on their way into a file: what each will be, and its bytes, asked for once each. So a tensor that has to be
-/// converted first is in memory alone.
+/// Tensors to be written to a file. The bytes of each are requested once, so only one converted tensor is in memory at
+/// a time.
 struct TensorStream {
   using Bytes = std::function<std::span<const std::byte>(size_t index)>;
 
-  /// The tensors as they are.
-  TensorStream(std::vector<TensorView> views);  // NOLINT: a list of tensors is the plainest stream
+  /// The tensors unchanged.
+  TensorStream(std::vector<TensorView> views);  // NOLINT: implicit on purpose
   TensorStream(std::initializer_list<TensorView> views) : TensorStream(std::vector(views)) {}
   TensorStream(std::vector<TensorView> headers, Bytes source) : tensors(std::move(headers)), bytes(std::move(source)) {}
 
-  std::vector<TensorView> tensors;  ///< names, types and shapes; their `bytes` are not looked at
+  std::vector<TensorView> tensors;  ///< names, types and shapes; their `bytes` are not used
   Bytes bytes;                      ///< valid until the next call
 };
 
 /// Throws Error that names the tensor unless all names differ and each shape and type has a size.
 void require_writable(const std::vector<TensorView>& tensors);
 
-/// The bytes of tensor `index`. Throws Error that names the tensor if they are not as many as its shape means.
+/// The bytes of tensor `index`. Throws Error that names the tensor if their number does not match its shape.
 [[nodiscard]] std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index);
 
 }  // namespace folio::core

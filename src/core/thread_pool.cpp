@@ -11,9 +11,9 @@
 namespace folio::core {
 namespace {
 
-// A waiting thread spins, then sleeps. The caller spins longer than threads usually differ in their shares; then it may
-// stand on the very core that its worker waits for, and sleeping lets the scheduler part them. A worker spins longer
-// than the gap between two operations of a forward pass or the drawing of a token.
+// A waiting thread spins, then sleeps. The caller spins for longer than the threads' shares usually differ. After that
+// it may occupy the core that its worker waits for; if it sleeps, the worker can run. A worker spins for longer than
+// the gap between two operations of a forward pass or the sampling of a token.
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
@@ -25,8 +25,8 @@ inline void pause_cpu() {
 #endif
 }
 
-// Moves the calling thread to the `index`-th core after `from` of those that it may run on, and leaves it free to move.
-// A new thread often starts on its maker's core, and it takes the scheduler many milliseconds to part two that spin.
+// Moves the calling thread to the `index`-th permitted core after `from`, without pinning it there. A new thread often
+// starts on its creator's core, and the scheduler takes many milliseconds to separate two spinning threads.
 void step_aside(size_t index, int from) {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;

@@ -1,5 +1,5 @@
 // A pool of threads for short parallel loops. Workers spin for a moment between loops, then sleep.
-// Work is cut by index, never by time, so what a thread computes does not depend on the others.
+// Each thread's share depends only on the sizes, never on timing.
 #pragma once
 
 #include <algorithm>
@@ -77,10 +77,10 @@ class ThreadPool {
   };
 
   struct Worker {
-    // From the caller: one cache line, so that the worker gets all of it at once.
+    // Written by the caller: one cache line, so that the worker receives all of it at once.
     alignas(64) Job job;
     SignalCounter posted;
-    // To the caller, in a line of its own.
+    // Written by the worker, in a line of its own.
     alignas(64) SignalCounter finished;
     std::exception_ptr error;
   };
@@ -94,7 +94,7 @@ class ThreadPool {
   std::vector<std::thread> threads_;  ///< one for each worker
 };
 
-/// The cores that this process may run on.
+/// The number of cores that this process may run on.
 [[nodiscard]] size_t default_threads();
 
 }  // namespace folio::core

@@ -10,9 +10,9 @@ namespace folio::core {
 
 struct Utf8Char {
   uint32_t code_point = 0;
-  size_t length = 1;  ///< bytes used; 1 where the byte is invalid
+  size_t length = 1;  ///< in bytes; 1 for an invalid byte
   bool valid = false;
-  bool truncated = false;  ///< invalid only because the text ends inside a character
+  bool truncated = false;  ///< invalid because the text ends within the character
 };
 
 /// The character that starts at byte `at`; `at` must be below text.size().
@@ -24,8 +24,8 @@ struct Utf8Char {
 /// Appends one code point (at most U+10FFFF) to `out`.
 void append_utf8(std::string& out, uint32_t code_point);
 
-/// How many bytes at the start of `text` are whole characters: all, but for an unfinished character at its end.
-/// Invalid bytes count as whole, since waiting doesn't mend them.
+/// The length of `text` without an incomplete character at its end. Invalid bytes count as complete: more bytes would
+/// not make them valid.
 [[nodiscard]] size_t complete_utf8_prefix(std::string_view text);
 
 }  // namespace folio::core

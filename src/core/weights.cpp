@@ -140,7 +140,7 @@ TensorStream stream_as(std::vector<TensorView> tensors, DType type) {
     const auto block = static_cast<int64_t>(info(tensor.type).block_elements);
     require(
         !matrix || tensor.shape.back() % block == 0,
-        "the tensor {} of shape {} has rows that are no whole blocks of {}, which {} needs; take --type f16 or bf16",
+        "the tensor {} of shape {} has rows that are not whole blocks of {}, which {} needs; take --type f16 or bf16",
         printable(tensor.name), shape_string(tensor.shape), block, info(tensor.type).name);
   }
   return {to, [from = std::move(tensors), to, buffer = Bytes()](size_t i) mutable {

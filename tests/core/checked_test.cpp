@@ -1,4 +1,4 @@
-// Laws of core/checked.h: an answer is exact or absent.
+// Laws of core/checked.h: a result is exact or absent.
 #include "core/checked.h"
 
 #include <gtest/gtest.h>

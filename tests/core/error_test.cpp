@@ -1,4 +1,4 @@
-// Laws of core/error.h: an Error carries its text, and whatever a file holds can be shown on one line.
+// Laws of core/error.h: an Error carries its text, and any text can be shown on one line.
 #include "core/error.h"
 
 #include <gtest/gtest.h>

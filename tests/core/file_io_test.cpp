@@ -1,4 +1,5 @@
-// Laws of core/file_io.h and core/mapped_file.h: a write is whole or absent, and every failure says what and why.
+// Laws of core/file_io.h and core/mapped_file.h: a file is written completely or not at all, and every error says what
+// failed and why.
 #include "core/file_io.h"
 
 #include <gtest/gtest.h>
@@ -220,7 +221,7 @@ TEST(MappedFile, RefusesWhatIsNotANonEmptyRegularFile) {
   EXPECT_ERROR(MappedFile(dir / "none"), "none: No such file");
   EXPECT_ERROR(MappedFile(dir / "empty"), "is an empty file");
   EXPECT_ERROR(MappedFile(dir.path()), "is not a regular file");
-  EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // and it does not wait for a writer
+  EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // without waiting for a writer
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Laws of core/float16.h: widening is exact, narrowing gives the nearest value, ties to even, and back again.
-// What is nearest is computed here apart from the bits, in doubles, where each step is exact.
+// The nearest value is computed here by arithmetic on doubles, where each step is exact.
 #include "core/float16.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ const Half kHalves[] = {{"F16", f16_to_float, float_to_f16, -14, 10, 0x7C00, 0x1
 
 class Float16 : public ::testing::TestWithParam<Half> {
  protected:
-  // The value of the type that is nearest to a finite `value`, ties to even: the machine rounds a double so.
+  // The type's value nearest to a finite `value`, ties to even: the rounding of double arithmetic.
   [[nodiscard]] static double nearest(float value) {
     const Half& half = GetParam();
     if (value == 0.0F) return value;

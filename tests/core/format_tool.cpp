@@ -1,5 +1,5 @@
-// A tool of the tests: shows what Folio reads in a GGUF or safetensors file as JSON, and writes it anew; turns raw
-// floats into blocks and back.
+// A tool for tests: prints the contents of a GGUF or safetensors file as JSON, rewrites it, and converts raw floats to
+// blocks and back.
 //   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf |
 //               quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
 #include <fmt/format.h>

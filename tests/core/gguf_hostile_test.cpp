@@ -20,7 +20,7 @@ struct RawTensor {
   uint64_t offset = 0;
 };
 
-// A file, field by field, so that a test can make one of them wrong.
+// A file by its fields, so that a test can make one of them wrong.
 struct RawGguf {
   std::string magic = "GGUF";
   uint32_t version = 3;
@@ -49,7 +49,7 @@ std::string pair(const std::string& key, uint32_t type, const std::string& value
   return string(key) + raw(type) + value;
 }
 
-// Reads a file and touches all that it gives out, so that AddressSanitizer sees every view. True if it was taken.
+// Reads a file and every byte of its views, so that AddressSanitizer checks them. True if it was accepted.
 bool taken(const std::filesystem::path& path) {
   try {
     const GgufFile file(path);
@@ -88,7 +88,7 @@ class GgufHostile : public ::testing::Test {
   TempDir dir_;
 };
 
-// A small file that has a bit of everything and ends with a tensor's last byte.
+// A small file with values of every kind that ends with a tensor's last byte.
 RawGguf a_bit_of_everything() {
   RawGguf file;
   file.pairs = {
@@ -265,7 +265,7 @@ TEST_F(GgufHostile, RefusesBlocksThatAreNotWhole) {
   RawGguf file;
   for (const uint64_t row : {1U, 16U, 31U, 33U}) {
     file.tensors = {{.dims = {row, 32}, .type = 8}};
-    expect_refused(file, "has no whole size");
+    expect_refused(file, "has no valid size");
   }
 }
 

@@ -1,4 +1,4 @@
-// Laws of core/formats/gguf_model.h: the file keeps every bit, and what is not run here is refused by name.
+// Laws of core/formats/gguf_model.h: a file keeps every bit, and what is not supported is refused by name.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using test::numbered_weights;
 using test::several_shapes;
 using test::TempDir;
 
-// A model's GGUF after `change` had its way with the metadata and the tensors.
+// A model's GGUF after `change` was applied to its metadata and tensors.
 template <typename Change>
 GgufFile changed_gguf(const std::filesystem::path& path, const Weights& weights, Change change) {
   GgufMetadata metadata = config_to_gguf(weights.config, "test");
@@ -146,7 +146,7 @@ TEST(ManifestTensors, NamesAnExtraTensor) {
             tensors.begin() + 5,
             {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
       });
-  EXPECT_ERROR(manifest_tensors(file, kGrouped), "the tensor blk.0.attn_q.bias is no part of a llama model");
+  EXPECT_ERROR(manifest_tensors(file, kGrouped), "the tensor blk.0.attn_q.bias is not part of a Llama");
 }
 
 TEST(ManifestTensors, TellsExpectedFromActualShape) {
@@ -214,7 +214,7 @@ TEST(GgufModel, Llama3sScalingIsKeptAndItsFactorsAreWritten) {
   EXPECT_EQ(to_floats(*factors).back(), 8.0F);
 }
 
-// Files of other programs have the factors alone: their numbers are then those of every Llama 3.1, 3.2 and 3.3.
+// Other programs write only the factors. The parameters are then those of Llama 3.1, 3.2 and 3.3.
 TEST(GgufModel, FactorsWithoutNumbersAreThoseOfPublishedLlamas) {
   ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
   config.rope_theta = 500000.0F;

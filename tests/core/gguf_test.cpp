@@ -1,5 +1,5 @@
-// Laws of core/formats/gguf.h for sound files: what is written is read back bit for bit, and lies where the format
-// says.
+// Laws of core/formats/gguf.h for valid files: what is written is read back bit for bit, and the layout is the
+// format's.
 #include "core/formats/gguf.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using test::raw;
 using test::TempDir;
 
-// One value of each type, two extremes where there are any, and arrays of each type, empty and nested ones too.
+// One value of each type, or its two extremes, and arrays of each type, including empty and nested ones.
 GgufMetadata every_type() {
   const GgufArray inner{std::vector<std::string>{"x", "", std::string("\0y", 2)}};
   const GgufArray nested{std::vector<GgufArray>{{std::vector<int32_t>{1, -2}}, {std::vector<int32_t>{}}, inner}};
@@ -116,7 +116,8 @@ TEST(Gguf, RoundTripKeepsEveryBit) {
   const TempDir dir;
   const auto tensors = every_tensor_type();
   GgufMetadata metadata = every_type();
-  metadata.emplace_back("nan", std::bit_cast<float>(0x7FC12345U));  // == cannot see a NaN's bits, the second file can
+  metadata.emplace_back(
+      "nan", std::bit_cast<float>(0x7FC12345U));  // == does not compare a NaN's bits; comparing the second file does
   write(dir / "a", metadata, views_of(tensors));
   const GgufFile file(dir / "a");
   EXPECT_EQ(std::bit_cast<uint32_t>(std::get<float>(*file.find("nan"))), 0x7FC12345U);

@@ -1,4 +1,4 @@
-// Laws of config.json in core/formats/hf_model.h: it keeps every field, and what is not run here is refused by name.
+// Laws of config.json in core/formats/hf_model.h: it keeps every field, and what is not supported is refused by name.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

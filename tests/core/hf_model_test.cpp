@@ -43,7 +43,7 @@ TEST(HfDirectory, OnlyQueryAndKeyRowsArePermuted) {
     const bool same = std::equal(stored.begin(), stored.end(), weights.tensors[i].begin(), weights.tensors[i].end());
     EXPECT_EQ(same, !manifest[i].rope_permuted()) << manifest[i].hf_name;
     if (!manifest[i].rope_permuted()) continue;
-    // Row 1 of a head (the partner of row 0) stands at head_dim / 2 there: here row 3 of 6.
+    // There, row 1 of a head (the partner of row 0) is at head_dim / 2: here row 3 of 6.
     for (size_t column = 0; column < 24; ++column) {
       EXPECT_EQ(stored[3 * 24 + column], weights.tensors[i][24 + column]);
       EXPECT_EQ(stored[(6 + 1) * 24 + column], weights.tensors[i][(6 + 2) * 24 + column]);
@@ -62,7 +62,7 @@ TEST(HfDirectory, NamesWhatIsMissingOrMisshapen) {
   json["vocab_size"] = 12;
   test::write_bytes(dir / "config.json", json.dump());
   EXPECT_ERROR(read_hf_directory(dir.path()),
-               "model.embed_tokens.weight has shape [11, 24], but config.json means [12, 24]");
+               "model.embed_tokens.weight has shape [11, 24], but config.json requires [12, 24]");
   std::filesystem::remove(dir / "config.json");
   EXPECT_ERROR(read_hf_directory(dir.path()), "config.json: no such file");
 }
@@ -106,7 +106,7 @@ TEST(HfModel, SixteenBitTensorsKeepEveryBitAndSayTheirType) {
   }
 }
 
-// A directory of several shards, which the tests break.
+// A directory of several shards, for tests that damage it.
 class HfShards : public ::testing::Test {
  protected:
   HfShards() : weights_(numbered_weights(config())) {
@@ -128,7 +128,7 @@ class HfShards : public ::testing::Test {
     EXPECT_TRUE(test::contains(message, part)) << message;
     EXPECT_TRUE(test::contains(message, dir_.path().string())) << message;
   }
-  // The shard's tensors after `change`, written to it again.
+  // Applies `change` to the shard's tensors and writes it again.
   template <typename Change>
   void change_shard(const std::string& name, Change&& change) const {
     test::write_bytes(dir_ / "old", test::read_bytes(dir_ / name));
@@ -240,7 +240,7 @@ TEST_F(HfShards, NamesATensorThatIsInTwoShards) {
   const TensorView embedding = hf_views(weights_)[0];
   change_shard("model-00002-of-00006.safetensors",
                [&](std::vector<TensorView>& tensors) { tensors.push_back(embedding); });
-  expect_refused("model-00002-of-00006.safetensors: the tensor model.embed_tokens.weight is in another shard, too");
+  expect_refused("model-00002-of-00006.safetensors: the tensor model.embed_tokens.weight is also in another shard");
 }
 
 TEST_F(HfShards, RefusesAnIndexThatMapsNothing) {
@@ -251,8 +251,8 @@ TEST_F(HfShards, RefusesAnIndexThatMapsNothing) {
   }
 }
 
-// A directory in one file with `change` made to its tensors, whose names are Hugging Face's. The bytes are unpermuted:
-// what is asked here is which tensors are taken.
+// A directory with one file, after `change` was applied to its tensors, which have Hugging Face's names. The rows are
+// not permuted: these tests are about which tensors are accepted.
 template <typename Change>
 std::string hf_error(const ModelConfig& config, Change&& change) {
   const TempDir dir;
@@ -280,7 +280,7 @@ TEST(HfModel, TheTiedEmbeddingMayBeRepeatedAsTheOutput) {
     });
   };
   EXPECT_EQ(with_head(kGrouped, true), "");
-  EXPECT_TRUE(test::contains(with_head(kGrouped, false), "the tensor lm_head.weight is no part of the llama"));
+  EXPECT_TRUE(test::contains(with_head(kGrouped, false), "the tensor lm_head.weight is not part of the Llama"));
 }
 
 TEST(HfModel, ComputedTablesAreNoWeights) {
@@ -302,7 +302,7 @@ TEST(HfModel, NamesATensorThatIsNoPartOfALlama) {
     const std::string message = hf_error(kGrouped, [&](std::vector<TensorView>& tensors) {
       tensors.push_back({.name = name, .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(values))});
     });
-    EXPECT_TRUE(test::contains(message, std::string("the tensor ") + name + " is no part of the llama")) << message;
+    EXPECT_TRUE(test::contains(message, std::string("the tensor ") + name + " is not part of the Llama")) << message;
   }
 }
 

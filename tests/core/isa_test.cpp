@@ -1,4 +1,4 @@
-// Laws of core/isa.h: FOLIO_ISA forces what the machine has, and never what it has not.
+// Laws of core/isa.h: FOLIO_ISA forces any set that the machine has, and no other.
 #include "core/isa.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Laws of core/json.h: what is not plain, bounded JSON is refused with its source named.
+// Laws of core/json.h: what is not valid JSON within the limits is an error that names the source.
 #include "core/json.h"
 
 #include <gtest/gtest.h>

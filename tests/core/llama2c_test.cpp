@@ -1,5 +1,4 @@
-// Laws of core/formats/llama2c.h. The layout itself is held against an independent writer in
-// tests/files/llama2c_oracle_test.py.
+// Laws of core/formats/llama2c.h. tests/files/llama2c_oracle_test.py compares the layout with an independent writer.
 #include "core/formats/llama2c.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@ void write(const std::filesystem::path& path, const Weights& weights, int versio
   write_llama2c(path, weights.config, weights.views(), version);
 }
 
-// What export.py's sizes add up to: sizes in floats, from the header's numbers alone.
+// The file size of export.py's layout, from the header's numbers alone.
 uint64_t published_bytes(const ModelConfig& c, int version) {
   const auto u = [](int64_t n) { return static_cast<uint64_t>(n); };
   const uint64_t norms = u(2 * c.n_layers * c.dim + c.dim);
@@ -78,7 +77,7 @@ TEST(Llama2c, Version2IsWithinHalfAStepAndKeepsTheNorms) {
         for (size_t k = begin; k < begin + group; ++k) largest = std::max(largest, std::abs(from[k]));
         const double step = static_cast<double>(largest) / 127.0;
         for (size_t k = begin; k < begin + group; ++k) {
-          // A half of the step, and what the floats scale, quotient and product are rounded by.
+          // Half a step, plus the roundings of scale, quotient and product.
           ASSERT_LE(std::abs(static_cast<double>(values[k]) - from[k]), step * (0.5 + 127 * 3 * 0x1p-24))
               << read.tensors[i].name;
         }
@@ -92,7 +91,7 @@ TEST(Llama2c, QuantizingAgainGivesTheSameFile) {
   const Weights weights = numbered_weights(llama2c_shapes()[1]);
   write(dir / "a.bin", weights, 2);
   write(dir / "b.bin", to_weights(read_llama2c(dir / "a.bin")), 2);
-  // The largest of a group is 127 steps again, so the steps are, up to the rounding of 127 * step / 127.
+  // The largest of a group is 127 steps again, so the step is the same up to the rounding of 127 * step / 127.
   const Weights once = to_weights(read_llama2c(dir / "a.bin"));
   const Weights twice = to_weights(read_llama2c(dir / "b.bin"));
   for (size_t i = 0; i < once.tensors.size(); ++i) {

@@ -1,4 +1,4 @@
-// Small models for the tests of the model files: shapes that differ in every way that a file can tell, and weights.
+// Small models for the tests of model files: shapes that differ in every field of a file, and weights.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace folio::core::test {
 
-// Odd sizes on purpose: no matrix is a whole number of cache lines, and heads are grouped.
+// Odd sizes: no matrix fills whole cache lines, and heads are grouped.
 inline const ModelConfig kGrouped{.vocab_size = 11,
                                   .dim = 24,
                                   .n_layers = 2,
@@ -59,7 +59,7 @@ inline Weights numbered_weights(const ModelConfig& config) {
   return weights;
 }
 
-/// Each tensor's bytes, one after the other: what a conversion has to keep.
+/// The bytes of each tensor, for comparing before and after a conversion.
 inline std::vector<std::string> bytes_of(const std::vector<TensorView>& tensors) {
   std::vector<std::string> all;
   for (const TensorView& t : tensors) {

@@ -1,4 +1,4 @@
-"""Block types against the gguf package, bit by bit: what blocks stand for, and which blocks numbers become.
+"""Block types against the gguf package, bit by bit: the values of blocks, and the blocks of values.
 
 The environment's FOLIO_FORMAT_TOOL names the tool (see format_tool.cpp).
 """
@@ -27,7 +27,7 @@ def ours(verb, qtype, array, folder, dtype):
 
 @pytest.mark.parametrize("qtype", READ, ids=lambda q: q.name)
 def test_random_blocks_stand_for_ggufs_numbers(tmp_path, qtype):
-    """Every bit pattern of scales, minimums and payloads: infinities and NaNs among them."""
+    """Every bit pattern of scales, minimums and quants, including infinities and NaNs."""
     blocks = np.random.default_rng(int(qtype)).integers(0, 256, (5000, GGML_QUANT_SIZES[qtype][1]), dtype=np.uint8)
     with np.errstate(invalid="ignore", over="ignore"):
         expected = quants.dequantize(blocks, qtype).ravel()
@@ -50,7 +50,7 @@ def rows():
     x[600:700] = np.abs(x[600:700])
     x[700:800] = -np.abs(x[700:800])
     x[800:900, ::2] = 0
-    x[900:1000, 7], x[900:1000, 20] = 127, -127  # a scale of exactly 1: ties of the numbers are ties of the payloads
+    x[900:1000, 7], x[900:1000, 20] = 127, -127  # a scale of exactly 1: ties of the values are ties of the quants
     x[900:1000] = np.where(np.arange(32) % 13 == 7, x[900:1000], np.round(x[900:1000].clip(-60, 60) * 2) / 2)
     tiny = np.float32(2.0) ** random.integers(-149, -100, (500, 1)).astype(np.float32)
     x[1000:1500] = (random.standard_normal((500, 32)).astype(np.float32) * tiny).astype(np.float32)
@@ -70,7 +70,7 @@ def test_numbers_become_ggufs_blocks(tmp_path, qtype):
 
 
 def test_zeros_of_both_signs_are_zeros_in_ggufs_blocks(tmp_path):
-    """Which zero is the least of a block of both is up to NumPy's vectors; the number is the same."""
+    """If a block has zeros of both signs, NumPy's vectors decide which is its minimum; the value is the same."""
     random = np.random.default_rng(4)
     x = np.where(random.integers(0, 2, (500, 32)) == 1, np.float32(0), np.float32(-0.0))
     x[250:] = np.where(random.random((250, 32)) < 0.5, x[250:], random.random((250, 32), dtype=np.float32))

@@ -1,5 +1,5 @@
-// Laws of core/quants.h: groups stand for the numbers of their blocks, sizes are checked, quantizing what a block
-// stands for gives the block back.
+// Laws of core/quants.h: groups have the values of their blocks, sizes are checked, and quantizing a dequantized block
+// gives the same block.
 #include "core/quants.h"
 
 #include <gtest/gtest.h>
@@ -17,27 +17,27 @@ namespace {
 constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
                             DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
 
-// Random blocks; the halves that are scales may be anything.
+// Random blocks; the scales may be any F16 numbers.
 std::vector<std::byte> random_blocks(DType type, size_t n, uint64_t seed) {
   std::vector<std::byte> blocks(n * info(type).block_bytes);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(random_below(seed, i, 256));
   return blocks;
 }
 
-TEST(Quants, GroupsStandForTheNumbersOfTheirBlocks) {
+TEST(Quants, GroupsHaveTheValuesOfTheirBlocks) {
   for (const DType type : kTypes) {
     const QuantInfo& q = *quant_info(type);
     const auto blocks = random_blocks(type, 40, 7);
     const size_t n = 40 * info(type).block_elements;
-    std::vector<uint8_t> payload(n);
+    std::vector<uint8_t> quants(n);
     std::vector<float> scales(n / q.group);
     std::vector<float> minimums(q.minimums ? n / q.group : 0);
     std::vector<float> values(n);
-    unpack(type, blocks, payload, scales, minimums);
+    unpack(type, blocks, quants, scales, minimums);
     dequantize(type, blocks, values);
     for (size_t i = 0; i < n; ++i) {
-      ASSERT_LT(payload[i], 1U << q.bits) << info(type).name;
-      float expected = scales[i / q.group] * static_cast<float>(static_cast<int32_t>(payload[i]) - q.offset);
+      ASSERT_LT(quants[i], 1U << q.bits) << info(type).name;
+      float expected = scales[i / q.group] * static_cast<float>(static_cast<int32_t>(quants[i]) - q.zero_point);
       if (q.minimums) expected += minimums[i / q.group];
       if (std::isnan(expected) && std::isnan(values[i])) continue;
       ASSERT_EQ(values[i], expected) << info(type).name << " number " << i;
@@ -65,15 +65,15 @@ TEST(Quants, SizesThatDoNotFitAreRefused) {
   EXPECT_NO_THROW(dequantize(DType::Q4_0, blocks, values));
   EXPECT_ERROR(dequantize(DType::Q4_0, std::span(blocks).first(35), values), "35 bytes of Q4_0");
   EXPECT_ERROR(dequantize(DType::Q4_0, blocks, std::span(values).first(63)), "the blocks of 63 numbers");
-  std::vector<uint8_t> payload(64);
-  EXPECT_ERROR(unpack(DType::Q4_0, blocks, payload, std::span(values).first(2), std::span(values).first(2)),
+  std::vector<uint8_t> quants(64);
+  EXPECT_ERROR(unpack(DType::Q4_0, blocks, quants, std::span(values).first(2), std::span(values).first(2)),
                "2 scales and 2 minimums");
-  EXPECT_ERROR(quantize(DType::Q8_0, std::span(values).first(40), "w"), "the tensor w: 40 numbers are no whole blocks");
+  EXPECT_ERROR(quantize(DType::Q8_0, std::span(values).first(40), "w"), "the tensor w: 40 values are not whole blocks");
 }
 
-// Numbers that a block stands for are on its grid, so nothing is lost the second time. The grid's ends have to be used,
-// or the scale would be another.
-TEST(Quants, QuantizingWhatABlockStandsForGivesItBack) {
+// The values of a block lie on its grid, so quantizing them again loses nothing. The ends of the grid have to occur, or
+// the scale would differ.
+TEST(Quants, QuantizingADequantizedBlockGivesItBack) {
   for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
     const DTypeInfo& t = info(type);
     auto blocks = random_blocks(type, 200, 11);

@@ -23,7 +23,7 @@ constexpr auto to_split = permute<adjacent_to_split_halves>;
 constexpr auto to_adjacent = permute<split_halves_to_adjacent>;
 
 TEST(RopeLayout, OneHeadOfSixRows) {
-  // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): first all first members, then all second ones.
+  // Pairs (0,1), (2,3), (4,5) become (0,3), (1,4), (2,5): the first members of all pairs, then the second ones.
   const std::vector<float> adjacent{0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 50, 51};
   std::vector<float> split(12);
   to_split(adjacent, split, 1, 6, 2);

@@ -1,5 +1,5 @@
-// Laws of core/rope_scaling.h: fast pairs are left alone, slow ones are slowed by the whole factor, and between them
-// the factor grows without a jump.
+// Laws of core/rope_scaling.h: high frequencies are not scaled, low ones by the whole factor, and between them the
+// factor grows continuously.
 #include "core/rope_scaling.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(RopeScaling, FastPairsStayAndSlowPairsTakeTheWholeFactor) {
     ++between;
     EXPECT_GT(factors[i], 1.0);
     EXPECT_LT(factors[i], 8.0);
-    // The frequency itself is mixed by the share of the way from 1 turn to 4.
+    // The frequency is interpolated by the position between 1 turn and 4.
     const double share = (turns - 1.0) / 3.0;
     EXPECT_NEAR(scaled[i], (1.0 - share) * plain[i] / 8.0 + share * plain[i], 1e-12);
   }

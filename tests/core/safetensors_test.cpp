@@ -1,4 +1,5 @@
-// Laws of core/formats/safetensors.h: a bit-exact round trip, no holes but named ones, and one line for a damaged file.
+// Laws of core/formats/safetensors.h: a bit-exact round trip, no gaps but named padding, and a one-line error for a
+// damaged file.
 #include "core/formats/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ std::string file_of(const std::string& header, const std::string& data) {
   return raw<uint64_t>(header.size()) + header + data;
 }
 
-// Reads a file and touches all that it gives out. True if it was taken.
+// Reads a file and every byte of its views. True if it was accepted.
 bool taken(const std::filesystem::path& path) {
   try {
     const SafetensorsFile file(path);
@@ -106,7 +107,7 @@ TEST(Safetensors, HolesAreWrittenOnlyAsPadTensorsOfZeros) {
   const TempDir dir;
   const auto tensors = every_type();
   write_safetensors(dir / "f", views_of(tensors));
-  // Read here without our reader: the header's extents cover the data from the first byte to the last.
+  // Without our reader: the extents in the header cover the data from the first byte to the last.
   const std::string bytes = test::read_bytes(dir / "f");
   uint64_t size = 0;
   std::memcpy(&size, bytes.data(), 8);
@@ -292,7 +293,7 @@ TEST_F(SafetensorsHostile, RefusesTensorsThatOverlap) {
 }
 
 TEST_F(SafetensorsHostile, EmptyTensorsMayLieAnywhereBetweenOthers) {
-  // Their order in the file is no promise, and equal addresses must not look like an overlap.
+  // Their order in the file is arbitrary, and equal addresses must not count as an overlap.
   for (const char* name : {"a", "n", "z"}) {
     EXPECT_TRUE(is_taken(file_of(R"({"m":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},")" + std::string(name) +
                                      R"(":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},")" + name +

@@ -1,5 +1,5 @@
 // Helpers for the tests of src/core: a folder that disappears, bytes to build files from, the message of an error.
-// Files are written and read here by the standard library, so that a test never trusts the code that it tests.
+// Files are written and read with the standard library, not with the code under test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace folio::core::test {
 
-/// A new empty folder; it goes with the object.
+/// A new empty folder, removed with the object.
 class TempDir {
  public:
   TempDir() {
@@ -58,7 +58,7 @@ class ScopedEnv {
 };
 
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::remove(path);  // some file systems flush a file that is cut and rewritten: 50 times slower
+  std::filesystem::remove(path);  // some file systems flush a file that is truncated and rewritten, 50 times slower
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) throw std::runtime_error("cannot write " + path.string());

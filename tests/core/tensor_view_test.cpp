@@ -1,4 +1,4 @@
-// Laws of core/tensor_view.h: sizes follow the block formats, and floats are given only where they are.
+// Laws of core/tensor_view.h: sizes follow the block formats, and only F32 tensors give floats.
 #include "core/tensor_view.h"
 
 #include <gtest/gtest.h>

@@ -165,7 +165,7 @@ TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
   }
 }
 
-// A thread that is asked for nothing sleeps on, however many jobs the others do.
+// Threads without a share stay asleep.
 TEST(ThreadPool, FewerSharesThanThreads) {
   ThreadPool pool(5);
   std::mutex mutex;

@@ -1,4 +1,5 @@
-// Laws of core/weights.h: widening is exact, narrowing is asked for and refuses what does not fit, rows move whole.
+// Laws of core/weights.h: widening is exact, narrowing refuses what does not fit, and vocabularies are reordered by
+// whole rows.
 #include "core/weights.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +118,7 @@ TEST(StreamAs, InfinityIsNoOverflow) {
             (std::vector<uint16_t>{0x7C00, 0xFC00, 0x7E00}));
 }
 
-TEST(StreamAs, BlocksOfTheLayersAreFinerForTokens) {
+TEST(StreamAs, EmbeddingAndOutputGetMorePreciseBlocks) {
   ModelConfig config{.vocab_size = 5, .dim = 64, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 96};
   for (const bool tied : {true, false}) {
     config.tie_embeddings = tied;
@@ -139,10 +140,10 @@ TEST(StreamAs, BlocksOfTheLayersAreFinerForTokens) {
 TEST(StreamAs, RowsThatAreNoWholeBlocksAreRefusedByName) {
   const std::vector<float> values(3 * 48);
   EXPECT_ERROR(stream_as({view(values, DType::F32, {3, 48})}, DType::Q4_0),
-               "the tensor w of shape [3, 48] has rows that are no whole blocks of 32, which Q8_0 needs");
+               "the tensor w of shape [3, 48] has rows that are not whole blocks of 32, which Q8_0 needs");
 }
 
-TEST(StreamAs, BlocksAreMultipliedOut) {
+TEST(StreamAs, BlocksAreDequantized) {
   const auto x = numbered_weights(kGrouped).tensors[1];  // 24 numbers
   std::vector<float> values(64);
   std::copy(x.begin(), x.end(), values.begin());

@@ -237,17 +237,17 @@ for name, phrase, change in [
     ("no embedding", "model.embed_tokens.weight of shape [6, 8] is missing", without_tensor(EMBEDDING)),
     ("no norm", "model.norm.weight of shape [8] is missing", without_tensor(NORM)),
     ("no output though untied", "lm_head.weight of shape [6, 8] is missing", put(at(CONFIG, "tie_word_embeddings"), False)),
-    ("output that is not the tied embedding", "lm_head.weight is no part of the llama",
+    ("output that is not the tied embedding", "lm_head.weight is not part of the Llama",
      with_tensors(lm_head__weight=np.zeros((6, 8), np.float32))),
-    ("bias", "q_proj.bias is no part of the llama",
+    ("bias", "q_proj.bias is not part of the Llama",
      with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(8, np.float32))),
     ("a layer more than there are", "model.layers.1.input_layernorm.weight of shape [8] is missing",
      put(at(CONFIG, "num_hidden_layers"), 2)),
-    ("matrix of another shape", "q_proj.weight has shape [4, 16], but config.json means [8, 8]",
+    ("matrix of another shape", "q_proj.weight has shape [4, 16], but config.json requires [8, 8]",
      entry(WQ, "shape", [4, 16])),
-    ("cube in place of a norm", "has shape [2, 2, 2], but config.json means [8]", entry(NORM, "shape", [2, 2, 2])),
-    ("vocabulary of another size", "has shape [6, 8], but config.json means [7, 8]", put(at(CONFIG, "vocab_size"), 7)),
-    ("inner width of another size", "has shape [12, 8], but config.json means [16, 8]",
+    ("cube in place of a norm", "has shape [2, 2, 2], but config.json requires [8]", entry(NORM, "shape", [2, 2, 2])),
+    ("vocabulary of another size", "has shape [6, 8], but config.json requires [7, 8]", put(at(CONFIG, "vocab_size"), 7)),
+    ("inner width of another size", "has shape [12, 8], but config.json requires [16, 8]",
      put(at(CONFIG, "intermediate_size"), 16)),
 ]:
     floats.add(name, phrase, change)
@@ -277,7 +277,7 @@ for name, phrase, file, change in [
     ("shard that is missing", "No such file", TWO, lambda m: m.shards.pop(TWO) and None),
     ("shard that is no safetensors", "a header of", "config.json", put(at(INDEX, "weight_map", NORM), "config.json")),
     ("shard that is empty", "is an empty file", ONE, raw(ONE, b"")),
-    ("tensor in two shards", "is in another shard, too", TWO, lambda m: m.shards.update(
+    ("tensor in two shards", "is also in another shard", TWO, lambda m: m.shards.update(
         {TWO: sound.Safetensors({**{n: m.arrays[n] for n in m.shards[TWO].header}, WQ: m.arrays[WQ]})})),
     ("tensor that no shard has", "is not in " + ONE, INDEX, without_tensor(WQ, ONE)),
 ]:

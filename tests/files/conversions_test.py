@@ -194,7 +194,7 @@ def test_rows_that_are_no_whole_blocks_are_refused_by_name(tmp_path, shape, name
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape).pack())
     for kind in FILE_TYPES:
         done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b", "--type", kind)
-        assert_refused(done, FAILED, "has rows that are no whole blocks of 32")
+        assert_refused(done, FAILED, "has rows that are not whole blocks of 32")
         assert re.search(name, done.stderr), done.stderr
     assert not (tmp_path / "b").exists()
 

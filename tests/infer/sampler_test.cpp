@@ -384,6 +384,15 @@ TEST(Sampler, ExtremeButFiniteLogitsAreDrawnFrom) {
     EXPECT_EQ(draw(sampler, {-huge, huge, 0, -huge}, i), 1);
     EXPECT_LE(draw(sampler, {huge, huge, -huge}, i), 1);
   }
+  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // logits as small as the temperature
+    auto options = plain();
+    options.temperature = temperature;
+    Sampler sampler(options, {});
+    const std::vector<float> logits{0.0F, -temperature, -3.0F * temperature, -30.0F * temperature, -1e-38F, -1.0F};
+    for (int64_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(draw(sampler, logits, i), draw_by_full_sort(options, logits, i)) << temperature;
+    }
+  }
   auto options = plain();
   options.temperature = std::numeric_limits<float>::denorm_min();
   Sampler cold(options, {});

@@ -16,12 +16,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-// The format's own when no key names another. llama.cpp's quantizer copies such a key and doesn't heed it, so that what
-// it makes of a file with another alignment can't be read.
+// The format's default. llama.cpp's quantizer copies a key that names another alignment, but ignores it, and so writes
+// files that cannot be read.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
-// What metadata and tensor entries may take. A file of gigabytes must not make a list as long as itself; the largest
-// published vocabularies are some 260,000 tokens and 10 MB.
+// Limits for metadata and tensor entries, so that a damaged file of gigabytes does not become a list of that size. The
+// largest published vocabularies have some 260,000 tokens and 10 MB.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
 constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // of all arrays together
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
@@ -40,7 +40,7 @@ bool with_alternative(uint32_t type, Visitor&& visit) {
   }
 }
 
-// Reads values in order and never past the end.
+// Reads values one after the other and never past the end.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
@@ -101,7 +101,7 @@ class Cursor {
     GgufArray result;
     const bool known = with_alternative<decltype(result.items)>(type, [&]<typename Vector>() {
       using Item = typename Vector::value_type;
-      // The least that an item takes in the file bounds the count before anything is allocated.
+      // Checks the count against the smallest possible size of an item before anything is allocated.
       constexpr uint64_t kLeast = std::is_same_v<Item, std::string> ? 8
                                   : std::is_same_v<Item, GgufArray> ? 12
                                   : std::is_same_v<Item, bool>      ? 1
@@ -136,7 +136,7 @@ TensorHeader read_tensor_header(Cursor& in) {
   for (uint32_t i = 0; i < n_dims; ++i) {
     const auto size = in.number<int64_t>("a tensor's dimension");
     if (size <= 0) in.fail_here("tensor {} has a dimension of {}", printable(header.view.name), size);
-    header.view.shape.insert(header.view.shape.begin(), size);  // the file lists the fastest first
+    header.view.shape.insert(header.view.shape.begin(), size);  // the file lists the fastest dimension first
   }
   const auto id = in.number<uint32_t>("a tensor's type");
   const auto type = dtype_from_ggml(id);
@@ -235,7 +235,7 @@ GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
   for (TensorHeader& h : headers) {
     const auto bytes = tensor_bytes(h.view.type, h.view.shape);
     if (!bytes) {
-      in.fail_here("tensor {} of shape {} and type {} has no whole size", printable(h.view.name),
+      in.fail_here("tensor {} of shape {} and type {} has no valid size", printable(h.view.name),
                    shape_string(h.view.shape), info(h.view.type).name);
     }
     if (h.offset % static_cast<uint64_t>(alignment) != 0) {

@@ -1,6 +1,6 @@
 // GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file.
-// The reader checks every size against the file's length before it allocates or points anywhere.
-// A value's index in the variants below is its type number in the file.
+// The reader checks every size against the file's length before it allocates memory or makes a view.
+// The index of an alternative in the variants below is the type's number in the file.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace folio::core {
 
 class OutputFile;
 
-/// Whether the file begins as a GGUF does. Throws Error if it cannot be read or is empty.
+/// Whether the file begins with GGUF's magic number. Throws Error if it cannot be read or is empty.
 [[nodiscard]] bool is_gguf(const std::filesystem::path& path);
 
 struct GgufArray {
@@ -38,18 +38,18 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 class GgufFile {
  public:
-  /// Maps and parses the file. Throws Error (what, where, remedy) on anything that is not a sound GGUF v2 or v3.
+  /// Maps and parses the file. Throws Error (what, where, remedy) unless it is a valid GGUF v2 or v3.
   explicit GgufFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] uint64_t size() const { return file_.bytes().size(); }
-  /// Gives the memory of a tensor's pages back: see MappedFile::release.
+  /// Releases the memory of a tensor's pages: see MappedFile::release.
   void release(const TensorView& tensor) const { file_.release(tensor.bytes); }
 
   [[nodiscard]] const GgufValue* find(const std::string& key) const;
-  /// Each throws Error that names the key where it is missing (unless there is a fallback) or of another type.
+  /// Each throws Error that names the key if it is missing (and there is no fallback) or has another type.
   [[nodiscard]] int64_t integer(const std::string& key, std::optional<int64_t> fallback = {}) const;
   [[nodiscard]] float real(const std::string& key, std::optional<float> fallback = {}) const;
   [[nodiscard]] bool boolean(const std::string& key, std::optional<bool> fallback = {}) const;
@@ -67,7 +67,7 @@ class GgufFile {
   std::map<std::string, size_t> tensor_index_;
 };
 
-/// Writes a GGUF v3 whose tensor data is aligned to 32 bytes, the format's default, tensors in the given order.
+/// Writes a GGUF v3 with the tensors in the given order, aligned to 32 bytes, the format's default.
 /// Throws Error on a repeated key or name and on a tensor that the format cannot hold.
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream);
 

@@ -12,9 +12,9 @@
 namespace folio::core {
 namespace {
 
-// llama.cpp's number for the type that most of a file has (enum llama_ftype).
+// llama.cpp's number (enum llama_ftype) for the type of most of the file's tensors.
 uint32_t file_type(const std::vector<TensorView>& tensors) {
-  // The embedding, which comes first, often has a finer type than the matrices of the layers.
+  // The embedding, which comes first, often has a more precise type than the layers' matrices.
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
   const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
@@ -45,13 +45,13 @@ uint32_t file_type(const std::vector<TensorView>& tensors) {
 }
 
 constexpr const char* kRopeFactors = "rope_freqs.weight";
-// Llama 3's numbers. GGUF itself has no place for them: other programs read the factors that follow from them.
+// Llama 3's parameters. GGUF has no standard keys for them; other programs read the resulting factors.
 constexpr const char* kScalingFactor = "llama.rope.scaling.llama3.factor";
 constexpr const char* kScalingLow = "llama.rope.scaling.llama3.low_freq_factor";
 constexpr const char* kScalingHigh = "llama.rope.scaling.llama3.high_freq_factor";
 constexpr const char* kScalingContext = "llama.rope.scaling.llama3.original_context_length";
 
-// The file's factors have to be Llama 3's, by the numbers in our keys or by those of all Llamas 3.1 to 3.3.
+// The file's factors have to match Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
 void read_rope_factors(const GgufFile& file, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.head_dim() / 2},
@@ -77,7 +77,8 @@ void read_rope_scaling(const GgufFile& file, ModelConfig& c) {
     require(file.string("llama.rope.scaling.type") == "none", "{}: RoPE scaling of type {} is not supported here",
             where, printable(file.string("llama.rope.scaling.type")));
   }
-  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear where no type is named
+  for (const char* key :
+       {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear scaling, if no type is named
     require(file.real(key, 1.0F) == 1.0F, "{}: {} = {} is not supported here", where, key, file.real(key, 1.0F));
   }
   for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
@@ -171,7 +172,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
     for (const TensorView& tensor : file.tensors()) {
       bool known = tensor.name == kRopeFactors;  // config_from_gguf reads it
       for (const TensorView& view : views) known = known || view.name == tensor.name;
-      require(known, "{}: the tensor {} is no part of a llama model that is run here", where, printable(tensor.name));
+      require(known, "{}: the tensor {} is not part of a Llama that is supported here", where, printable(tensor.name));
     }
   }
   return views;
@@ -179,7 +180,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
 
 namespace {
 
-// The same tensors, and behind them the factors.
+// The same tensors, followed by the factors.
 TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
   const std::vector<double> exact = rope_factors(config);
   const std::vector<float> factors(exact.begin(), exact.end());

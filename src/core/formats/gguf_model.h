@@ -1,4 +1,4 @@
-// A Llama as one GGUF file: which metadata keys hold its configuration, and which tensors it has.
+// A Llama in a GGUF file: the metadata keys of its configuration, and its tensors.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ namespace folio::core {
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
 
-/// Checks that the file holds the tensors of `config`, each with the manifest's shape, and no others.
-/// Returns the views in the manifest's order.
+/// Returns the tensors of `config` as views in the manifest's order. Throws Error if one is missing or has another
+/// shape, or if the file has others.
 [[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config);
 
-/// Maps the file; nothing is copied. Throws Error if it is not a sound llama.
+/// Maps the file without copying anything. Throws Error if it is not a valid Llama.
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
 /// Writes the tensors, which are in the manifest's order, atomically. `tokenizer` is appended to the metadata.

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The double that is printed as the float is, 1e-05 and not 9.999999747378752e-06; it rounds to the same float.
+// The double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06. It rounds to the same float.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
 
 namespace {
 
-// What transformers 4 calls rope_scaling, and 5, with theta in it, rope_parameters.
+// transformers 4 calls this object rope_scaling; transformers 5 calls it rope_parameters and puts theta into it.
 void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
   if (rope.is_null()) return;
   require(rope.is_object(), "{}: the RoPE scaling {} is not supported here", where, printable(rope.dump()));
@@ -109,12 +109,12 @@ ModelConfig config_from_hf_json(const fs::path& path) {
 
 namespace {
 
-// What published files hold beside the weights: a table that is computed, and padding of ours.
+// Tensors of published files that are not weights: a computed table, and our own padding.
 bool is_no_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
 }
 
-// The files that hold a directory's tensors, in the order of their names, and the tensors by name.
+// A directory's weight files in the order of their names, and their tensors by name.
 struct Shards {
   std::vector<std::shared_ptr<const SafetensorsFile>> files;
   std::map<std::string, const TensorView*> tensors;
@@ -123,7 +123,7 @@ struct Shards {
     files.push_back(std::make_shared<const SafetensorsFile>(path));
     for (const TensorView& tensor : files.back()->tensors()) {
       if (is_no_weight(tensor.name)) continue;
-      require(tensors.emplace(tensor.name, &tensor).second, "{}: the tensor {} is in another shard, too", path.string(),
+      require(tensors.emplace(tensor.name, &tensor).second, "{}: the tensor {} is also in another shard", path.string(),
               printable(tensor.name));
     }
   }
@@ -139,7 +139,7 @@ Shards open_index(const fs::path& path) {
   for (const auto& [tensor, file] : map.items()) {
     require(file.is_string(), "{}: the file of {} is not a string", where, printable(tensor));
     const auto name = file.get<std::string>();
-    // A plain name, so that an index can't reach out of its directory, nor write over several lines of a message.
+    // A plain, printable name: an index must not refer to files outside its directory.
     require(!name.empty() && fs::path(name).filename() == fs::path(name) && name != ".." && name != "." &&
                 printable(name, 255) == name,
             "{}: the shard \"{}\" is not a file name in this directory", where, printable(name));
@@ -190,27 +190,27 @@ StoredModel read_hf_model(const fs::path& directory) {
             shape_string(spec.shape));
     TensorView view = *found->second;
     shards.tensors.erase(found);
-    require(view.shape == spec.shape, "{}: tensor {} has shape {}, but config.json means {}", where, spec.hf_name,
+    require(view.shape == spec.shape, "{}: tensor {} has shape {}, but config.json requires {}", where, spec.hf_name,
             shape_string(view.shape), shape_string(spec.shape));
     require_weight_type(view, where);
     if (spec.rope_permuted()) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
                                static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
-      for (const auto& file : shards.files) file->release(view);  // from here on the copy is used
+      for (const auto& file : shards.files) file->release(view);  // only the copy is used from here on
       view.bytes = *rows;
       model.storage.push_back(std::move(rows));
     }
     model.tensors.push_back(std::move(view));
   }
-  // Some files repeat the tied embedding as the output.
+  // Some files store a tied embedding a second time, as the output.
   const auto head = shards.tensors.find("lm_head.weight");
   const TensorView& embedding = model.tensors.front();
   if (head != shards.tensors.end() && head->second->type == embedding.type &&
       std::ranges::equal(head->second->bytes, embedding.bytes)) {
     shards.tensors.erase(head);
   }
-  require(shards.tensors.empty(), "{}: the tensor {} is no part of the llama in config.json", where,
+  require(shards.tensors.empty(), "{}: the tensor {} is not part of the Llama in config.json", where,
           printable(shards.tensors.empty() ? "" : shards.tensors.begin()->first));
   model.storage.insert(model.storage.end(), shards.files.begin(), shards.files.end());
   return model;
@@ -220,7 +220,7 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// The stream with Hugging Face's names and row order.
+// The same tensors with Hugging Face's names and row order.
 TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> tensors = stream.tensors;
@@ -238,11 +238,11 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
 
 uint64_t bytes_of(const TensorView& tensor) {
   const auto bytes = tensor_bytes(tensor.type, tensor.shape);
-  require(bytes.has_value(), "the tensor {} has no whole size", printable(tensor.name));
+  require(bytes.has_value(), "the tensor {} has no valid size", printable(tensor.name));
   return *bytes;
 }
 
-// Where each shard ends: the index after its last tensor.
+// For each shard, the index after its last tensor.
 std::vector<size_t> shard_ends(const std::vector<TensorView>& tensors, uint64_t max_bytes) {
   std::vector<size_t> ends;
   uint64_t bytes = 0;

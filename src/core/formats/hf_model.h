@@ -1,5 +1,5 @@
-// A Llama as a Hugging Face directory: config.json, and model.safetensors or its shards with their index.
-// The rows of Wq and Wk are permuted between the two RoPE conventions here and nowhere else.
+// A Llama as a Hugging Face directory: config.json, and model.safetensors or several shards with an index.
+// Only this file permutes the rows of Wq and Wk between the two RoPE conventions.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace folio::core {
 
 inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 
-/// config.json of a Hugging Face Llama, as text, and its inverse. `type` is that of the matrices.
+/// The text of a Llama's config.json, and the configuration in such a file. `type` is the type of the matrices.
 /// Throws Error that names what is missing or not supported.
 [[nodiscard]] std::string config_to_hf_json(const ModelConfig& config, int64_t begin_of_text, int64_t end_of_text,
                                             DType type = DType::F32);
 [[nodiscard]] ModelConfig config_from_hf_json(const std::filesystem::path& path);
 
-/// Reads the directory's weights; all but Wq and Wk are views. Throws Error if a tensor is missing, misshapen or not
-/// part of a Llama, or if an index does not fit its shards.
+/// Reads the directory's weights. All tensors but Wq and Wk are views. Throws Error if a tensor is missing, has another
+/// shape or is not part of a Llama, or if the index does not match the shards.
 [[nodiscard]] StoredModel read_hf_model(const std::filesystem::path& directory);
 
-/// Writes config.json and the tensors, which are in the manifest's order and in F32, F16 or BF16. More than
-/// `max_shard_bytes` of them go into shards of at most so many, a tensor at least, and an index.
+/// Writes config.json and the tensors, which are in the manifest's order and in F32, F16 or BF16. Larger models are
+/// split into shards of at most `max_shard_bytes`, plus an index. A shard holds at least one tensor.
 void write_hf_model(const std::filesystem::path& directory, const ModelConfig& config, const TensorStream& stream,
                     int64_t begin_of_text, int64_t end_of_text, uint64_t max_shard_bytes = kMaxShardBytes);
 
-/// The same with F32 weights in memory: what a checkpoint holds.
+/// The same for F32 weights in memory, as in a checkpoint.
 [[nodiscard]] Weights read_hf_directory(const std::filesystem::path& directory);
 void write_hf_directory(const std::filesystem::path& directory, const Weights& weights, int64_t end_of_text);
 

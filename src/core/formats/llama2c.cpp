@@ -20,7 +20,7 @@ constexpr size_t kHeaderBytes = 256;     // of versions 1 and 2
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
 
-// The order of the roles in each version; all layers of a role stand together.
+// The order of the roles in each version. All layers of a role are adjacent.
 constexpr std::array kOrder0{Role::TokenEmbedding,
                              Role::AttentionNorm,
                              Role::Wq,
@@ -52,7 +52,7 @@ struct Header {
   size_t bytes = 0;
 };
 
-// Indices into the manifest, in the order of a version's file (of version 0: without the output, which comes last).
+// Indices into the manifest, in the file's order. In version 0 without the output, which comes last.
 std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
   std::vector<size_t> order;
   for (const Role role : roles) {
@@ -75,7 +75,7 @@ uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, (contex
   return static_cast<uint64_t>(c.context_length * c.head_dim()) * sizeof(float);
 }
 
-// By the formula: the manifest of what a damaged header claims may be long.
+// Computed by formula, since a damaged header may describe a model with a very long manifest.
 uint64_t file_bytes(const Header& header) {
   const ModelConfig& c = header.config;
   const auto norms = static_cast<uint64_t>((2 * c.n_layers + 1) * c.dim);
@@ -120,7 +120,7 @@ Header read_header(const MappedFile& file) {
   c.context_length = n[6];
   c.rope_theta = kTheta;
   c.norm_eps = kEps;
-  c.tie_embeddings = n[5] > 0;  // version 0 says by a negative size that the output is a matrix of its own
+  c.tie_embeddings = n[5] > 0;  // in version 0, a negative size means an output matrix of its own
   if (magic) {
     const auto shared = number_at<uint8_t>(bytes, 36);
     require(n[5] > 0 && shared <= 1, "{}: the header has a vocabulary of {} and a flag of {}; the file is damaged",
@@ -154,7 +154,7 @@ struct Quantized {
   std::vector<float> scales;
 };
 
-// Symmetric: the largest of a group becomes 127, in float arithmetic and rounded to even, as export.py has it.
+// Symmetric, as in export.py: the largest magnitude of a group becomes 127; float arithmetic, ties to even.
 Quantized quantize(const std::string& name, std::span<const float> values, int32_t group_size) {
   for (const float v : values) {
     require(std::isfinite(v), "the tensor {} holds {}, which llama2.c's version 2 cannot; take version 0 or 1", name,
@@ -168,7 +168,7 @@ Quantized quantize(const std::string& name, std::span<const float> values, int32
     const float scale = largest / 127.0F;
     q.scales.push_back(scale);
     for (const float v : values.subspan(begin, group)) {
-      // A subnormal scale is so coarse that the largest may come out above 127.
+      // A subnormal scale has so few bits that the largest quotient may exceed 127.
       const float quant = scale == 0.0F ? 0.0F : std::clamp(std::nearbyint(v / scale), -127.0F, 127.0F);
       q.quants.push_back(static_cast<int8_t>(quant));
     }
@@ -226,7 +226,7 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
   const uint64_t expected = file_bytes(header);
   require(file->bytes().size() == expected, "{}: {} bytes, but a llama2.c version {} file of this header has {}{}",
           path.string(), file->bytes().size(), header.version, expected,
-          header.version == 0 ? "; it is damaged, or no model file" : "; it is damaged, get it again");
+          header.version == 0 ? "; it is damaged or not a model file" : "; it is damaged, get it again");
   constexpr std::array kFormats = {ModelFormat::Llama2cV0, ModelFormat::Llama2cV1, ModelFormat::Llama2cV2};
   StoredModel model{.path = path.string(),
                     .format = kFormats[static_cast<size_t>(header.version)],
@@ -252,7 +252,7 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
     for (const size_t i : file_order(manifest, kOrder1)) take(i);
   } else {
     for (const size_t i : file_order(manifest, kOrder0)) take(i);
-    offset += rope_table_bytes(header.config);  // llama2.c computes them anew, and so does the engine
+    offset += rope_table_bytes(header.config);  // llama2.c and the engine compute them themselves
     if (!header.config.tie_embeddings) take(manifest.size() - 1);
   }
   return model;

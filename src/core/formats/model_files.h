@@ -1,5 +1,5 @@
-// A model from any file that is read here, told apart by what is in it: a Hugging Face directory, a GGUF, a llama2.c
-// file. Tokenizers travel beside them: see data/tokenizers/tokenizer_files.h.
+// Reads a model from a Hugging Face directory, a GGUF or a llama2.c file; the contents decide which it is.
+// Tokenizers are read separately: see data/tokenizers/tokenizer_files.h.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace folio::core {
 
-/// Throws Error (what, where, remedy) on anything that is not a sound Llama in one of the formats.
+/// Throws Error (what, where, remedy) unless it is a valid Llama in one of these formats.
 [[nodiscard]] StoredModel read_model(const std::filesystem::path& path);
 
 }  // namespace folio::core

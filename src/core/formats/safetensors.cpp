@@ -70,7 +70,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       tensors_.push_back(read_entry(where, name, entry, data));
     }
   }
-  // Empty tensors come before the one that starts where they do.
+  // An empty tensor comes before the tensor that begins at the same byte.
   const auto place = [&](const TensorView& t) { return std::pair(t.bytes.data() - data.data(), t.bytes.size()); };
   std::sort(tensors_.begin(), tensors_.end(),
             [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });
@@ -98,7 +98,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
     require(!reserved && !info(t.type).safetensors.empty(), "{}: a safetensors file cannot hold {} of type {}",
             path.string(), printable(t.name), info(t.type).name);
   }
-  // The format allows no holes, so alignment comes from tensors whose sizes are padded by a tensor of their own.
+  // The format allows no gaps, so padding tensors between the others align them.
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
   uint64_t offset = 0;

@@ -1,5 +1,5 @@
 // safetensors (https://github.com/huggingface/safetensors): a JSON header, then the tensors' bytes.
-// Files that are written here hold every tensor at a multiple of 64 bytes.
+// In the files that are written here, every tensor begins at a multiple of 64 bytes.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,14 @@ namespace folio::core {
 
 class SafetensorsFile {
  public:
-  /// Maps and parses the file. Throws Error on anything that is not a sound safetensors file.
+  /// Maps and parses the file. Throws Error unless it is a valid safetensors file.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Gives the memory of a tensor's pages back, where it is one of this file: see MappedFile::release.
+  /// Releases the memory of a tensor's pages if the tensor is in this file: see MappedFile::release.
   void release(const TensorView& tensor) const { file_.release(tensor.bytes); }
 
   /// The tensor of that name, or null.
