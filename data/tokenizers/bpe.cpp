@@ -193,10 +193,6 @@ std::vector<int32_t> BpeTokenizer::prefix_tokens() const {
   return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
 }
 
-std::vector<int32_t> BpeTokenizer::default_prompt() const {
-  return {vocabulary_.bos >= 0 ? vocabulary_.bos : vocabulary_.eos};
-}
-
 const std::string& BpeTokenizer::token_bytes(int32_t id) const {
   static const std::string none;
   require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());

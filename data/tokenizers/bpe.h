@@ -90,9 +90,12 @@ class BpeTokenizer final : public Tokenizer {
 
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
+  [[nodiscard]] int32_t begin_of_text() const override {
+    return vocabulary_.bos >= 0 ? vocabulary_.bos : end_of_text();
+  }
   [[nodiscard]] bool ends_text(int32_t id) const override;
   [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override;
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {begin_of_text()}; }
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
   void write_hf(const std::filesystem::path& directory) const override;
 

@@ -62,6 +62,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
   [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
+  [[nodiscard]] int32_t begin_of_text() const override { return vocabulary_.bos; }
   [[nodiscard]] bool ends_text(int32_t id) const override {
     return id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)];
   }

@@ -50,6 +50,9 @@ class Tokenizer {
   [[nodiscard]] virtual int32_t vocab_size() const = 0;
   [[nodiscard]] virtual int32_t end_of_text() const = 0;
 
+  /// BOS, or end_of_text() where there is none.
+  [[nodiscard]] virtual int32_t begin_of_text() const { return end_of_text(); }
+
   /// Whether a text is over where this token is drawn: `end_of_text()`, the end of a chat's turn, and a BOS, which
   /// begins another text.
   [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text(); }

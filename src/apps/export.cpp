@@ -68,10 +68,8 @@ void export_hf(const core::StoredModel& model, const Options& o) {
   const fs::path temporary = out.parent_path() / fmt::format(".{}.tmp", out.filename().string());
   fs::remove_all(temporary);
   fs::create_directories(temporary);
-  const auto prefix = tokenizer->prefix_tokens();
   core::write_hf_model(temporary, model.config, typed(model, type_without_blocks(model, o.type)),
-                       prefix.empty() ? tokenizer->end_of_text() : prefix[0], tokenizer->end_of_text(),
-                       o.max_shard_bytes);
+                       tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
   tokenizer->write_hf(temporary);
   fs::rename(temporary, out);
   core::sync_directory(out.parent_path());

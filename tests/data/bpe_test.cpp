@@ -209,6 +209,7 @@ TEST(Bpe, SpecialTokensAreNoTextAndUserDefinedOnesAlwaysOneToken) {
   const std::vector<TextPiece> pieces = {{.text = "<bos><tool>", .parse_special = true}};
   EXPECT_EQ(tokenizer.encode_pieces(pieces), (Ids{0, tool}));
   EXPECT_EQ(tokenizer.token_bytes(0), "");
+  EXPECT_EQ(tokenizer.begin_of_text(), 0);
   EXPECT_TRUE(tokenizer.ends_text(0) && tokenizer.ends_text(1) && tokenizer.ends_text(tool + 1));
   EXPECT_FALSE(tokenizer.ends_text(tool) || tokenizer.ends_text(tool + 2) || tokenizer.ends_text(-1));
   EXPECT_ERROR(tokenizer.token_bytes(tool + 3), "outside the vocabulary");

@@ -221,6 +221,9 @@ TEST(CharTokenizerHf, FilesSayWhatTheTokenizersLibraryNeeds) {
   EXPECT_EQ(config.at("tokenizer_class"), "PreTrainedTokenizerFast");
   EXPECT_EQ(config.at("bos_token"), "<|endoftext|>");
   EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
+  EXPECT_EQ(config.at("pad_token"), "<|endoftext|>");
+  EXPECT_EQ(config.at("padding_side"), "left");
+  EXPECT_EQ(config.at("model_input_names"), (nlohmann::json{"input_ids", "attention_mask"}));
 }
 
 TEST(CharTokenizerHf, DamagedFilesAreErrorsThatNameThem) {

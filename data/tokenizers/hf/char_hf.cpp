@@ -29,8 +29,9 @@ CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
 }
 
 void CharTokenizer::write_hf(const std::filesystem::path& directory) const {
-  hf::write_files(directory, vocabulary_, chat_template(),
-                  {.pieces = vocabulary_.pieces, .decoder = {{"type", "Fuse"}}});
+  Vocabulary v = vocabulary_;
+  v.pad = end_of_text();  // without it, transformers cannot pad a batch
+  hf::write_files(directory, v, chat_template(), {.pieces = v.pieces, .decoder = {{"type", "Fuse"}}});
 }
 
 }  // namespace folio::data

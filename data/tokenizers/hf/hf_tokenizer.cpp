@@ -194,6 +194,8 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
   config["add_eos_token"] = v.add_eos;
   config["clean_up_tokenization_spaces"] = false;
   config["model_max_length"] = std::numeric_limits<int32_t>::max();
+  config["model_input_names"] = Json::array({"input_ids", "attention_mask"});  // a Llama takes no token_type_ids
+  config["padding_side"] = "left";                                             // as generation needs it
   if (!chat_template.empty()) config["chat_template"] = chat_template;
   core::write_file_atomically(directory / "tokenizer.json", tokenizer.dump(1) + "\n");
   core::write_file_atomically(directory / "tokenizer_config.json", config.dump(2) + "\n");

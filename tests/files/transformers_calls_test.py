@@ -1,0 +1,111 @@
+"""The calls that users of transformers type first, on directories that `export --format hf` writes.
+
+A character model (as a checkpoint has it) and SmolLM2, whose vocabulary is byte-level BPE with a chat template; the
+files of a SentencePiece vocabulary. Texts are greedy, in float32, so a padded batch has to repeat those alone.
+"""
+
+import json
+import os
+
+import pytest
+import sound
+import torch
+from support import GOLDEN, ROOT, export, generate
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
+
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+PROMPTS = {"characters": ["ROMEO:", "O", "KING RICHARD III:\nNow is"],
+           "smollm2": ["ROMEO:", "O", "The capital of France is"]}
+NEW_TOKENS = 12
+GREEDY = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
+
+
+@pytest.fixture(scope="module", params=["characters", "smollm2"])
+def exported(request, tmp_path_factory):
+    """The name of a model, the directory that `export` writes for it, its tokenizer and the model as transformers."""
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 2)))
+    source = {"characters": GOLDEN, "smollm2": SMOLLM2}[request.param]
+    if not source.exists():
+        pytest.skip("SmolLM2 is there after `make smollm2`")
+    folder = export(source, tmp_path_factory.mktemp(request.param) / "hf", "--format", "hf")
+    return (request.param, folder, AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder))
+
+
+def continued(tokenizer, model, prompt):
+    """The prompt and what follows, as people write it."""
+    return tokenizer.decode(model.generate(**tokenizer(prompt, return_tensors="pt"), **GREEDY)[0])
+
+
+def test_generate_takes_what_the_tokenizer_returns(exported):
+    name, folder, tokenizer, model = exported
+    assert set(tokenizer("ROMEO:", return_tensors="pt")) == {"input_ids", "attention_mask"}
+    text = continued(tokenizer, model, "ROMEO:")
+    assert text.startswith("ROMEO:") and len(text) > len("ROMEO:")
+    if name == "characters":  # whose <|endoftext|> is not near here; SmolLM2's numbers are interop_smollm2's
+        ours = generate(folder, "-p", "ROMEO:", "-n", NEW_TOKENS, "--temp", 0, "-t", 1)
+        assert text == "ROMEO:" + ours["text"]
+
+
+def test_a_text_generation_pipeline(exported):
+    _, folder, tokenizer, model = exported
+    [answer] = pipeline("text-generation", model=str(folder))("ROMEO:", **GREEDY)
+    assert answer["generated_text"] == continued(tokenizer, model, "ROMEO:")
+
+
+def test_a_padded_batch_gives_each_text_as_alone(exported):
+    name, _, tokenizer, model = exported
+    prompts = PROMPTS[name]
+    batch = tokenizer(prompts, padding=True, return_tensors="pt")
+    longest = batch["input_ids"].shape[1]
+    # Padding is on the left: a text goes on at the end of its row.
+    assert [row.tolist() for row in batch["attention_mask"]] == [
+        [0] * (longest - n) + [1] * n for n in (len(tokenizer(p)["input_ids"]) for p in prompts)]
+    texts = tokenizer.batch_decode(model.generate(**batch, **GREEDY), skip_special_tokens=True)
+    assert texts == [continued(tokenizer, model, prompt) for prompt in prompts]
+
+
+def test_a_chat(exported):
+    name, _, tokenizer, model = exported
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    if name == "characters":
+        assert tokenizer.chat_template is None
+        return
+    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+    answer = model.generate(**inputs, **GREEDY)[0, inputs["input_ids"].shape[1]:]
+    assert "Paris" in tokenizer.decode(answer, skip_special_tokens=True)
+
+
+def test_the_special_tokens_are_named_everywhere(exported):
+    _, folder, tokenizer, model = exported
+    assert tokenizer.eos_token and tokenizer.bos_token and tokenizer.pad_token
+    config = AutoConfig.from_pretrained(folder)
+    for known in (config, model.generation_config):
+        assert (known.bos_token_id, known.eos_token_id) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
+    assert len(tokenizer) == config.vocab_size
+    assert tokenizer.decode(tokenizer("To be")["input_ids"]) == "To be"
+
+
+def test_what_transformers_saves_is_read_again(exported, tmp_path):
+    name, folder, tokenizer, model = exported
+    tokenizer.save_pretrained(tmp_path)
+    if name == "characters":  # a second copy of SmolLM2's weights would prove no more
+        model.save_pretrained(tmp_path)
+    else:
+        for file in ("config.json", "model.safetensors"):
+            (tmp_path / file).symlink_to(folder / file)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    for text in PROMPTS[name]:
+        assert again(text) == tokenizer(text)
+    asked = ["-p", "ROMEO:", "-n", 4, "--temp", 0, "-t", 1]
+    assert generate(tmp_path, *asked)["tokens"] == generate(folder, *asked)["tokens"]
+
+
+def test_a_sentencepiece_vocabulary(tmp_path):
+    """transformers before 5.0 returns token_type_ids, too, unless model_input_names says otherwise."""
+    model = sound.Gguf(sound.Shape(vocab=len(sound.PIECES)), tokenizer=sound.sentencepiece_metadata())
+    (tmp_path / "model.gguf").write_bytes(model.pack())
+    folder = export(tmp_path / "model.gguf", tmp_path / "hf", "--format", "hf")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    assert config["model_input_names"] == ["input_ids", "attention_mask"] and config["padding_side"] == "left"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert continued(tokenizer, AutoModelForCausalLM.from_pretrained(folder), "a b").startswith("<s>")
