@@ -1,5 +1,5 @@
-// From logits to a token: penalty, top-k, top-p, min-p, temperature, in llama.cpp's order, then one draw.
-// The draw is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
+// From logits to a token: penalty, top-k, top-p, min-p, temperature, in llama.cpp's order, then one sample.
+// Its random number is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  /// `never` are ids that are not drawn. Throws core::Error if an option is out of its range.
+  /// `never` are ids that are suppressed. Throws core::Error if an option is out of its range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never);
 
-  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is drawn for.
+  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is sampled for.
   /// Throws core::Error if no token is left, a logit is not finite, or an id of `never` or `history` has no logit.
   [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position);
 
