@@ -201,9 +201,9 @@ TEST(Ngram, BadArgumentsAreErrorsThatSayWhich) {
 }
 
 TEST(Ngram, TinyShakespeareCostsWhatOthersMeasured) {
-  const std::string text = load_corpus("tinyshakespeare").text;  // `make test` has put it there
-  const Tokens tokens = CharTokenizer::from_text(text, "TinyShakespeare").encode(text);
-  const Splits splits = split_tokens(tokens, 0.1, 0.0);
+  const std::string text = data::load_corpus("tinyshakespeare").text;  // `make test` has put it there
+  const Tokens tokens = data::CharTokenizer::from_text(text, "TinyShakespeare").encode(text);
+  const data::Splits splits = data::split_tokens(tokens, 0.1, 0.0);
   const auto begin = std::chrono::steady_clock::now();
   const NgramCounts counts(splits.train, 65, 5);
   EXPECT_NEAR(counts.witten_bell_loss(splits.validation, 5), 1.6688, 5e-5);

@@ -8,6 +8,7 @@
 
 #include "core/formats/model_files.h"
 #include "core/manifest.h"
+#include "infer/cpu/cpu.h"
 #include "support.h"
 #include "train/evaluate.h"
 #include "train/weights.h"
