@@ -1,4 +1,4 @@
-// Training batches: random windows of a split, a pure function of (seed, number of the batch).
+// Training batches: random windows of a split, as a pure function of the seed and the batch's number.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class BatchSampler {
   /// Throws core::Error if a window of length + 1 tokens does not fit the split.
   BatchSampler(std::span<const int32_t> tokens, int64_t rows, int64_t length, uint64_t seed);
 
-  /// The batch of that number; the same for the same arguments, in any order of calls.
+  /// The batch of this number, independent of the order of calls.
   [[nodiscard]] Batch batch(uint64_t number) const;
 
  private:
@@ -31,7 +31,7 @@ class BatchSampler {
 };
 
 /// How many consecutive windows of `length` inputs fit; the last target is the token after the last window.
-/// Throws core::Error if none does.
+/// Throws core::Error if none fits.
 [[nodiscard]] int64_t consecutive_windows(std::span<const int32_t> tokens, int64_t length);
 
 /// Windows [first, first + rows) of the consecutive ones.

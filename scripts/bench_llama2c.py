@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decoding side by side with llama2.c's `run`, on the same weights in the same minutes.
+"""Compares decoding with llama2.c's `run`, on the same weights and in alternation.
 
 Usage: build/venv/bin/python scripts/bench_llama2c.py MODEL.gguf --run PATH [--rounds 9]
 

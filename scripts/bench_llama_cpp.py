@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prefill and decoding side by side with llama.cpp, on the same file in the same minutes.
+"""Compares prefill and decoding with llama.cpp, on the same file and in alternation.
 
 Usage: build/venv/bin/python scripts/bench_llama_cpp.py MODEL.gguf ... [--threads N] [--prompt-tokens N]
        [--gen-tokens N] [--rounds N] [--plain] [--python PATH]

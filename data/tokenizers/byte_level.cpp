@@ -8,7 +8,7 @@
 namespace folio::data {
 namespace {
 
-// Printable Latin-1 stands for itself; the other bytes, in order, take U+0100 and up.
+// Printable Latin-1 characters stand for themselves; the other bytes are numbered from U+0100.
 constexpr std::array<uint32_t, 256> make_alphabet() {
   std::array<uint32_t, 256> alphabet{};
   uint32_t next = 256;

@@ -28,7 +28,7 @@ std::string place_of(std::string_view text, size_t at) {
 
 core::Utf8Char character_at(std::string_view text, size_t at, const std::string& where) {
   const core::Utf8Char c = core::decode_utf8(text, at);
-  if (!c.valid) {  // not `require`, whose arguments are computed always: place_of reads the text up to here
+  if (!c.valid) {  // not `require`, which evaluates its arguments always: place_of reads the text up to here
     fail("{}: invalid UTF-8 at {} (byte {}, value 0x{:02X}); convert the text to UTF-8", where, place_of(text, at), at,
          static_cast<unsigned char>(text[at]));
   }

@@ -11,7 +11,7 @@
 namespace folio::data {
 namespace {
 
-// The characters of a text, one after the other.
+// Iterates over the characters of a text.
 class Scanner {
  public:
   Scanner(std::string_view text, size_t at) : text_(text) { move_to(at); }
@@ -64,8 +64,8 @@ size_t contraction(std::string_view text, bool ignore_case) {
   return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 2 : 0;
 }
 
-// \s+(?!\S)|\s+ : white space, but for its last character if there are two and a word follows. Where numbers are apart,
-// the text counts as ended before one.
+// \s+(?!\S)|\s+ : white space, without its last character if there are several and a word follows. If numbers are words
+// of their own, the text counts as ended before one.
 size_t space_end(Scanner in, bool numbers_apart) {
   const size_t begin = in.at();
   size_t last = begin;
@@ -138,7 +138,7 @@ size_t llama3_end(std::string_view text, size_t at) {
   return newline > 0 ? newline : space_end(begin, false);
 }
 
-// The first of a kind is the one that is written. The others are equal in llama.cpp's table (src/llama-vocab.cpp).
+// The first of a kind is the one that is written. The others are synonyms in llama.cpp (src/llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

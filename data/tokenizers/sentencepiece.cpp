@@ -23,7 +23,7 @@ uint32_t rank_of(float score) {
   return (bits & 0x80000000U) != 0 ? bits : ~(bits | 0x80000000U);
 }
 
-// Joins the symbols of one word: those of size 0 are none.
+// Merges the symbols of one word. Skip those of size 0.
 const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::string_view word, size_t longest,
                                  SymbolMerger& merger) {
   merger.clear();
@@ -40,7 +40,7 @@ const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::s
   });
 }
 
-// Whether a space follows something else in `text`.
+// Whether `text` has a space after another character.
 bool goes_on_after_space(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
   return begin != std::string_view::npos && text.find(' ', begin) != std::string_view::npos;
@@ -78,7 +78,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
     switch (vocabulary_.types[i]) {
       case PieceType::Normal:
         bytes_[i] = marks_to_spaces(piece);
-        if (piece.find(' ') != std::string::npos) break;  // texts have marks in place of spaces: it is never found
+        if (piece.find(' ') != std::string::npos) break;  // never found: texts have marks instead of spaces
         ids_.add(id);
         longest_ = std::max(longest_, bytes_[i].size());
         cut_words_ = cut_words_ && !goes_on_after_space(bytes_[i]);
@@ -123,7 +123,7 @@ void SentencePieceTokenizer::encode_stretch(std::string_view text, std::vector<i
   SymbolMerger merger;
   const size_t first = ids.size();
   for (size_t at = 0; at < plain.size();) {
-    // Where no piece goes on after a space, words are encoded one by one: joins in one don't change another.
+    // If no piece has a space after another character, words can be encoded one by one.
     const size_t letters = cut_words_ ? plain.find_first_not_of(' ', at) : plain.size();
     const size_t end = std::min(plain.find(' ', letters), plain.size());
     const std::string_view word = std::string_view(plain).substr(at, end - at);

@@ -1,6 +1,6 @@
-// BPE over pieces with scores and byte fallback, as SentencePiece makes it for Llama (Kudo & Richardson 2018, Sennrich
-// et al. 2016): each character is a symbol, and the adjacent pair whose joined text is the piece of the best score is
-// joined, the leftmost of equal ones first, until no pair is a piece. A character without a piece is written as its
+// BPE with scores and byte fallback, as SentencePiece trains it for Llama (Kudo & Richardson 2018, Sennrich et al.
+// 2016). Each character is a symbol. The adjacent pair that forms the piece of the best score is merged, the leftmost
+// first, until no pair forms a piece. A character without a piece is encoded as its
 // bytes.
 #pragma once
 
@@ -16,12 +16,12 @@ namespace hf {
 struct Source;
 }
 
-/// What a file says. Normal pieces write a space as U+2581 "▁"; user-defined pieces are text as it is.
+/// As in a file. Normal pieces write a space as U+2581 "▁"; user-defined pieces are plain text.
 struct SentencePieceVocabulary : Vocabulary {
   std::vector<float> scores;
   bool add_space_prefix = true;
 
-  /// SentencePiece's own ids.
+  /// SentencePiece's default ids.
   SentencePieceVocabulary() {
     unk = 0;
     bos = 1;
@@ -31,7 +31,7 @@ struct SentencePieceVocabulary : Vocabulary {
   bool operator==(const SentencePieceVocabulary&) const = default;
 };
 
-/// Throws core::Error that begins with `where` if lists differ in length, an id is out of range, a piece is empty,
+/// Throws core::Error, prefixed with `where`, if lists differ in length, an id is out of range, a piece is empty,
 /// longer than 1024 bytes, repeated (llama.cpp aborts on it) or not UTF-8, a score is not finite, or a byte piece not
 /// "<0xNN>".
 void validate(const SentencePieceVocabulary& vocabulary, const std::string& where);
@@ -40,23 +40,23 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   /// Throws core::Error if the vocabulary is not valid, or no piece is "▁".
   SentencePieceTokenizer(SentencePieceVocabulary vocabulary, const std::string& where);
-  SentencePieceTokenizer(SentencePieceTokenizer&&) = default;  // moved, the texts stay where ids_ points; copied, not
+  SentencePieceTokenizer(SentencePieceTokenizer&&) = default;  // not copied: ids_ points to the texts
 
-  /// The "llama" vocabulary of a GGUF file, with llama.cpp's defaults for the keys that are missing.
+  /// The "llama" vocabulary of a GGUF file, with llama.cpp's defaults for missing keys.
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
-  /// What tokenizer.json and tokenizer_config.json say: BPE whose merges are all the splits of each piece, one piece
-  /// after the other, with Llama's normalizer and decoder. Throws core::Error that names what is otherwise.
+  /// From tokenizer.json and tokenizer_config.json: BPE whose merges are all the splits of each piece, one piece after
+  /// the other, with Llama's normalizer and decoder. Throws core::Error that names what differs.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
-  /// Any bytes have tokens: U+2581 counts as a space, and a byte that is no UTF-8 is a symbol of its own. User-defined
-  /// pieces are cut out first (leftmost, then longest); each stretch between them gets the space in front where the
-  /// vocabulary says so. Throws core::Error for a character that has neither piece, bytes nor an unknown token.
+  /// Encodes any bytes: U+2581 counts as a space, and a byte that is not UTF-8 is a symbol of its own. User-defined
+  /// pieces are split off first (leftmost, then longest); with add_space_prefix, the text between them gets a leading
+  /// space. Throws core::Error for a character that has neither a piece nor bytes if there is no unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
 
-  /// Without the spaces that `encode` put in front.
+  /// Removes the leading spaces that `encode` added.
   [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
 
@@ -73,7 +73,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[nodiscard]] const SentencePieceVocabulary& vocabulary() const { return vocabulary_; }
 
-  /// The normal piece that stands for `text` (spaces as spaces), or -1.
+  /// The id of the normal piece for `text` (with spaces, not marks), or -1.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
   [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1: none
 
@@ -83,14 +83,14 @@ class SentencePieceTokenizer final : public Tokenizer {
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 
   SentencePieceVocabulary vocabulary_;
-  std::vector<std::string> bytes_;  ///< what each id stands for
+  std::vector<std::string> bytes_;  ///< of each id
   TextIndex ids_;                   ///< normal pieces, by `bytes_`
   SpecialTokens special_;           ///< control and unknown pieces
   SpecialTokens user_defined_;
   std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
-  size_t longest_ = 0;     ///< bytes of the longest normal piece
-  bool cut_words_ = true;  ///< no piece goes on after a space that follows something else
+  size_t longest_ = 0;     ///< length of the longest normal piece, in bytes
+  bool cut_words_ = true;  ///< no piece has a space after another character
 };
 
 }  // namespace folio::data

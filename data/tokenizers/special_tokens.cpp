@@ -25,7 +25,7 @@ const SpecialToken* SpecialTokens::begin_of(std::string_view text) const {
   auto first = tokens_.begin();
   auto last = tokens_.end();
   for (size_t n = 0; n < text.size() && first != last; ++n) {
-    // All of [first, last) begin with the first n bytes of `text`, and have more: keep those that go on as it does.
+    // All tokens in [first, last) are longer than n bytes and begin as `text`: keep those that match its next byte.
     const auto byte_of = [n](const SpecialToken& token) { return static_cast<unsigned char>(token.text[n]); };
     const auto byte = static_cast<unsigned char>(text[n]);
     first = std::partition_point(first, last, [&](const SpecialToken& token) { return byte_of(token) < byte; });

@@ -1,5 +1,5 @@
-// Texts that are one token each wherever they are looked for, such as "<|im_end|>": found leftmost, then longest, as
-// Hugging Face's tokenizers finds its added tokens.
+// Splits a text at special tokens such as "<|im_end|>". The leftmost match wins, then the longest, as for the added
+// tokens of Hugging Face's tokenizers.
 #pragma once
 
 #include <array>
@@ -18,25 +18,25 @@ struct SpecialToken {
 class SpecialTokens {
  public:
   SpecialTokens() = default;
-  /// Tokens without a text are left out; of several with the same text the first stays.
+  /// Tokens with an empty text are dropped; of several with the same text, the first is kept.
   explicit SpecialTokens(std::vector<SpecialToken> tokens);
 
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
-  [[nodiscard]] const std::vector<SpecialToken>& tokens() const { return tokens_; }  ///< in the order of their texts
+  [[nodiscard]] const std::vector<SpecialToken>& tokens() const { return tokens_; }  ///< sorted by text
 
   /// The id of the token whose text is `text`, or -1.
   [[nodiscard]] int32_t id_of(std::string_view text) const;
 
-  /// The longest token that `text` begins with, or null. One step for each byte of it, and a binary search in each.
+  /// The longest token that `text` begins with, or null. One binary search for each byte of it.
   [[nodiscard]] const SpecialToken* begin_of(std::string_view text) const;
 
-  /// Calls `between(stretch)` and `special(token)` in the order in which they make up `text`; no stretch is empty.
+  /// Splits `text`: calls `special(token)` for each token and `between(stretch)` for the text in between, unless empty.
   template <typename Between, typename Special>
   void split(std::string_view text, Between&& between, Special&& special) const;
 
  private:
   std::vector<SpecialToken> tokens_;
-  std::array<bool, 256> begins_{};  ///< whether a token begins with that byte
+  std::array<bool, 256> begins_{};  ///< whether a token begins with this byte
 };
 
 template <typename Between, typename Special>

@@ -1,6 +1,5 @@
-// The joins of BPE, whatever decides about them: symbols in a row, of which the adjacent pair of the lowest rank is
-// joined, the leftmost of equal ones first, until no pair has a rank. A heap and a linked list: n symbols take n log n
-// steps, however they join.
+// The merge loop of BPE, for any rule that ranks pairs: the adjacent pair of the lowest rank is merged, the leftmost
+// first, until no pair has a rank. With a heap and a linked list, n symbols take O(n log n) steps.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@ namespace folio::data {
 
 struct Symbol {
   uint32_t begin = 0;
-  uint32_t size = 0;  ///< 0: joined to the symbol on its left
+  uint32_t size = 0;  ///< 0: merged into the symbol on its left
   int32_t previous = -1;
   int32_t next = -1;
   int32_t id = -1;
@@ -27,7 +26,7 @@ struct Join {
 class SymbolMerger {
  public:
   void clear() { symbols_.clear(); }
-  /// Appends a symbol of `size` > 0 units that begin at `begin`.
+  /// Appends a symbol of `size` > 0 units from `begin` on.
   void add(size_t begin, size_t size, int32_t id) {
     const auto i = static_cast<int32_t>(symbols_.size());
     symbols_.push_back({.begin = static_cast<uint32_t>(begin),
@@ -37,8 +36,8 @@ class SymbolMerger {
                         .id = id});
   }
 
-  /// Joins until `rule(left, right)`, a std::optional<Join> of two symbols, has no answer for any pair. Returns all
-  /// symbols; those of size 0 are none.
+  /// Merges until `rule(left, right)`, which returns std::optional<Join>, has no rank for any pair. Returns all
+  /// symbols; skip those of size 0.
   template <typename Rule>
   const std::vector<Symbol>& merge(Rule&& rule) {
     heap_.clear();
@@ -56,15 +55,15 @@ class SymbolMerger {
   }
 
  private:
-  // A pair with a rank. It is out of date where the sizes of its symbols no longer add up to `size`: they only grow.
+  // A ranked pair. It is stale if the sizes of its symbols no longer add up to `size`: they only grow.
   struct Candidate {
-    uint64_t order;  ///< rank, then place
+    uint64_t order;  ///< rank, then position
     uint32_t size;
     int32_t id;
-    bool operator<(const Candidate& other) const { return order > other.order; }  // the heap's first is the lowest
+    bool operator<(const Candidate& other) const { return order > other.order; }  // the lowest is on top of the heap
   };
 
-  // Appends the pair that begins at `left`, and says so, if it has a rank.
+  // Appends the pair that begins at `left` if it has a rank, and returns whether it has.
   template <typename Rule>
   bool add_candidate(int32_t left, Rule& rule) {
     const Symbol& a = symbols_[static_cast<size_t>(left)];

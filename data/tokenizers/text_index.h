@@ -1,5 +1,5 @@
-// Which of many texts is this one? An open-addressing table of 8 bytes a slot: an encoder asks several times for every
-// character, mostly in vain, and std::unordered_map takes a division and three cache misses for each answer.
+// A hash table from texts to ids: open addressing, 8 bytes a slot. An encoder looks up several texts for every
+// character, most of them missing; std::unordered_map would take a division and three cache misses for each.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace folio::data {
 
 class TextIndex {
  public:
-  /// `texts` must stay where they are as long as the index is used. None of them is in it yet.
+  /// `texts` must outlive the index and not move. The index is empty at first.
   explicit TextIndex(const std::vector<std::string>& texts)
       : texts_(texts.data()), slots_(std::bit_ceil(2 * texts.size() + 1)) {}
 
@@ -36,11 +36,11 @@ class TextIndex {
 
  private:
   struct Slot {
-    uint32_t tag = 0;  ///< the upper half of the hash, which differs where the texts do, almost always
+    uint32_t tag = 0;  ///< the upper half of the hash; texts are compared only where it is equal
     int32_t id = -1;
   };
 
-  // FNV-1a (Fowler, Noll, Vo), and its upper bits folded into those that choose the slot.
+  // FNV-1a (Fowler, Noll, Vo), with its upper bits folded into those that select the slot.
   static uint64_t hash_of(std::string_view text) {
     uint64_t hash = 0xCBF29CE484222325U;
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;

@@ -6,7 +6,7 @@ namespace folio::data {
 
 std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
   std::vector<int32_t> ids;
-  std::string ordinary;  // since the last special token
+  std::string ordinary;  // text since the last special token
   const auto flush = [&] {
     if (ordinary.empty()) return;
     const std::vector<int32_t> more = encode(ordinary);

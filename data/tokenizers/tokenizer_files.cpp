@@ -26,7 +26,7 @@ Format format_of(const fs::path& path) {
   const core::MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (bytes.starts_with("GGUF")) return Format::Gguf;
-  // tokenizer.bin begins with the length of the longest piece: a small number, whose upper bytes are zero.
+  // tokenizer.bin begins with the length of its longest piece, a number below 65536.
   if (bytes.size() >= 4 && bytes[2] == 0 && bytes[3] == 0) return Format::Llama2c;
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   core::require(first != std::string_view::npos && bytes[first] == '{',
@@ -39,7 +39,7 @@ nlohmann::json read_json(const fs::path& path) {
   return core::parse_json(core::read_text_file(path, size_t{64} << 20U), path.string());
 }
 
-// A template is a string, or one of a list of named ones, or has a file of its own.
+// A template is a string, an entry of a list of named templates, or a file of its own.
 std::string chat_template_of(const nlohmann::json& config, const fs::path& directory) {
   const std::string where = (directory / "tokenizer_config.json").string();
   const nlohmann::json& value = hf::value(config, "chat_template");
@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
-  if (CharTokenizer::is_hf(tokenizer)) {  // which says all that it needs
+  if (CharTokenizer::is_hf(tokenizer)) {  // needs no tokenizer_config.json
     auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
     if (fs::exists(config_path)) {
       result->set_chat_template(chat_template_of(read_json(config_path), path.parent_path()));

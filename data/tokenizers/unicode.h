@@ -1,4 +1,4 @@
-// The classes of characters that pre-tokenizers ask about, as Unicode 16 has them.
+// The character classes that pre-tokenizers use, as of Unicode 16.
 #pragma once
 
 #include <array>
@@ -6,10 +6,10 @@
 
 namespace folio::data {
 
-/// \p{L}, \p{N} and the property White_Space (\s) don't overlap. What is not assigned is Other.
+/// \p{L}, \p{N} and the property White_Space (\s), which are disjoint. Unassigned code points are Other.
 enum class CharClass : uint8_t { Other = 0, Letter = 1, Number = 2, Space = 3 };
 
-/// Of the first blocks, which most characters are from: a search for each takes longer than all the rest of a scanner.
+/// Of the first blocks, which have most characters: a binary search for each would dominate the scanner's time.
 extern const std::array<CharClass, 0x800> kFirstCharClasses;
 
 [[nodiscard]] CharClass search_char_class(uint32_t code_point);

@@ -1,4 +1,4 @@
-// What the vocabularies of all kinds have: pieces, their types, and the special ones by their part in a text.
+// What all kinds of vocabulary have in common: pieces, their types and the ids of special tokens.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace folio::data {
 
-/// Numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: a text has them only where
-/// special tokens are parsed. User-defined ones are text that is always one token.
+/// Numbered as in GGUF's tokenizer.ggml.token_type. Control and unknown pieces are special: they are found in a text
+/// only where special tokens are parsed. A user-defined piece is text that is always one token.
 enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
 
 [[nodiscard]] inline bool is_special(PieceType type) {
@@ -19,7 +19,7 @@ enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefin
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<PieceType> types;
-  int32_t bos = -1;  ///< -1: none; so with the others
+  int32_t bos = -1;  ///< -1: none; so for the others
   int32_t eos = -1;
   int32_t unk = -1;
   int32_t pad = -1;
@@ -30,8 +30,8 @@ struct Vocabulary {
   bool operator==(const Vocabulary&) const = default;
 };
 
-/// The special ids: what people and files call them, and where they are kept. GGUF adds "_token_id", Hugging Face
-/// "_token".
+/// The special ids, their names in messages and in files, and their members. GGUF appends "_token_id" to a name,
+/// Hugging Face "_token".
 struct SpecialIdName {
   const char* name;
   const char* gguf;
@@ -44,12 +44,12 @@ inline constexpr std::array<SpecialIdName, 5> kSpecialIds = {{{"BOS", "bos", "bo
                                                               {"padding", "padding", "pad", &Vocabulary::pad},
                                                               {"end-of-turn", "eot", "eot", &Vocabulary::eot}}};
 
-/// Throws core::Error that begins with `where` if lists differ in length, there is no piece, a type is unknown, or an
+/// Throws core::Error, prefixed with `where`, if lists differ in length, there is no piece, a type is unknown, or an
 /// id is out of range.
 void validate(const Vocabulary& vocabulary, const std::string& where);
 
-/// The pieces at which a text is over: EOS, the end of a turn, BOS, and those that are control pieces with the names
-/// that published chat models have for them (a file names one, and a model says another).
+/// The pieces at which generation stops: EOS, the end of a turn, BOS, and control pieces with the names that published
+/// chat models use for them, since a model may end its turn with another token than its file names.
 [[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
 
 }  // namespace folio::data

@@ -1,4 +1,4 @@
-"""chat as a person and as a program uses it: turns, commands, Ctrl-C, errors of one line."""
+"""chat, interactive and from a pipe: turns, commands, Ctrl-C, one-line errors."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ def start(*args, **more):
 
 
 def talk(*args, lines):
-    """Lines through a pipe, each a turn or a command."""
+    """Sends lines through a pipe, each a turn or a command."""
     process = start(*args)
     out, err = process.communicate("".join(line + "\n" for line in lines).encode(), timeout=60)
     return process.returncode, out.decode(errors="replace"), err.decode()
@@ -147,7 +147,7 @@ def test_wrong_usage(model):
 # ---- Ctrl-C ----
 
 def wait_until_silent(process):
-    """Reads what comes; returns when nothing has come for a while."""
+    """Reads until there was no output for a while."""
     os.set_blocking(process.stdout.fileno(), False)
     got, quiet = b"", time.monotonic()
     while time.monotonic() - quiet < 0.5:
@@ -193,7 +193,7 @@ def test_ctrl_c_in_one_turn_is_130(endless):
 
 
 def test_a_person_at_a_terminal(model):
-    """A question mark of its own, errors that don't end it, Ctrl-D that does."""
+    """It prints a prompt, survives errors, and ends at Ctrl-D."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(BUILD / "chat", ["chat", "-m", str(model), "-n", "5", "--temp", "0"], environment("/nonexistent"))

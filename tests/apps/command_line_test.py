@@ -1,4 +1,4 @@
-"""The command line is a contract: exit codes, one line of error that names what is wrong, one JSON object on stdout."""
+"""The contract of the command line: exit codes, one-line errors that name what is wrong, one JSON object on stdout."""
 
 import os
 import struct
@@ -111,7 +111,7 @@ def test_a_damaged_model_is_one_line(golden_gguf, tmp_path):
 
 
 def test_a_model_of_another_type_is_refused_by_tensor(golden_gguf, tmp_path):
-    """Engine files hold F32 for now: a type that is not run here has to be named with its tensor."""
+    """An error about an unsupported type names it and its tensor."""
     reader = gguf.GGUFReader(golden_gguf)
     writer = gguf.GGUFWriter(tmp_path / "f16.gguf", "llama")
     for key, field in reader.fields.items():
@@ -214,7 +214,7 @@ def test_slide_goes_on(golden_gguf):
     answer = generate(golden_gguf, *flags, "--slide")
     assert len(answer["tokens"]) == 300 and answer["finish_reason"] == "length"
     assert answer["tokens"][:58] == generate(golden_gguf, *flags)["tokens"]
-    # After the end it goes on from the last 32 tokens, as if they were the prompt.
+    # Past the context it continues from the last 32 tokens, as if they were the prompt.
     history = "ROMEO:" + answer["text"]
     anew = generate(golden_gguf, "-n", "32", "--temp", "0", "-c", "64", "-p", history[32:64])
     assert answer["text"][58:58 + 32] == anew["text"]

@@ -1,4 +1,4 @@
-"""What the tests of killed and failing runs share: a run to disturb, and what has to come out of it bit for bit."""
+"""Shared by the tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
 
 import json
 import re
@@ -19,13 +19,13 @@ def make_home(folder):
 
 
 def command(home, directory, flags):
-    """The program's arguments: to begin the run, or to go on where a checkpoint stands. No flag is said twice."""
+    """The program's arguments: to start the run, or to resume if there is a checkpoint. No flag is repeated."""
     go_on = (directory / "checkpoints" / "last").is_symlink()
     return [str(home / "cats.txt"), "--out", str(directory), *(["--resume"] if go_on else flags)]
 
 
 def finish(home, directory, flags):
-    """Brings a disturbed run to its end, if it is not there."""
+    """Resumes an interrupted run until it is finished."""
     if not (directory / "model.gguf").exists():
         done = succeed("train", *command(home, directory, flags), home=home)
         assert done.stderr == "", done.stderr
@@ -41,7 +41,7 @@ def numbers_of(directory):
 
 
 def outcome(directory):
-    """Everything that a finished run is, bit for bit, but how long it took."""
+    """All bits of a finished run except its timing."""
     files = {path.relative_to(directory).as_posix(): path.readlink() if path.is_symlink() else path.read_bytes()
              for path in sorted(directory.rglob("*")) if path.is_symlink() or path.is_file()}
     del files["log.jsonl"]
@@ -56,7 +56,7 @@ def assert_same(actual, expected, where):
 
 
 def named_checkpoint(line):
-    """The step that an error names as the last good checkpoint's, or None where it says that there is none."""
+    """The step of the last good checkpoint in an error message, or None if it says that there is none."""
     if "there is no checkpoint yet" in line:
         return None
     return int(re.search(r"the last good checkpoint is \S*/checkpoints/step-(\d+)", line)[1])

@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL, or refused more room by the system, and go on as if nothing had been."""
+"""Runs that are killed with SIGKILL or run out of disk space resume as if uninterrupted."""
 
 import json
 import os
@@ -28,14 +28,14 @@ def start(home, directory, flags, **more):
 
 
 def run_until(process, begin):
-    """Reads a run's lines up to the first that begins so."""
+    """Reads a run's lines up to the first with this prefix."""
     for line in process.stdout:
         if line.startswith(begin):
             break
 
 
 def seconds_of_training(home, flags):
-    """How long an undisturbed run takes from its first step on, which depends on the machine."""
+    """How long an uninterrupted run takes from its first step on."""
     process = start(home, home / "whole", flags)
     run_until(process, "step ")
     begun = time.monotonic()
@@ -60,7 +60,7 @@ def kill_at_random(home, directory, flags, seconds, dice):
 
 
 def is_finished(directory):
-    """A run can be killed after its last file is in place, and is then finished all the same."""
+    """A run that is killed after its last file is written counts as finished."""
     return (directory / "model.gguf").exists()
 
 
@@ -82,7 +82,7 @@ def test_kills_at_random_moments(home, dtype, kills):
 
 
 def test_a_file_that_may_not_grow_is_a_failure_with_one_line(home):
-    """The kernel's own refusal, in the middle of a line of the log: writes past RLIMIT_FSIZE fail with EFBIG."""
+    """The kernel refuses a write in the middle of a line of the log: past RLIMIT_FSIZE it fails with EFBIG."""
     flags = flags_of(steps=400)
     flags[flags.index("--checkpoint-every") + 1] = flags[flags.index("--eval-every") + 1] = "50"
     finish(home, home / "whole", flags)
@@ -122,14 +122,14 @@ def test_two_runs_on_one_directory_are_refused(home):
     assert process.poll() is None and (home / "r/checkpoints/last/trainer.json").exists()
     process.kill()
     process.communicate()
-    # Its end was the lock's, though the file stands.
+    # The process's end released the lock, though its file remains.
     assert (home / "r/.lock").read_text() == str(process.pid)
     begun = log_of(home / "r")
     succeed("train", home / "cats.txt", "--out", home / "r", *flags_of(steps=2), "--force", home=home)
     assert len(begun) >= 5 and len(log_of(home / "r")) == 2 and not (home / "r/.lock").exists()
 
 
-# ---- What a killed run left ----
+# ---- What a killed run leaves ----
 
 def unfinished(home, directory, flags):
     finish(home, directory, flags)

@@ -1,4 +1,4 @@
-"""Folio's results against programs that others wrote: transformers computes, gguf and safetensors read.
+"""Folio's results against other programs: transformers computes, gguf and safetensors read.
 
 The golden model (tests/golden/shakespeare_48) has grouped queries, an untied head and its own eps and theta.
 """
@@ -218,7 +218,7 @@ def test_exporting_again_is_the_file_that_train_wrote(accented_run, tmp_path):
         assert ours.fields[key].contents() == theirs.fields[key].contents()
 
 
-# ---- verify: the tool that a reader trusts ----
+# ---- verify ----
 
 def formats(run, folder):
     """The accented run as each kind of file that is read here: {name: (path, further flags)}."""
@@ -249,7 +249,7 @@ def test_verify_agrees_on_every_format(accented_run, tmp_path):
 
 
 def test_verify_names_a_planted_error(accented_run, tmp_path):
-    """One number of one tensor, in each format: the tensor is named with both values, then the first place."""
+    """One changed number, in each format: verify names the tensor with both values, then the first activation."""
     with safe_open(accented_run / "checkpoints" / "best" / "model.safetensors", "np") as file:
         right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # rows have 32 numbers
     for name, (path, flags) in formats(accented_run, tmp_path).items():

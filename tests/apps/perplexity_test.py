@@ -24,7 +24,7 @@ def perplexity(model, text, *flags):
 
 
 def by_transformers(ids, window):
-    """-ln p of each token but a window's first."""
+    """-ln p of every token except the first of each window."""
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     losses = []

@@ -1,4 +1,4 @@
-"""generate --prompts: a file's prompts as one batch, each text the one that it gives alone."""
+"""generate --prompts: the prompts of a file as one batch, with the same texts as alone."""
 
 import pytest
 

@@ -44,8 +44,8 @@ class Call:
 
     def __init__(self, name, number, arguments, directory):
         self.name, self.number = name, number
-        # Without what differs from run to run: where it is, the process's number, and how many bytes
-        # they and a time take.
+        # Without what differs between runs: the path, the process id, and the lengths of these and of
+        # times.
         arguments = re.sub(r", \"\"\.\.\., \d+", "", arguments.replace(str(directory), "RUN"))
         self.what = re.sub(r"\.tmp-\d+", ".tmp-PID", arguments)
 
@@ -74,7 +74,7 @@ def changes_in(log, directory):
 
 
 class Disturbed:
-    """Runs that were struck at each of `calls`: what they left goes on to the undisturbed run's end."""
+    """Runs that fail at each of `calls` resume to the same end as an uninterrupted run."""
 
     def __init__(self, home):
         self.home, self.flags = home, flags_of(STEPS, eval_every=1)
@@ -88,7 +88,7 @@ class Disturbed:
         self.finished = set()
 
     def strike(self, call, how):
-        """Returns the process and the directory that it left. Fails if the blow fell elsewhere."""
+        """Returns the process and its directory. Fails if another call was hit."""
         directory = self.home / f"{call.name}-{call.number}-{how.partition('=')[2]}"
         log = directory.with_suffix(".trace")
         done = strace(["-e", f"trace={call.name}", "-e", f"inject={call.name}:{how}:when={call.number}"], log,
@@ -104,7 +104,7 @@ class Disturbed:
         return done, directory
 
     def finish(self, call, directory):
-        """What stands in the directory decides what follows, so states that were seen before are not gone on from."""
+        """A directory's content decides how its run continues, so each state is resumed only once."""
         state = frozenset(self.state_of(directory).items())
         if state not in self.finished:
             finish(self.home, directory, self.flags)
@@ -136,7 +136,7 @@ def of_a_save(calls):
 
 
 def around(calls):
-    """The beginning, up to the first save, and the end, after the last."""
+    """The start, up to the first save, and the end, after the last."""
     first = next(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
     last = max(i for i, call in enumerate(calls) if "/checkpoints" in call.what)
     return calls[:first + 1] + calls[last + 1:]

@@ -1,4 +1,4 @@
-"""What the tests of the programs share: where the programs are, how they are run, the golden model."""
+"""Shared by the tests of the programs: their paths, how to run them, the golden model."""
 
 import json
 import os
@@ -14,7 +14,7 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
 def environment(home, **more):
-    # Threads that wait by spinning take the time of those that work, where other programs run as well.
+    # Spinning threads would take time from working ones when other programs run.
     return {**os.environ, "FOLIO_HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
 
 
@@ -65,7 +65,7 @@ TEXT = "".join(f"The {a} {b} sat on the {c}.\n" for a in ("old", "red", "sly") f
                for c in ("mat", "hill", "wall", "bed"))
 ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
                    for i in range(40))
-# A model and a run that take a second; and one that learns its text by heart.
+# A run that takes a second, and one that memorizes its text.
 SMALL_RUN = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
              "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1"]
 LEARNING_RUN = ["--dim", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "64", "--context",

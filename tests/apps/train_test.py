@@ -1,4 +1,4 @@
-"""./train from end to end on a text of a kilobyte: what a run leaves, how it ends, goes on and refuses."""
+"""./train from end to end on a kilobyte of text: its files, how it ends, resumes and refuses."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
     saved = int((home / "stopped/checkpoints/last").readlink().name.removeprefix("step-"))
     assert 30 <= saved < 3000 and log_of(home / "stopped")[-1]["step"] == saved
 
-    # The undisturbed run needs to go no further than a few steps behind that: it is stopped, too.
+    # The uninterrupted run is stopped, too, a few steps later.
     code, _, _ = interrupt_after(home, saved + 60, *flags, "--out", home / "whole")
     assert code == INTERRUPTED
     code, out, errors = interrupt_after(home, 40, "--resume", "--out", home / "stopped")
@@ -80,7 +80,7 @@ def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
 def test_resuming_to_the_end(home):
     flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1"]
     train(home, *flags, "--out", home / "whole")
-    # Killed in the middle of step 40: its checkpoint is of step 25, its log goes on beyond that.
+    # Killed during step 40: its checkpoint is of step 25, its log is longer.
     process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "killed"],
                                env=environment(home), stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
@@ -131,7 +131,7 @@ def test_a_runs_own_config_makes_the_run_again(home):
     succeed(*again, "--out", home / "b", home=home)
     assert (home / "a/config.toml").read_text() == (home / "b/config.toml").read_text()
     assert numbers_of(home / "a") == numbers_of(home / "b")
-    # A flag goes before the file.
+    # A flag overrides the file.
     succeed(*again, "--steps", "2", "--out", home / "c", home=home)
     assert log_of(home / "c")[-1]["step"] == 2
 

@@ -10,7 +10,7 @@
 namespace folio::data {
 namespace {
 
-// Tokens that tell their own place.
+// Each token is its own position.
 std::vector<int32_t> places(size_t n) {
   std::vector<int32_t> tokens(n);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -57,7 +57,7 @@ TEST(BatchSampler, EveryStartOccursAboutEquallyOften) {
   ASSERT_EQ(times.size(), 7U);
   EXPECT_EQ(times.begin()->first, 0);
   EXPECT_EQ(times.rbegin()->first, 6);
-  // 7000 draws, 1000 expected of each: the standard deviation is sqrt(7000 * 1/7 * 6/7) = 29; five of them.
+  // 7000 samples, 1000 expected of each: the bound is five standard deviations of sqrt(7000 * 1/7 * 6/7) = 29.
   for (const auto& [start, count] : times) EXPECT_NEAR(count, kBatches, 147) << start;
 }
 
@@ -82,7 +82,7 @@ TEST(ConsecutiveWindows, CoverTheSplitOnceWithoutOverlap) {
         ASSERT_EQ(all.inputs[i], static_cast<int32_t>(i));
         ASSERT_EQ(all.targets[i], static_cast<int32_t>(i) + 1);
       }
-      // What is left over would not have held another window and its target.
+      // The rest is too short for another window and its target.
       EXPECT_LT(static_cast<int64_t>(n) - 1 - windows * length, length);
     }
   }

@@ -1,4 +1,4 @@
-"""Folio's byte-level BPE against programs that are not Folio's: tokenizers, transformers, gguf, llama.cpp.
+"""Folio's byte-level BPE against other programs: tokenizers, transformers, gguf, llama.cpp.
 
 Vocabularies: SmolLM2's own, from the published GGUF that scripts/get_smollm2.py fetches; and small ones that `tokenizers`
 trains here behind the published pre-tokenizers of GPT-2, SmolLM2 and Llama 3. FOLIO_TOKENIZER_TOOL names the tool (see
@@ -35,7 +35,7 @@ TEXT = mixed_text(1_100_000)
 
 @functools.cache
 def all_characters():
-    """Every character of the planes that have any, in an order of no meaning, between words, numbers and spaces.
+    """Every character of the assigned planes, in random order, between words, numbers and spaces.
 
     But for the numbers of Unicode 17: the package has Unicode 16 in regular expressions, and 17 in Digits.
     """
@@ -89,7 +89,7 @@ def trained(pre, folder):
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # "ſa" is to be a token, so that it is seen whether 'ſ is cut off: to (?i:'s) a long s is an s.
+    # "ſa" becomes a token, so that it shows whether 'ſ is split off: (?i:'s) matches a long s.
     tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
@@ -109,7 +109,7 @@ def trained(pre, folder):
 
 @pytest.fixture(scope="module", params=["smollm2", *PRE_TOKENIZERS])
 def pair(request, tmp_path_factory):
-    """A vocabulary in `tokenizers`, and a file of it for Folio."""
+    """A vocabulary in `tokenizers`, and as a file for Folio."""
     if request.param == "smollm2":
         return smollm2()
     return trained(request.param, tmp_path_factory.mktemp(request.param))
@@ -136,7 +136,7 @@ def test_short_texts_are_cut_as_tokenizers_does(pair, tmp_path):
 
 
 def test_a_byte_that_is_no_utf8_is_a_symbol_and_its_own_bytes(pair, tmp_path):
-    """Words are those of the text with U+FFFD in place of each such byte; their bytes, those that are there."""
+    """Words are split as if each such byte were U+FFFD; the tokens have the original bytes."""
     theirs, path = pair
     rng = random.Random(13)
     data = bytearray(TEXT[:30_000].encode())
@@ -176,7 +176,7 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
         assert both[parse_special] == ids_of(tokenizer, text)
     special = [theirs.token_to_id(mark) for mark in marks]
     assert set(special) <= set(both[True]) and not set(special) & set(both[False])
-    # A chat: its own marks are parsed, those of the user are not, and a word goes on over the end of a piece.
+    # A chat: the markers of the template are parsed, those in a message are not, and a word spans two pieces.
     pieces = [[f"{marks[0]}user\nsay", True], ["ing <|im_end|>", False], [f"{marks[1]}\n", True]]
     (tmp_path / "pieces").write_text(json.dumps(pieces))
     expected = [special[0], *ids_of(theirs, "user\nsaying <|im_end|>"), special[1], *ids_of(theirs, "\n")]
@@ -184,7 +184,7 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
 
 
 def test_every_format_gives_the_same_tokens(pair, tmp_path):
-    """To a GGUF, from there to a Hugging Face directory that `tokenizers` reads, and back to the same GGUF."""
+    """To a GGUF, then to a Hugging Face directory that `tokenizers` reads, and back to the same GGUF."""
     theirs, path = pair
     (tmp_path / "hf").mkdir()
     ours("to-gguf", path, tmp_path / "a.gguf")
@@ -236,7 +236,7 @@ def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
         ours("to-gguf", path, tmp_path / "a.gguf")
         model = tmp_path / "model.gguf"
         with_llama_keys(tmp_path / "a.gguf", model)
-    # Its case folding knows no long s; and a byte without a token ends a join there, and in tokenizers does not.
+    # llama.cpp's case folding lacks the long s, and there a byte without a token ends a merge; not so in tokenizers.
     texts = [text for text in (TEXT, CODE, PROSE, *EDGES) if "ſ" not in text and len(text) < 2000 or text is TEXT]
     shown = json.loads(ours("show", model))
     with llama_cpp_vocabulary(model) as (lc, vocab, encode):

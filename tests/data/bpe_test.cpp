@@ -30,7 +30,7 @@ void add_merge(BpeVocabulary& v, const std::string& left, const std::string& rig
   v.merges.push_back({piece_id(v, left), piece_id(v, right), piece_id(v, left + right)});
 }
 
-// Special tokens, the 256 bytes, and what the merges make.
+// Two special tokens, the 256 bytes, and the results of the merges.
 BpeVocabulary bpe_of(const std::vector<std::pair<std::string, std::string>>& merges) {
   BpeVocabulary v;
   add(v, "<bos>", PieceType::Control);
@@ -48,7 +48,7 @@ Strings pieces_of(const BpeTokenizer& tokenizer, std::string_view text) {
   return pieces;
 }
 
-// Sennrich et al. 2016: of all adjacent pairs the one of the first merge, the leftmost, until none has a merge.
+// As defined by Sennrich et al. 2016: merge the adjacent pair of the lowest rank, the leftmost first.
 Strings joined_by_definition(const BpeVocabulary& v, std::string_view word) {
   Strings symbols;
   for (const char c : word) symbols.emplace_back(1, c);
@@ -154,7 +154,7 @@ TEST(Bpe, TheJoinsAreThoseOfTheDefinition) {
 TEST(Bpe, AWordIsTheSameTheSecondTime) {
   std::mt19937 random(19);
   const BpeTokenizer tokenizer(bpe_of({{"a", "b"}, {" ", "ab"}, {"ab", "a"}, {"b", "b"}}), "the test");
-  for (int round = 0; round < 50; ++round) {  // more words than the cache of such a text has places
+  for (int round = 0; round < 50; ++round) {  // more words than the cache for such a text has slots
     Ids expected;
     std::string text;
     for (int i = 0; i < 300; ++i) {

@@ -35,7 +35,7 @@ const std::vector<T>& list(const core::GgufMetadata& pairs, const std::string& k
   return std::get<std::vector<T>>(metadata<core::GgufArray>(pairs, "tokenizer.ggml." + key).items);
 }
 
-// What another engine does with the file: byte-level BPE, the merge that comes first in the list is made first.
+// Byte-level BPE as other engines run it on the file: the merge that is first in the list is applied first.
 std::vector<int32_t> encode_like_other_engines(const core::GgufMetadata& pairs, std::string_view text) {
   std::map<std::string, size_t> rank;
   for (const std::string& merge : list<std::string>(pairs, "merges")) rank.emplace(merge, rank.size());
@@ -101,7 +101,7 @@ TEST(CharTokenizer, AMegabyteIsEncodedInLinearTime) {
   std::string text;
   while (text.size() < 3'000'000) text += "Shall I compare thee to a summer's day?\n";
   const CharTokenizer tokenizer = tokenizer_of(text);
-  // Quadratic time, as where every character's place was counted from the beginning, takes an hour here.
+  // Quadratic time, as from computing the line and column of every character, would take an hour here.
   EXPECT_EQ(tokenizer.encode(text).size(), text.size());
 }
 

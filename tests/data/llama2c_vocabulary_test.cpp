@@ -32,8 +32,8 @@ std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6)
   return bytes;
 }
 
-// What llama2.c does with a text, after BOS: pieces by their text, -1 for the space that it puts in front where there
-// is none. Where no two pieces join to a third, that is all of it.
+// Encodes like llama2.c, after BOS: looks pieces up by their text, with -1 for the leading space if it has no piece.
+// This is complete if no two pieces merge to a third.
 std::vector<int32_t> encode_like_llama2c(const std::vector<std::string>& pieces, const std::string& text) {
   const auto lookup = [&](const std::string& piece) {
     const auto found = std::find(pieces.begin(), pieces.end(), piece);
@@ -75,7 +75,7 @@ TEST_P(Llama2cCharacters, ATextsIdsLeadBackToItsRows) {
   for (const std::string& text : {std::string(GetParam()), tokenizer.characters()[0], std::string()}) {
     std::vector<int32_t> ids = encode_like_llama2c(v.pieces, text);
     if (!text.empty()) {
-      EXPECT_EQ(ids[0], 3 + ' ');  // never -1, which that program would take as a place in memory
+      EXPECT_EQ(ids[0], 3 + ' ');  // never -1, which llama2.c would use as an index
       ids.erase(ids.begin());
     }
     std::vector<int32_t> rows;

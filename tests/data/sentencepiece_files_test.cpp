@@ -107,7 +107,7 @@ class SentencePieceHf : public testing::Test {
     return tokenizer_from_hf(folder_.path());
   }
 
-  // The file of a sound vocabulary with a change.
+  // The file of a valid vocabulary with one change.
   template <typename Change>
   std::unique_ptr<Tokenizer> read_changed(Change&& change, const std::string& name = "tokenizer.json") {
     tokenizer_of(kPieces).write_hf(folder_.path());
@@ -122,7 +122,7 @@ class SentencePieceHf : public testing::Test {
 
 TEST_F(SentencePieceHf, ScoresInSentencePiecesOrderAreReadBackTheSame) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
-  // Pieces that joins make come first, and no special token has a score.
+  // Pieces that merges form come first, and special tokens have no score.
   EXPECT_EQ(read_vocabulary(rewritten(v)), v);
   add_piece(v, "<tool>", 0, PieceType::UserDefined);
   add_piece(v, "<pad>", 0, PieceType::Control);
@@ -235,7 +235,7 @@ TEST_F(SentencePieceHf, AddedTokensMayFollowTheVocabulary) {
   EXPECT_EQ(read_vocabulary(read).types.back(), PieceType::Control);
 }
 
-// ---- From one to the other ----
+// ---- Between the formats ----
 
 TEST(SentencePieceFiles, GgufToHuggingFaceAndBackIsTheSameFile) {
   const TempDir folder;

@@ -19,7 +19,7 @@ using test::tokenizer_of;
 using test::vocabulary_of;
 using Strings = std::vector<std::string>;
 
-// The definition, in plain loops: of all adjacent pairs that make a piece, join the best, the leftmost of equal ones.
+// The definition in plain loops: merge the adjacent pair that forms the piece of the best score, the leftmost first.
 std::vector<int32_t> encode_by_definition(const SentencePieceVocabulary& v, const std::string& text) {
   std::map<std::string, int32_t> ids;
   std::map<uint8_t, int32_t> byte_ids;
@@ -110,7 +110,7 @@ TEST(SentencePiece, ATextGetsASpaceInFrontThatDecodeTakesAway) {
   for (const std::string text : {"", "a", " ", " a", "  a  ", "aa "}) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   }
-  EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "▁a")), " a");  // what goes on from a text keeps its space
+  EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, "▁a")), " a");  // a token in the middle of a text keeps its space
 
   SentencePieceVocabulary v = vocabulary_of({"▁a", "▁", "a"});
   v.add_space_prefix = false;
@@ -181,7 +181,7 @@ TEST(SentencePiece, UserDefinedPiecesAreCutOutTheLongestFirst) {
 
 TEST(SentencePiece, AMillionEqualLettersAreNotQuadratic) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"aa", "aaaa", "▁", "a"});
-  // Plain loops, as in the definition, would take a quarter of a million passes over all of them.
+  // The plain loops of the definition would take 250,000 passes over the text.
   EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 1U + 250'000U);
 }
 

@@ -1,4 +1,4 @@
-"""scripts/get_smollm2.py: nothing but the right file is ever put in place, and it is clear what went wrong."""
+"""scripts/get_smollm2.py: only the right file is ever put in place, and errors say what went wrong."""
 
 import os
 import pathlib

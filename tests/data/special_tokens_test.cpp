@@ -21,7 +21,7 @@ SpecialTokens tokens_of(const std::vector<std::string>& texts) {
   return SpecialTokens(std::move(tokens));
 }
 
-// "a[0]b": a stretch, the token 0, a stretch.
+// "a[0]b" means text, the token 0, text.
 std::string split(const SpecialTokens& tokens, std::string_view text) {
   std::string parts;
   tokens.split(

@@ -1,4 +1,4 @@
-"""scripts/get_tinyshakespeare.py: rebuilt from the plays to the byte, and clear where it can't be had."""
+"""scripts/get_tinyshakespeare.py: rebuilds the corpus from the plays to the byte, and says clearly if it cannot."""
 
 import hashlib
 import os
@@ -43,7 +43,7 @@ def test_a_wrong_file_is_named_and_kept(tmp_path):
 def test_without_network_and_package_it_says_where_to_put_the_file(tmp_path):
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    # No pip of any kind is found on this PATH, and no installed package.
+    # This PATH has no pip, and the package is not installed.
     done = get("--out", tmp_path / "out", python=str(bare / "bin" / "python"), PATH=str(bare / "bin"), **OFFLINE)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert str(tmp_path / "out" / "input.txt") in done.stderr.splitlines()[-1]

@@ -58,7 +58,7 @@ TEST(TokenizerFiles, OtherFilesAreRefused) {
   EXPECT_ERROR(load(std::string(64, '\0')), "the length 0");
 }
 
-// A kind of tokenizer that knows no file.
+// A kind of tokenizer without a file format.
 class Letters final : public Tokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }

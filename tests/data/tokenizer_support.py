@@ -1,4 +1,4 @@
-"""What the tests of tokenizers share: Folio's tool, a mixed text, llama.cpp's tokens."""
+"""Shared by the tokenizer tests: Folio's tool, a mixed text, llama.cpp's tokens."""
 
 import contextlib
 import ctypes
@@ -61,7 +61,7 @@ def ours(*args):
 
 
 class Ours:
-    """A tokenizer file in Folio; all texts go through one call, since each reads the file anew."""
+    """Encodes all texts in one call of Folio's tool, since each call reads the file."""
 
     def __init__(self, tokenizer, tmp_path):
         self.tokenizer, self.tmp_path = tokenizer, tmp_path
@@ -76,7 +76,7 @@ class Ours:
 
 
 def with_llama_keys(source, target):
-    """The vocabulary in a file that llama.cpp takes for a model without weights."""
+    """The vocabulary as a GGUF without weights, which llama.cpp can load."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, "llama")
     for key, field in reader.fields.items():
@@ -96,7 +96,7 @@ def with_llama_keys(source, target):
 
 @contextlib.contextmanager
 def llama_cpp_vocabulary(path):
-    """llama.cpp's view of a vocabulary: the module, the vocabulary, and a function from bytes to tokens."""
+    """A vocabulary in llama.cpp: the module, the vocabulary, and a function from bytes to tokens."""
     lc = pytest.importorskip("llama_cpp", reason="llama.cpp is there after `make interop`")
     quiet = lc.llama_log_callback(lambda *_: None)
     lc.llama_log_set(quiet, ctypes.c_void_p(0))

@@ -1,10 +1,10 @@
-// A tool of the tests: tokenizers from any file that Folio reads, what they make of a text, and their files written
-// anew.
+// A tool for the tests: loads a tokenizer from any file that Folio reads, encodes and decodes texts, and writes the
+// tokenizer in other formats.
 //   tokenizer_tool encode TOKENIZER TEXT_FILE     the ids, as JSON
 //   tokenizer_tool encode-each TOKENIZER JSON_FILE    the ids of each of a list of texts
 //   tokenizer_tool pieces TOKENIZER JSON_FILE     the ids of [[text, parse_special], …] as one text
 //   tokenizer_tool decode TOKENIZER IDS_FILE      the text of a JSON list of ids
-//   tokenizer_tool show TOKENIZER                 what the interface says, as JSON
+//   tokenizer_tool show TOKENIZER                 its properties, as JSON
 //   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    to-llama2c prints the source rows
 //   tokenizer_tool to-hf TOKENIZER DIRECTORY
 //   tokenizer_tool characters TEXT_FILE DIRECTORY       a character tokenizer of the text, as a Hugging Face directory
@@ -45,7 +45,7 @@ Json show(const Tokenizer& tokenizer) {
           {"chat_template", tokenizer.chat_template()}};
 }
 
-// JSON holds no bytes that are not UTF-8: those tests are of whole files.
+// JSON cannot hold bytes that are not UTF-8; tests of those use whole files.
 std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string& path) {
   const auto json = core::parse_json(core::read_text_file(path), path);
   const auto texts = json.get<std::vector<std::pair<std::string, bool>>>();
@@ -55,7 +55,7 @@ std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string
 }
 
 void time_encode(const Tokenizer& tokenizer, const std::string& text) {
-  const std::clock_t start = std::clock();  // the processor's time: one thread, on a machine that others use too
+  const std::clock_t start = std::clock();  // processor time of one thread, since the machine may be shared
   const size_t n = tokenizer.encode(text).size();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   fmt::print("{} tokens, {:.3f} s, {:.1f} MB/s\n", n, seconds, static_cast<double>(text.size()) / 1e6 / seconds);

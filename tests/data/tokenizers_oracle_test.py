@@ -1,4 +1,4 @@
-"""Folio's SentencePiece tokenizer against programs that are not Folio's: tokenizers, transformers, gguf, llama.cpp.
+"""Folio's SentencePiece tokenizer against other programs: tokenizers, transformers, gguf, llama.cpp.
 
 The vocabulary is a small BPE with byte fallback that `tokenizers` trains here on a mixed text. Its pieces and their order
 go into a tokenizer.bin of llama2.c, written from that format's description; Folio reads it, and writes all else.
@@ -23,11 +23,11 @@ TEXTS = [TEXT, *TEXT.split("\n")[:200], *[f"a{' ' * n}b" for n in range(40)], *[
 
 
 def trained_pieces():
-    """Pieces in the order in which training joined them, then the characters."""
+    """Pieces in the order in which training merged them, then the characters."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     lines = [line for line in TEXT.split("\n") if line.isprintable()]
-    # Runs of spaces too; each word is learnt by itself, as SentencePiece's trainer does.
+    # Runs of spaces too; words are trained separately, as by SentencePiece.
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(f"{MARK}+[^{MARK}]*"), "isolated")
     tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=1200, show_progress=False, limit_alphabet=300))
     model = json.loads(tokenizer.to_str())["model"]
@@ -109,7 +109,7 @@ def test_transformers_loads_our_directory(files, tmp_path):
 
 
 def test_without_bytes_unknown_characters_are_those_of_tokenizers(files, tmp_path):
-    """The same directory, less its bytes: <unk> stands for a run of characters that are no pieces."""
+    """The same directory without byte pieces: <unk> stands for a run of unknown characters."""
     directory = tmp_path / "no_bytes"
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text())
@@ -144,7 +144,7 @@ def test_user_defined_tokens_are_cut_out_as_tokenizers_does(files, tmp_path):
 
 
 def test_a_bpe_whose_merges_are_not_a_vocabularys_is_refused(tmp_path):
-    """Trained as it comes: a piece is made of one pair only, whatever others would make it."""
+    """As trained: only one pair forms a piece, though others would also form it."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     tokenizer.decoder = tokenizers.decoders.Sequence(
@@ -208,7 +208,7 @@ def test_tokens_are_those_of_llama_cpp(files, tmp_path):
 
 
 def test_characters_are_written_for_llama2c(tmp_path):
-    """The file is what its description and Folio's mapping of ids say, byte by byte."""
+    """The file follows the published layout and Folio's mapping of ids, byte by byte."""
     (tmp_path / "text").write_text("To bé, or 中\n")
     (tmp_path / "hf").mkdir()
     ours("characters", tmp_path / "text", tmp_path / "hf")

@@ -1,4 +1,4 @@
-"""Bad files can't hurt: each kind gives one clear line and exit code 1.
+"""Bad files: each kind gives a one-line error and exit code 1.
 
 No signal, no assertion, no hang, and no allocation over 256 MB: without sanitizers the program's data may not grow past
 that, mappings of files aside (RLIMIT_DATA); AddressSanitizer refuses a single allocation of that size.
@@ -24,7 +24,7 @@ KINDS = [*bad_gguf.KINDS, *bad_hugging_face.KINDS, *bad_tokenizer_json.KINDS,
          *bad_llama2c.KINDS, *bad_texts.KINDS]
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
 LIMIT_MB = 256
-SECONDS = 120 if SANITIZED else 60  # what is no hang on a machine with much else to do
+SECONDS = 120 if SANITIZED else 60  # longer would be a hang, even on a busy machine
 
 
 def limit_memory():
@@ -99,7 +99,7 @@ def sound_models():
 
 @pytest.mark.parametrize("write", [pytest.param(write, id=name) for name, write in sound_models()])
 def test_the_unbroken_files_pass(tmp_path, write):
-    """So each kind is refused for the one thing that is wrong with it."""
+    """So each kind is refused for its one defect."""
     model, tokenizer = write(tmp_path)
     prompts = tmp_path / "prompts.txt"
     for call in commands(tmp_path, model, tokenizer, prompts if prompts.exists() else None).values():
@@ -130,6 +130,6 @@ def test_the_memory_limit_bites(tmp_path):
     head = big.head()
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(head)
-        file.truncate(len(head) + end + big.alignment)  # zeros, which take no room
+        file.truncate(len(head) + end + big.alignment)  # zeros, which take no disk space
     code, _, err = run("generate", "-m", tmp_path / "m.gguf", "-n", 1, "a")
     assert (code == 1 and "out of memory" in err) or (SANITIZED and code != 0 and "exceeds maximum" in err), err

@@ -10,7 +10,7 @@ MiB = 1 << 20
 
 
 def write(folder, model, packed):
-    """A change may give the whole file in place of a changed model, or its head and a length for a sparse file."""
+    """A change may return the whole file instead of changing the model, or a head and a length for a sparse file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -65,7 +65,7 @@ def factors(*values):
 
 
 def sparse(change, size):
-    """The head with a change at its end, and then nothing but zeros."""
+    """The head with a change at its end, followed by zeros."""
     def apply(g):
         g.tensors = []
         change(g)

@@ -33,7 +33,7 @@ def write(folder, model, _):
 
 
 def raw(file, data):
-    """The file's bytes in place of the sound ones."""
+    """Replaces the bytes of the file."""
     return lambda m: m.files.update({file: data})
 
 
@@ -62,7 +62,7 @@ def without(find):
 
 
 def as_text(file, old, new):
-    """The JSON with a part of its text replaced: for what a dict cannot hold."""
+    """Replaces a part of the JSON text, for what a dict cannot represent."""
     def change(m):
         text = json.dumps(m.files[file])
         assert old in text
@@ -71,7 +71,7 @@ def as_text(file, old, new):
 
 
 def bad_json(file):
-    """What makes no JSON text, whatever it is about."""
+    """Texts that are not JSON."""
     return [
         ("empty", "not valid JSON", raw(file, b"")), ("not JSON", "not valid JSON", raw(file, b"pickle\x80\x04")),
         ("cut in half", "not valid JSON", lambda m: m.files.update({file: json.dumps(m.files[file]).encode()[:40]})),

@@ -10,7 +10,7 @@ DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = range(7)
 
 
 def write(folder, model, packed):
-    """A change may give the whole file in place of a changed model, or its head and a length for a sparse file."""
+    """A change may return the whole file instead of changing the model, or a head and a length for a sparse file."""
     tokenizer = folder / "t.json"
     tokenizer.write_text(json.dumps(sound.character_json()))
     return write_file(folder / "m.bin", model.pack() if packed is None else packed), tokenizer

@@ -1,4 +1,4 @@
-"""Bad texts: files of prompts, tokenizers given by name that are none, and names where there is no model."""
+"""Bad texts: files of prompts, files that are not tokenizers, and names without a model."""
 
 import json
 import os
@@ -11,7 +11,7 @@ MiB = 1 << 20
 
 
 def prompts(data):
-    """A sound model, and a file of prompts with these bytes."""
+    """A valid model, and a file of prompts with these bytes."""
     def write(folder):
         write_file(folder / "prompts.txt", data)
         return bad_gguf.write(folder, bad_gguf.character(), None)

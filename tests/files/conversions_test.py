@@ -1,4 +1,4 @@
-"""`export` from each format to each: which bits stay, how they are rounded, and what is refused."""
+"""`export` between all formats: which bits are kept, how values are rounded, and what is refused."""
 
 import json
 import re
@@ -91,7 +91,7 @@ def test_through_llama2c_layers_and_used_rows_keep_their_bits(tmp_path, version)
         else:
             assert read[name].tobytes() == array.tobytes(), name
     between = [tmp_path / "v0.bin", tmp_path / "v1.bin"]
-    for i, path in enumerate(between):  # from one version to another nothing moves
+    for i, path in enumerate(between):  # nothing changes between versions
         export(tmp_path / "m.bin", path, "--format", "llama2c", "--version", i)
     assert between[version].read_bytes() == (tmp_path / "m.bin").read_bytes()
 

@@ -1,4 +1,4 @@
-"""A kind of bad file: a sound small model with one thing wrong, and what the programs have to say about it."""
+"""A kind of bad file: a small valid model with one defect, and the message that the programs have to give."""
 
 import dataclasses
 import typing
@@ -23,7 +23,7 @@ class Kind:
 
 
 class Kinds:
-    """A table of kinds that break the same sound model: `make()` gives it, `write(folder, model)` writes it."""
+    """A table of kinds that break the same model: `make()` returns it, `write(folder, model)` writes it."""
 
     def __init__(self, prefix, make, write, file, inspect=REFUSES):
         self.prefix, self.make, self.write, self.file, self.inspect = prefix, make, write, file, inspect
@@ -37,7 +37,7 @@ class Kinds:
 
 
 def write_file(path, packed):
-    """Bytes, or (bytes, length) for a sparse file that goes on in zeros."""
+    """Writes bytes, or (bytes, length) as a sparse file that continues with zeros."""
     head, size = packed if isinstance(packed, tuple) else (packed, len(packed))
     with path.open("wb") as file:
         file.write(head)

@@ -45,7 +45,7 @@ def test_export_writes_the_published_bytes(tmp_path, shape, version):
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_the_published_bytes_are_read(tmp_path, shape, version):
-    """The file as a GGUF, which the test reads: every weight's bits, or what the quants stand for."""
+    """The file as a GGUF, which the test reads: every weight's bits, or the dequantized values."""
     (tmp_path / "m.bin").write_bytes(sound.Llama2c(version, shape).pack())
     (tmp_path / "t.json").write_bytes(sound.json.dumps(sound.character_json()).encode())
     succeed("export", tmp_path / "m.bin", "--tokenizer", tmp_path / "t.json", "--out", tmp_path / "m.gguf")
@@ -61,7 +61,7 @@ def test_the_published_bytes_are_read(tmp_path, shape, version):
 
 
 def test_the_program_is_given_a_vocabulary_with_its_ids(tmp_path):
-    """From a GGUF, rows move to the ids that llama2.c takes for bytes, and tokenizer.bin has a text for each."""
+    """From a GGUF, rows move to the ids that llama2.c uses for bytes, and tokenizer.bin has a text for each."""
     shape = sound.Shape(tied=False)
     arrays = sound.weights(shape)
     (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())

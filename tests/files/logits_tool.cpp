@@ -1,5 +1,5 @@
 // logits_tool MODEL.gguf ID...: the engine's logits after each token, as one JSON array of arrays.
-// Numbers are written in full, so that they read back as the same bits.
+// Numbers are printed with enough digits to read back the same bits.
 #include <fmt/format.h>
 
 #include <charconv>

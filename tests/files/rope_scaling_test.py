@@ -1,4 +1,4 @@
-"""Llama 3's RoPE scaling against transformers: the frequencies, the logits, and the numbers on their way through files."""
+"""Llama 3's RoPE scaling against transformers: the frequencies, the logits, and the parameters in files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Small sound models, packed here byte by byte with struct and json from the formats' published layouts.
+"""Small valid models, packed here byte by byte with struct and json from the formats' published layouts.
 
 A model is a `Shape` and a dict of arrays under GGUF's names, rows of Wq and Wk in adjacent RoPE pairs. Each format has
 an object that holds its parts, so that a test can break one of them before `pack` or `write` lays out the rest.
@@ -131,7 +131,7 @@ class Gguf:
         return offsets
 
     def head(self):
-        """All up to the tensors' data. A metadata entry that is bytes stands as it is, its key included."""
+        """All before the tensors' data. A metadata entry that is bytes is written unchanged, key included."""
         parts = [self.magic + struct.pack(
             "<IQQ", self.version, len(self.tensors) if self.n_tensors is None else self.n_tensors,
             len(self.metadata) if self.n_keys is None else self.n_keys)]

@@ -1,4 +1,4 @@
-"""A file that is cut at any byte is refused: every length in one process, and a sample through the programs."""
+"""A truncated file is refused: every length in one process, and some with the programs."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def gguf(folder, make):
 
 
 def gguf_tokenizer(folder, make):
-    """The head alone, so that cuts are in the vocabulary and not in weights."""
+    """Only the head, so that cuts fall into the vocabulary."""
     model = make()
     model.tensors = []
     (folder / "t.gguf").write_bytes(model.head())

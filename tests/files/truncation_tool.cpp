@@ -1,5 +1,5 @@
-// Reads a model, or a tokenizer, after each cut of one of its files: for the tests that no truncation is taken for a
-// file. One process for all cuts, and one line for each that was taken: its length.
+// Reads a model or a tokenizer after each truncation of one of its files, all in one process. Prints a line with the
+// length of each truncated file that was accepted.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -21,7 +21,7 @@ void read(std::string_view what, const fs::path& path, int64_t vocab_size) {
   if (what == "tokenizer") static_cast<void>(data::load_tokenizer(path, vocab_size));
 }
 
-// Prints the lengths at which `path` is still read; the message of each refusal has to be one line that names `file`.
+// Prints the lengths at which `path` is accepted. The message of each refusal must be one line that names `file`.
 void cut_at_every_byte(std::string_view what, const fs::path& path, const fs::path& file, int64_t vocab_size) {
   for (uintmax_t size = fs::file_size(file); size-- > 0;) {
     fs::resize_file(file, size);

@@ -1,4 +1,4 @@
-// A mapping ends at a page, so AddressSanitizer would not see a read behind the end of a mapped file. The targets are
+// A mapping ends at a page, so AddressSanitizer cannot see a read past the end of a mapped file. The targets are
 // linked with --wrap=mmap,--wrap=munmap: a file is "mapped" into a heap block of exactly its size.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 namespace {
-constexpr size_t kAlignment = 4096;  // what a mapping has
+constexpr size_t kAlignment = 4096;  // as of a mapping
 }
 
 extern "C" {

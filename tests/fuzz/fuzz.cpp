@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 512;
 
-// Files are written thousands of times a second: in memory where the system has such a place.
+// Files are written thousands of times a second, in memory if the system has a file system for it.
 class ScratchFolder {
  public:
   ScratchFolder() {

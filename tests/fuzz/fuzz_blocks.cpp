@@ -1,6 +1,6 @@
-// Block types: any bytes are blocks, which are taken apart, multiplied out and repacked for the engine, and the three
-// agree. What they stand for, and the same bytes as floats, is quantized, or refused in one line.
-// The first byte says which type, the second how many rows; all whole blocks of a row's share are taken.
+// Block types: any bytes are blocks, which are unpacked, dequantized and repacked for the engine; the three agree.
+// Their values, and the same bytes as floats, are quantized, or refused in one line. The first byte is the type, the
+// second the number of rows; the rest is split evenly, in whole blocks.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -44,7 +44,7 @@ bool take(std::string_view input) {
   const core::DTypeInfo& t = core::info(type);
   const size_t row_blocks = (input.size() - 2) / rows / t.block_bytes;
   if (row_blocks == 0) return false;
-  // A heap block of exactly the size, so that AddressSanitizer sees a read one byte too far.
+  // A heap block of exactly this size, so that AddressSanitizer sees a read past its end.
   std::vector<std::byte> blocks(rows * row_blocks * t.block_bytes);
   std::memcpy(blocks.data(), input.data() + 2, blocks.size());
   const size_t k = row_blocks * t.block_elements;

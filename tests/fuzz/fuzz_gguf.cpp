@@ -26,10 +26,10 @@ void look_at(const core::GgufFile& file) {
   for (size_t i = 0; i < file.metadata().size(); ++i) {
     const auto& [key, value] = file.metadata()[i];
     law(file.find(key) == &value, "a key is found where it stands");
-    if (core::printable(key) != key) continue;  // whoever asks for a key knows it
+    if (core::printable(key) != key) continue;  // keys in the code are printable
     accepted(
         [&] {
-          // One question a key, or most of the time would go into exceptions.
+          // One type per key, or exceptions would take most of the time.
           if (i % 5 == 0) static_cast<void>(file.integer(key));
           if (i % 5 == 1) static_cast<void>(file.real(key));
           if (i % 5 == 2) static_cast<void>(file.boolean(key));
@@ -40,7 +40,7 @@ void look_at(const core::GgufFile& file) {
   }
 }
 
-// What was read can be written, is read as the same, and is then written as the same bytes.
+// What was read can be written, is read back equal, and is then written with the same bytes.
 void rewrite(const core::GgufFile& file) {
   const core::GgufFile again(written("once.gguf", file.metadata(), file.tensors()));
   law(same_tensors(file.tensors(), again.tensors()), "a rewritten GGUF has the same tensors");

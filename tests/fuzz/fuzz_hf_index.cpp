@@ -1,4 +1,4 @@
-// model.safetensors.index.json of a Hugging Face directory whose two shards and configuration are sound.
+// model.safetensors.index.json of a Hugging Face directory with two valid shards and a valid configuration.
 #include <numeric>
 
 #include "core/formats/hf_model.h"

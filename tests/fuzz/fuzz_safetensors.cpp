@@ -8,7 +8,7 @@
 namespace folio::fuzz {
 namespace {
 
-// All but padding, of which the writer makes its own.
+// All but padding, which the writer adds.
 std::vector<core::TensorView> tensors_of(const core::SafetensorsFile& file) {
   std::vector<core::TensorView> tensors = file.tensors();
   std::erase_if(tensors, [](const core::TensorView& t) { return t.name.starts_with("__pad__."); });

@@ -1,5 +1,5 @@
 // A text to train on: UTF-8, its character vocabulary, and the byte-level alphabet. What follows the first byte FF,
-// which no UTF-8 has, is encoded with the vocabulary of what stands before it.
+// which UTF-8 never has, is encoded with the vocabulary of the text before it.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Another reader's verdict, as strict as RFC 3629.
+// A second implementation of RFC 3629.
 bool is_utf8(std::string_view text) {
   try {
     return !nlohmann::json(text).dump().empty();

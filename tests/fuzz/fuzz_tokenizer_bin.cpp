@@ -24,7 +24,7 @@ bool take(std::string_view input) {
   survives_gguf(*tokenizer);
   std::optional<data::Llama2cVocabulary> vocabulary;
   if (!accepted([&] { vocabulary = data::to_llama2c(*tokenizer); }, "")) return true;
-  // The first writing gives BOS and EOS the names that llama2.c's own files have for them.
+  // Writing renames BOS and EOS as in llama2.c's own files.
   const auto once = rewritten(*vocabulary);
   law(same_tokenizer(once, *tokenizer), "a tokenizer.bin that is written anew has the same tokens");
   law(rewritten(data::to_llama2c(once)).vocabulary() == once.vocabulary(), "the second writing changes nothing");

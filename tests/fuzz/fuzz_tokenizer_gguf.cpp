@@ -10,10 +10,10 @@
 namespace folio::fuzz {
 namespace {
 
-// A tokenizer.json has no word for the other types of pieces: they come back as the nearest that it has.
+// A tokenizer.json cannot represent the other types of pieces: they are read back as the nearest.
 bool fits_hf(const data::Tokenizer& tokenizer) {
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
-  if (bpe == nullptr) return false;  // the others' rewriting is fuzz_tokenizer_json's
+  if (bpe == nullptr) return false;  // fuzz_tokenizer_json rewrites the others
   for (const data::PieceType type : bpe->vocabulary().types) {
     if (type == data::PieceType::Unused || type == data::PieceType::Byte) return false;
   }

@@ -1,5 +1,5 @@
-// Changes a GGUF by its fields: keys, types, strings, arrays, dimensions, offsets, alignment. Most results are laid out
-// soundly, so that the fuzzer reaches what lies behind the checks of the header.
+// Changes a GGUF by its fields: keys, types, strings, arrays, dimensions, offsets, alignment. Most results have a
+// valid layout, so that the fuzzer gets past the checks of the header.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Laws of the GGUF mutator. A fuzzer whose inputs are all refused in the first bytes finds nothing, and says nothing.
+// Laws of the GGUF mutator. A fuzzer whose inputs are all refused in the first bytes finds nothing.
 #include "tests/fuzz/gguf_mutator.h"
 
 #include <gtest/gtest.h>

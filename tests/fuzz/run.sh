@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs fuzz targets, one at a time, and prints a line for each: tests/fuzz/run.sh BUILD_DIR RUNS [TARGET...]
-# Findings and logs stay in BUILD_DIR/fuzz; the corpus of a run is what the next begins with.
+# Findings and logs stay in BUILD_DIR/fuzz; the next run starts from its corpus.
 set -uo pipefail
 build=$(realpath "$1") runs=$2
 cd "$(dirname "$0")"

@@ -1,4 +1,4 @@
-// Laws of the tensors that a file hands out.
+// Laws of the tensors of a file.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace folio::fuzz {
 /// Names, types, shapes and bytes are equal, in order.
 bool same_tensors(const std::vector<core::TensorView>& a, const std::vector<core::TensorView>& b);
 
-/// Each has the bytes of its shape, and all of them can be read.
+/// Each has as many bytes as its shape needs, and all can be read.
 void touch_tensors(const std::vector<core::TensorView>& tensors);
 
 /// The same for a file, which has to find each by its name.

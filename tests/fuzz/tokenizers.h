@@ -5,13 +5,13 @@
 
 namespace folio::fuzz {
 
-/// All that can be asked has a sound answer, and a text that is encoded and decoded comes back.
+/// Every function has a valid result, and decoding an encoded text gives the text.
 void look_at(const data::Tokenizer& tokenizer);
 
 /// Both have the same tokens, and encode the same.
 bool same_tokenizer(const data::Tokenizer& a, const data::Tokenizer& b);
 
-/// A GGUF file that holds the tokenizer can be written, unless to_gguf refuses, and has the same tokenizer.
+/// Unless to_gguf refuses, a GGUF file of the tokenizer can be written, and is read back as the same tokenizer.
 void survives_gguf(const data::Tokenizer& tokenizer);
 
 /// The same for a Hugging Face directory.

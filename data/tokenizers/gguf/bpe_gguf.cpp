@@ -1,5 +1,5 @@
 // A byte-level BPE vocabulary in a GGUF file, as llama.cpp reads and writes it: tokenizer.ggml.model is "gpt2". Normal
-// pieces are spelt in the byte-level alphabet, special and user-defined ones as they are.
+// pieces are spelled in the byte-level alphabet.
 #include <utility>
 
 #include "core/error.h"
@@ -13,7 +13,7 @@ namespace {
 using core::fail;
 using core::printable;
 
-// "left right", both spelt in the alphabet, which has no space.
+// From "left right", both spelled in the alphabet, which has no space.
 BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, const std::string& where) {
   const size_t space = text.find(' ');
   if (space != std::string_view::npos) {

@@ -1,5 +1,5 @@
-// Characters in a GGUF file: a byte-level vocabulary whose only merges make one token of a character's several bytes.
-// What these make on the way is no token; other engines look merges up by text.
+// A character vocabulary in a GGUF file: byte-level ("gpt2"), with merges that join the bytes of each character. Their
+// intermediate results are not tokens, which other engines accept: they look merges up by text.
 #include <algorithm>
 #include <set>
 
@@ -34,16 +34,16 @@ CharTokenizer CharTokenizer::from_gguf(const core::GgufFile& file) {
 
 core::GgufMetadata CharTokenizer::vocabulary_to_gguf() const {
   std::vector<std::string> merges;
-  std::set<std::string> seen;  // characters that begin with the same bytes share their first merges
+  std::set<std::string> seen;  // characters with common leading bytes share merges
   for (const std::string& character : characters()) {
-    for (size_t i = 1; i < character.size(); ++i) {  // lead byte + next, then that + next, …
+    for (size_t i = 1; i < character.size(); ++i) {  // the first two bytes, then these and the third, …
       std::string merge =
           bytes_to_byte_level(character.substr(0, i)) + " " + bytes_to_byte_level(character.substr(i, 1));
       if (seen.insert(merge).second) merges.push_back(std::move(merge));
     }
   }
   core::GgufMetadata metadata = gguf::byte_level(vocabulary_, "gpt-2", std::move(merges));
-  // As such files have always been, so that an export repeats their bytes: the types first, and no word about EOS.
+  // The order and keys of all character files so far, so that exporting one again gives the same bytes.
   std::swap(metadata[3], metadata[4]);
   std::erase_if(metadata, [](const auto& pair) { return pair.first == "tokenizer.ggml.add_eos_token"; });
   return metadata;

@@ -1,5 +1,5 @@
-// What GGUF files say alike of every kind of vocabulary: types, special ids and flags; and the pieces of byte-level
-// ones, whose normal pieces are spelt in the byte-level alphabet. The keys are llama.cpp's.
+// What GGUF files have for every kind of vocabulary: types, special ids and flags; and the pieces of byte-level
+// vocabularies, spelled in the byte-level alphabet. The keys are llama.cpp's.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace folio::data::gguf {
 
-/// tokenizer.ggml.token_type, and the ids and flags that the file has; the others are left as they are.
+/// Reads tokenizer.ggml.token_type, and the ids and flags that the file has; the others keep their values.
 void read(const core::GgufFile& file, Vocabulary& vocabulary);
 
 /// Appends them to `metadata`.
 void append(const Vocabulary& vocabulary, core::GgufMetadata& metadata);
 
-/// The same, and tokenizer.ggml.tokens as the bytes that they stand for. Throws core::Error that begins with `where` if
-/// the vocabulary is not valid or a normal piece is not in the alphabet.
+/// Reads these and tokenizer.ggml.tokens, converted to bytes. Throws core::Error, prefixed with `where`, if the
+/// vocabulary is not valid or a normal piece is not in the alphabet.
 void read_byte_level(const core::GgufFile& file, const std::string& where, Vocabulary& vocabulary);
 
-/// The metadata of a "gpt2" vocabulary. `pre` names its pre-tokenizer; `merges` are spelt as the file has them.
+/// The metadata of a "gpt2" vocabulary. `pre` names its pre-tokenizer; `merges` are spelled in the alphabet.
 [[nodiscard]] core::GgufMetadata byte_level(const Vocabulary& vocabulary, std::string pre,
                                             std::vector<std::string> merges);
 
-/// A list of the metadata. Throws core::Error that names the key if it is missing or of other items.
+/// A list in the metadata. Throws core::Error that names the key if it is missing or has items of another type.
 template <typename Item>
 [[nodiscard]] const std::vector<Item>& list(const core::GgufFile& file, const std::string& key) {
   const core::GgufValue* value = file.find(key);

@@ -1,5 +1,5 @@
-// A byte-level BPE vocabulary as tokenizer.json of Hugging Face's tokenizers: the pieces spelt in the byte-level
-// alphabet, and the pre-tokenizers of the known models, by the patterns that they were published with.
+// A byte-level BPE vocabulary as tokenizer.json of Hugging Face's tokenizers: pieces spelled in the byte-level
+// alphabet, and the pre-tokenizers of known models, recognized by their published patterns.
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/bpe.h"
@@ -39,7 +39,7 @@ Json pre_tokenizer_of(PreTokenizer kind) {
   }
 }
 
-// The same without what makes no difference to the tokens: where a word's offsets are, and what is so by default.
+// Removes what does not change the tokens (trim_offsets) and adds defaults.
 nlohmann::json plain(nlohmann::json pre_tokenizer) {
   if (!pre_tokenizer.is_object()) return pre_tokenizer;
   if (pre_tokenizer.contains("pretokenizers") && pre_tokenizer["pretokenizers"].is_array()) {
@@ -61,7 +61,7 @@ PreTokenizer read_pre_tokenizer(const hf::Source& source) {
   return PreTokenizer::Gpt2;
 }
 
-// The post-processor without ByteLevel, which moves offsets and no tokens.
+// The post-processor without ByteLevel, which only changes offsets.
 nlohmann::json template_in(const nlohmann::json& post_processor) {
   const auto is_byte_level = [](const nlohmann::json& step) { return hf::value(step, "type") == "ByteLevel"; };
   if (is_byte_level(post_processor)) return nullptr;

@@ -1,5 +1,5 @@
-// Characters as tokenizer.json of Hugging Face's tokenizers: BPE over raw characters, with no merges, no pre-tokenizer
-// and the decoder Fuse, so that the pieces are the characters themselves.
+// A character vocabulary as tokenizer.json of Hugging Face's tokenizers: BPE without merges, without a pre-tokenizer
+// and with the decoder Fuse. The pieces are the characters themselves.
 #include "core/file_io.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"

@@ -14,13 +14,13 @@ using core::json_get;
 using core::printable;
 using core::require;
 
-// The object that stands for a piece and its id among the added tokens.
+// An entry of the added tokens.
 Json added_token(size_t id, const std::string& content, bool special) {
   return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
-// Puts a piece at its id, which it returns.
+// Puts a piece at its id, and returns the id.
 size_t place(std::vector<std::string>& pieces, const std::string& piece, const nlohmann::json& id,
              const std::string& where) {
   const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();
@@ -32,7 +32,7 @@ size_t place(std::vector<std::string>& pieces, const std::string& piece, const n
   return id.get<size_t>();
 }
 
-// `pieces` as they are spelt in the file.
+// `pieces` as spelled in the file.
 Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   Json single = Json::array();
   Json pair = Json::array();
@@ -90,7 +90,7 @@ void read_pieces(const Source& source, Vocabulary& v) {
   const nlohmann::json& added =
       source.tokenizer.contains("added_tokens") ? core::json_list(source.tokenizer, "added_tokens", where) : none;
   size_t n = vocabulary.size();
-  for (const auto& token : added) {  // those past the vocabulary make it longer
+  for (const auto& token : added) {  // those outside "vocab" extend it
     if (!vocabulary.contains(json_get<std::string>(token, "content", where))) ++n;
   }
   v.pieces = pieces_by_id(vocabulary, n, where);
@@ -136,7 +136,7 @@ void read_template(const Source& source, const nlohmann::json& post_processor, V
     v.add_eos = eos;
     const auto ours = nlohmann::json(template_of(v, v.pieces));
     const auto same = [&](const char* key) { return value(ours, key) == value(post_processor, key); };
-    if (same("type") && same("single") && same("special_tokens")) return;  // how a pair begins is of no interest here
+    if (same("type") && same("single") && same("special_tokens")) return;  // "pair" is not used here
   }
   fail("{}: the post-processor {} is not supported here", source.where, shown(post_processor));
 }
@@ -155,7 +155,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
 void write_files(const std::filesystem::path& directory, const Vocabulary& v, const std::string& chat_template,
                  Parts parts) {
   Json vocabulary = Json::object();
-  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended to: looking each key up takes quadratic time
+  auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended: looking up each key takes quadratic time
   Json added = Json::array();
   for (size_t id = 0; id < v.pieces.size(); ++id) {
     entries.emplace_back(parts.pieces[id], id);
@@ -184,7 +184,8 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
         {"vocab", std::move(vocabulary)},
         {"merges", std::move(parts.merges)}}},
   };
-  // PreTrainedTokenizerFast, since a model's own class would put other parts in place of the file's.
+  // PreTrainedTokenizerFast, since a model's own class would replace parts of the file. Explicit BOS and EOS, since
+  // AutoTokenizer would otherwise take Llama's and prepend <s>.
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const SpecialIdName& name : kSpecialIds) {
     const int32_t id = v.*name.id;

@@ -1,6 +1,6 @@
-// What tokenizer.json and tokenizer_config.json of a Hugging Face directory say alike for every kind of BPE: the
-// pieces, the added tokens, the ids by name, the template that puts BOS in front. Formats: the package tokenizers
-// writes them.
+// What tokenizer.json and tokenizer_config.json of a Hugging Face directory have for every kind of BPE: pieces, added
+// tokens, special ids, and the template that adds BOS. The format is that of the package
+// tokenizers.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace folio::data::hf {
 
 using Json = nlohmann::ordered_json;
 
-/// Both files, and their names for errors.
+/// Both files, and their names for messages.
 struct Source {
   const nlohmann::json& tokenizer;
   std::string where;
@@ -24,10 +24,10 @@ struct Source {
   std::string config_where;
 };
 
-/// The value at `key`; null where there is none, or `object` is no object.
+/// The value at `key`; null if it is missing or `object` is not an object.
 [[nodiscard]] const nlohmann::json& value(const nlohmann::json& object, const char* key);
 
-/// The text of `json` on one line, which is short; for the arguments of require() and fail().
+/// `json` as one short line; shown() is for the arguments of require() and fail().
 [[nodiscard]] std::string short_text(const nlohmann::json& json);
 [[nodiscard]] inline auto shown(const nlohmann::json& json) {
   return [&json] { return short_text(json); };
@@ -40,29 +40,29 @@ void supported(bool condition, const std::string& where, fmt::format_string<core
   if (!condition) core::fail("{}: {} is not supported here", where, core::message(format, std::forward<Args>(args)...));
 }
 
-/// The "model", which has to be BPE with nothing else at work.
+/// The "model". Throws core::Error unless it is BPE without dropout, prefixes or suffixes.
 [[nodiscard]] const nlohmann::json& read_model(const Source& source);
 
-/// The `n` pieces, at least, of a "vocab" by their ids, which are 0 to n - 1, each once; where none is, an empty one.
+/// The pieces of a "vocab" by id, `n` with empty ones. Throws core::Error for an id that is not below n or repeated.
 [[nodiscard]] std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n,
                                                     const std::string& where);
 
-/// The pieces as they are spelt, normal but for the added tokens: special ones are control pieces, the others
+/// The pieces as spelled in the file. All are normal except the added tokens, which are control pieces if special, else
 /// user-defined.
 void read_pieces(const Source& source, Vocabulary& vocabulary);
 
-/// bos_token and so on of the configuration; -1 where there is none. BOS and EOS that are no pieces are errors.
+/// bos_token and so on of the configuration; -1 if missing. Throws core::Error if one is not a piece, or without EOS.
 void read_special_ids(const Source& source, Vocabulary& vocabulary);
 
 [[nodiscard]] int32_t id_of(const std::string& piece, const Vocabulary& vocabulary, const std::string& where);
 
-/// Whether BOS and EOS are added: a TemplateProcessing, or null for neither.
+/// Whether BOS and EOS are added, by the post-processor: a TemplateProcessing, or null.
 void read_template(const Source& source, const nlohmann::json& post_processor, Vocabulary& vocabulary);
 
-/// "left right", or a list of two.
+/// From "left right" or a list of two.
 [[nodiscard]] std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const std::string& where);
 
-/// What a kind writes besides its vocabulary; the pieces as they are spelt.
+/// What differs between the kinds; the pieces as spelled in the file.
 struct Parts {
   const std::vector<std::string>& pieces;
   Json merges = Json::array();

@@ -1,5 +1,5 @@
-// A SentencePiece vocabulary as tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. Its merges have
-// ranks where pieces have scores: the splits of a piece into two pieces are all merges, and follow the scores.
+// A SentencePiece vocabulary as tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. Merges take the
+// place of scores: every split of a piece into two pieces is a merge, in the order of the scores.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -19,7 +19,7 @@ using core::printable;
 using core::require;
 using hf::Json;
 
-// Pieces by their text as the files write it.
+// Pieces by their text as spelled in the file.
 class PieceIndex {
  public:
   explicit PieceIndex(const SentencePieceVocabulary& vocabulary) : vocabulary_(vocabulary) {
@@ -32,13 +32,13 @@ class PieceIndex {
     return found == ids_.end() ? -1 : found->second;
   }
 
-  /// Whether symbols of a text can be joined to it.
+  /// Whether symbols of a text can be merged to this piece.
   [[nodiscard]] bool joins(int32_t id) const {
     return id >= 0 && vocabulary_.types[static_cast<size_t>(id)] == PieceType::Normal &&
            vocabulary_.pieces[static_cast<size_t>(id)].find(' ') == std::string::npos;
   }
 
-  /// Calls with both halves of every split of a piece into two pieces that join, the longest left half first.
+  /// Calls visit(left, right) for every split of a piece into two pieces, the longest left half first.
   template <typename Visit>
   void for_each_split(int32_t id, Visit&& visit) const {
     const std::string_view text = vocabulary_.pieces[static_cast<size_t>(id)];
@@ -87,7 +87,7 @@ Json decoder_of(bool add_space_prefix) {
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-// What a tokenizer.json says, brought back to a vocabulary.
+// Reads a vocabulary from a tokenizer.json.
 class HfReader {
  public:
   explicit HfReader(const hf::Source& source) : source_(source), where_(source.where), model_(hf::read_model(source)) {}
@@ -97,14 +97,14 @@ class HfReader {
     const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
     hf::supported(pre_tokenizer.is_null(), where_, "the pre-tokenizer {}", hf::shown(pre_tokenizer));
     hf::read_pieces(source_, v_);
-    // Now, since all splits of each are looked up.
+    // Checked first, since all splits of each piece are looked up.
     for (size_t i = 0; i < v_.pieces.size(); ++i) require_piece_length(v_.pieces[i], i, where_);
     read_bytes();
     read_specials();
     read_normalizer();
     hf::read_template(source_, hf::value(source_.tokenizer, "post_processor"), v_);
     v_.scores.assign(v_.pieces.size(), 0.0F);
-    validate(v_, where_);  // before the scores, since the splits of each piece are looked up
+    validate(v_, where_);  // before the scores, which look up the splits of each piece
     read_scores();
     return {std::move(v_), where_};
   }
@@ -139,7 +139,7 @@ class HfReader {
                   hf::shown(decoder));
   }
 
-  // The n-th piece that merges make has the score -n; those that none makes come after. So SentencePiece numbers them.
+  // The n-th piece that merges form gets the score -n, as SentencePiece numbers them; pieces without merges follow.
   void read_scores() {
     const PieceIndex index(v_);
     std::vector<size_t> n_merges(v_.pieces.size());
