@@ -326,7 +326,11 @@ bool contains(Session& session, const Value& container, const Value& value) {
   if (const Text* text = container.text()) {
     return find_part(session, *text, text_of(value)) != Text::npos;
   }
-  if (const Dict* dict = container.dict()) return find_key(session, *dict, value) != nullptr;
+  if (const Dict* dict = container.dict()) {
+    const bool is_list = value.list() != nullptr && !value.list()->is_tuple;
+    if (value.dict() != nullptr || is_list) core::fail("unhashable type: '{}'", type_name(value));
+    return find_key(session, *dict, value) != nullptr;
+  }
   const std::vector<Value> values = items_of(session, container);
   return std::any_of(values.begin(), values.end(), [&](const Value& v) { return equal(session, v, value); });
 }

@@ -29,6 +29,7 @@ Value is_bool(Session&, const Value& self, const Arguments&) {
 }
 template <int kRemainder>
 Value is_parity(Session&, const Value& self, const Arguments&) {
+  if (self.is_none()) core::fail("unsupported operand type for %: 'NoneType'");
   return {std::abs(integer(&self, 0) % 2) == kRemainder};
 }
 Value is_divisible(Session&, const Value& self, const Arguments& arguments) {

@@ -27,7 +27,7 @@ constexpr std::array<Named, 5> kTemplates{{
 
     {"gemma", R"({{ bos_token }}
 {%- set system = messages[0]['content'] + '\n\n' if messages[0]['role'] == 'system' else '' %}
-{% for message in messages[1:] if system else messages %}
+{% for message in (messages[1:] if system else messages) %}
 {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
 {% endif %}
@@ -39,7 +39,7 @@ constexpr std::array<Named, 5> kTemplates{{
 {%- endif %})"},
 
     {"llama2", R"({% set system = messages[0]['role'] == 'system' %}
-{% for message in messages[1:] if system else messages %}
+{% for message in (messages[1:] if system else messages) %}
 {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
 {% endif %}
