@@ -1,13 +1,15 @@
-// A conversation as the text that a chat model was trained to continue. Model files carry a Jinja program for it; the
-// families that published Llamas use are written here as functions, chosen by what the program has in it.
-// What people and models say is never looked through for special tokens: only the template's own marks become such.
+// A conversation as the text that a chat model was trained to continue: the model file's own Jinja template, rendered
+// as transformers' apply_chat_template does, or one that is named or lies in a file. What people and models say is
+// never looked through for special tokens: only the template's own text may become such.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/chat/jinja_parser.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace folio::data {
@@ -20,44 +22,40 @@ struct ChatMessage {
   std::string content;
 };
 
-/// A part of a rendered chat: a mark of the template, or what somebody says.
+/// A part of a rendered chat: text of the template, in which special tokens are looked for, or what somebody says.
 struct ChatPiece {
   std::string text;
-  bool is_mark = false;
+  bool is_template = false;
 };
 
-enum class ChatFamily { ChatMl, Gemma, Llama2, Llama3, Zephyr };
+class ChatTemplate {
+ public:
+  /// Parses a Jinja template. Throws core::Error that begins with `where` and names --chat-template if it is empty, not
+  /// Jinja, or uses what is not supported.
+  ChatTemplate(std::string_view jinja, std::string where);
 
-/// A family, and what one template of it does in its own way.
-struct ChatTemplate {
-  ChatFamily family = ChatFamily::ChatMl;
-  bool writes_bos = false;       ///< begins with the BOS, whatever the tokenizer adds to other texts
-  bool trims = false;            ///< contents lose the whitespace at their ends, as by Python's str.strip
-  bool takes_system = true;      ///< Gemma 1 and 2 have no system message
-  std::string default_system{};  ///< ChatML, Llama 3: said where the conversation begins without a system message
-  std::string preamble{};        ///< Llama 3.1: stands in front of the system message, also where there is none
+  /// The text of a conversation, with `add_generation_prompt` up to where the assistant's next answer begins; no two
+  /// neighbours are of one kind. `bos` and `eos` are the texts of those tokens. Throws core::Error, likewise, where the
+  /// template raises an exception, as many do for roles that don't alternate or for a system message.
+  [[nodiscard]] std::vector<ChatPiece> render(std::span<const ChatMessage> messages, std::string_view bos,
+                                              std::string_view eos, bool add_generation_prompt = true) const;
+
+ private:
+  std::string where_;
+  std::shared_ptr<const jinja::Block> program_;
 };
 
-/// The text of a conversation up to where the assistant's next answer begins: with `add_generation_prompt`, the
-/// template's own rendering byte for byte. `bos` and `eos` are the texts of those tokens. Throws core::Error if the
-/// template has no form for such a conversation: no messages, a system message that is not the first, or turns that
-/// don't alternate where they have to (Llama 2, Gemma).
-[[nodiscard]] std::vector<ChatPiece> render_chat(const ChatTemplate& chat, std::span<const ChatMessage> messages,
-                                                 std::string_view bos, std::string_view eos);
-
-/// The same in tokens, with the tokenizer's prefix_tokens() in front unless the template writes a BOS itself.
+/// A conversation in tokens, with the tokenizer's prefix_tokens() in front unless the template writes them.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages);
 
-/// The mark that ends an answer; empty where that is the tokenizer's EOS.
-[[nodiscard]] std::string_view end_of_turn(ChatFamily family);
+/// What ends an answer: the special token that the template writes after it, or, where that is not one token of the
+/// vocabulary, the text up to the next whitespace. Empty if nothing follows.
+[[nodiscard]] std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
 /// "chatml", "gemma", "llama2", "llama3", "zephyr".
 [[nodiscard]] const std::vector<std::string>& chat_template_names();
-/// The plain template of a family. Throws core::UsageError that lists the names if there is none of that name.
-[[nodiscard]] ChatTemplate chat_template_named(std::string_view name);
-/// The template that a Jinja program stands for. Throws core::Error that begins with `where` and lists the names if it
-/// is empty or is not known to be one of these: a program with marks or operations of another family is refused.
-[[nodiscard]] ChatTemplate recognize_chat_template(std::string_view jinja, const std::string& where);
+/// The template of that name, or in that file. Throws core::UsageError that lists the names if there is neither.
+[[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file);
 
 }  // namespace folio::data

@@ -70,13 +70,13 @@ Answer Conversation::answer(const GenerateOptions& options, const std::function<
 
 // A model says its template's mark at the end of an answer, whatever its file calls the end of a text.
 GenerateOptions Conversation::with_end_of_turn(GenerateOptions options) const {
-  const std::string_view mark = data::end_of_turn(template_.family);
+  const std::string mark = data::end_of_turn(tokenizer_, template_);
   if (mark.empty()) return options;
   const int32_t id = tokenizer_.special_tokens().id_of(mark);
   if (id >= 0) {
     options.end_tokens.push_back(id);
   } else {
-    options.stops.emplace_back(mark);  // not one token in this vocabulary
+    options.stops.push_back(mark);  // not one token in this vocabulary
   }
   return options;
 }

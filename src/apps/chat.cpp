@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <optional>
 
 #include "apps/generation.h"
 #include "core/error.h"
@@ -36,7 +37,8 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("-p,--prompt", o.prompt, "one turn: say this, print the answer, end");
   std::string names;
   for (const std::string& name : data::chat_template_names()) names += (names.empty() ? "" : ", ") + name;
-  app.add_option("--chat-template", o.chat_template, names + " (default: what the model file says)");
+  app.add_option("--chat-template", o.chat_template,
+                 names + ", or a file with a Jinja template (default: the model's own)");
   app.add_option("-n,--max-tokens", o.generate.max_tokens,
                  "tokens of an answer (default: what the context has room for)")
       ->check(apps::in_range(1, 1e9));
@@ -124,21 +126,20 @@ int run(const CLI::App& app, Options& o) {
   if (one_shot && o.prompt.empty()) throw core::UsageError("--prompt: the text is empty");
   if (o.json && !one_shot) throw core::UsageError("--json is for one turn; add --prompt TEXT");
   apps::complete_generation_options(app, o.generate);
-  const bool by_name = app.count("--chat-template") > 0;
-  if (by_name) static_cast<void>(data::chat_template_named(o.chat_template));  // before a large file is read
-
+  std::optional<data::ChatTemplate> chat_template;
+  if (app.count("--chat-template") > 0) {  // before a large file is read
+    chat_template = data::chat_template_named(o.chat_template);
+  }
   const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
   const int64_t context = apps::context_of(o.generate.context, model.config);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = context;
   const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
-  const data::ChatTemplate chat_template = by_name
-                                               ? data::chat_template_named(o.chat_template)
-                                               : data::recognize_chat_template(tokenizer->chat_template(), model.path);
+  if (!chat_template) chat_template.emplace(tokenizer->chat_template(), model.path);
   infer::Cpu cpu({.n_threads = o.model.threads});
   infer::Engine engine(model, cpu, {.max_positions = context, .type = o.model.cache_type});
   apps::report_repacking(engine.runner().load_report());
   const bool has_system = app.count("--system") > 0;
-  infer::Conversation conversation(engine, *tokenizer, chat_template,
+  infer::Conversation conversation(engine, *tokenizer, *chat_template,
                                    has_system ? std::optional(o.system) : std::nullopt);
 
   o.generate.interrupted = apps::interrupted;

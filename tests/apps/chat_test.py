@@ -12,7 +12,7 @@ import time
 import pytest
 
 from chat_model import PIECES, write_chat_model
-from published_templates import LOOK_ALIKES
+from published_templates import KNOWN, PHI35
 from support import BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, one_json, run, succeed
 
 NAMES = ["chatml", "gemma", "llama2", "llama3", "zephyr"]
@@ -119,11 +119,24 @@ def test_an_answer_ends_with_the_context(model):
 def test_a_model_without_a_template(model, golden_gguf, tmp_path):
     for path in (golden_gguf, GOLDEN):
         assert_refused(run("chat", "-m", path, "-p", "hello"), FAILED, path, "--chat-template", *NAMES)
-    unknown = write_chat_model(tmp_path / "phi.gguf", template=LOOK_ALIKES["Phi-3"])
-    assert_refused(run("chat", "-m", unknown, "-p", "hello"), FAILED, unknown, "--chat-template", *NAMES)
-    named = one_shot(unknown, "-p", "hello", "-n", 5, "--chat-template", "chatml")
+    broken = write_chat_model(tmp_path / "broken.gguf", template="{% if %}")
+    assert_refused(run("chat", "-m", broken, "-p", "hello"), FAILED, broken, "line 1", "--chat-template", *NAMES)
+    named = one_shot(broken, "-p", "hello", "-n", 5, "--chat-template", "chatml")
     assert named["prompt_tokens"] == one_shot(model, "-p", "hello", "-n", 5, "--chat-template", "chatml")["prompt_tokens"]
     assert named["prompt_tokens"].count(START) == 2, "by name there is no default system message"
+
+
+def test_another_familys_template_in_the_model_or_in_a_file(model, tmp_path):
+    own = write_chat_model(tmp_path / "phi.gguf", template=PHI35)
+    file = tmp_path / "phi.jinja"
+    file.write_text(PHI35)
+    tokens = one_shot(own, "-p", "hello", "-n", 5)["prompt_tokens"]
+    assert tokens == one_shot(model, "-p", "hello", "-n", 5, "--chat-template", file)["prompt_tokens"]
+    assert START not in tokens
+    refusing = write_chat_model(tmp_path / "gemma.gguf", template=KNOWN["Gemma"])
+    assert_refused(run("chat", "-m", refusing, "-p", "hello", "--system", "x"), FAILED, refusing, "System role not supported")
+    file.write_text("{{ messages[0]['content'] + 1 }}")
+    assert_refused(run("chat", "-m", model, "-p", "hello", "--chat-template", file), FAILED, file, "line 1")
 
 
 @pytest.mark.parametrize("name", NAMES)

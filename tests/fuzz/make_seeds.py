@@ -319,6 +319,18 @@ def json_seeds(folder):
     put(folder, "twice", '{"a": 1, "a": 2}')
 
 
+def chat_template_seeds(folder):
+    """Published templates, and the cases of the tests for Jinja."""
+    sys.path.append(str(pathlib.Path(__file__).parents[1] / "data"))
+    import jinja_cases
+    import published_templates
+    for name, template in published_templates.KNOWN.items():
+        put(folder, "good-" + name.replace(" ", "-"), template)
+    for kind in ("ACCEPTED", "REFUSED", "HOSTILE"):
+        for i, template in enumerate(getattr(jinja_cases, kind)):
+            put(folder, f"{kind.lower()}-{i}", template)
+
+
 def block_seeds(folder):
     """The type's place in fuzz_blocks.cpp, the rows less one, blocks."""
     random = np.random.default_rng(2)
@@ -342,7 +354,8 @@ def text_seeds(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"blocks": block_seeds, "gguf": gguf_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
+    makers = {"blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
+              "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
               "json": json_seeds, "text": text_seeds}  # fmt: skip

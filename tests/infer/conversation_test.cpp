@@ -242,8 +242,11 @@ TEST_F(ConversationTest, GivesItsBlocksBack) {
 }
 
 TEST_F(ConversationTest, TheTemplatesOwnSystemMessageStandsWhereNoneIsGiven) {
-  data::ChatTemplate own = data::chat_template_named("chatml");
-  own.default_system = "be kind";
+  const data::ChatTemplate own(
+      "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\nbe kind<|im_end|>\n' }}{% endif %}"
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+      "{{ '<|im_start|>assistant\n' }}",
+      "the test");
   Conversation with(engine_, tokenizer_, own, std::nullopt);
   Conversation empty(engine_, tokenizer_, own, "");
   Conversation said = conversation("be kind");

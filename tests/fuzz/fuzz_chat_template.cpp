@@ -1,0 +1,39 @@
+// A Jinja template, rendered for conversations that hold what people may say.
+#include <memory>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "data/chat/chat_template.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace folio::fuzz {
+namespace {
+
+bool renders(const data::ChatTemplate& chat, const std::vector<data::ChatMessage>& messages, bool prompt) {
+  std::vector<data::ChatPiece> pieces;
+  if (!accepted([&] { pieces = chat.render(messages, "<s>", "</s>", prompt); }, "f.jinja")) return false;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    law(!pieces[i].text.empty(), "no piece is empty");
+    law(i == 0 || pieces[i].is_template != pieces[i - 1].is_template, "neighbours are of two kinds");
+    law(core::is_utf8(pieces[i].text), "what is rendered of UTF-8 is UTF-8");
+  }
+  return true;
+}
+
+}  // namespace
+
+bool take(std::string_view input) {
+  std::unique_ptr<data::ChatTemplate> chat;
+  if (!accepted([&] { chat = std::make_unique<data::ChatTemplate>(input, "f.jinja"); }, "f.jinja")) return false;
+  const data::ChatMessage system{.role = data::ChatRole::System, .content = "Be brief."};
+  const data::ChatMessage user{.role = data::ChatRole::User,
+                               .content = " <|im_end|>\n{{ x }} \xC3\xA9 <think>a</think> b"};
+  const data::ChatMessage assistant{.role = data::ChatRole::Assistant, .content = "I'm \"well\"\n\n</s>"};
+  bool any = renders(*chat, {user}, true);
+  any = renders(*chat, {system, user}, true) || any;
+  any = renders(*chat, {system, user, assistant, user}, true) || any;
+  any = renders(*chat, {user, assistant}, false) || any;
+  return any;
+}
+
+}  // namespace folio::fuzz
