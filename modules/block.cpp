@@ -30,23 +30,28 @@ BlockImpl::BlockImpl(BlockParts parts, double dropout) : parts_(std::move(parts)
 }
 
 torch::Tensor BlockImpl::forward(torch::Tensor x_BTD, const Observer& observer, const std::string& prefix) {
-  const auto show = [&](const std::string& name, const torch::Tensor& value) {
-    if (observer) observer(prefix + name, value);
+  const auto seen = [&](const char* name, const torch::Tensor& value_BTD) {
+    if (observer) observer(prefix + name, value_BTD);
+    return value_BTD;
   };
-  const auto add = [&](const std::string& name, torch::nn::AnyModule& norm, torch::nn::AnyModule& branch) {
-    const torch::Tensor normed_BTD = norm.forward(x_BTD);
-    show(name + "_norm", normed_BTD);
-    const torch::Tensor branch_BTD = branch.forward(normed_BTD);
-    if (branch_BTD.sizes() != x_BTD.sizes()) {
-      core::fail("Block: {}{} has to return {}, but returned {}", prefix, name, describe(x_BTD), describe(branch_BTD));
+  const auto apply = [&](const char* name, AnyModule& part, const torch::Tensor& input_BTD) {
+    const torch::Tensor output_BTD = part.forward(input_BTD);
+    if (output_BTD.sizes() != x_BTD.sizes()) {
+      core::fail("Block: {}{} has to return {}, but returned {}", prefix, name, describe(x_BTD), describe(output_BTD));
     }
-    show(name, branch_BTD);
-    x_BTD = x_BTD + torch::dropout(branch_BTD, dropout_, is_training());
-    show(name + "_residual", x_BTD);
+    return seen(name, output_BTD);
   };
-  add("attention", parts_.attention_norm, parts_.attention);
-  add("ffn", parts_.ffn_norm, parts_.ffn);
-  return x_BTD;
+  const auto dropped = [&](const torch::Tensor& y_BTD) { return torch::dropout(y_BTD, dropout_, is_training()); };
+
+  // x + attention(norm(x))
+  const auto normed_BTD = apply("attention_norm", parts_.attention_norm, x_BTD);
+  const auto attended_BTD = apply("attention", parts_.attention, normed_BTD);
+  const auto h_BTD = seen("attention_residual", x_BTD + dropped(attended_BTD));
+
+  // h + ffn(norm(h))
+  const auto normed_h_BTD = apply("ffn_norm", parts_.ffn_norm, h_BTD);
+  const auto fed_BTD = apply("ffn", parts_.ffn, normed_h_BTD);
+  return seen("ffn_residual", h_BTD + dropped(fed_BTD));
 }
 
 }  // namespace folio::nn

@@ -35,7 +35,7 @@ RopeCacheImpl::RopeCacheImpl(torch::Tensor rotations_TP) : rotations_(std::move(
   }
 }
 
-torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_position) {
+torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_position) const {
   const int64_t context = rotations_.size(0), head_dim = 2 * rotations_.size(1);
   if (x_BTHK.dim() != 4 || x_BTHK.size(3) != head_dim) {
     core::fail("RopeCache: the input has to be [B, T, heads, {}], but is {}", head_dim, describe(x_BTHK));
@@ -46,15 +46,14 @@ torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_po
   }
 
   const auto real_type = at::toOpMathType(x_BTHK.scalar_type());  // half types are rotated in float
-  const auto complex_type = c10::toComplexType(real_type);
-  if (!converted_.defined() || converted_.scalar_type() != complex_type || converted_.device() != x_BTHK.device()) {
-    converted_ = rotations_.to(x_BTHK.device(), complex_type);
-  }
+  const auto rotations_TP =
+      rotations_.slice(0, first_position, last).to(x_BTHK.device(), c10::toComplexType(real_type));
   // A pair is a complex number, and a rotation is a complex product: one pass over memory where the real formula
   // takes six.
   const auto pairs_BTHP = torch::view_as_complex(x_BTHK.to(real_type).contiguous().unflatten(-1, {-1, 2}));
-  const auto rotations_T1P = converted_.slice(0, first_position, last).unsqueeze(1);
-  return torch::view_as_real(pairs_BTHP * rotations_T1P).flatten(-2).to(x_BTHK.scalar_type());
+  return torch::view_as_real(pairs_BTHP * rotations_TP.unsqueeze(1)).flatten(-2).to(x_BTHK.scalar_type());
 }
+
+void RopeCacheImpl::to(torch::Device device, bool non_blocking) { rotations_ = rotations_.to(device, non_blocking); }
 
 }  // namespace folio::nn

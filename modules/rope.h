@@ -25,14 +25,17 @@ class RopeCacheImpl : public torch::nn::Module {
 
   /// Rotates x [B, T, heads, head_dim], whose positions are first_position .. first_position + T - 1. The result has
   /// x's shape and type. Throws core::Error for another shape, and for positions outside of the context.
-  torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0);
+  [[nodiscard]] torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0) const;
 
   /// cos(angle) + i sin(angle), complex double [context_length, head_dim / 2].
   [[nodiscard]] const torch::Tensor& rotations() const { return rotations_; }
 
+  /// Takes the rotations to a device with the model that they serve. They stay complex double.
+  void to(torch::Device device, bool non_blocking = false) override;
+  using torch::nn::Module::to;
+
  private:
   torch::Tensor rotations_;
-  torch::Tensor converted_;  ///< rotations_ in the type and on the device of the last input
 };
 TORCH_MODULE(RopeCache);
 

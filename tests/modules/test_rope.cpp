@@ -116,6 +116,15 @@ TEST(Rope, HalfTypesAreRotatedInFloat) {
   EXPECT_TRUE(torch::equal(y, rope->apply(x.to(torch::kFloat)).to(torch::kBFloat16)));
 }
 
+TEST(Rope, InputsOfEveryTypeReadOneCache) {
+  const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, perhaps on several threads
+  const auto x = randn({2, kContext, 3, 8});
+  const auto in_double = rope.apply(x);
+  EXPECT_EQ(rope.apply(x.to(torch::kFloat)).scalar_type(), torch::kFloat);
+  EXPECT_TRUE(torch::equal(rope.apply(x), in_double));
+  EXPECT_EQ(rope.rotations().scalar_type(), torch::kComplexDouble);
+}
+
 TEST(Rope, HasNoState) {
   nn::RopeCache rope(kContext, 8);
   EXPECT_TRUE(rope->parameters().empty());
@@ -140,11 +149,19 @@ TEST(Rope, RefusesOtherSizesAndPositions) {
   expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});
   expect_error([] { nn::RopeCache(8, 4, 10.0, std::vector{1.0}); }, {"2 pairs", "1 factors"});
   nn::RopeCache rope(8, 4);
-  expect_error([&] { rope->apply(torch::zeros({1, 9, 2, 4})); }, {"[0, 8)", "[0, 9)"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 4}), 5); }, {"[0, 8)", "[5, 9)"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 4}), -1); }, {"[0, 8)", "[-1, 3)"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 6})); }, {"[B, T, heads, 4]", "Float [1, 4, 2, 6]"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 4})); }, {"[B, T, heads, 4]", "Float [1, 4, 4]"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 9, 2, 4}))); }, {"[0, 8)", "[0, 9)"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), 5)); }, {"[0, 8)", "[5, 9)"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), -1)); }, {"[0, 8)", "[-1, 3)"});
+  expect_error(
+      [&] {
+        static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 6})));
+      },
+      {"[B, T, heads, 4]", "Float [1, 4, 2, 6]"});
+  expect_error(
+      [&] {
+        static_cast<void>(rope->apply(torch::zeros({1, 4, 4})));
+      },
+      {"[B, T, heads, 4]", "Float [1, 4, 4]"});
 }
 
 }  // namespace
