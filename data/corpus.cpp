@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 
@@ -28,7 +29,11 @@ void fetch_tinyshakespeare(const fs::path& directory) {
   const int error = ::posix_spawnp(&child, "python3", nullptr, nullptr, const_cast<char**>(arguments.data()), environ);
   core::require(error == 0, "cannot run python3 {}: {}", script, std::strerror(error));
   int status = 0;
-  ::waitpid(child, &status, 0);
+  pid_t ended = 0;
+  do {
+    ended = ::waitpid(child, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  core::require(ended == child, "cannot wait for python3 {}: {}; run it yourself first", script, std::strerror(errno));
   core::require(WIFEXITED(status) && WEXITSTATUS(status) == 0,
                 "TinyShakespeare could not be fetched (see above); put it into {} yourself",
                 (directory / "input.txt").string());

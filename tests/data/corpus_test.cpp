@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <numeric>
 #include <vector>
 
@@ -102,6 +103,18 @@ TEST(Corpus, TinyShakespeareWithoutTheScriptThatFetchesItIsAnError) {
   const TempDir home;
   const ScopedEnv env("FOLIO_HOME", home.path().c_str());
   EXPECT_ERROR(load_corpus("tinyshakespeare"), "get_tinyshakespeare.py");
+}
+
+// With SIGCHLD ignored the system keeps no exit status for waitpid().
+TEST(Corpus, AFetchWhoseEndCannotBeSeenIsNotTakenForSuccess) {
+  const TempDir home;
+  const ScopedEnv env("FOLIO_HOME", home.path().c_str());
+  std::filesystem::create_directories(home / "scripts");
+  write_bytes(home / "scripts/get_tinyshakespeare.py", "raise SystemExit(1)\n");
+  EXPECT_ERROR(load_corpus("tinyshakespeare"), "could not be fetched");
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_ERROR(load_corpus("tinyshakespeare"), "cannot wait for python3");
+  std::signal(SIGCHLD, before);
 }
 
 }  // namespace
