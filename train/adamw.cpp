@@ -10,6 +10,8 @@ AdamW::AdamW(const torch::nn::Module& model, const TrainConfig& config)
   Group plain{.weight_decay = 0.0, .parameters = {}, .first = {}, .second = {}, .steps = {}};
   for (const auto& parameter : model.named_parameters()) {
     const torch::Tensor& p = parameter.value();
+    if (!p.requires_grad()) continue;
+    parameters_.push_back(p);
     moments_.push_back({parameter.key(), torch::zeros_like(p), torch::zeros_like(p)});
     const bool embedding = parameter.key().find("embeddings") != std::string::npos;
     const bool decays = p.dim() < 2 ? config.decay_norms : !embedding || config.decay_embeddings;

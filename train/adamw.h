@@ -12,7 +12,8 @@ namespace folio::train {
 
 class AdamW {
  public:
-  /// Takes the model's parameters in their order. Matrices decay; vectors (norms) and embeddings as the config says.
+  /// Takes the model's parameters that require a gradient, in their order. Matrices decay; vectors (norms) and
+  /// embeddings as the config says. Frozen parameters have no moments and are left as they are.
   AdamW(const torch::nn::Module& model, const TrainConfig& config);
 
   /// One update with the gradients that are there now.
@@ -25,6 +26,8 @@ class AdamW {
   };
   /// All state but the number of steps; the tensors are the optimizer's own.
   [[nodiscard]] const std::vector<Moments>& moments() const { return moments_; }
+  /// The parameters that are trained, in the order of their moments.
+  [[nodiscard]] const std::vector<torch::Tensor>& parameters() const { return parameters_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
   void set_steps(int64_t steps);
 
@@ -38,6 +41,7 @@ class AdamW {
   int64_t steps_ = 0;
   std::vector<Group> groups_;
   std::vector<Moments> moments_;
+  std::vector<torch::Tensor> parameters_;
 };
 
 }  // namespace folio::train

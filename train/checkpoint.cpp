@@ -6,6 +6,8 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
+#include <set>
+
 #include "core/error.h"
 #include "core/formats/safetensors.h"
 #include "train/weights.h"
@@ -16,6 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using core::require;
 
+constexpr const char* kFirstMoment = "exp_avg.";
+constexpr const char* kSecondMoment = "exp_avg_sq.";
+
 // Every generator that training draws from: dropout's is that of the device where the model lies.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
@@ -24,10 +29,14 @@ std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& m
   return all;
 }
 
+core::DType type_of(const torch::Tensor& tensor) {
+  return tensor.scalar_type() == torch::kFloat32 ? core::DType::F32 : core::DType::U8;
+}
+
 core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
   require(tensor.is_contiguous() && tensor.device().is_cpu(), "tensor {} is not contiguous in the CPU's memory", name);
   return {.name = name,
-          .type = tensor.scalar_type() == torch::kFloat32 ? core::DType::F32 : core::DType::U8,
+          .type = type_of(tensor),
           .shape = tensor.sizes().vec(),
           .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
 }
@@ -40,8 +49,8 @@ void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& 
     views.push_back(view_of(name, kept.back()));
   };
   for (const auto& moments : optimizer.moments()) {
-    add("exp_avg." + moments.name, moments.first);
-    add("exp_avg_sq." + moments.name, moments.second);
+    add(kFirstMoment + moments.name, moments.first);
+    add(kSecondMoment + moments.name, moments.second);
   }
   for (const auto& [name, generator] : generators(model)) add(name, generator.get_state());
   core::write_safetensors(path, views, {{"format", "pt"}, {"steps", std::to_string(optimizer.steps())}});
@@ -49,10 +58,27 @@ void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& 
 
 void copy_into(const core::SafetensorsFile& file, const std::string& name, torch::Tensor to) {
   const core::TensorView* view = file.find_tensor(name);
-  require(view != nullptr && view->shape == to.sizes().vec() && view->bytes.size() == to.nbytes(),
-          "{}: the tensor {} of shape {} is missing", file.path().string(), name, core::shape_string(to.sizes().vec()));
+  const std::string where = file.path().string();
+  require(view != nullptr, "{}: the tensor {} is missing", where, name);
+  require(view->type == type_of(to) && view->shape == to.sizes().vec(),
+          "{}: the tensor {} is {} {}, but has to be {} {}", where, name, core::info(view->type).name,
+          core::shape_string(view->shape), core::info(type_of(to)).name, core::shape_string(to.sizes().vec()));
   const torch::NoGradGuard no_grad;
   to.copy_(torch::from_blob(const_cast<std::byte*>(view->bytes.data()), to.sizes(), to.scalar_type()));
+}
+
+// Moments of a parameter that is frozen now would be lost without a word.
+void require_no_other_moments(const core::SafetensorsFile& file, const AdamW& optimizer) {
+  std::set<std::string> known;
+  for (const auto& moments : optimizer.moments()) {
+    known.insert(kFirstMoment + moments.name);
+    known.insert(kSecondMoment + moments.name);
+  }
+  for (const core::TensorView& view : file.tensors()) {
+    const bool moment = view.name.starts_with(kFirstMoment) || view.name.starts_with(kSecondMoment);
+    require(!moment || known.contains(view.name), "{}: it has {}, but that parameter is frozen here or does not exist",
+            file.path().string(), core::printable(view.name));
+  }
 }
 
 }  // namespace
@@ -65,9 +91,12 @@ Environment this_environment() {
 }
 
 void save_checkpoint(const fs::path& run, const nn::Llama& model, const AdamW& optimizer, const TrainerState& state,
-                     const data::CharTokenizer& tokenizer) {
+                     const data::Tokenizer& tokenizer) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
-    core::write_hf_directory(directory, weights_of(model), tokenizer.end_of_text());
+    const core::Weights weights = weights_of(model);
+    const auto beginning = tokenizer.beginning();
+    const int32_t end = tokenizer.end_of_text();
+    core::write_hf_model(directory, weights.config, weights.views(), beginning.empty() ? end : beginning[0], end);
     tokenizer.write_hf(directory);
     write_optimizer(directory / "optimizer.safetensors", model, optimizer);
     TrainerState saved = state;
@@ -82,9 +111,10 @@ void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, AdamW& optimi
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
           "{}: its moments are not those of step {}, which trainer.json names", file.path().string(), state.step);
+  require_no_other_moments(file, optimizer);
   for (const auto& moments : optimizer.moments()) {
-    copy_into(file, "exp_avg." + moments.name, moments.first);
-    copy_into(file, "exp_avg_sq." + moments.name, moments.second);
+    copy_into(file, kFirstMoment + moments.name, moments.first);
+    copy_into(file, kSecondMoment + moments.name, moments.second);
   }
   optimizer.set_steps(state.step);
   for (auto& [name, generator] : generators(model)) {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "modules/llama.h"
 #include "train/adamw.h"
 #include "train/checkpoint_directory.h"
@@ -17,10 +17,11 @@ namespace folio::train {
 
 /// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does. Throws core::Error.
 void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model, const AdamW& optimizer,
-                     const TrainerState& state, const data::CharTokenizer& tokenizer);
+                     const TrainerState& state, const data::Tokenizer& tokenizer);
 
 /// Copies weights, moments and the random generators' states from a checkpoint directory; nothing refers to its files
-/// afterwards. Throws core::Error if a file is missing or does not fit the model.
+/// afterwards. Throws core::Error if a file is missing or does not fit the model, and where the checkpoint has moments
+/// of other parameters than the optimizer, which leaves the frozen ones out.
 void load_checkpoint(const std::filesystem::path& checkpoint, nn::Llama& model, AdamW& optimizer,
                      const TrainerState& state);
 

@@ -7,9 +7,12 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "train/schedule.h"
 #include "train/weights.h"
 
@@ -34,36 +37,49 @@ TrainConfig completed(TrainConfig config, const Dataset& dataset) {
   return config;
 }
 
-std::string quoted(const std::vector<std::string>& characters) {
+std::string quoted(const std::vector<std::string>& tokens) {
   constexpr size_t kShown = 10;
   std::string text;
-  for (size_t i = 0; i < std::min(kShown, characters.size()); ++i) {
-    text += fmt::format(" \"{}\"", core::printable(characters[i]));
-  }
-  return text + (characters.size() > kShown ? " …" : "");
+  for (size_t i = 0; i < std::min(kShown, tokens.size()); ++i)
+    text += fmt::format(" \"{}\"", core::printable(tokens[i]));
+  return text + (tokens.size() > kShown ? " …" : "");
 }
 
-// The characters that only one of them has, or the first id that differs; empty if none does.
-std::string describe_difference(const data::CharTokenizer& from, const data::CharTokenizer& to) {
-  const auto before = from.characters();
-  const auto after = to.characters();
+std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
+  std::vector<std::string> tokens;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) tokens.push_back(tokenizer.token_bytes(id));
+  return tokens;
+}
+
+// The tokens that only one of them has, or the first id that differs; empty if none does.
+std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
+  if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
+  const auto before = tokens_of(from);
+  const auto after = tokens_of(to);
   if (before == after) return "";
   const auto missing = [](const std::vector<std::string>& all, const std::vector<std::string>& other) {
+    const std::set<std::string> others(other.begin(), other.end());
     std::vector<std::string> rest;
     std::copy_if(all.begin(), all.end(), std::back_inserter(rest),
-                 [&](const std::string& c) { return std::find(other.begin(), other.end(), c) == other.end(); });
+                 [&](const std::string& token) { return !others.contains(token); });
     return rest;
   };
-  std::string difference = fmt::format("{} -> {} characters", before.size(), after.size());
+  std::string difference = fmt::format("{} -> {} tokens", before.size(), after.size());
   const auto gone = missing(before, after);
   const auto come = missing(after, before);
   if (!gone.empty()) difference += ", without" + quoted(gone);
   if (!come.empty()) difference += ", with" + quoted(come);
-  if (gone.empty() && come.empty()) {
+  if (gone.empty() && come.empty() && before.size() == after.size()) {
     const auto at = std::mismatch(before.begin(), before.end(), after.begin());
     difference += fmt::format(", id {}{} ->{}", at.first - before.begin(), quoted({*at.first}), quoted({*at.second}));
   }
   return difference;
+}
+
+std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data::Tokenizer> tokenizer,
+                                                     const data::Corpus& corpus) {
+  if (tokenizer) return tokenizer;
+  return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
 }
 
 // Matrix products in bfloat16 while it lives, if it is switched on.
@@ -99,13 +115,14 @@ double clip_gradients(const std::vector<torch::Tensor>& parameters, double limit
 
 }  // namespace
 
-Dataset::Dataset(data::Corpus corpus, const TrainConfig& config)
+Dataset::Dataset(const data::Corpus& corpus, const TrainConfig& config,
+                 std::unique_ptr<const data::Tokenizer> tokenizer)
     : name_(corpus.name),
       path_(std::filesystem::absolute(corpus.path).string()),
       bytes_(static_cast<int64_t>(corpus.text.size())),
       digest_(corpus_digest(corpus.text)),
-      tokenizer_(data::CharTokenizer::from_text(corpus.text, corpus.path.string())),
-      tokens_(tokenizer_.encode(corpus.text)),
+      tokenizer_(or_characters(std::move(tokenizer), corpus)),
+      tokens_(tokenizer_->encode(corpus.text)),
       splits_(data::split_tokens(tokens_, config.validation_fraction, config.test_fraction)) {
   // Before anything is built: a context that a split can't hold is the user's to mend.
   static_cast<void>(data::consecutive_windows(splits_.train, config.window));
@@ -134,8 +151,8 @@ void Trainer::resume(const fs::path& checkpoint) {
     require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {}, or start anew with --force",
             checkpoint.string(), what, difference, remedy);
   };
-  require_same(describe_difference(data::CharTokenizer::read_hf(checkpoint), dataset_.tokenizer()),
-               "another vocabulary", "restore the text");
+  require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()), "another vocabulary",
+               "restore the text");
   require_same(
       saved.corpus_digest == dataset_.digest()
           ? ""
@@ -153,7 +170,18 @@ void Trainer::resume(const fs::path& checkpoint) {
   load_checkpoint(checkpoint, model_, *optimizer_, state_);
 }
 
-void Trainer::init_from(const fs::path& directory) { load_weights(core::read_hf_directory(directory), model_); }
+void Trainer::init_from(const fs::path& model) { load_weights(core::to_weights(core::read_model(model)), model_); }
+
+void Trainer::freeze(const std::function<bool(const std::string& name)>& frozen) {
+  require(state_.step == 0, "parameters are frozen before the first step, not after step {}", state_.step);
+  bool any = false;
+  for (auto& parameter : model_->named_parameters()) {
+    parameter->set_requires_grad(!frozen(parameter.key()));
+    any = any || parameter->requires_grad();
+  }
+  require(any, "every parameter is frozen; leave at least one to train");
+  optimizer_ = std::make_unique<AdamW>(*model_, state_.config);
+}
 
 int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
 
@@ -175,7 +203,7 @@ StepResult Trainer::step() {
   }
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
           state_.step + 1);
-  const double grad_norm = clip_gradients(model_->parameters(), c.clip);
+  const double grad_norm = clip_gradients(optimizer_->parameters(), c.clip);
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
   optimizer_->step(learning_rate(c, state_.step));
   ++state_.step;

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -15,16 +16,19 @@
 
 namespace folio::train {
 
-/// A corpus as a trainer uses it: characters as tokens, cut into splits.
+/// A corpus as a trainer uses it: tokens, cut into splits.
 class Dataset {
  public:
-  Dataset(data::Corpus corpus, const TrainConfig& config);
+  /// Without a tokenizer, each character of the text is a token. Throws core::Error where the tokenizer has no tokens
+  /// for the text, or a split is shorter than a window.
+  Dataset(const data::Corpus& corpus, const TrainConfig& config,
+          std::unique_ptr<const data::Tokenizer> tokenizer = nullptr);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
   [[nodiscard]] const std::string& digest() const { return digest_; }
-  [[nodiscard]] const data::CharTokenizer& tokenizer() const { return tokenizer_; }
+  [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   [[nodiscard]] const data::Splits& splits() const { return splits_; }
 
  private:
@@ -32,7 +36,7 @@ class Dataset {
   std::string path_;
   int64_t bytes_;
   std::string digest_;
-  data::CharTokenizer tokenizer_;
+  std::unique_ptr<const data::Tokenizer> tokenizer_;
   std::vector<int32_t> tokens_;
   data::Splits splits_;
 };
@@ -57,8 +61,14 @@ class Trainer {
   /// minutes differ.
   void resume(const std::filesystem::path& checkpoint);
 
-  /// Takes the weights of a Hugging Face directory (train --init). Throws core::Error if it is of another shape.
-  void init_from(const std::filesystem::path& directory);
+  /// Takes the weights of a model in any format that is read here (train --init). Throws core::Error if it is of
+  /// another shape.
+  void init_from(const std::filesystem::path& model);
+
+  /// Leaves the parameters whose name `frozen` accepts as they are: they get no gradient, no moments and no decay, and
+  /// don't count for clipping. Before the first step, and before resume(), which refuses a checkpoint that was saved
+  /// with other parameters frozen. Throws core::Error if no parameter is left to train.
+  void freeze(const std::function<bool(const std::string& name)>& frozen);
 
   /// One optimizer step. Throws core::Error, before any weight is changed, if the loss or a gradient is not finite.
   StepResult step();

@@ -45,10 +45,10 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->set_config("--config", "", "values from a TOML file; flags go before it");
   app->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is no less wrong than a misspelt flag
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
-  app->add_option("--init", o.init, "take the weights of this checkpoint directory");
+  CLI::Option* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
   app->add_option("--minutes", o.minutes, "train so long in place of --steps")->check(apps::in_range(0.01, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
-  CLI::Option* resume = app->add_flag("--resume", o.resume, "go on with an interrupted run");
+  CLI::Option* resume = app->add_flag("--resume", o.resume, "go on with an interrupted run")->excludes(init);
   app->add_flag("--force", o.force, "remove the run that stands in the directory")->excludes(resume);
 
   core::ModelConfig& m = o.config.model;
@@ -87,6 +87,10 @@ bool parse(Options& o, int argc, char** argv) {
     return false;
   }
   o.config = train::preset(first.config.preset);
+  if (first.init) {
+    o.config.model = core::read_model(*first.init).config;
+    o.config.window = std::min(o.config.window, o.config.model.context_length);
+  }
   if (first.resume) {
     o.choice = train::choose_run(data::dataset_name(first.dataset), first.out, true, false);
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
@@ -141,8 +145,9 @@ void print_sample(const fs::path& path) {
 double count_baseline(const train::Dataset& dataset) {
   constexpr int kOrder = 5;
   const auto start = std::chrono::steady_clock::now();
-  const int32_t characters = dataset.tokenizer().end_of_text();  // the vocabulary without <|endoftext|>
-  const train::NgramCounts counts(dataset.splits().train, characters, kOrder);
+  int32_t tokens = dataset.tokenizer().vocab_size();
+  if (dataset.tokenizer().end_of_text() == tokens - 1) --tokens;  // <|endoftext|> stands in no text
+  const train::NgramCounts counts(dataset.splits().train, tokens, kOrder);
   const double loss = counts.witten_bell_loss(dataset.splits().validation, kOrder);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",
@@ -158,13 +163,24 @@ void resume(train::Trainer& trainer, const fs::path& checkpoint) {
              change);
 }
 
+// The tokenizer of the model or the run that this one goes on from; null for the characters of the text.
+std::unique_ptr<const data::Tokenizer> given_tokenizer(const Options& o, const data::Corpus& corpus) {
+  if (o.init) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
+  if (!o.resume) return nullptr;
+  const fs::path last = o.choice->path / "checkpoints" / "last";
+  auto saved = data::tokenizer_from_hf(last);
+  // The characters of a text that was changed are not the saved ones, and resume() says which they are.
+  const bool changed = train::read_trainer_state(last).corpus_digest != train::corpus_digest(corpus.text);
+  return changed && saved->kind() == "character" ? nullptr : std::move(saved);
+}
+
 int run(Options& o) {
   train::fix_threads(o.threads);
   train::validate(o.config);
-  data::Corpus corpus = data::load_corpus(o.dataset);
+  const data::Corpus corpus = data::load_corpus(o.dataset);
   if (!o.choice) o.choice = train::choose_run(corpus.name, o.out, false, o.force);
   const fs::path& run = o.choice->path;
-  const train::Dataset dataset(std::move(corpus), o.config);
+  const train::Dataset dataset(corpus, o.config, given_tokenizer(o, corpus));
   train::Trainer trainer(o.config, dataset);
   trainer.train_for(o.minutes);
   if (o.init) trainer.init_from(*o.init);
@@ -178,8 +194,8 @@ int run(Options& o) {
     train::naming_checkpoint(run, [&] { core::write_file_atomically(run / "config.toml", config_toml(c)); });
   };
   write_config();
-  fmt::print("{}: {} training, {} validation characters, vocabulary {}\n", dataset.name(),
-             dataset.splits().train.size(), dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
+  fmt::print("{}: {} training, {} validation tokens, vocabulary {}\n", dataset.name(), dataset.splits().train.size(),
+             dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
   fmt::print("preset {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
              c.preset, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
              c.batch_size * c.accumulation, c.steps, at::get_num_threads());

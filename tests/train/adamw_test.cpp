@@ -135,6 +135,19 @@ TEST(AdamW, ALlamasNormsAndEmbeddingsAreInTheGroupsThatTheirNamesMean) {
   EXPECT_EQ(matrices, 2 * 7 + 1);  // seven in each block, and the head
 }
 
+TEST(AdamW, LeavesFrozenParametersAlone) {
+  Kinds model;
+  model->wq->weight.set_requires_grad(false);
+  AdamW optimizer(*model, optimizer_config());
+  ASSERT_EQ(optimizer.moments().size(), 2U);
+  for (const auto& moments : optimizer.moments()) EXPECT_NE(moments.name, "wq.weight");
+  const torch::Tensor frozen = model->wq->weight.clone(), norm = model->norm.clone();
+  for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::ones_like(p);  // even with a gradient
+  optimizer.step(0.1);
+  EXPECT_TRUE(torch::equal(model->wq->weight, frozen));
+  EXPECT_FALSE(torch::equal(model->norm, norm));
+}
+
 TEST(AdamW, StepsThatAreSetCountForTheBiasCorrection) {
   Kinds model;
   AdamW optimizer(*model, optimizer_config());

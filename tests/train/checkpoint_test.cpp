@@ -213,6 +213,29 @@ TEST(Checkpoint, MomentsOfAnotherStepAreRefused) {
   EXPECT_ERROR((other.trainer.resume(run / "checkpoints/last"), 0), "not those of step 2");
 }
 
+TEST(Checkpoint, AMomentOfAnotherTypeOrShapeIsRefused) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const fs::path path = fs::canonical(run / "checkpoints/last") / "optimizer.safetensors";
+  const std::string name = "exp_avg." + small.trainer.model()->named_parameters()[0].key();
+  const std::vector<int64_t> shape = small.trainer.model()->parameters()[0].sizes().vec();
+  const std::string bytes = test::read_bytes(path);
+  const auto change = [&](const std::string& from, const std::string& to) {
+    std::string changed = bytes;
+    changed.replace(changed.find(from, changed.find('"' + name + '"')), from.size(), to);
+    test::write_bytes(path, changed);
+    Small other;
+    return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
+  };
+  // Both have as many bytes as the sound one.
+  EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
+  const std::string turned =
+      change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));
+  EXPECT_TRUE(test::contains(turned, fmt::format("has to be F32 [{}, {}]", shape[0], shape[1]))) << turned;
+}
+
 TEST(Checkpoint, TheStateComesBack) {
   const TempDir run;
   Small small;

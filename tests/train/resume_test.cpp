@@ -1,8 +1,9 @@
-// Resumed equals undisturbed, bit for bit: with dropout, accumulation and AdamW's moments in between.
+// A resumed run equals an undisturbed one bit for bit, with dropout, accumulation and AdamW's moments.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "data/tokenizers/char_tokenizer.h"
 #include "support.h"
 #include "train/run.h"
 #include "train/run_log.h"
@@ -48,7 +49,7 @@ TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) {
       ASSERT_FALSE(run_to_end(first.trainer,
                               {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == stop; }}));
     }
-    torch::manual_seed(12345);  // what another process has
+    torch::manual_seed(12345);  // as in another process
     static_cast<void>(torch::randn({100}));
     Small second;
     second.trainer.resume(run / "checkpoints/last");
@@ -77,7 +78,7 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
-  // As a kill at step 8 in the middle of a line would leave it.
+  // As if it was killed at step 8 in the middle of a line.
   const std::string log = test::read_bytes(run / "log.jsonl");
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
@@ -92,7 +93,7 @@ TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
   }
 }
 
-// A run that was saved after one step, and what another trainer says when it is to go on with it.
+// The error of a trainer that resumes another one's checkpoint.
 std::string refusal(const TrainConfig& config, const std::string& text) {
   const TempDir run;
   Small first;
@@ -156,7 +157,7 @@ TEST(Resume, MinutesAreRememberedAndSoIsTheirMeasurement) {
   second.trainer.resume(run / "checkpoints/last");
   for (int i = 10; i < kMeasuredSteps; ++i) {
     second.trainer.step();
-    // The first step of a process warms up and does not count, here too.
+    // The first step of a process is a warm-up and is not counted.
     EXPECT_EQ(second.trainer.measure(i == 10 ? 50.0 : 0.5), i == kMeasuredSteps - 1);
   }
   EXPECT_EQ(second.trainer.config().steps, 120);
@@ -171,7 +172,7 @@ TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
   {
     Small first(c);
     first.trainer.train_for(60.0);
-    const auto killed = [&]() -> bool {  // right after they were turned, long before the next checkpoint
+    const auto killed = [&]() -> bool {  // right after the number was set, long before the next checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };
@@ -201,7 +202,7 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
   Small first;
   first.trainer.step();
   first.trainer.save(run.path());
-  auto characters = first.dataset.tokenizer().characters();
+  auto characters = dynamic_cast<const data::CharTokenizer&>(first.dataset.tokenizer()).characters();
   std::swap(characters[0], characters[1]);
   data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(run / "checkpoints/last"));
   Small second;
@@ -209,6 +210,39 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
   for (const char* part : {"another vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
     EXPECT_TRUE(test::contains(message, part)) << message;
   }
+}
+
+// The frozen block has no moments.
+void freeze_a_block(Trainer& trainer) {
+  trainer.freeze([](const std::string& name) { return name.starts_with("layers.0."); });
+}
+
+TEST(Resume, AFrozenRunRepeatsTheBits) {
+  const TempDir run;
+  Small whole, first, second;
+  for (Small* small : {&whole, &first, &second}) freeze_a_block(small->trainer);
+  torch::manual_seed(3);  // of dropout
+  for (int i = 0; i < 4; ++i) whole.trainer.step();
+  torch::manual_seed(3);
+  for (int i = 0; i < 2; ++i) first.trainer.step();
+  first.trainer.save(run.path());
+  second.trainer.resume(run / "checkpoints/last");
+  for (int i = 0; i < 2; ++i) second.trainer.step();
+  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.model()), test::copies(whole.trainer.model())));
+}
+
+TEST(Resume, OtherFrozenParametersAreRefused) {
+  const TempDir all, part;
+  Small trained, frozen;
+  freeze_a_block(frozen.trainer);
+  trained.trainer.step();
+  frozen.trainer.step();
+  trained.trainer.save(all.path());
+  frozen.trainer.save(part.path());
+  Small other, other_frozen;
+  freeze_a_block(other_frozen.trainer);
+  EXPECT_ERROR((other.trainer.resume(part / "checkpoints/last"), 0), "is missing");
+  EXPECT_ERROR((other_frozen.trainer.resume(all / "checkpoints/last"), 0), "is frozen here");
 }
 
 TEST(Resume, ADamagedCheckpointIsNamed) {

@@ -1,0 +1,110 @@
+"""A published model is trained further: train --init takes its shape, its weights and its tokenizer."""
+
+import json
+import subprocess
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from support import BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, generate, run, succeed
+
+END = "<|endoftext|>"
+FLAGS = ["--window", "16", "--batch-size", "2", "--lr", "1e-3", "--warmup-steps", "0", "--threads", "1", "--log-every",
+         "1", "--checkpoint-every", "2"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fine")
+    (folder / "cats.txt").write_text(TEXT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(home):
+    """A random Llama with grouped queries and byte-level BPE, as transformers saves it; its vocabulary is of another
+    text, so that ours has words in pieces."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=290, special_tokens=[END], show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([TEXT[:400], "The captain sat on his hat."], trainer)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END)
+    torch.manual_seed(1)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=len(fast), hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        bos_token_id=fast.bos_token_id, eos_token_id=fast.eos_token_id))
+    model.save_pretrained(home / "published")
+    fast.save_pretrained(home / "published")
+    return home / "published"
+
+
+def train(home, *flags):
+    """Runs to the end; the sample of a random model need not be UTF-8."""
+    done = subprocess.run([BUILD / "train", home / "cats.txt", *map(str, flags)], capture_output=True, text=True,
+                          errors="replace", timeout=120, env=environment(home))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def log_of(directory):
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+
+
+def loss_by_transformers(directory, ids):
+    """The mean over consecutive windows of 16."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    windows = torch.tensor([ids[at:at + 17] for at in range(0, len(ids) - 16, 16)])
+    with torch.no_grad():
+        logits = model(windows[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).item()
+
+
+def test_a_published_model_is_trained_further(home, published):
+    """The last validation loss is the one that transformers finds for the checkpoint."""
+    done = train(home, "--init", published, "--out", home / "r", "--steps", "6", *FLAGS)
+    ids = transformers.AutoTokenizer.from_pretrained(published)(TEXT).input_ids
+    n_train = int(len(ids) * 0.9 + 1e-6)
+    assert f"{n_train} training, {len(ids) - n_train} validation tokens, vocabulary 290" in done.stdout
+
+    checkpoint = home / "r/checkpoints/last"
+    assert json.loads((checkpoint / "config.json").read_text())["num_key_value_heads"] == 2
+    ours, theirs = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (checkpoint, published))
+    assert ours(TEXT).input_ids == theirs(TEXT).input_ids and ours.eos_token_id == theirs.eos_token_id
+
+    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(loss_by_transformers(checkpoint, ids[n_train:]), abs=1e-4)
+    first = log_of(home / "r")[0]["loss"]
+    assert log_of(home / "r")[-1]["loss"] < first
+    text = generate(home / "r/model.gguf", "-n", "5", "--temp", "0", "The cat", home=home)
+    assert text["prompt_tokens"] == ours("The cat").input_ids
+
+
+def test_a_resumed_one_keeps_its_tokenizer_and_repeats_the_bits(home, published):
+    flags = [*FLAGS, "--init", published, "--steps", "4"]
+    train(home, "--out", home / "whole", *flags)
+    train(home, "--out", home / "cut", *flags)
+    # As a kill after the last checkpoint leaves it.
+    (home / "cut/model.gguf").unlink()
+    train(home, "--out", home / "cut", "--resume")
+    for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
+        assert (home / "cut" / name).read_bytes() == (home / "whole" / name).read_bytes(), name
+
+
+def test_what_does_not_fit_is_refused(home, published):
+    def refuse(code, *flags, parts):
+        done = run("train", home / "cats.txt", "--out", home / "no", *FLAGS, "--steps", "1", *flags, home=home)
+        assert_refused(done, code, *parts)
+        assert not (home / "no").exists()
+
+    refuse(FAILED, "--init", published, "--layers", "3", parts=["n_layers 2 -> 3"])
+    refuse(WRONG_USAGE, "--init", published, "--resume", parts=["--init", "--resume"])
+    # A character model has no token for what its text did not hold.
+    (home / "letters.txt").write_text("abc " * 100)
+    succeed("train", home / "letters.txt", "--out", home / "letters", "--steps", "1", "--dim", "16", "--layers", "1",
+            *FLAGS, home=home)
+    refuse(FAILED, "--init", home / "letters/checkpoints/last", parts=['"T"', "line 1, column 1"])
