@@ -21,7 +21,7 @@ using core::require;
 constexpr const char* kFirstMoment = "exp_avg.";
 constexpr const char* kSecondMoment = "exp_avg_sq.";
 
-// Every generator that training draws from: dropout's is that of the device where the model lies.
+// The random generators that training uses. Dropout uses that of the model's device.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
   const torch::Device device = model->parameters().front().device();
@@ -42,7 +42,7 @@ core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
 }
 
 void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& optimizer) {
-  std::vector<torch::Tensor> kept;  // alive until written
+  std::vector<torch::Tensor> kept;  // until they are written
   std::vector<core::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     kept.push_back(tensor.detach().to(torch::kCPU).contiguous());
@@ -67,7 +67,7 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(torch::from_blob(const_cast<std::byte*>(view->bytes.data()), to.sizes(), to.scalar_type()));
 }
 
-// Moments of a parameter that is frozen now would be lost without a word.
+// Otherwise the moments of a parameter that is frozen now would be dropped silently.
 void require_no_other_moments(const core::SafetensorsFile& file, const AdamW& optimizer) {
   std::set<std::string> known;
   for (const auto& moments : optimizer.moments()) {
