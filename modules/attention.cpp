@@ -15,7 +15,7 @@ torch::nn::Linear linear(int64_t in, int64_t out) {
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
 }
 
-/// softmax(q kᵀ / √K + mask) as [B, H, T, T]; each key head serves H / G query heads.
+/// softmax(q kᵀ / √K + mask) as [B, H, T, T]; each key head is shared by H / G query heads.
 torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK) {
   const int64_t T = q_BHTK.size(2);
   const auto k_BHTK = k_BGTK.repeat_interleave(q_BHTK.size(1) / k_BGTK.size(1), 1);
@@ -63,7 +63,7 @@ torch::Tensor AttentionImpl::weights(const torch::Tensor& x_BTD) {
 
 AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t first_position) {
   require_BTD(x_BTD, dim_, "Attention");
-  // Three products: one product with the concatenated weights was measured, and is not faster at this size.
+  // One product with the three weights concatenated was measured, and is not faster at this size.
   const auto q_BTHK = wq_->forward(x_BTD).unflatten(-1, {n_heads_, -1});
   const auto k_BTGK = wk_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
   const auto v_BTGK = wv_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});

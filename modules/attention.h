@@ -1,6 +1,6 @@
 // Causal self-attention with rotary positions: multi-head, grouped-query and multi-query by the number of key/value
-// heads. Position t sees positions 0 .. t and no later one.
-// The plain form spells the formula out; the fused form is LibTorch's kernel for the same formula, and the default.
+// heads. Position t attends to positions 0 .. t.
+// The plain form is the formula written out; the fused form, the default, is LibTorch's kernel for the same formula.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,20 +17,21 @@ enum class AttentionKind { Plain, Fused };
 /// Source: Vaswani et al., 2017, section 3.2; grouped queries: Ainslie et al., "GQA", 2023, section 2.2.
 class AttentionImpl : public torch::nn::Module {
  public:
-  /// `rope` may be shared by all layers. `dropout` is the probability that a weight is dropped while training.
+  /// All layers may share one `rope`. `dropout` is the probability that an attention weight is dropped in training.
   /// Throws core::Error where the configuration is invalid or dropout is not in [0, 1).
   AttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0);
 
   /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape, and where T exceeds the context.
   torch::Tensor forward(const torch::Tensor& x);
 
-  /// The attention weights of the plain form without dropout, [B, n_heads, T, T]: row t says how much of each position
-  /// goes into position t. Throws as forward does.
+  /// The attention weights of the plain form without dropout, [B, n_heads, T, T]: row t has the weight of each position
+  /// in the output at position t. Throws as forward does.
   torch::Tensor weights(const torch::Tensor& x);
 
   AttentionKind kind = AttentionKind::Fused;
 
-  /// What meets in attention, q and k rotated: q [B, n_heads, T, head_dim]; k and v [B, n_kv_heads, T, head_dim].
+  /// The queries, keys and values, with q and k rotated: q [B, n_heads, T, head_dim]; k and v [B, n_kv_heads, T,
+  /// head_dim].
   struct Heads {
     torch::Tensor q, k, v;
   };
@@ -40,10 +41,11 @@ class AttentionImpl : public torch::nn::Module {
   torch::Tensor attend(const Heads& heads);
 
  protected:
-  // For studies that attend in another way with the same projections: without a mask, or to a cache.
+  // For experiments that use the same projections with another attention: without a mask, or over a cache.
   torch::Tensor attend_plain(const Heads& heads);
   torch::Tensor attend_fused(const Heads& heads);
-  torch::Tensor output(const torch::Tensor& y);  ///< wo of the heads' outputs, [B, n_heads, T, head_dim] to [B, T, dim]
+  torch::Tensor output(
+      const torch::Tensor& y);  ///< applies wo to the heads' outputs, [B, n_heads, T, head_dim] to [B, T, dim]
 
   int64_t dim_, n_heads_, n_kv_heads_;
   double dropout_;

@@ -1,5 +1,5 @@
-// The whole model: token embeddings, n_layers blocks, a last norm, and a linear head that is the embedding matrix
-// itself where the configuration ties them. Parameters have the names tok_embeddings, layers.N.{attention_norm,
+// The whole model: token embeddings, n_layers blocks, a final norm, and a linear head, which is the embedding matrix
+// if the configuration ties them. Parameters have the names tok_embeddings, layers.N.{attention_norm,
 // attention.{wq,wk,wv,wo}, ffn_norm, ffn.{w1,w2,w3}}, norm and output, each with ".weight"; there are no others.
 #pragma once
 
@@ -16,20 +16,21 @@ namespace folio::nn {
 /// Makes the block of one layer, 0 <= layer < n_layers.
 using BlockFactory = std::function<Block(const core::ModelConfig& config, int64_t layer)>;
 
-/// The factory of Llama's own blocks, which share one RopeCache.
+/// Makes Llama's own blocks, which share one RopeCache.
 [[nodiscard]] BlockFactory llama_blocks(const core::ModelConfig& config, double dropout = 0.0);
 
 /// Source: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, section 2.2.
 class LlamaImpl : public torch::nn::Module {
  public:
-  /// `dropout` acts on the embeddings, and in llama_blocks on attention weights and branches. `make_block` lets a study
-  /// swap parts of blocks; the default is llama_blocks(config, dropout). Parameters start as initialize() says.
+  /// `dropout` acts on the embeddings, and in llama_blocks on attention weights and branches. With `make_block` an
+  /// experiment replaces parts of blocks; the default is llama_blocks(config, dropout). initialize() sets the initial
+  /// weights.
   /// Throws core::Error where the configuration is invalid or dropout is not in [0, 1).
   explicit LlamaImpl(const core::ModelConfig& config, double dropout = 0.0, BlockFactory make_block = {});
 
-  /// Token ids, int64 [B, T], to logits [B, T, vocab_size]. The observer sees "embedding", what each block shows it
-  /// under "layers.N.", "norm" and "logits". Throws core::Error for another type or shape and where T exceeds the
-  /// context, and LibTorch's c10::Error for ids outside of the vocabulary.
+  /// Token ids, int64 [B, T], to logits [B, T, vocab_size]. The observer gets "embedding", the activations of
+  /// each block with the prefix "layers.N.", "norm" and "logits". Throws core::Error for another type or shape and if T
+  /// exceeds the context, and LibTorch's c10::Error for ids outside the vocabulary.
   torch::Tensor forward(const torch::Tensor& tokens, const Observer& observer = {});
 
   /// The mean cross-entropy in nats of `targets` [B, T] under the logits of `tokens` [B, T], a scalar. Throws as
@@ -44,13 +45,13 @@ class LlamaImpl : public torch::nn::Module {
   torch::nn::Embedding tok_embeddings_;
   torch::nn::ModuleList layers_;
   RMSNorm norm_;
-  torch::nn::Linear output_;  ///< empty where the head is tied
+  torch::nn::Linear output_;  ///< empty if the head is tied
 };
 TORCH_MODULE(Llama);
 
-/// Draws every matrix of `model` from N(0, 0.02²), those that write to the residual stream (wo, w2) with 0.02 divided
-/// by √(2 n_layers), so that the stream's variance at the end doesn't depend on the depth. Vectors stay as they are.
-/// Source: Radford et al., GPT-2, 2019, section 2.3.
+/// Sets the initial weights: matrices are drawn from N(0, 0.02²). For those whose output is added to the residual
+/// stream (wo, w2), the standard deviation is divided by √(2 n_layers), so that the stream's variance after the last
+/// layer doesn't depend on the depth. Vectors stay as they are. Source: Radford et al., GPT-2, 2019, section 2.3.
 void initialize(torch::nn::Module& model, int64_t n_layers);
 
 }  // namespace folio::nn

@@ -1,5 +1,5 @@
-// Root-mean-square normalization over the last dimension, and over nothing else: each position is scaled by its own
-// root mean square, so that no position learns anything about another one from its norm.
+// Root-mean-square normalization over the last dimension: each position is divided by its own root mean square,
+// independently of the others.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,10 +13,10 @@ class RMSNormImpl : public torch::nn::Module {
   /// `dim` is the size of the last dimension. Throws core::Error unless dim >= 1 and eps >= 0.
   explicit RMSNormImpl(int64_t dim, double eps = 1e-5);
 
-  /// x [..., dim] to [..., dim]. Throws core::Error where the last dimension is another one.
+  /// x [..., dim] to [..., dim]. Throws core::Error if the last dimension has another size.
   torch::Tensor forward(const torch::Tensor& x);
 
-  torch::Tensor weight;  ///< [dim], ones at first
+  torch::Tensor weight;  ///< [dim], initially ones
 
  private:
   double eps_;

@@ -20,7 +20,7 @@ RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double th
   core::require(factors.empty() || static_cast<int64_t>(factors.size()) == head_dim / 2,
                 "RopeCache: heads of {} numbers have {} pairs, but there are {} factors", head_dim, head_dim / 2,
                 factors.size());
-  // In double: at position 10,000 a float angle would be wrong by up to 0.0005.
+  // In double: at position 10,000 an angle rounded to float would be off by up to 0.0005.
   const auto i_P = torch::arange(0, head_dim, 2, torch::kDouble);
   auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(head_dim));
   if (!factors.empty()) frequency_P = frequency_P / torch::tensor(factors, torch::kDouble);
@@ -48,8 +48,8 @@ torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_po
   const auto real_type = at::toOpMathType(x_BTHK.scalar_type());  // half types are rotated in float
   const auto rotations_TP =
       rotations_.slice(0, first_position, last).to(x_BTHK.device(), c10::toComplexType(real_type));
-  // A pair is a complex number, and a rotation is a complex product: one pass over memory where the real formula
-  // takes six.
+  // A pair is a complex number, and a rotation a complex product. That reads memory once, where the formula in real
+  // numbers takes six operations.
   const auto pairs_BTHP = torch::view_as_complex(x_BTHK.to(real_type).contiguous().unflatten(-1, {-1, 2}));
   return torch::view_as_real(pairs_BTHP * rotations_TP.unsqueeze(1)).flatten(-2).to(x_BTHK.scalar_type());
 }

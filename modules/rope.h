@@ -1,6 +1,6 @@
 // Rotary position embedding: position p turns the pair (2i, 2i+1) of each query and key by the angle p · theta^(-2i/d).
-// Rotations keep norms, and the score of two rotated vectors depends on their distance alone.
-// The rotations are kept in double precision and are no part of a module's state: one cache serves all layers.
+// Rotations preserve norms, and the dot product of two rotated vectors depends only on the distance of their positions.
+// The rotations are stored in double precision. They are neither parameters nor buffers, and all layers share them.
 #pragma once
 
 #include <torch/torch.h>
@@ -19,18 +19,18 @@ class RopeCacheImpl : public torch::nn::Module {
   RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0,
                 const std::vector<double>& factors = {});
 
-  /// For studies: rotations of one's own, complex double [context_length, head_dim / 2]. Throws core::Error for another
-  /// type or shape.
+  /// With given rotations, complex double [context_length, head_dim / 2], for experiments. Throws core::Error for
+  /// another type or shape.
   explicit RopeCacheImpl(torch::Tensor rotations);
 
   /// Rotates x [B, T, heads, head_dim], whose positions are first_position .. first_position + T - 1. The result has
-  /// x's shape and type. Throws core::Error for another shape, and for positions outside of the context.
+  /// x's shape and type. Throws core::Error for another shape, and for positions outside the context.
   [[nodiscard]] torch::Tensor apply(const torch::Tensor& x, int64_t first_position = 0) const;
 
   /// cos(angle) + i sin(angle), complex double [context_length, head_dim / 2].
   [[nodiscard]] const torch::Tensor& rotations() const { return rotations_; }
 
-  /// Takes the rotations to a device with the model that they serve. They stay complex double.
+  /// Moves the rotations to a device, when a model that contains them is moved. They stay complex double.
   void to(torch::Device device, bool non_blocking = false) override;
   using torch::nn::Module::to;
 

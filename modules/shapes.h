@@ -1,4 +1,4 @@
-// Words for tensors in error messages, so that every shape error shows what was expected and what was given.
+// Descriptions of tensors for error messages: every shape error shows the expected and the actual shape.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The feed-forward network of Llama: a gate (w1) decides, number by number, how much of the up-projection (w3) passes
-// to the down-projection (w2). No biases.
+// The feed-forward network of Llama: the up-projection (w3) is multiplied elementwise by a gate (w1), then projected
+// down (w2). No biases.
 #pragma once
 
 #include <torch/torch.h>

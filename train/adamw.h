@@ -16,15 +16,15 @@ class AdamW {
   /// embeddings as the config says. Frozen parameters have no moments and are left as they are.
   AdamW(const torch::nn::Module& model, const TrainConfig& config);
 
-  /// One update with the gradients that are there now.
+  /// One update with the current gradients.
   void step(double lr);
 
   struct Moments {
     std::string name;      ///< of the parameter
-    torch::Tensor first;   ///< exponential average of the gradient
-    torch::Tensor second;  ///< and of its square
+    torch::Tensor first;   ///< exponential moving average of the gradient
+    torch::Tensor second;  ///< exponential moving average of its square
   };
-  /// All state but the number of steps; the tensors are the optimizer's own.
+  /// The whole state except the number of steps. The tensors are the optimizer's own, not copies.
   [[nodiscard]] const std::vector<Moments>& moments() const { return moments_; }
   /// The parameters that are trained, in the order of their moments.
   [[nodiscard]] const std::vector<torch::Tensor>& parameters() const { return parameters_; }

@@ -21,7 +21,7 @@ using core::require;
 constexpr const char* kFirstMoment = "exp_avg.";
 constexpr const char* kSecondMoment = "exp_avg_sq.";
 
-// Every generator that training draws from: dropout's is that of the device where the model lies.
+// The random generators that training uses. Dropout uses that of the model's device.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
   const torch::Device device = model->parameters().front().device();
@@ -42,7 +42,7 @@ core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
 }
 
 void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& optimizer) {
-  std::vector<torch::Tensor> kept;  // alive until written
+  std::vector<torch::Tensor> kept;  // until they are written
   std::vector<core::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     kept.push_back(tensor.detach().to(torch::kCPU).contiguous());
@@ -67,7 +67,7 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(torch::from_blob(const_cast<std::byte*>(view->bytes.data()), to.sizes(), to.scalar_type()));
 }
 
-// Moments of a parameter that is frozen now would be lost without a word.
+// Otherwise the moments of a parameter that is frozen now would be dropped silently.
 void require_no_other_moments(const core::SafetensorsFile& file, const AdamW& optimizer) {
   std::set<std::string> known;
   for (const auto& moments : optimizer.moments()) {
@@ -94,9 +94,9 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const AdamW& o
                      const data::Tokenizer& tokenizer) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
     const core::Weights weights = weights_of(model);
-    const auto prefix = tokenizer.prefix_tokens();
+    const auto beginning = tokenizer.beginning();
     const int32_t end = tokenizer.end_of_text();
-    core::write_hf_model(directory, weights.config, weights.views(), prefix.empty() ? end : prefix[0], end);
+    core::write_hf_model(directory, weights.config, weights.views(), beginning.empty() ? end : beginning[0], end);
     tokenizer.write_hf(directory);
     write_optimizer(directory / "optimizer.safetensors", model, optimizer);
     TrainerState saved = state;

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
-// The temporary names are these with a dot before and .tmp behind.
+// The temporary name of NAME is .NAME.tmp.
 fs::path temporary_of(const fs::path& checkpoints, const std::string& name) {
   return checkpoints / fmt::format(".{}.tmp", name);
 }
@@ -31,7 +31,7 @@ bool is_temporary(const std::string& name) {
   return inner == "last" || inner == "best" || is_step_name(inner);
 }
 
-// Where the link leads, or "" if there is none.
+// The target of the link, or "" if there is no link.
 std::string target_of(const fs::path& link) {
   std::error_code error;
   return fs::read_symlink(link, error).string();
@@ -47,7 +47,7 @@ void point_link(const fs::path& checkpoints, const std::string& link, const std:
   core::require(!error, "cannot point {} at {}: {}", (checkpoints / link).string(), target, error.message());
 }
 
-// Removes temporary names and the steps outside `kept`. Returns what could not be removed, or "".
+// Removes temporary files, and the steps that are not in `kept`. Returns an error message, or "".
 std::string remove_others(const fs::path& checkpoints, const std::set<std::string>& kept) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
@@ -59,7 +59,7 @@ std::string remove_others(const fs::path& checkpoints, const std::set<std::strin
   return error ? fmt::format("cannot read the folder {}: {}", checkpoints.string(), error.message()) : "";
 }
 
-// The steps that stay are known, not read from the links: a link that cannot be read must not cost what it names.
+// From the steps, not from the links: if a link cannot be read, its checkpoint must not be removed.
 std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
 
 void write_step(const fs::path& checkpoints, const std::string& name,
@@ -69,7 +69,7 @@ void write_step(const fs::path& checkpoints, const std::string& name,
   fs::create_directory(temporary);
   write(temporary);
   core::sync_directory(temporary);
-  fs::remove_all(checkpoints / name);  // no link names it: a killed save's
+  fs::remove_all(checkpoints / name);  // left by a killed save; no link names it
   fs::rename(temporary, checkpoints / name);
   core::sync_directory(checkpoints);
 }
@@ -81,7 +81,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
   const fs::path checkpoints = run / "checkpoints";
   const std::string name = step_name(step);
   const auto failed = [&](const std::string& what) {
-    std::error_code ignored;  // the disk may be full: leave room
+    std::error_code ignored;  // the disk may be full, so free the space
     fs::remove_all(temporary_of(checkpoints, name), ignored);
     core::fail("cannot save the checkpoint {}: {}", name, what);
   };
@@ -101,7 +101,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
   } catch (const core::Error& error) {
     failed(error.what());
   }
-  // What stays behind costs room and nothing else; the next save or start tries again.
+  // Leftovers only take space; the next save or start tries to remove them again.
   static_cast<void>(remove_others(checkpoints, named_steps(step, best_step)));
 }
 
@@ -114,7 +114,7 @@ void recover_checkpoints(const fs::path& run) {
     kept = named_steps(state.step, state.best_step);
     kept.insert(target_of(checkpoints / "last"));
     if (state.best_step >= 0) {
-      // A save swaps `last` first. Killed before it swaps `best`, it leaves that where it was.
+      // A save replaces `last` first. If it was killed before it replaced `best`, that still names the old step.
       core::require(fs::exists(checkpoints / step_name(state.best_step)), "{}: the best checkpoint, {}, is missing",
                     checkpoints.string(), step_name(state.best_step));
       point_link(checkpoints, "best", step_name(state.best_step));

@@ -5,7 +5,7 @@
 namespace folio::train {
 namespace {
 
-// Turns dropout off, and back to what it was.
+// Turns dropout and autograd off, and restores both at the end of its scope.
 class EvaluationMode {
  public:
   explicit EvaluationMode(nn::Llama& model) : model_(model), was_training_(model->is_training()) { model_->eval(); }

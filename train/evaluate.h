@@ -1,4 +1,4 @@
-// The loss of a split, in nats for a token.
+// The loss of a split, in nats per token.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,8 +15,8 @@ struct TensorBatch {
 };
 [[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
 
-/// The mean over the whole split in consecutive windows of `window` tokens, each read alone.
-/// The tokens after the last whole window (fewer than `window`) are not scored.
+/// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own.
+/// The fewer than `window` tokens after the last whole window are not counted.
 [[nodiscard]] double split_loss(nn::Llama& model, std::span<const int32_t> split, int64_t window, torch::Device device);
 
 /// The mean over `n` random batches, numbers `first` to first + n - 1 of the sampler.

@@ -1,5 +1,5 @@
 // Line charts as SVG text: the loss.svg of a training run, and the pictures of the experiments.
-// A chart stands on its own card, light or dark as the reader's system asks, so it is legible on any page.
+// A chart has its own background, light or dark as the reader's system asks, so it is legible on any page.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct LineChart {
   };
   struct Series {
     std::string name;           ///< shown at the line's right end, with its last value
-    std::vector<Point> points;  ///< in the order in which they are joined; up to 24 of them get a dot each
+    std::vector<Point> points;  ///< joined in this order; up to 24 points are drawn as dots, too
   };
-  /// A dashed horizontal line, for what the series are to be compared with: {"5-gram by counting", 1.669}.
+  /// A dashed horizontal line to compare the series with: {"5-gram by counting", 1.669}.
   struct Reference {
     std::string name;  ///< shown at the line's right end, with its value
     double y = 0.0;
@@ -29,9 +29,9 @@ struct LineChart {
   std::vector<Reference> references{};
   bool log_x = false;
 
-  /// The chart as one SVG document, well-formed whatever the names and numbers are. A point that is not finite, or not
-  /// above 0 on a logarithmic axis, is skipped and leaves a gap in its line. Of more points than a line can show, each
-  /// column of pixels keeps its extremes, so no spike is lost.
+  /// The chart as one SVG document, well-formed for any names and numbers. A point that is not finite, or not above 0
+  /// on a logarithmic axis, is skipped and leaves a gap in its line. If there are more points than pixels, each column
+  /// of pixels keeps its extremes, so that spikes stay visible.
   [[nodiscard]] std::string svg() const;
 };
 

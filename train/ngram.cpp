@@ -9,7 +9,7 @@
 namespace folio::train {
 namespace {
 
-// Exact for any vocabulary and order, since a context is the number of its node: there is nothing to pack or collide.
+// Exact for any vocabulary and order: a context is identified by the number of its node.
 uint64_t key_of(uint32_t node, int32_t token) { return (uint64_t{node} << 32U) | static_cast<uint32_t>(token); }
 
 }  // namespace
@@ -109,9 +109,9 @@ double NgramCounts::add_k(const Contexts& contexts, int32_t token, int order, do
 double NgramCounts::witten_bell(const Contexts& contexts, int32_t token, int order) const {
   double probability = 1.0 / vocab_size_;
   for (int k = 0; k <= std::min(contexts.known, order - 1); ++k) {
-    if (contexts.node[k] == kUnseen) break;  // a longer context contains this one, so it is unseen too
+    if (contexts.node[k] == kUnseen) break;  // longer contexts contain this one, so they are unseen too
     const Node& context = nodes_[contexts.node[k]];
-    if (context.followers == 0) break;  // it stands at the text's end only, and so do the longer ones
+    if (context.followers == 0) break;  // it occurs only at the end of the text, and so do longer ones
     const NodeId ngram = child_of(contexts.node[k], token);
     const double ngram_count = ngram == kUnseen ? 0.0 : nodes_[ngram].count;
     const double distinct = context.distinct_followers;

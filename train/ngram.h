@@ -1,5 +1,5 @@
-// Language models by counting: what a character costs when it is predicted from the few before it.
-// They are the yardsticks of a training run: a network that does not beat them has learnt nothing that a table lacks.
+// Language models by counting: each token is predicted from the few tokens before it.
+// They are baselines for a training run: a network has to reach a lower loss than a table of counts.
 // All n-grams of up to `max_order` tokens are counted in one pass into a trie, for any size of vocabulary.
 #pragma once
 
@@ -9,19 +9,19 @@
 
 namespace folio::train {
 
-/// An n-gram of order n predicts a token from the n - 1 before it, its context. At the beginning of a split, where
-/// fewer tokens precede, the context is what there is: its first token is predicted from nothing. No context reaches
-/// back over the border of its split. Losses are in nats per token, the mean over all tokens of the split.
+/// An n-gram of order n predicts a token from its context, the n - 1 tokens before it. At the beginning of a split the
+/// context is shorter: the first token is predicted from nothing. A context never extends over the border of its split.
+/// Losses are in nats per token, the mean over all tokens of the split.
 class NgramCounts {
  public:
   static constexpr int kMaxOrder = 16;
 
-  /// Counts `train`; takes some 10 ns per token and order, and 50 bytes per distinct n-gram.
+  /// Counts `train`. Takes about 10 ns per token and order, and 50 bytes per distinct n-gram.
   /// Throws core::Error if it is empty, a token is not in [0, vocab_size), or max_order is not in [1, kMaxOrder].
   NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order);
 
   /// P(w | h) = (c(hw) + k) / (c(h) + k V): add-k (Lidstone) smoothing, V the size of the vocabulary. With k = 0,
-  /// these are the plain relative frequencies, and a context that never occurred predicts 1 / V.
+  /// these are the relative frequencies, and after a context that never occurred every token has probability 1 / V.
   /// h is the last order - 1 tokens of `history`. Throws core::Error for an order that was not counted or k < 0.
   [[nodiscard]] double add_k_probability(std::span<const int32_t> history, int32_t token, int order, double k) const;
 

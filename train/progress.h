@@ -1,4 +1,4 @@
-// What a person sees of a run: a bar that is redrawn on a terminal, plain lines in a pipe.
+// A run's progress on stdout: a bar on a terminal, plain lines in a pipe.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Progress {
 
   void set_last_step(int64_t last_step) { last_step_ = last_step; }
   void show(const LogEntry& entry);
-  /// A line of its own, above the bar.
+  /// Prints a line above the bar.
   void say(const std::string& line);
 
  private:

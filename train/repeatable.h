@@ -1,6 +1,6 @@
-// What LibTorch's sums depend on beside their inputs, fixed: with it a process repeats the bits of another one.
-// A matrix product that is shared by two threads may add in another order than on one. Left alone, MKL chooses the
-// number of threads anew for each product; at::set_num_threads() ends that, but only where somebody calls it.
+// Fixes the number of threads, on which the rounding of LibTorch's results depends: a product on two threads may add in
+// another order than on one. By default MKL chooses the number for each product. at::set_num_threads() forbids that, so
+// a process that calls it and one that does not differ in bits, even if both use two threads.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace folio::train {
 
-/// From here on every operation of this thread uses `threads` threads, in MKL, OpenBLAS and OpenMP too, whatever the
-/// environment says. 0: as many as LibTorch would use. Call it before the first operation.
+/// Makes LibTorch, MKL, OpenBLAS and OpenMP use exactly `threads` threads in operations that this thread starts,
+/// whatever environment variables say. 0: as many as LibTorch chooses. Call it before the first operation.
 void fix_threads(int threads);
 
 /// Why a resumed run may not repeat the bits of an undisturbed one, as one line; empty where it does. `device` is "cpu"

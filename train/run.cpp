@@ -27,7 +27,7 @@ StepResult guarded_step(Trainer& trainer) {
   }
 }
 
-// Time spent in steps alone, without evaluations and checkpoints.
+// Time spent in steps, without evaluations and checkpoints.
 struct StepTimes {
   double seconds = 0.0;
   int64_t steps = 0;
@@ -43,8 +43,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
   if (trainer.state().step == 0) trainer.save(options.run);
   RunLog log(options.run, trainer.state().step);
-  if (trainer.state().step > 0)
-    log.draw(options.baseline);  // a kill may have come between a checkpoint and its picture
+  if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
   Progress progress(trainer.state().step, c.steps, c.log_style);
   StepTimes since_log;
   while (trainer.state().step < c.steps) {
@@ -104,7 +103,7 @@ void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
-    throw;  // has a message of its own
+    throw;  // main() has a message for it
   } catch (const std::exception& error) {
     const std::string what = error.what();
     std::error_code ignored;

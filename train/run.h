@@ -14,13 +14,13 @@ struct RunOptions {
   std::function<bool()> interrupted;  ///< asked after each step
 };
 
-/// Runs the trainer to its last step: logs, evaluates and saves as its config says, and saves step 0 first, so that a
-/// run has a checkpoint at any time. Returns whether it got there; where it was interrupted, a checkpoint of the last
-/// step stands in the run. Throws core::Error that names the last good checkpoint.
+/// Trains to the last step; logs, evaluates and saves as the config says. Saves step 0 first, so that a run always has
+/// a checkpoint. Returns false if it was interrupted, after saving a checkpoint of the last completed step. Throws
+/// core::Error that names the last good checkpoint.
 bool run_to_end(Trainer& trainer, const RunOptions& options);
 
-/// Calls `body`. What it throws, for a full disk say, becomes a core::Error of one line that ends with the run's last
-/// good checkpoint.
+/// Calls `body`. If it throws, because the disk is full for example, throws a core::Error of one line that ends with
+/// the run's last good checkpoint.
 void naming_checkpoint(const std::filesystem::path& run, const std::function<void()>& body);
 
 }  // namespace folio::train

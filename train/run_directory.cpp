@@ -9,7 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a killed --force leaves is a finished run less its model, which --resume makes again, or no run at all.
+// In this order, a --force that is killed leaves a finished run without its model, which --resume writes again, or no
+// run.
 void remove_run(const fs::path& run) {
   for (const char* name : {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml"}) {
     std::error_code error;

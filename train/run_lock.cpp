@@ -16,7 +16,7 @@
 namespace folio::train {
 namespace {
 
-// What the holder wrote into the file: its number; or nothing yet.
+// The process id that the holder wrote into the file, if it already did.
 std::string holder(int fd) {
   std::array<char, 16> text{};
   const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
@@ -24,7 +24,7 @@ std::string holder(int fd) {
   return number.empty() ? "another process" : fmt::format("process {}", core::printable(number));
 }
 
-// Whether `fd` is still what stands under `path`: the holder before us removes the file as it lets go.
+// Whether `path` still names the file `fd`: the previous holder removes the file when it releases the lock.
 bool stands_under(int fd, const std::filesystem::path& path) {
   struct stat opened {};
   struct stat named {};
@@ -50,7 +50,7 @@ RunLock::RunLock(const std::filesystem::path& run) : path_(run / ".lock"), fd_(-
                  std::strerror(error));
     }
   } while (!stands_under(fd_, path_));
-  // For people only, so a disk that is too full for it is no reason to stop.
+  // Only shown to users, so a full disk is no reason to fail.
   const std::string number = std::to_string(::getpid());
   if (::ftruncate(fd_, 0) == 0) static_cast<void>(!::pwrite(fd_, number.data(), number.size(), 0));
 }

@@ -1,6 +1,6 @@
 // The lock on a run directory: one process at a time trains in it.
-// It is the kernel's (flock on RUN/.lock), so it ends with its process, however that ends; a file left over locks
-// nothing.
+// It is a flock on RUN/.lock, which the kernel releases when the process ends for any reason. A .lock file that is left
+// over locks nothing.
 #pragma once
 
 #include <filesystem>

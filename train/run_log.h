@@ -12,25 +12,26 @@
 namespace folio::train {
 
 struct LogEntry {
-  int64_t step = 0;    ///< steps that are done
-  int64_t tokens = 0;  ///< tokens that they saw
-  double loss = 0.0;   ///< of the last of them, nats
+  int64_t step = 0;    ///< completed steps
+  int64_t tokens = 0;  ///< tokens in these steps
+  double loss = 0.0;   ///< of the last step, in nats
   double lr = 0.0;
   double grad_norm = 0.0;  ///< before clipping
   double tokens_per_s = 0.0;
-  std::optional<double> train_loss;  ///< on evaluations over random batches
-  std::optional<double> val_loss;    ///< on evaluations
+  std::optional<double> train_loss;  ///< if this step evaluated random batches
+  std::optional<double> val_loss;    ///< if this step evaluated
 };
 
 class RunLog {
  public:
-  /// Opens run/log.jsonl to append. Entries after `keep_up_to` are cut off first: a resumed run writes them anew.
+  /// Opens run/log.jsonl to append, after removing the entries of steps after `keep_up_to`: a resumed run writes them
+  /// again.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
-  /// Throws core::Error if the line cannot be written. A killed process's lines stand; one may be torn.
+  /// Throws core::Error if the line cannot be written. If the process is killed, its last line may be incomplete.
   void append(const LogEntry& entry);
 
-  /// Makes the lines durable, as a checkpoint is: what it keeps of the log must outlive the power, too.
+  /// Syncs the file to disk. A checkpoint needs the lines up to its step, also after a power failure.
   void sync() { file_->sync(); }
 
   /// Draws run/loss.svg; `baseline` is the 5-gram's loss.
@@ -42,7 +43,7 @@ class RunLog {
   std::unique_ptr<core::OutputFile> file_;
 };
 
-/// The lines of a log; unfinished or foreign lines are left out.
+/// The entries of a log. Incomplete and unknown lines are skipped.
 [[nodiscard]] std::vector<LogEntry> read_log(const std::filesystem::path& path);
 
 }  // namespace folio::train

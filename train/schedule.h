@@ -5,8 +5,8 @@
 
 namespace folio::train {
 
-/// The rate of step 0, 1, …: rises over warmup_steps to lr, then falls by a half cosine to min_lr at `steps`
-/// (Loshchilov & Hutter 2017), or stays with schedule "constant".
+/// The rate of step 0, 1, …: it rises linearly to lr over warmup_steps, then falls by a half cosine to min_lr at
+/// `steps` (Loshchilov & Hutter 2017), or stays at lr with schedule "constant".
 [[nodiscard]] double learning_rate(const TrainConfig& config, int64_t step);
 
 }  // namespace folio::train

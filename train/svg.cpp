@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kLight{"#0069a8", "#c44f00", "#00805d", "#a8478a", "#8a6d00", "#5a5fd0"};
 constexpr std::array<std::string_view, 6> kDark{"#5ab4f0", "#ff9a52", "#3fcf9f", "#e69ccb", "#e0c040", "#a5a8ff"};
 
-// 1, 2 or 5 times a power of ten, so that some `parts` steps span the range.
+// 1, 2 or 5 times a power of ten, so that about `parts` steps span the range.
 double nice_step(double range, int parts) {
   const double raw = range / parts;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -55,7 +55,7 @@ std::string escape(std::string_view text) {
     const core::Utf8Char c = core::decode_utf8(text, at);
     const bool allowed = c.valid && c.code_point >= 0x20 && c.code_point != 0xFFFE && c.code_point != 0xFFFF;
     if (!allowed) {
-      out += "\xEF\xBF\xBD";  // U+FFFD: XML has no way to write these characters
+      out += "\xEF\xBF\xBD";  // U+FFFD: XML does not allow these characters
     } else if (c.code_point == '&') {
       out += "&amp;";
     } else if (c.code_point == '<') {

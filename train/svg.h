@@ -1,5 +1,5 @@
-// What the pictures share: text for XML, numbers as people read them, axes, and a card that is light or dark as the
-// reader's system asks. A picture is one SVG document with its own style sheet, and needs nothing from the page.
+// Common parts of the pictures: escaped text, formatted numbers, axes, and a background that is light or dark as the
+// reader's system asks. A picture is one SVG document with its own style sheet.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace folio::train::svg {
 
-inline constexpr double kCharacterWidth = 6.9;  ///< pixels of the labels' font, generously
+inline constexpr double kCharacterWidth = 6.9;  ///< upper estimate for the labels' font, in pixels
 
-/// Text for an element or an attribute. What XML has no way to write becomes U+FFFD.
+/// Escapes text for an element or an attribute. Characters that XML does not allow become U+FFFD.
 [[nodiscard]] std::string escape(std::string_view text);
 
 [[nodiscard]] size_t count_characters(std::string_view text);
@@ -19,27 +19,27 @@ inline constexpr double kCharacterWidth = 6.9;  ///< pixels of the labels' font,
 /// 0.25, 1500, 20,000, 3M.
 [[nodiscard]] std::string tick_text(double value);
 
-/// A measured value, as in a label: losses get the three decimals that people compare.
+/// A measured value, as in a label: losses have three decimals.
 [[nodiscard]] std::string value_text(double value);
 
-/// The classes of colour i, "s0" to "s5", cycled through: `class="s0"` strokes with it, `class="s0 fill"` fills. They
-/// are told apart with any colour vision (after Okabe & Ito 2008).
+/// The class of colour i, one of "s0" to "s5": `class="s0"` strokes with it, `class="s0 fill"` fills. People with any
+/// colour vision can tell the colours apart (after Okabe & Ito 2008).
 [[nodiscard]] std::string colour(size_t i);
 
 struct Axis {
   double low = 0.0;
   double high = 1.0;
   bool log = false;
-  bool empty = true;  ///< nothing was included yet
+  bool empty = true;  ///< no value was included yet
   std::vector<double> ticks{};
 
-  /// Whether the axis has a place for the value: finite, and above 0 on a logarithmic axis.
+  /// Whether the axis can show the value: it is finite, and above 0 on a logarithmic axis.
   [[nodiscard]] bool shows(double value) const;
-  /// Where the value lies, 0 at the low end and 1 at the high one.
+  /// The position of the value, from 0 at the low end to 1 at the high end.
   [[nodiscard]] double place(double value) const;
   /// Widens the axis so that it holds the value. A value that can't be shown is ignored.
   void include(double value);
-  /// `whole`: the axis is widened to whole steps (a vertical one, which also has less room for them).
+  /// `whole`: the axis is extended to whole steps. For vertical axes, which also have fewer steps.
   void set_ticks(bool whole);
 };
 
@@ -50,7 +50,7 @@ struct Frame {
   [[nodiscard]] double bottom() const { return top + height; }
 };
 
-/// Lines across the frame with the values of an axis' ticks: y from the left, x from below.
+/// Grid lines across the frame and the labels of the ticks: of y on the left, of x below.
 [[nodiscard]] std::string grid_y(const Frame& frame, const Axis& y);
 [[nodiscard]] std::string grid_x(const Frame& frame, const Axis& x);
 
@@ -58,7 +58,7 @@ struct Frame {
 [[nodiscard]] std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start",
                                   std::string_view classes = "");
 
-/// The whole document: a card of that size with a title, a line below it, and `body`, which is SVG already.
+/// The whole document: a background of that size, a title, a line of text below it, and `body`, which is SVG.
 /// Classes for the body: card, grid, strong, ref, line, thin, lead, and those of colour().
 [[nodiscard]] std::string document(double width, double height, std::string_view title, std::string_view subtitle,
                                    const std::string& body);

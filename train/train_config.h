@@ -1,4 +1,4 @@
-// Everything that decides a training run: the model's shape, the batches, the optimizer, the schedule, what is logged.
+// All settings of a training run: the model's shape, the batches, the optimizer, the schedule, the log.
 // `visit_fields` is the only list of the trainer's own fields: flags, config.toml and trainer.json all go through it.
 #pragma once
 
@@ -17,14 +17,14 @@ struct TrainConfig {
 
   int64_t steps = 2500;
   int64_t batch_size = 4;    ///< windows in a batch
-  int64_t window = 256;      ///< tokens in a training and a validation window; at most the model's context
+  int64_t window = 256;      ///< tokens in a training or validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches whose gradients make one step
   double dropout = 0.0;
   uint64_t seed = 1337;
 
   std::string optimizer = "adamw";
   double lr = 2e-3;
-  double min_lr = 2e-4;             ///< where the cosine ends
+  double min_lr = 2e-4;             ///< at the end of the cosine
   std::string schedule = "cosine";  ///< or "constant"
   int64_t warmup_steps = 100;
   double beta1 = 0.9;
@@ -33,15 +33,14 @@ struct TrainConfig {
   double weight_decay = 0.1;
   bool decay_embeddings = true;
   bool decay_norms = false;
-  double clip = 1.0;           ///< largest norm of all gradients together; 0: off
+  double clip = 1.0;           ///< maximum norm of all gradients together; 0: off
   std::string dtype = "f32";   ///< or "bf16": autocast, weights stay f32
   std::string device = "cpu";  ///< or "cuda"
 
   double validation_fraction = 0.1;
   double test_fraction = 0.0;
   int64_t eval_every = 500;
-  int64_t eval_batches =
-      0;  ///< 0: the whole validation split in consecutive windows; else random batches of each split
+  int64_t eval_batches = 0;  ///< random batches of each split; 0: the whole validation split in consecutive windows
   int64_t checkpoint_every = 500;
   int64_t log_every = 10;
   std::string log_style = "progress";  ///< or "epoch": Epoch | Loss | Time | ETA
@@ -68,13 +67,13 @@ struct TrainConfig {
     visit("weight-decay", self.weight_decay, "decoupled weight decay", 0, 100);
     visit("decay-embeddings", self.decay_embeddings, "whether embeddings decay", 0, 0);
     visit("decay-norms", self.decay_norms, "whether norms decay", 0, 0);
-    visit("clip", self.clip, "largest norm of the gradients; 0: off", 0, 1e9);
+    visit("clip", self.clip, "maximum norm of the gradients; 0: off", 0, 1e9);
     visit("dtype", self.dtype, "f32 or bf16", 0, 0);
     visit("device", self.device, "cpu or cuda", 0, 0);
     visit("validation-fraction", self.validation_fraction, "share of the text to validate on", 1e-9, 0.99);
-    visit("test-fraction", self.test_fraction, "share of the text that is kept aside", 0, 0.99);
+    visit("test-fraction", self.test_fraction, "share of the text that is held out", 0, 0.99);
     visit("eval-every", self.eval_every, "steps between evaluations", 1, 1e12);
-    visit("eval-batches", self.eval_batches, "0: the whole split; else so many random batches", 0, 1e6);
+    visit("eval-batches", self.eval_batches, "random batches of each split; 0: the whole validation split", 0, 1e6);
     visit("checkpoint-every", self.checkpoint_every, "steps between checkpoints", 1, 1e12);
     visit("log-every", self.log_every, "steps between log lines", 1, 1e12);
     visit("log-style", self.log_style, "progress or epoch", 0, 0);
@@ -90,15 +89,16 @@ struct TrainConfig {
 /// Throws core::UsageError if the values don't fit each other.
 void validate(const TrainConfig& config);
 
-/// Under the names of the flags with underscores, as in trainer.json; and back. Throws core::Error if one is missing.
+/// To JSON as in trainer.json, with the names of the flags with underscores, and back. Throws core::Error if a value is
+/// missing.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
-/// The values that differ, as "lr 0.001 -> 0.002"; empty if none. Values that change no result are left out:
-/// evaluation, checkpoint and log intervals.
+/// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
+/// intervals of evaluations, checkpoints and the log.
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
-/// "batch-size" of "batch-size", "steps" of "steps,--max-iters"; with '_' for '-'.
+/// The first name of a flag, with '_' for '-': "steps" of "steps,--max-iters".
 [[nodiscard]] std::string field_key(const std::string& flag);
 
 }  // namespace folio::train

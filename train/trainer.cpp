@@ -82,7 +82,7 @@ std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data:
   return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
 }
 
-// Matrix products in bfloat16 while it lives, if it is switched on.
+// If `on`, matrix products are in bfloat16 while this object exists.
 class Autocast {
  public:
   Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
@@ -103,7 +103,7 @@ class Autocast {
   at::DeviceType type_;
 };
 
-// Scales all gradients so that their common norm is at most `limit` (0: only measures). Returns the norm before.
+// Scales the gradients so that their common norm is at most `limit` (0: no limit). Returns the norm before scaling.
 double clip_gradients(const std::vector<torch::Tensor>& parameters, double limit) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> gradients;
@@ -124,7 +124,7 @@ Dataset::Dataset(const data::Corpus& corpus, const TrainConfig& config,
       tokenizer_(or_characters(std::move(tokenizer), corpus)),
       tokens_(tokenizer_->encode(corpus.text)),
       splits_(data::split_tokens(tokens_, config.validation_fraction, config.test_fraction)) {
-  // Before anything is built: a context that a split can't hold is the user's to mend.
+  // Checked here, before the model is built.
   static_cast<void>(data::consecutive_windows(splits_.train, config.window));
   static_cast<void>(data::consecutive_windows(splits_.validation, config.window));
 }
@@ -214,7 +214,7 @@ Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
   const data::Splits& splits = dataset_.splits();
   if (c.eval_batches == 0) return {.train = {}, .validation = split_loss(model_, splits.validation, c.window, device_)};
-  // Seeds of their own, and batches numbered by the step, so that evaluations leave training's batches alone.
+  // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
   const auto first = static_cast<uint64_t>(state_.step) * static_cast<uint64_t>(c.eval_batches);
   const data::BatchSampler train(splits.train, c.batch_size, c.window, c.seed + 1);
   const data::BatchSampler validation(splits.validation, c.batch_size, c.window, c.seed + 2);

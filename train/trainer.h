@@ -1,5 +1,6 @@
 // One training step and one evaluation: batches, backward, clipping, AdamW. run.h has the loop around them.
-// What a step computes depends on (config, corpus, step) and the checkpoint alone, so a resumed run repeats the bits.
+// A step depends only on config, corpus, step and checkpoint, so that a resumed run repeats the bits of an undisturbed
+// one, if the number of threads was fixed (repeatable.h).
 #pragma once
 
 #include <torch/torch.h>
@@ -46,7 +47,7 @@ struct StepResult {
   double grad_norm;  ///< of all gradients together, before clipping
 };
 
-/// With minutes, the speed is measured over so many steps; the learning rate may only rise until then.
+/// With minutes, the speed is measured over this many steps. The warm-up of the learning rate lasts at least as long.
 inline constexpr int64_t kMeasuredSteps = 20;
 
 class Trainer {
@@ -54,11 +55,12 @@ class Trainer {
   /// A new model, seeded. `config.model.vocab_size` is set to the dataset's. Throws core::Error or UsageError.
   Trainer(TrainConfig config, const Dataset& dataset);
 
-  /// In place of config.steps: so many minutes of steps, once measure() knows their number. Before resume().
+  /// Trains for this many minutes instead of config.steps; measure() finds the number of steps. Call it before
+  /// resume().
   void train_for(double minutes);
 
-  /// Continues the checkpoint. Throws core::Error that shows the difference if vocabulary, corpus, configuration or
-  /// minutes differ.
+  /// Continues from the checkpoint. Throws core::Error that shows the difference if vocabulary, corpus, configuration
+  /// or minutes differ.
   void resume(const std::filesystem::path& checkpoint);
 
   /// Takes the weights of a model in any format that is read here (train --init). Throws core::Error if it is of
@@ -81,15 +83,15 @@ class Trainer {
 
   void save(const std::filesystem::path& run);
 
-  /// With minutes: takes note of how long the step took that was just done. True after step kMeasuredSteps, when the
-  /// number of steps, and with it the end of the schedule, is set.
+  /// With minutes: records how long the last step took. Returns true after step kMeasuredSteps, when it sets the number
+  /// of steps and thereby the end of the schedule.
   bool measure(double seconds);
 
   [[nodiscard]] nn::Llama& model() { return model_; }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
   [[nodiscard]] int64_t tokens_per_step() const;
-  /// Notes an evaluation's loss; true if it is the best so far.
+  /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
 
  private:
@@ -99,7 +101,7 @@ class Trainer {
   nn::Llama model_{nullptr};
   std::unique_ptr<AdamW> optimizer_;
   data::BatchSampler sampler_;
-  bool warm_ = false;  ///< this process has done a step; its first takes longer
+  bool warm_ = false;  ///< this process has completed a step; the first one takes longer
 };
 
 }  // namespace folio::train

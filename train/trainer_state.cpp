@@ -11,9 +11,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;  // of trainer.json and what stands beside it
+constexpr int kVersion = 2;  // of trainer.json and the files beside it
 
-// The only lists of what trainer.json holds, for both directions.
+// The fields of trainer.json, for reading and writing.
 template <typename Self, typename Visitor>
 void visit_environment(Self& self, Visitor&& visit) {
   visit("folio", self.folio);
@@ -36,7 +36,7 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("measured_steps", self.measured_steps);
 }
 
-// Reads each value of an object as the type of what it goes to.
+// Reads each value of an object into a variable, as the variable's type.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);

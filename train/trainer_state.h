@@ -1,4 +1,4 @@
-// What a run has to remember beside tensors, and trainer.json, which holds it in a checkpoint.
+// The state of a run apart from its tensors, and trainer.json, which stores it in a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace folio::train {
 
-/// What decides the bits of a step beside the configuration: another of these may round differently.
+/// What affects the rounding of a step beside the configuration.
 struct Environment {
   std::string folio;     ///< its version
   std::string libtorch;  ///< its version
@@ -19,23 +19,23 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
-/// Batches are a pure function of (seed, step), as the learning rate is: the step is the place in both.
+/// Batches and learning rate are pure functions of seed and step, so they need no state of their own.
 struct TrainerState {
   TrainConfig config;
   std::string corpus;                 ///< its name
-  std::string corpus_path;            ///< what load_corpus() takes to find it again
-  int64_t corpus_bytes = 0;           ///< its length
-  std::string corpus_digest;          ///< of its bytes: see corpus_digest()
-  int64_t step = 0;                   ///< steps that are done
+  std::string corpus_path;            ///< the argument with which load_corpus() finds it
+  int64_t corpus_bytes = 0;           ///< its length in bytes
+  std::string corpus_digest;          ///< see corpus_digest()
+  int64_t step = 0;                   ///< completed steps
   double best_validation_loss = 0.0;  ///< 0 before the first evaluation
   int64_t best_step = -1;
-  double minutes = 0.0;  ///< the run's --minutes, 0 without; after kMeasuredSteps, config.steps is what they gave
-  double measured_seconds = 0.0;  ///< with minutes: the time of the steps that were measured
-  int64_t measured_steps = 0;     ///< and how many they were
-  Environment environment = {};   ///< of the process that saved it
+  double minutes = 0.0;           ///< the run's --minutes, or 0; after kMeasuredSteps, config.steps follows from it
+  double measured_seconds = 0.0;  ///< with minutes: the time of the measured steps
+  int64_t measured_steps = 0;     ///< and their number
+  Environment environment = {};   ///< of the process that saved the state
 };
 
-/// 64 bits that name a text, as hexadecimal digits (FNV-1a); told apart from another text, not protected from forgery.
+/// A 64-bit hash of a text (FNV-1a) in hexadecimal digits. It detects changes, but is not cryptographic.
 [[nodiscard]] std::string corpus_digest(std::string_view text);
 
 /// Writes trainer.json of a checkpoint directory. Throws core::Error.

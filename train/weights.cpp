@@ -30,7 +30,7 @@ void load_weights(const core::Weights& weights, nn::Llama& model) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     torch::Tensor* parameter = parameters.find(manifest[i].module_name);
     core::require(parameter != nullptr, "the model has no parameter {}", manifest[i].module_name);
-    // from_blob only looks at the vector; copy_ copies it.
+    // from_blob does not copy; copy_ does.
     auto* data = const_cast<float*>(weights.tensors[i].data());
     parameter->copy_(torch::from_blob(data, manifest[i].shape, torch::kFloat32));
   }

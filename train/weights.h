@@ -1,4 +1,4 @@
-// Between a LibTorch model and plain weights, which core/ writes to files.
+// Conversion between a LibTorch model and core::Weights, which core/ writes to files.
 #pragma once
 
 #include "core/formats/model_files.h"
@@ -6,7 +6,7 @@
 
 namespace folio::train {
 
-/// Copies of all parameters, in the manifest's order. Throws core::Error if the model's parameters are not its.
+/// Copies of all parameters, in the manifest's order. Throws core::Error if the model has other parameters.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model);
 
 /// Copies the weights into the model's parameters. Throws core::Error if the configurations differ.

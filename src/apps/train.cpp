@@ -1,4 +1,4 @@
-// train: a Llama from a text file: counts a baseline, trains, exports model.gguf, prints a sample by the engine.
+// train: trains a Llama on a text. Counts a baseline, trains, exports model.gguf, prints a sample of the engine.
 #include <ATen/Parallel.h>
 
 #include <chrono>
@@ -33,23 +33,24 @@ struct Options {
   bool resume = false;
   bool force = false;
   train::TrainConfig config;
-  std::optional<train::RunChoice> choice;  // with its lock, from where the directory is first looked at
+  std::optional<train::RunChoice> choice;  // with its lock, which a resumed run needs before it reads
 };
 
-// Flags of the preset's values are bound to `o.config`, which holds the preset's (or the resumed run's) values already.
+// The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
 std::unique_ptr<CLI::App> make_app(Options& o) {
   auto app = std::make_unique<CLI::App>("Trains a Llama on a text.", "train");
   app->add_option("dataset", o.dataset, "tinyshakespeare, or a UTF-8 text file")->required();
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
   app->set_config("--config", "", "values from a TOML file; flags go before it");
-  app->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is no less wrong than a misspelt flag
+  app->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is an error, as a misspelt flag is
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
   CLI::Option* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
-  app->add_option("--minutes", o.minutes, "train so long in place of --steps")->check(apps::in_range(0.01, 1e6));
+  app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")
+      ->check(apps::in_range(0.01, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
-  CLI::Option* resume = app->add_flag("--resume", o.resume, "go on with an interrupted run")->excludes(init);
-  app->add_flag("--force", o.force, "remove the run that stands in the directory")->excludes(resume);
+  CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
+  app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
   core::ModelConfig& m = o.config.model;
   const auto shape = [&](const char* flag, int64_t& value, const char* help, double high) {
@@ -60,7 +61,7 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   shape("--kv-heads", m.n_kv_heads, "key/value heads: fewer than --heads for GQA, 1 for MQA", 4096);
   shape("--dim", m.dim, "width of the residual stream", 1 << 17);
   shape("--hidden-dim", m.hidden_dim, "inner width of SwiGLU", 1 << 20);
-  shape("--context", m.context_length, "most positions of a sequence", 1 << 24);
+  shape("--context", m.context_length, "maximum length of a sequence", 1 << 24);
   app->add_option("--rope-theta", m.rope_theta)->check(apps::in_range(1, 1e9))->capture_default_str()->group("Model");
   app->add_option("--norm-eps", m.norm_eps)->check(apps::in_range(1e-12, 1))->capture_default_str()->group("Model");
   app->add_option("--tie-embeddings", m.tie_embeddings, "true or false")->capture_default_str()->group("Model");
@@ -76,7 +77,7 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   return app;
 }
 
-// What the last parse gives is what counts. The first only finds which values to start from. False after --help.
+// Parses twice: the first time to find the preset, model or run whose values are the defaults. False after --help.
 bool parse(Options& o, int argc, char** argv) {
   Options first;
   const auto scout = make_app(first);
@@ -185,7 +186,7 @@ int run(Options& o) {
   train::Trainer trainer(o.config, dataset);
   trainer.train_for(o.minutes);
   if (o.init) trainer.init_from(*o.init);
-  // Nothing was written or removed before: what is wrong so far costs no earlier run.
+  // Nothing was written or removed before, so an error above leaves an earlier run as it was.
   train::prepare_run(*o.choice);
   train::recover_checkpoints(run);
   if (o.resume) resume(trainer, run / "checkpoints" / "last");
@@ -213,7 +214,7 @@ int run(Options& o) {
   const auto start = std::chrono::steady_clock::now();
   const bool finished =
       train::run_to_end(trainer, {.run = run, .baseline = baseline, .interrupted = apps::interrupted});
-  write_config();  // --minutes has set the number of steps
+  write_config();  // --minutes sets the number of steps
   if (!finished) return apps::kExitInterrupted;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto& state = trainer.state();
@@ -233,8 +234,8 @@ int run(Options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows past the user's limit is an error of one line, like a full disk
-  // Its own parser takes the arguments as they are; parse() then reads them with all flags.
+  std::signal(SIGXFSZ, SIG_IGN);  // then exceeding the file size limit is a write error, like a full disk
+  // This parser accepts any arguments; parse() reads them with all flags.
   CLI::App app("Trains a Llama on a text.", "train");
   app.set_help_flag();
   app.prefix_command();

@@ -1,5 +1,5 @@
-// The gradient check: autograd against central differences in double, number by number. The tolerance is derived for
-// each number from the differences themselves, so that a right gradient passes and a wrong one has nowhere to hide.
+// The gradient check: autograd against central differences in double, element by element. The tolerance of each element
+// is derived from the differences themselves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,12 +12,13 @@
 
 namespace folio::test {
 
-/// Expects autograd's gradient of L = sum(r · f()), with random r, to equal central differences of L in every number of
-/// every leaf. Leaves are double and contiguous; f reads them and is deterministic. A random r hides no wrong column of
-/// the Jacobian but with probability 0.
+/// Expects autograd's gradient of L = sum(r · f()), with random r, to equal central differences of L in every element
+/// of every leaf. Leaves are double and contiguous; f reads them and is deterministic. With a random r, an error in any
+/// row of the Jacobian shows with probability 1.
 ///
 /// The central difference D(h) is off by h² L‴ / 6 from truncation, which is (D(2h) - D(h)) / 3, and by the rounding
-/// of L over h. h = ∛eps balances the two. Four truncations are granted, and 32 roundings of sum |r · f|.
+/// of L over h. h = ∛eps balances the two. The tolerance is four truncation errors plus 32 rounding errors of
+/// sum |r · f|.
 inline void expect_gradients(const std::function<torch::Tensor()>& f, std::vector<torch::Tensor> leaves) {
   constexpr double kEps = std::numeric_limits<double>::epsilon();
   const double h = std::cbrt(kEps);

@@ -1,5 +1,5 @@
-// Every test begins with the same seed, so that its numbers don't depend on which tests ran before it, and runs on one
-// thread: its tensors are small, and tests run beside each other.
+// Every test starts with the same seed, so that it does not depend on the tests before it, and runs on one thread,
+// since its tensors are small and other tests run at the same time.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 

@@ -1,4 +1,4 @@
-// What the tests of the modules share: comparison of tensors, errors by their message, models in double.
+// Helpers of the modules' tests: comparison of tensors, expected errors, models in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,8 @@ void expect_error(Function&& function, const std::vector<std::string>& parts) {
 /// A random tensor of doubles.
 inline torch::Tensor randn(std::vector<int64_t> shape) { return torch::randn(shape, torch::kDouble); }
 
-/// `module` in double, with every parameter redrawn from N(0, scale²), so that no symmetry of the first values remains.
+/// `module` in double, with every parameter redrawn from N(0, scale²), so that no symmetry of the initial weights
+/// remains.
 template <typename Holder>
 Holder in_double(Holder module, double scale = 1.0) {
   module->to(torch::kDouble);

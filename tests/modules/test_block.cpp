@@ -31,7 +31,7 @@ nn::BlockParts identities() {
   return {.attention_norm = identity(), .attention = identity(), .ffn_norm = identity(), .ffn = identity()};
 }
 
-/// A wrong part: its output has one position, which would broadcast over the stream unnoticed.
+/// A wrong part: its output has one position, which broadcasting would add without an error.
 struct FirstPositionImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return x.slice(1, 0, 1); }
 };

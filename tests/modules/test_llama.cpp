@@ -81,7 +81,7 @@ TEST(Llama, ParametersHaveTheirNames) {
                        "output.weight", "tok_embeddings.weight"}));
 }
 
-TEST(Llama, FirstValuesHaveTheirSpread) {
+TEST(Llama, InitialWeightsHaveTheirStandardDeviation) {
   const core::ModelConfig config{.vocab_size = 100, .dim = 128, .n_layers = 3, .tie_embeddings = false};
   nn::Llama model(config);
   for (const auto& parameter : model->named_parameters()) {
@@ -139,7 +139,7 @@ TEST(Llama, OverfitsOneBatch) {
                                  .context_length = 16};
   nn::Llama model(config);
   auto tokens = random_tokens(config, 4, 16);
-  tokens.select(1, 0) = torch::arange(4);  // a row's first token tells it from the others
+  tokens.select(1, 0) = torch::arange(4);  // so that all rows differ
   const auto targets = random_tokens(config, 4, 16);
   torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-2));
   double loss = std::numeric_limits<double>::infinity();

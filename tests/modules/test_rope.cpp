@@ -149,11 +149,19 @@ TEST(Rope, RefusesOtherSizesAndPositions) {
   expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});
   expect_error([] { nn::RopeCache(8, 4, 10.0, std::vector{1.0}); }, {"2 pairs", "1 factors"});
   nn::RopeCache rope(8, 4);
-  expect_error([&] { rope->apply(torch::zeros({1, 9, 2, 4})); }, {"[0, 8)", "[0, 9)"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 4}), 5); }, {"[0, 8)", "[5, 9)"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 4}), -1); }, {"[0, 8)", "[-1, 3)"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 2, 6})); }, {"[B, T, heads, 4]", "Float [1, 4, 2, 6]"});
-  expect_error([&] { rope->apply(torch::zeros({1, 4, 4})); }, {"[B, T, heads, 4]", "Float [1, 4, 4]"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 9, 2, 4}))); }, {"[0, 8)", "[0, 9)"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), 5)); }, {"[0, 8)", "[5, 9)"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), -1)); }, {"[0, 8)", "[-1, 3)"});
+  expect_error(
+      [&] {
+        static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 6})));
+      },
+      {"[B, T, heads, 4]", "Float [1, 4, 2, 6]"});
+  expect_error(
+      [&] {
+        static_cast<void>(rope->apply(torch::zeros({1, 4, 4})));
+      },
+      {"[B, T, heads, 4]", "Float [1, 4, 4]"});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace folio::train {
 namespace {
 
-// A model with one parameter of each kind that decay groups tell apart.
+// A model with one parameter of each kind that the decay groups distinguish.
 struct KindsImpl : torch::nn::Module {
   KindsImpl() {
     tok_embeddings = register_module("tok_embeddings", torch::nn::Embedding(5, 6));
@@ -113,7 +113,7 @@ TEST(AdamW, NormsMayDecay) {
 }
 
 TEST(AdamW, ALlamasNormsAndEmbeddingsAreInTheGroupsThatTheirNamesMean) {
-  // With gradients of zero a step only decays: what shrinks by 1 - lr * decay is in the decayed group.
+  // With zero gradients a step only decays: parameters in the decayed group shrink by 1 - lr * decay.
   TrainConfig c = test::small_config();
   c.model.vocab_size = 9;
   c.decay_embeddings = false;

@@ -115,7 +115,7 @@ TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
   small.trainer.step();
   small.trainer.note_validation_loss(1.0);
   small.trainer.save(run.path());
-  // Killed between the two swaps: `last` is new, `best` is not.
+  // Killed between the two renames: `last` is new, `best` is not.
   fs::rename(run / "kept", checkpoints / "step-000001");
   fs::remove(checkpoints / "best");
   fs::create_directory_symlink("step-000001", checkpoints / "best");
@@ -182,7 +182,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
   const auto loaded = state_of();
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const std::string bytes = test::read_bytes(last / name);
-    // A change of the model leaves the file alone …
+    // Changes of the model don't change the file …
     const torch::NoGradGuard no_grad;
     for (torch::Tensor& p : model->parameters()) p.add_(1.0);
     for (const auto& moments : optimizer.moments()) moments.second.add_(1.0);
@@ -190,7 +190,7 @@ TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
     load_checkpoint(last, model, optimizer, read_trainer_state(last));
   }
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    // … and bytes that change in place under the same inode, or go, leave the model alone.
+    // … and changing or removing the file does not change the model.
     std::fstream file(last / name, std::ios::in | std::ios::out | std::ios::binary);
     const std::string zeros(fs::file_size(last / name), '\0');
     file.write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
@@ -229,7 +229,7 @@ TEST(Checkpoint, AMomentOfAnotherTypeOrShapeIsRefused) {
     Small other;
     return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
   };
-  // Both have as many bytes as the sound one.
+  // Both have as many bytes as the correct one.
   EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
   const std::string turned =
       change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));

@@ -1,5 +1,5 @@
-// Failing and dying system calls, for tests: inside of a Faults scope, the calls that change files are counted, and one
-// of them is refused, or the process is killed as it begins. faults.cpp stands before the C library's functions.
+// Injects faults into system calls: within the scope of a Faults object, the calls that change files are counted, and
+// one of them fails, or the process is killed before it. faults.cpp overrides the C library's functions.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace folio::train::test {
 
 class Faults {
  public:
-  /// Only counts. fsync is answered and not done: a kill loses nothing that the kernel has, and it costs milliseconds.
+  /// Only counts. fsync does nothing and succeeds: it takes milliseconds, and a kill loses no data that the kernel has.
   Faults() : Faults(0, 0) {}
   /// The call number `at`, from 1, fails with the errno `error`; with kKill the process is killed there.
   Faults(int at, int error);

@@ -1,4 +1,4 @@
-// Ten steps of the trainer against PyTorch, which shares no code with it: the numbers are golden_losses.py's.
+// Ten steps of the trainer against an independent implementation in PyTorch, golden_losses.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,12 +21,12 @@ constexpr double kTolerance = 1e-5;
 
 TrainConfig golden_config() {
   TrainConfig c = test::small_config();
-  c.dropout = 0.0;  // the one thing that two random generators can't share
+  c.dropout = 0.0;  // two random generators would drop other elements
   c.decay_embeddings = false;
   return c;
 }
 
-// Multiples of 2^-18 by a rule that the script has too: 1 more for norms.
+// The same initial weights as in the script: multiples of 2^-18, plus 1 for norms.
 core::Weights first_weights(const core::ModelConfig& config) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const auto& spec : core::tensor_manifest(config)) {

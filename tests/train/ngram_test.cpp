@@ -15,9 +15,13 @@
 namespace folio::train {
 namespace {
 
+using data::CharTokenizer;
+using data::load_corpus;
+using data::split_tokens;
+using data::Splits;
 using Tokens = std::vector<int32_t>;
 
-// Random tokens, small numbers more often, so that n-grams repeat.
+// Random tokens, small ones more often, so that n-grams repeat.
 Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   Tokens tokens(n);
   for (size_t i = 0; i < n; ++i) {
@@ -27,7 +31,7 @@ Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   return tokens;
 }
 
-// The definitions, spelt out: every context is looked for in the whole text, one token at a time.
+// The definitions, without a trie: every context is searched for in the whole text.
 class Definition {
  public:
   Definition(Tokens train, int32_t vocab_size) : train_(std::move(train)), vocab_size_(vocab_size) {}

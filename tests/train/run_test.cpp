@@ -1,4 +1,4 @@
-// The loop around the steps: what is logged, drawn and saved when, --minutes, and the log by itself.
+// The loop around the steps: when it logs, draws and saves; --minutes; and the log itself.
 #include "train/run.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(Run, ACheckpointStandsBeforeTheFirstStep) {
 TEST(Run, AFailureThatIsNotTheTrainersNamesTheCheckpointToo) {
   const TempDir directory;
   Small small;
-  const auto spoil = [&] {  // a folder in the way of the picture
+  const auto spoil = [&] {  // a folder where the picture is written
     if (small.trainer.state().step == 3) {
       fs::remove(directory / "loss.svg");
       fs::create_directories(directory / "loss.svg/in the way");
@@ -129,7 +129,7 @@ TEST(Run, AFailureNamesTheCheckpointToGoBackTo) {
 TEST(Run, MinutesBecomeANumberOfSteps) {
   const TempDir directory;
   TrainConfig c = small_config();
-  c.steps = 3;  // fewer than are measured: minutes go before them
+  c.steps = 3;  // fewer than are measured: --minutes has precedence
   c.warmup_steps = kMeasuredSteps;
   Small small(c);
   small.trainer.train_for(60.0);

@@ -1,5 +1,5 @@
-// A save that is killed at, or refused, any of its system calls: the old checkpoint or the new one stands, whole.
-// tests/apps/saves_test.py does the same to the program from outside.
+// A save in which any system call fails, or during which the process is killed, leaves the old checkpoint or the new
+// one, complete. tests/apps/saves_test.py tests the same from outside of the program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ using test::Faults;
 using test::Small;
 using test::TempDir;
 
-// A run saved at step 2, and its trainer at step 3, which is the best: both links are to be swapped, and step 2 to go.
+// A run saved at step 2, and its trainer at step 3, the best so far: a save replaces both links and removes step 2.
 class SaveFaults : public testing::Test {
  protected:
   SaveFaults() {
@@ -48,7 +48,7 @@ class SaveFaults : public testing::Test {
     return faults.calls();
   }
 
-  // What the next start does. Returns the step that it goes on from, whose bits are that step's.
+  // Does what the next start does. Returns the step that it continues from, after checking its bits.
   int64_t recovered_step(const fs::path& run) {
     recover_checkpoints(run);
     Small next;

@@ -1,4 +1,4 @@
-// What the tests of the trainer share: a text by a fixed rule, a model of a few thousand parameters, temporary folders.
+// Helpers of the trainer's tests: a generated text, a model of a few thousand parameters, temporary folders.
 #pragma once
 
 #include "../core/support.h"
@@ -13,7 +13,7 @@ using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
 
-/// `words` words of a list in an order that only `seed` decides. golden_losses.py makes the same text.
+/// `words` words in a pseudorandom order that depends on `seed` only. golden_losses.py makes the same text.
 inline std::string small_text(int words, uint64_t seed = 7) {
   static const char* const kWords[] = {"the",  "night",   "is", "long,", "and",  "no",
                                        "moon", "shines:", "O",  "who",   "goes", "there?"};
@@ -27,7 +27,7 @@ inline std::string small_text(int words, uint64_t seed = 7) {
 
 inline data::Corpus corpus_of(const std::string& text) { return {.name = "small", .path = "small.txt", .text = text}; }
 
-/// Grouped queries, an untied head, dropout and accumulation: what a short cut would miss.
+/// With grouped queries, an untied head, dropout and accumulation, which the default lacks.
 inline TrainConfig small_config() {
   TrainConfig c;
   c.model = {.dim = 32,
@@ -61,7 +61,7 @@ inline TrainConfig small_config() {
   return c;
 }
 
-/// A dataset with the text that it lies over, and a trainer on it.
+/// A dataset and a trainer on it.
 struct Small {
   explicit Small(const TrainConfig& config = small_config(), const std::string& text = small_text(600))
       : dataset(corpus_of(text), config), trainer(config, dataset) {}
@@ -75,7 +75,7 @@ inline std::vector<torch::Tensor> copies(const nn::Llama& model) {
   return all;
 }
 
-/// Whether both hold the same bits.
+/// Whether all tensors are equal bit for bit.
 inline bool same_bits(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {

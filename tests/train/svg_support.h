@@ -1,4 +1,4 @@
-// What the tests of pictures share.
+// Helpers of the pictures' tests.
 #pragma once
 
 #include <regex>
@@ -7,7 +7,7 @@
 
 namespace folio::train::test {
 
-/// What is wrong with a document by the rules of XML that an SVG of ours could break; empty if nothing is.
+/// The first violation of those XML rules that our SVG writer could break; empty if there is none.
 inline std::string xml_fault(const std::string& text) {
   static const std::regex kTag(R"(<(/?)([a-z]+)((?: [a-zA-Z:-]+="[^"<&]*(?:&(?:amp|lt|gt|quot);[^"<&]*)*")*)(/?)>)");
   static const std::regex kText(R"((?:[^<>&]|&(?:amp|lt|gt|quot);)*)");

@@ -68,7 +68,7 @@ TEST(TrainConfig, TheBlogPresetIsTheTutorials) {
   EXPECT_DOUBLE_EQ(c.beta2, 0.999);
 }
 
-// Each field gets a value of its own, so that a field that is mixed up with another shows.
+// Each field has another value, so that mixing up two fields fails the test.
 TrainConfig unusual() {
   TrainConfig c;
   int n = 0;

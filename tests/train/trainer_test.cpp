@@ -115,7 +115,7 @@ TEST(Trainer, FrozenParametersStayAndDoNotCountForClipping) {
   all.trainer.step();
   const double norm = part.trainer.step().grad_norm;
 
-  double squares = 0.0;  // of the gradients of what is trained, which are those of the other trainer before clipping
+  double squares = 0.0;  // of the trained parameters' gradients
   double all_squares = 0.0;
   const auto gradients = all.trainer.model()->named_parameters();
   for (const auto& p : gradients) {
@@ -125,8 +125,8 @@ TEST(Trainer, FrozenParametersStayAndDoNotCountForClipping) {
   }
   Small again(c);
   const double whole_norm = again.trainer.step().grad_norm;
-  // Clipping scaled the other's gradients by one factor, which the quotient of the norms doesn't contain. The sums
-  // have fewer than 2^14 squares of floats.
+  // Clipping scaled all gradients by one factor, so the quotient of two norms is that before clipping. Each norm is a
+  // sum of fewer than 2^14 squares in float.
   EXPECT_NEAR(norm / whole_norm, std::sqrt(squares / all_squares), 1e-4);
   EXPECT_LT(norm, 0.99 * whole_norm);
 
@@ -237,7 +237,7 @@ TEST(Trainer, TheBestLossIsTheSmallest) {
   EXPECT_EQ(small.trainer.state().best_validation_loss, 1.5);
 }
 
-// Steps until `last`, each said to take `seconds`.
+// Trains until step `last`, and reports `seconds` for each step.
 void measured_steps(Small& small, int64_t last, double seconds) {
   while (small.trainer.state().step < last) {
     small.trainer.step();
@@ -251,7 +251,7 @@ TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
   Small small(c);
   small.trainer.train_for(1.0);
   small.trainer.step();
-  EXPECT_FALSE(small.trainer.measure(100.0));  // the first one warms up, and does not count
+  EXPECT_FALSE(small.trainer.measure(100.0));  // the first step is a warm-up and is not counted
   measured_steps(small, kMeasuredSteps, 0.5);
   EXPECT_EQ(small.trainer.config().steps, 120);
   small.trainer.step();
