@@ -3,7 +3,9 @@
 // The plain form spells the formula out; the fused form is LibTorch's kernel for the same formula, and the default.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include "core/model_config.h"
 #include "modules/rope.h"

@@ -2,7 +2,9 @@
 // The four parts are given from outside, so that a study swaps one of them and copies nothing.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
 
 #include <functional>
 #include <string>

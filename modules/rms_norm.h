@@ -2,7 +2,8 @@
 // root mean square, so that no position learns anything about another one from its norm.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 namespace folio::nn {
 

@@ -3,7 +3,8 @@
 // The rotations are kept in double precision and are no part of a module's state: one cache serves all layers.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include <vector>
 

@@ -2,7 +2,7 @@
 // What a step computes depends on (config, corpus, step) and the checkpoint alone, so a resumed run repeats the bits.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <memory>

@@ -1,7 +1,7 @@
 // Every test begins with the same seed, so that its numbers don't depend on which tests ran before it, and runs on one
 // thread: its tensors are small, and tests run beside each other.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/utils.h>
 
 namespace folio::test {
 namespace {

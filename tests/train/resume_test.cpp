@@ -1,5 +1,6 @@
 // Resumed equals undisturbed, bit for bit: with dropout, accumulation and AdamW's moments in between.
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 
