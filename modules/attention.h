@@ -3,7 +3,9 @@
 // The plain form is the formula written out; the fused form, the default, is LibTorch's kernel for the same formula.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include "core/model_config.h"
 #include "modules/rope.h"

@@ -2,7 +2,9 @@
 // The four parts are constructor arguments, so that an experiment can replace one of them.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
 
 #include <functional>
 #include <string>

@@ -2,6 +2,7 @@
 #include "modules/llama.h"
 
 #include <fmt/format.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <string_view>

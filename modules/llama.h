@@ -3,7 +3,11 @@
 // attention.{wq,wk,wv,wo}, ffn_norm, ffn.{w1,w2,w3}}, norm and output, each with ".weight"; there are no others.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include <functional>
 

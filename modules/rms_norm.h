@@ -2,7 +2,8 @@
 // independently of the others.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 namespace folio::nn {
 

@@ -3,7 +3,8 @@
 // The rotations are stored in double precision. They are neither parameters nor buffers, and all layers share them.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include <vector>
 

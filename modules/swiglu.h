@@ -2,7 +2,9 @@
 // down (w2). No biases.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 namespace folio::nn {
 

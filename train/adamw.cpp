@@ -1,6 +1,7 @@
 #include "train/adamw.h"
 
 #include <ATen/ops/_fused_adamw.h>
+#include <torch/utils.h>
 
 namespace folio::train {
 

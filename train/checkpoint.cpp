@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <torch/utils.h>
 #include <torch/version.h>
 
 #include <set>

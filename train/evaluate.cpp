@@ -1,5 +1,7 @@
 #include "train/evaluate.h"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 
 namespace folio::train {

@@ -1,7 +1,7 @@
 // The loss of a split, in nats per token.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "data/batches.h"
 #include "modules/llama.h"

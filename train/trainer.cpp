@@ -2,6 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

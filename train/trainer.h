@@ -3,7 +3,7 @@
 // one, if the number of threads was fixed (repeatable.h).
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <functional>

@@ -1,5 +1,7 @@
 #include "train/verify.h"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>

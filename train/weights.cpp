@@ -1,5 +1,7 @@
 #include "train/weights.h"
 
+#include <torch/utils.h>
+
 #include "core/error.h"
 
 namespace folio::train {

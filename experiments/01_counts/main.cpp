@@ -1,5 +1,7 @@
 // How well can counting predict the next character? Table, picture and explanation: README.md beside this file.
-#include <torch/torch.h>
+#include <torch/optim/adamw.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // Five mistakes in copies of a published tutorial, each shown and mended: see README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // What does RMSNorm buy, and what may it average over? Table, picture and explanation: README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/any.h>
 
 #include <algorithm>
 #include <cmath>

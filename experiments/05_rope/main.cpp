@@ -1,7 +1,7 @@
 // What do rotated positions buy, and how far do they reach? Table, pictures and explanation: README.md beside this
 // file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,8 @@
 // What goes wrong without the causal mask? Table, pictures and explanation: README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "experiments/common/broken.h"
 #include "experiments/common/heat_map.h"

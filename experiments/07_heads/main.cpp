@@ -1,7 +1,6 @@
 // What do fewer key/value heads save, and what do they cost? Table, picture and explanation: README.md beside this
 // file.
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <cstdlib>
 #include <new>

@@ -1,6 +1,7 @@
 // Is SwiGLU better than ReLU and GELU? Table, picture and explanation: README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"

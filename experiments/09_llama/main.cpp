@@ -1,6 +1,8 @@
 // What does each part of a Llama buy? Table, picture and explanation: README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 

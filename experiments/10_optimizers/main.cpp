@@ -1,7 +1,7 @@
 // Which update rule gets furthest in 300 steps, each at its own best rate, and what do warm-up and clipping add?
 // Tables, pictures and explanation: README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <tuple>
 

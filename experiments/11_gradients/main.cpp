@@ -1,7 +1,8 @@
 // Are the backward passes that were derived by hand autograd's, and what does a wrong one do? Tables, pictures and
 // explanation: README.md beside this file.
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,9 @@
 // both side by side. Nothing outside of experiments/ uses them.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
 
 #include "modules/attention.h"
 #include "modules/llama.h"

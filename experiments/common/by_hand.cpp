@@ -3,6 +3,7 @@
 #include "experiments/common/by_hand.h"
 
 #include <fmt/format.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

@@ -3,7 +3,7 @@
 // Each can be asked to make the mistake that is commonly made there, so that a study can show what it does.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <string>

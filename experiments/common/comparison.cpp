@@ -1,6 +1,7 @@
 #include "experiments/common/comparison.h"
 
 #include <fmt/format.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <atomic>

@@ -2,6 +2,9 @@
 // no two can be mixed up; 3 query heads share 1 key/value head.
 #include "experiments/common/hand_parts.h"
 
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
+
 #include <cmath>
 #include <memory>
 

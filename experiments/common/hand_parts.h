@@ -2,7 +2,7 @@
 // the module, the naive form with full Jacobians, and the form that is used.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <string>

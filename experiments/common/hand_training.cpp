@@ -1,5 +1,7 @@
 #include "experiments/common/hand_training.h"
 
+#include <torch/nn/utils/clip_grad.h>
+
 #include <vector>
 
 #include "train/evaluate.h"

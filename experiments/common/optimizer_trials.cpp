@@ -1,6 +1,7 @@
 #include "experiments/common/optimizer_trials.h"
 
 #include <fmt/format.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <mutex>

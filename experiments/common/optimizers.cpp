@@ -1,5 +1,7 @@
 #include "experiments/common/optimizers.h"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -2,7 +2,7 @@
 // operations. train::AdamW is the one that trains the default; here it is written out beside its rivals.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

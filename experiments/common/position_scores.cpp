@@ -1,5 +1,7 @@
 #include "experiments/common/position_scores.h"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 

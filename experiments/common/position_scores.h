@@ -1,7 +1,7 @@
 // The scores that one query has with one key, wherever the two stand: what a way of telling positions does to them.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 

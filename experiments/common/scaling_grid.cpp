@@ -1,7 +1,7 @@
 #include "experiments/common/scaling_grid.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <mutex>

@@ -1,7 +1,8 @@
 // Shapes: B sequences, T positions, V vocabulary.
 #include "experiments/common/symptoms.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <string>
 

@@ -1,6 +1,9 @@
 // Shapes: B sequences, T positions, V vocabulary.
 #include "experiments/common/training.h"
 
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -2,6 +2,7 @@
 #include "experiments/common/variants.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <utility>

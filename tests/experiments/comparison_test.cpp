@@ -2,7 +2,8 @@
 #include "experiments/common/comparison.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <atomic>
 #include <cmath>

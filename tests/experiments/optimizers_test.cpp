@@ -2,6 +2,10 @@
 #include "experiments/common/optimizers.h"
 
 #include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

@@ -2,7 +2,9 @@
 #include "experiments/common/variants.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "experiments/common/broken.h"
 #include "experiments/common/training.h"

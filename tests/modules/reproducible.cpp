@@ -1,7 +1,7 @@
 // Every test starts with the same seed, so that it does not depend on the tests before it, and runs on one thread,
 // since its tensors are small and other tests run at the same time.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/utils.h>
 
 namespace folio::test {
 namespace {

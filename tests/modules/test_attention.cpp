@@ -1,7 +1,9 @@
 // The laws of causal self-attention, for both forms and for every kind of head sharing.
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <string>

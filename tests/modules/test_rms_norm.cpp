@@ -1,6 +1,6 @@
 // The laws of RMSNorm.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 

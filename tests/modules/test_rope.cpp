@@ -1,7 +1,7 @@
 // The laws of rotary position embedding. Angles reach `context` radians and are rounded once, so a rotation in double
 // is off by about eps · context · norm; that is where the tolerances come from.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <utility>

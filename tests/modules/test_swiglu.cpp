@@ -1,6 +1,6 @@
 // The laws of SwiGLU.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "train/adamw.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <map>

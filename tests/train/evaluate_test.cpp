@@ -1,6 +1,7 @@
 #include "train/evaluate.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

@@ -1,5 +1,6 @@
 // A resumed run equals an undisturbed one bit for bit, with dropout, accumulation and AdamW's moments.
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 

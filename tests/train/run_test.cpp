@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

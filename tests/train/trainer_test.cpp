@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

@@ -2,6 +2,7 @@
 #include "train/verify.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include "support.h"
 
