@@ -95,9 +95,8 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const AdamW& o
                      const data::Tokenizer& tokenizer) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
     const core::Weights weights = weights_of(model);
-    const auto prefix = tokenizer.prefix_tokens();
-    const int32_t end = tokenizer.end_of_text();
-    core::write_hf_model(directory, weights.config, weights.views(), prefix.empty() ? end : prefix[0], end);
+    core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
+                         tokenizer.end_of_text());
     tokenizer.write_hf(directory);
     write_optimizer(directory / "optimizer.safetensors", model, optimizer);
     TrainerState saved = state;
