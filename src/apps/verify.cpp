@@ -9,6 +9,7 @@
 #include "core/formats/model_files.h"
 #include "core/quants.h"
 #include "data/corpus.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
@@ -48,9 +49,10 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   core::require(fs::exists(checkpoint / "trainer.json"),
                 "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
-  const train::Dataset dataset(data::load_corpus(state.corpus_path), state.config);
-  core::require(dataset.digest() == state.corpus_digest, "{} is not the text that the checkpoint was trained on",
-                state.corpus_path);
+  const data::Corpus corpus = data::load_corpus(state.corpus_path);
+  core::require(train::corpus_digest(corpus.text) == state.corpus_digest,
+                "{} is not the text that the checkpoint was trained on", state.corpus_path);
+  const train::Dataset dataset(corpus, state.config, data::tokenizer_from_hf(checkpoint));
   const auto split = dataset.splits().validation;
   return {.tokens = {split.begin(), split.end()}, .window = state.config.window};
 }
