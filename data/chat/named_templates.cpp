@@ -49,7 +49,7 @@ constexpr std::array<Named, 5> kTemplates{{
 {% endif %}
 {% if message['role'] == 'user' %}
 {{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}
-{%- else %}
+{%- elif message['role'] == 'assistant' %}
 {{ ' ' + content.strip() + ' ' + eos_token }}
 {%- endif %}
 {% endfor %})"},

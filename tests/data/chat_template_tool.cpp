@@ -1,6 +1,5 @@
 // A tool of the tests: Jinja templates, and chats in them.
-//   chat_template_tool FILE     FILE is a JSON list of requests; prints a list of answers, each with "error" alone
-//   where
+//   chat_template_tool FILE     FILE is a JSON list of requests; prints a list of answers, with "error" alone where
 //                               something was refused:
 //     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt": true if missing,
 //      "marks": [other special tokens]}
@@ -14,7 +13,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "data/chat/chat_template.h"
-#include "data/chat/jinja_interpreter.h"
+#include "data/chat/jinja/interpreter.h"
 
 namespace folio::data {
 namespace {

@@ -60,7 +60,8 @@ def split_expressions(text):
         for piece in pieces[1:]:
             name = piece.split("(")[0].split(" ")[0].split(")")[0].split("[")[0]
             brackets = sum(current.count(c) for c in "([{") - sum(current.count(c) for c in ")]}")
-            if brackets or (name in environment.filters or name == "tojson"):
+            is_filter = piece.startswith("d(") if name == "d" else name in environment.filters  # d is also a variable
+            if brackets or is_filter:
                 current += " | " + piece
             else:
                 parts.append(current)

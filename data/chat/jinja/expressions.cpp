@@ -1,4 +1,4 @@
-#include "data/chat/jinja_expressions.h"
+#include "data/chat/jinja/expressions.h"
 
 #include <charconv>
 

@@ -1,11 +1,11 @@
-#include "data/chat/jinja_lexer.h"
+#include "data/chat/jinja/lexer.h"
 
 #include <algorithm>
 #include <array>
 
 #include "core/error.h"
 #include "core/utf8.h"
-#include "data/chat/jinja_value.h"
+#include "data/chat/jinja/value.h"
 
 namespace folio::data::jinja {
 namespace {

@@ -5,7 +5,7 @@
 #include <cwctype>
 
 #include "core/error.h"
-#include "data/chat/jinja_builtins.h"
+#include "data/chat/jinja/builtins.h"
 
 namespace folio::data::jinja {
 namespace {

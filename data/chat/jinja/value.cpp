@@ -1,4 +1,4 @@
-#include "data/chat/jinja_value.h"
+#include "data/chat/jinja/value.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,12 @@
-// Python's operators.
+// Python's operators: arithmetic, membership, slices.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "core/error.h"
-#include "data/chat/jinja_builtins.h"
+#include "data/chat/jinja/builtins.h"
 
 namespace folio::data::jinja {
 namespace {
@@ -104,6 +105,48 @@ Value operation(Session& session, std::string_view op, const Value& a, const Val
     if (const auto* undefined = std::get_if<Undefined>(&value->data)) core::fail("'{}' is undefined", undefined->name);
   }
   core::fail("'{}' is not supported between '{}' and '{}'", op, type_name(a), type_name(b));
+}
+
+bool contains(Session& session, const Value& container, const Value& value) {
+  if (const Text* text = container.text()) {
+    return find_part(session, *text, text_of(value)) != Text::npos;
+  }
+  if (const Dict* dict = container.dict()) {
+    const bool is_list = value.list() != nullptr && !value.list()->is_tuple;
+    if (value.dict() != nullptr || is_list) core::fail("unhashable type: '{}'", type_name(value));
+    return find_key(session, *dict, value) != nullptr;
+  }
+  const std::vector<Value> values = items_of(session, container);
+  return std::any_of(values.begin(), values.end(), [&](const Value& v) { return equal(session, v, value); });
+}
+
+Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end, const Value& step) {
+  const Text* text = value.text();
+  const List* list = value.list();
+  if (text == nullptr && list == nullptr) core::fail("'{}' object has no slices", type_name(value));
+  const auto size = static_cast<int64_t>(text != nullptr ? text->size() : list->items.size());
+  const int64_t by = integer(&step, 1);
+  if (by == 0) core::fail("slice step cannot be zero");
+  // As PySlice_AdjustIndices: a bound from the end, then within what is there.
+  const auto bound = [&](const Value& v, int64_t otherwise) {
+    if (v.is_none()) return otherwise;
+    int64_t at = integer(&v, 0);
+    if (at < 0) at = at < -size ? -1 : at + size;
+    return by < 0 ? std::clamp<int64_t>(at, -1, size - 1) : std::clamp<int64_t>(at, 0, size);
+  };
+  const int64_t from = bound(begin, by < 0 ? size - 1 : 0);
+  const int64_t to = bound(end, by < 0 ? -1 : size);
+  Text characters;
+  std::vector<Value> items;
+  for (int64_t i = from; by < 0 ? i > to : i < to;) {
+    if (text != nullptr) {
+      characters += (*text)[static_cast<size_t>(i)];
+    } else {
+      items.push_back(list->items[static_cast<size_t>(i)]);
+    }
+    if (__builtin_add_overflow(i, by, &i)) break;
+  }
+  return text != nullptr ? session.text(std::move(characters)) : session.list(std::move(items), list->is_tuple);
 }
 
 }  // namespace folio::data::jinja

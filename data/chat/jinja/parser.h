@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/chat/jinja_value.h"
+#include "data/chat/jinja/value.h"
 
 namespace folio::data::jinja {
 

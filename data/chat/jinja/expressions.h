@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/chat/jinja_lexer.h"
-#include "data/chat/jinja_parser.h"
+#include "data/chat/jinja/lexer.h"
+#include "data/chat/jinja/parser.h"
 
 namespace folio::data::jinja {
 

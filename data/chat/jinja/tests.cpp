@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/chat/jinja_builtins.h"
+#include "data/chat/jinja/builtins.h"
 
 namespace folio::data::jinja {
 namespace {

@@ -1,6 +1,6 @@
-#include "data/chat/jinja_parser.h"
+#include "data/chat/jinja/parser.h"
 
-#include "data/chat/jinja_expressions.h"
+#include "data/chat/jinja/expressions.h"
 
 namespace folio::data::jinja {
 namespace {

@@ -1,11 +1,11 @@
-// Runs a parsed template. Each character of the result is still marked as said or not (jinja_value.h).
+// Runs a parsed template. Each character of the result is still marked as said or not (value.h).
 #pragma once
 
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "data/chat/jinja_parser.h"
+#include "data/chat/jinja/parser.h"
 
 namespace folio::data::jinja {
 

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "data/chat/jinja_value.h"
+#include "data/chat/jinja/value.h"
 
 namespace folio::data::jinja {
 
