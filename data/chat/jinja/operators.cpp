@@ -11,13 +11,6 @@
 namespace folio::data::jinja {
 namespace {
 
-std::optional<double> number(const Value& value) {
-  if (const double* d = std::get_if<double>(&value.data)) return *d;
-  if (const int64_t* i = std::get_if<int64_t>(&value.data)) return static_cast<double>(*i);
-  if (const bool* b = std::get_if<bool>(&value.data)) return *b ? 1.0 : 0.0;
-  return {};
-}
-
 [[noreturn]] void fail_overflow() { core::fail("an integer is too large"); }
 
 int64_t integer_power(int64_t base, int64_t exponent) {

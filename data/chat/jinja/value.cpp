@@ -15,13 +15,6 @@ namespace {
 
 bool same_code(char32_t a, char32_t b) { return code_of(a) == code_of(b); }
 
-std::optional<double> number(const Value& value) {
-  if (const bool* b = std::get_if<bool>(&value.data)) return *b ? 1.0 : 0.0;
-  if (const int64_t* i = std::get_if<int64_t>(&value.data)) return static_cast<double>(*i);
-  if (const double* d = std::get_if<double>(&value.data)) return *d;
-  return {};
-}
-
 int depth_of(const Value& value) {
   if (const List* list = value.list()) return list->depth;
   if (const Dict* dict = value.dict()) return dict->depth;
@@ -224,6 +217,13 @@ std::string_view type_name(const Value& value) {
   constexpr std::array<std::string_view, 11> kNames{
       "Undefined", "NoneType", "bool", "int", "float", "str", "list", "dict", "Namespace", "LoopContext", "function"};
   return value.list() != nullptr && value.list()->is_tuple ? "tuple" : kNames.at(value.data.index());
+}
+
+std::optional<double> number(const Value& value) {
+  if (const bool* b = std::get_if<bool>(&value.data)) return *b ? 1.0 : 0.0;
+  if (const int64_t* i = std::get_if<int64_t>(&value.data)) return static_cast<double>(*i);
+  if (const double* d = std::get_if<double>(&value.data)) return *d;
+  return {};
 }
 
 bool truthy(const Value& value) {

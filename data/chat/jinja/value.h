@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -120,6 +121,8 @@ struct Arguments {
 };
 
 [[nodiscard]] std::string_view type_name(const Value& value);  ///< "str", "list", … of Python
+/// What Python computes with: an int, a float or a bool.
+[[nodiscard]] std::optional<double> number(const Value& value);
 [[nodiscard]] bool truthy(const Value& value);
 [[nodiscard]] bool equal(Session& session, const Value& a, const Value& b);
 /// Throws core::Error where Python has no order.
