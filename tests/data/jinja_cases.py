@@ -19,6 +19,7 @@ d.keys() | list | d.values() | list | (d.items() | list)[0] | l | length | s | l
 x is defined | s is defined | x is not defined | none_ is none | s is none | s is string | n is string | n is number | t is number
 n is integer | t is integer | f is float | t is boolean | t is true | o is false | n is true | l is iterable | s is iterable | n is iterable
 d is mapping | l is mapping | l is sequence | d is sequence | n is odd | n is even | n is divisibleby 7 | n is divisibleby(2) | n is eq 7
+f is odd | f is even | -n is odd | 4.0 is even | 3 is divisibleby 1.5 | x is callable | x is sequence | x is iterable
 n is gt(3) | n is lt 3 | s is equalto 'x' | n is in [1, 7] | 3 is in l | n is not in l | range is callable | s is callable | n is ne 7
 s | upper | s | lower | 'ab cd-ef' | title | 'ab cd-ef'.title() | 'hELLO wORLD' | capitalize | s.upper().lower() | u | upper | u.lower()
 w | trim | w.strip() | w.lstrip() | w.rstrip() | 'xxaxx'.strip('x') | 'xyaxy'.lstrip('yx') | 'abc' | trim('ac') | w.strip() | length
@@ -125,7 +126,8 @@ REFUSED = ["{{ x.y }}", "{{ t is true is true }}", "{{ x[0] }}", "{{ x + 1 }}", 
            "{% for %}{% endfor %}", "{{ }}", "{{ 1 + }}", "{{ (1 }}", "{{ 1) }}", "{{ [1 }}", "{{ 'a }}", "{{ a b }}", "{% nope %}", "{{ n", "{% if n", "{# x",
            "{% raw %}x", "{% set 1 = 2 %}", "{% set true = 2 %}", "{{ 1 ! 2 }}", "{{ a $ b }}", "{{ '\\x4' }}", "{% for i in l %}{% endif %}", "{{ s[::0] }}",
            "{{ loop.index }}", "{% include 'x' %}", "{% extends 'x' %}", "{% import 'x' as y %}", "{% do n %}", "{{ m(a=1, 2) }}", "{{ s.strip(1) }}",
-           "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}"]
+           "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}", "{{ x | int }}", "{{ none | abs }}",
+           "{{ none is odd }}", "{{ x is even }}", "{{ n is divisibleby 0 }}"]
 
 KEEPS = {  # and what of "  One, <b>two</b>  " is left as said
     "{{ x }}": "  One, <b>two</b>  ", "{{ x | trim }}": "One, <b>two</b>", "{{ x.strip() + '</b>' }}": "One, <b>two</b>", "{{ x[2:5] ~ 'One' }}": "One",

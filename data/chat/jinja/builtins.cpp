@@ -18,6 +18,7 @@ namespace {
 
 Value absolute(Session&, const Value& self, const Arguments&) {
   if (const double* d = std::get_if<double>(&self.data)) return {std::fabs(*d)};
+  if (self.is_none()) core::fail("bad operand type for abs(): 'NoneType'");
   const int64_t i = integer(&self, 0);
   if (i == INT64_MIN) core::fail("an integer is too large");
   return {i < 0 ? -i : i};
@@ -42,6 +43,7 @@ std::optional<double> parse_number(Session& session, const Value& value) {
 Value to_int(Session& session, const Value& self, const Arguments& arguments) {
   const Value* otherwise = bind(arguments, {"default"})[0];
   if (self.is<int64_t>()) return self;
+  if (const auto* undefined = std::get_if<Undefined>(&self.data)) core::fail("'{}' is undefined", undefined->name);
   const auto number = parse_number(session, self);
   if (!number || !(std::fabs(*number) < 0x1p53)) return otherwise == nullptr ? Value{int64_t{0}} : *otherwise;
   return {static_cast<int64_t>(*number)};

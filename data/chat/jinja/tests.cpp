@@ -1,8 +1,6 @@
 // What stands behind "is".
 #include <array>
-#include <cstdlib>
 
-#include "core/error.h"
 #include "data/chat/jinja/builtins.h"
 
 namespace folio::data::jinja {
@@ -17,10 +15,7 @@ using Shared = std::shared_ptr<const T>;
 
 Value is_defined(Session&, const Value& self, const Arguments&) { return {!self.is_undefined()}; }
 Value is_sequence(Session&, const Value& self, const Arguments&) {
-  return {self.text() != nullptr || self.list() != nullptr || self.dict() != nullptr};
-}
-Value is_iterable(Session& session, const Value& self, const Arguments& arguments) {
-  return {self.is_undefined() || truthy(is_sequence(session, self, arguments))};
+  return {self.is_undefined() || self.text() != nullptr || self.list() != nullptr || self.dict() != nullptr};
 }
 template <bool kWanted>
 Value is_bool(Session&, const Value& self, const Arguments&) {
@@ -28,14 +23,11 @@ Value is_bool(Session&, const Value& self, const Arguments&) {
   return {b != nullptr && *b == kWanted};
 }
 template <int kRemainder>
-Value is_parity(Session&, const Value& self, const Arguments&) {
-  if (self.is_none()) core::fail("unsupported operand type for %: 'NoneType'");
-  return {std::abs(integer(&self, 0) % 2) == kRemainder};
+Value is_parity(Session& session, const Value& self, const Arguments&) {
+  return {equal(session, operation(session, "%", self, {int64_t{2}}), {int64_t{kRemainder}})};
 }
-Value is_divisible(Session&, const Value& self, const Arguments& arguments) {
-  const int64_t by = integer(bind(arguments, {"num"}, 1)[0], 0);
-  if (by == 0) core::fail("division by zero");
-  return {by == -1 || integer(&self, 0) % by == 0};
+Value is_divisible(Session& session, const Value& self, const Arguments& arguments) {
+  return {equal(session, operation(session, "%", self, *bind(arguments, {"num"}, 1)[0]), {int64_t{0}})};
 }
 template <bool kEqual>
 Value is_equal(Session& session, const Value& self, const Arguments& arguments) {
@@ -56,7 +48,7 @@ constexpr std::array kTests{Builtin{"!=", is_equal<false>},
                             Builtin{">", is_less<true, false>},
                             Builtin{">=", is_less<false, true>},
                             Builtin{"boolean", is_a<bool>},
-                            Builtin{"callable", is_a<Function>},
+                            Builtin{"callable", is_a<Function, Undefined>},
                             Builtin{"defined", is_defined},
                             Builtin{"divisibleby", is_divisible},
                             Builtin{"eq", is_equal<true>},
@@ -69,7 +61,7 @@ constexpr std::array kTests{Builtin{"!=", is_equal<false>},
                             Builtin{"gt", is_less<true, false>},
                             Builtin{"in", is_in},
                             Builtin{"integer", is_a<int64_t>},
-                            Builtin{"iterable", is_iterable},
+                            Builtin{"iterable", is_sequence},
                             Builtin{"le", is_less<true, true>},
                             Builtin{"lessthan", is_less<false, false>},
                             Builtin{"lt", is_less<false, false>},
