@@ -80,8 +80,11 @@ Value operation(Session& session, std::string_view op, const Value& a, const Val
     return session.list(std::move(items), a.list()->is_tuple);
   }
   if (op == "*" && (a.text() != nullptr || b.text() != nullptr) && (x || y)) {
+    const Text& unit = x ? *b.text() : *a.text();
+    const auto times = static_cast<size_t>(std::max<int64_t>(0, integer(x ? &a : &b, 0)));
+    if (times > kMaxText / std::max<size_t>(1, unit.size())) core::fail("a text has more than {} characters", kMaxText);
     Text text;
-    for (int64_t i = integer(x ? &a : &b, 0); i > 0; --i) session.append(text, x ? *b.text() : *a.text());
+    for (size_t i = 0; i < times; ++i) session.append(text, unit);
     return session.text(std::move(text));
   }
   if (op == "*" && (a.list() != nullptr || b.list() != nullptr) && (x || y)) {
