@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <utility>
 
 #include "infer/cpu/vec_math.h"
 
@@ -203,20 +202,32 @@ void attend(const AttentionInput<T>& in, size_t begin, float* out) {
   }
 }
 
-// attend for 1, 2, … kMostQueries queries.
-template <typename T, size_t... kIndex>
-constexpr auto attend_table(std::index_sequence<kIndex...> /*indices*/) {
-  return std::array{attend<kIndex + 1, T>...};
+// A number of queries that goes through the cache together.
+template <typename T>
+struct Attend {
+  size_t n_queries = 0;  ///< 0: more than this instruction set takes
+  void (*run)(const AttentionInput<T>& in, size_t begin, float* out) = nullptr;
+};
+
+template <typename T, size_t kQueries>
+constexpr Attend<T> attend_of() {
+  if constexpr (kQueries <= kMostQueries) {
+    return {kQueries, attend<kQueries, T>};
+  } else {
+    return {};
+  }
 }
 
 template <typename T>
 void attention(const AttentionInput<T>& in, float* out) {
-  static constexpr auto kAttend = attend_table<T>(std::make_index_sequence<kMostQueries>{});
+  static constexpr std::array kAttend{attend_of<T, 12>(), attend_of<T, 8>(), attend_of<T, 6>(), attend_of<T, 4>(),
+                                      attend_of<T, 3>(),  attend_of<T, 2>(), attend_of<T, 1>()};
   const size_t all = in.n_rows * in.n_queries;
   for (size_t done = 0; done < all;) {
-    const size_t n = std::min(kMostQueries, all - done);
-    kAttend[n - 1](in, done, out);
-    done += n;
+    const auto* most = kAttend.begin();
+    while (most->n_queries == 0 || most->n_queries > all - done) ++most;
+    most->run(in, done, out);
+    done += most->n_queries;
   }
 }
 
