@@ -1,7 +1,5 @@
-// The loop that every caller shares: requests go in, each step takes rows of those that run, results come out.
-//
+// The loop that every caller shares: requests go in, each step takes rows of those that run, results come out:
 //   engine.add(request);  while (engine.step()) …;  engine.take(id)
-//
 // First come, first served: a request starts when the cache has room for its whole length, and gives its rows to a step
 // as long as the step has room. A request's result does not depend on the others: see forward/runner.h.
 #pragma once

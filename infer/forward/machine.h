@@ -1,10 +1,8 @@
 // What the forward pass asks of a machine: a CPU, a GPU, one rank of several. A machine is the device, and may serve
-// several models at once; a Stage is a range of one model's layers on it, with their weights, activations and the
-// memory of their cache blocks.
-//
-// The operations of a step may be asynchronous: only read() and wait() wait. They name activations by slot, and what
-// they need of the step's rows went to the machine in begin(), so a machine can record a step and replay it for other
-// tokens, positions and block tables. It may hold an operation back and fuse it with the next.
+// several models; a Stage is a range of one model's layers on it, with weights, activations and cache blocks.
+// Operations may be asynchronous: only read() and wait() wait. They name activations by slot, and begin() copies what
+// they need of the step's rows. So a machine may record a step and replay it for other tokens, positions and tables,
+// or hold an operation back and fuse it with the next.
 #pragma once
 
 #include <cstddef>
