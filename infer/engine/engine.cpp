@@ -17,8 +17,6 @@ Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOpti
 Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
     : runner_(model, placements, options) {}
 
-Engine::~Engine() = default;
-
 RequestId Engine::add(Request request) {
   Generation generation(std::move(request), config(), cache());
   const int64_t needed = blocks_for(generation.max_positions());
@@ -46,6 +44,7 @@ bool Engine::step() {
 
 // What all that run may still take, and then this one, has to fit: so no step ever finds the cache full.
 void Engine::admit() {
+  if (active_.empty() || active_.back().running) return;  // those that wait are the last
   int64_t free = cache().free_blocks();
   for (Active& a : active_) {
     if (!a.running) continue;

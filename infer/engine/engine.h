@@ -27,7 +27,6 @@ class Engine {
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {});
   Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
   Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
-  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 

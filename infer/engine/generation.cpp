@@ -52,8 +52,8 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
             config.vocab_size);
   }
   require(request_.tokenizer == nullptr || request_.tokenizer->vocab_size() == config.vocab_size,
-          "the tokenizer has {} tokens, the model {}", request_.tokenizer == nullptr ? 0 : request_.tokenizer->vocab_size(),
-          config.vocab_size);
+          "the tokenizer has {} tokens, the model {}",
+          request_.tokenizer == nullptr ? 0 : request_.tokenizer->vocab_size(), config.vocab_size);
   require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
   require(!request_.sequence || cache_.length(*request_.sequence) < static_cast<int64_t>(n_prompt_),
           "the cache has {} positions of a prompt of {}; nothing is left to compute",
@@ -93,9 +93,10 @@ bool Generation::is_reported(size_t index) const {
 }
 
 size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported) {
-  const size_t first = n_rows() - n_fresh();
+  const size_t fresh = n_fresh();
+  const size_t first = n_rows() - fresh;
   size_t n = 0;
-  for (; n < std::min(most, n_fresh()); ++n) {
+  for (; n < std::min(most, fresh); ++n) {
     const size_t index = first + n;
     const bool reported = is_reported(index);
     if (reported && most_reported == 0) break;
@@ -112,12 +113,13 @@ std::span<float> Generation::take(std::span<float> logits, size_t n_rows) {
   const size_t end = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
   const size_t first = end - n_rows;
   size_t n_reported = 0;
-  for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
+  size_t used = 0;  // rows that have logits: those that are reported, and the last one, which may be among them
+  for (size_t i = first; i < end; ++i) {
+    n_reported += is_reported(i) ? 1 : 0;
+    used += is_reported(i) || is_last(i) ? 1 : 0;
+  }
   if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
-  const bool has_last = is_last(end - 1);
-  const bool last_is_reported = has_last && n_reported > 0 && reported_ == end;
-  const size_t used = n_reported + (has_last && !last_is_reported ? 1 : 0);
-  if (has_last) sample(logits.subspan((used - 1) * vocab_size_, vocab_size_));
+  if (is_last(end - 1)) sample(logits.subspan((used - 1) * vocab_size_, vocab_size_));
   if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
   return logits.subspan(used * vocab_size_);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <compare>
 #include <optional>
 
 #include "core/error.h"
@@ -12,6 +13,17 @@
 
 namespace folio::data::jinja {
 namespace {
+
+// Of two numbers: integers are compared exactly, all else as floats. Nothing if one is not a number.
+std::optional<std::partial_ordering> order_of_numbers(const Value& a, const Value& b) {
+  const auto* i = std::get_if<int64_t>(&a.data);
+  const auto* j = std::get_if<int64_t>(&b.data);
+  if (i != nullptr && j != nullptr) return *i <=> *j;
+  const auto x = number(a);
+  const auto y = number(b);
+  if (!x || !y) return {};
+  return *x <=> *y;
+}
 
 bool same_code(char32_t a, char32_t b) { return code_of(a) == code_of(b); }
 
@@ -236,13 +248,7 @@ bool truthy(const Value& value) {
 
 bool equal(Session& session, const Value& a, const Value& b) {
   session.spend(1);
-  const auto x = number(a);
-  const auto y = number(b);
-  if (x && y) {
-    const auto* i = std::get_if<int64_t>(&a.data);
-    const auto* j = std::get_if<int64_t>(&b.data);
-    return i != nullptr && j != nullptr ? *i == *j : *x == *y;
-  }
+  if (const auto order = order_of_numbers(a, b)) return *order == 0;
   if (a.data.index() != b.data.index()) return false;
   if (const Text* text = a.text()) {
     session.spend(text->size() / kCharactersPerStep);
@@ -271,13 +277,7 @@ bool equal(Session& session, const Value& a, const Value& b) {
 
 bool less(Session& session, const Value& a, const Value& b) {
   session.spend(1);
-  const auto x = number(a);
-  const auto y = number(b);
-  if (x && y) {
-    const auto* i = std::get_if<int64_t>(&a.data);
-    const auto* j = std::get_if<int64_t>(&b.data);
-    return i != nullptr && j != nullptr ? *i < *j : *x < *y;
-  }
+  if (const auto order = order_of_numbers(a, b)) return *order < 0;
   if (a.text() != nullptr && b.text() != nullptr) {
     session.spend(std::min(a.text()->size(), b.text()->size()) / kCharactersPerStep);
     return std::lexicographical_compare(a.text()->begin(), a.text()->end(), b.text()->begin(), b.text()->end(),

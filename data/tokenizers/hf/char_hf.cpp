@@ -8,16 +8,16 @@
 namespace folio::data {
 
 bool CharTokenizer::is_hf(const nlohmann::json& tokenizer) {
-  const nlohmann::json model = hf::value(tokenizer, "model");
-  const nlohmann::json merges = hf::value(model, "merges");
+  const nlohmann::json& model = hf::value(tokenizer, "model");
+  const nlohmann::json& merges = hf::value(model, "merges");
   return merges.is_array() && merges.empty() && hf::value(model, "byte_fallback") != true &&
          hf::value(tokenizer, "pre_tokenizer").is_null();
 }
 
 CharTokenizer CharTokenizer::from_hf(const nlohmann::json& tokenizer, const std::string& where) {
-  const auto model = core::json_get<nlohmann::json>(tokenizer, "model", where);
-  const auto vocabulary = core::json_get<nlohmann::json>(model, "vocab", where);
-  const auto merges = core::json_get<nlohmann::json>(model, "merges", where);
+  const nlohmann::json& model = core::json_at(tokenizer, "model", where);
+  const nlohmann::json& vocabulary = core::json_at(model, "vocab", where);
+  const nlohmann::json& merges = core::json_at(model, "merges", where);
   core::require(vocabulary.is_object() && merges.is_array() && merges.empty(),
                 "{}: this is not a character tokenizer (a BPE vocabulary with no merges)", where);
   return from_pieces(hf::pieces_by_id(vocabulary, vocabulary.size(), where), where);
