@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -11,18 +12,23 @@
 namespace folio::nn {
 namespace {
 
-torch::nn::Linear linear(int64_t in, int64_t out) {
-  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
+torch::nn::Linear linear(int64_t in, int64_t out, bool bias) {
+  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
+}
+
+/// Whether position t (a row) sees position s, [T, T]. A window of 0 is none.
+torch::Tensor visible(int64_t T, int64_t window, torch::Device device) {
+  const auto ones_TT = torch::ones({T, T}, torch::TensorOptions(torch::kBool).device(device));
+  return window == 0 ? ones_TT.tril() : ones_TT.tril() & ones_TT.triu(1 - window);
 }
 
 /// softmax(q kᵀ / √K + mask) as [B, H, T, T]; each key head is shared by H / G query heads.
-torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK) {
+torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK, int64_t window) {
   const int64_t T = q_BHTK.size(2);
   const auto k_BHTK = k_BGTK.repeat_interleave(q_BHTK.size(1) / k_BGTK.size(1), 1);
   const auto scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(q_BHTK.size(-1));
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto mask_TT = torch::full({T, T}, -kInfinity, scores_BHTT.options()).triu(1);
-  return (scores_BHTT + mask_TT).softmax(-1);
+  return scores_BHTT.masked_fill(~visible(T, window, q_BHTK.device()), -kInfinity).softmax(-1);
 }
 
 }  // namespace
@@ -31,19 +37,27 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
     : dim_(config.dim),
       n_heads_(config.n_heads),
       n_kv_heads_(config.n_kv_heads),
+      window_(config.sliding_window),
       dropout_(dropout),
       rope_(std::move(rope)),
       wq_(nullptr),
       wk_(nullptr),
       wv_(nullptr),
-      wo_(nullptr) {
+      wo_(nullptr),
+      q_norm_(nullptr),
+      k_norm_(nullptr) {
   core::validate(config, "Attention");
   core::require(dropout >= 0 && dropout < 1, "Attention: dropout has to be in [0, 1), but is {}", dropout);
   register_module("rope", rope_);
-  wq_ = register_module("wq", linear(dim_, dim_));
-  wk_ = register_module("wk", linear(dim_, config.kv_dim()));
-  wv_ = register_module("wv", linear(dim_, config.kv_dim()));
-  wo_ = register_module("wo", linear(dim_, dim_));
+  const core::FamilyInfo& family = core::info(config.family);
+  wq_ = register_module("wq", linear(dim_, config.query_dim(), family.qkv_bias));
+  wk_ = register_module("wk", linear(dim_, config.kv_dim(), family.qkv_bias));
+  wv_ = register_module("wv", linear(dim_, config.kv_dim(), family.qkv_bias));
+  wo_ = register_module("wo", linear(config.query_dim(), dim_, false));
+  if (family.qk_norm) {
+    q_norm_ = register_module("q_norm", RMSNorm(config.head_dim, config.norm_eps));
+    k_norm_ = register_module("k_norm", RMSNorm(config.head_dim, config.norm_eps));
+  }
 }
 
 torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD) { return output(attend(project(x_BTD))); }
@@ -58,14 +72,18 @@ torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
 
 torch::Tensor AttentionImpl::weights(const torch::Tensor& x_BTD) {
   const Heads heads = project(x_BTD);
-  return causal_weights(heads.q, heads.k);
+  return causal_weights(heads.q, heads.k, window_);
 }
 
 AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t first_position) {
   require_BTD(x_BTD, dim_, "Attention");
   // One product with the three weights concatenated was measured, and is not faster at this size.
-  const auto q_BTHK = wq_->forward(x_BTD).unflatten(-1, {n_heads_, -1});
-  const auto k_BTGK = wk_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
+  auto q_BTHK = wq_->forward(x_BTD).unflatten(-1, {n_heads_, -1});
+  auto k_BTGK = wk_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
+  if (q_norm_) {
+    q_BTHK = q_norm_->forward(q_BTHK);
+    k_BTGK = k_norm_->forward(k_BTGK);
+  }
   const auto v_BTGK = wv_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
   return {.q = rope_->apply(q_BTHK, first_position).transpose(1, 2),
           .k = rope_->apply(k_BTGK, first_position).transpose(1, 2),
@@ -73,13 +91,17 @@ AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t 
 }
 
 torch::Tensor AttentionImpl::attend_plain(const Heads& heads) {
-  const auto weights_BHTT = torch::dropout(causal_weights(heads.q, heads.k), dropout_, is_training());
+  const auto weights_BHTT = torch::dropout(causal_weights(heads.q, heads.k, window_), dropout_, is_training());
   return weights_BHTT.matmul(heads.v.repeat_interleave(n_heads_ / n_kv_heads_, 1));
 }
 
 torch::Tensor AttentionImpl::attend_fused(const Heads& heads) {
-  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, /*attn_mask=*/{}, is_training() ? dropout_ : 0.0,
-                                          /*is_causal=*/true, /*scale=*/{},
+  const int64_t T = heads.q.size(2);
+  const bool windowed = window_ > 0 && window_ < T;
+  std::optional<torch::Tensor> mask_TT;
+  if (windowed) mask_TT = visible(T, window_, heads.q.device());
+  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask_TT, is_training() ? dropout_ : 0.0,
+                                          /*is_causal=*/!windowed, /*scale=*/{},
                                           /*enable_gqa=*/n_kv_heads_ != n_heads_);
 }
 

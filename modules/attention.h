@@ -1,5 +1,5 @@
 // Causal self-attention with rotary positions: multi-head, grouped-query and multi-query by the number of key/value
-// heads. Position t attends to positions 0 .. t.
+// heads. Position t attends to positions 0 .. t, or with a sliding window W to t - W + 1 .. t.
 // The plain form is the formula written out; the fused form, the default, is LibTorch's kernel for the same formula.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "core/model_config.h"
+#include "modules/rms_norm.h"
 #include "modules/rope.h"
 
 namespace folio::nn {
@@ -15,7 +16,8 @@ namespace folio::nn {
 enum class AttentionKind { Plain, Fused };
 
 /// y = wo · concat over heads of softmax(q kᵀ / √head_dim + causal mask) v, where q, k, v = wq x, wk x, wv x, and q and
-/// k are rotated. Query head h reads key/value head h / (n_heads / n_kv_heads).
+/// k are rotated. Query head h reads key/value head h / (n_heads / n_kv_heads). A family may add biases to wq, wk and
+/// wv, and normalize each head of q and k before it is rotated (Henry et al., "Query-Key Normalization", 2020).
 /// Source: Vaswani et al., 2017, section 3.2; grouped queries: Ainslie et al., "GQA", 2023, section 2.2.
 class AttentionImpl : public torch::nn::Module {
  public:
@@ -49,10 +51,11 @@ class AttentionImpl : public torch::nn::Module {
   torch::Tensor output(
       const torch::Tensor& y);  ///< applies wo to the heads' outputs, [B, n_heads, T, head_dim] to [B, T, dim]
 
-  int64_t dim_, n_heads_, n_kv_heads_;
+  int64_t dim_, n_heads_, n_kv_heads_, window_;
   double dropout_;
   RopeCache rope_;
   torch::nn::Linear wq_, wk_, wv_, wo_;
+  RMSNorm q_norm_, k_norm_;  ///< empty in families that have none
 };
 TORCH_MODULE(Attention);
 

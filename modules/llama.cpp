@@ -16,7 +16,8 @@ namespace folio::nn {
 
 BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
   core::validate(config, "llama_blocks");
-  RopeCache rope(config.context_length, config.head_dim(), config.rope_theta, core::rope_factors(config));
+  RopeCache rope(config.context_length, config.head_dim, config.rope_theta, core::rope_factors(config),
+                 core::info(config.family).pairs);
   return [rope, dropout](const core::ModelConfig& c, int64_t) { return Block(llama_parts(c, rope, dropout), dropout); };
 }
 
@@ -73,6 +74,7 @@ void initialize(torch::nn::Module& model, int64_t n_layers) {
   for (auto& parameter : model.named_parameters()) {
     const std::string_view name = parameter.key();
     const bool writes_to_stream = name.ends_with(".wo.weight") || name.ends_with(".w2.weight");
+    if (name.ends_with(".bias")) parameter->zero_();
     if (parameter->dim() < 2) continue;
     parameter->normal_(0.0, writes_to_stream ? kStd / std::sqrt(2.0 * static_cast<double>(n_layers)) : kStd);
   }

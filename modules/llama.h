@@ -1,6 +1,7 @@
 // The whole model: token embeddings, n_layers blocks, a final norm, and a linear head, which is the embedding matrix
 // if the configuration ties them. Parameters have the names tok_embeddings, layers.N.{attention_norm,
-// attention.{wq,wk,wv,wo}, ffn_norm, ffn.{w1,w2,w3}}, norm and output, each with ".weight"; there are no others.
+// attention.{wq,wk,wv,wo}, ffn_norm, ffn.{w1,w2,w3}}, norm and output, each with ".weight". Some families have
+// attention.{wq,wk,wv}.bias, or attention.{q_norm,k_norm}.weight in addition. There are no others.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -55,7 +56,7 @@ TORCH_MODULE(Llama);
 
 /// Sets the initial weights: matrices are drawn from N(0, 0.02²). For those whose output is added to the residual
 /// stream (wo, w2), the standard deviation is divided by √(2 n_layers), so that the stream's variance after the last
-/// layer doesn't depend on the depth. Vectors stay as they are. Source: Radford et al., GPT-2, 2019, section 2.3.
+/// layer doesn't depend on the depth. Biases are 0; norms stay as they are. Source: Radford et al., GPT-2, 2019, section 2.3.
 void initialize(torch::nn::Module& model, int64_t n_layers);
 
 }  // namespace folio::nn

@@ -11,7 +11,8 @@
 namespace folio::nn {
 
 RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta,
-                             const std::vector<double>& factors) {
+                             const std::vector<double>& factors, core::RopePairs pairs)
+    : pairs_(pairs) {
   core::require(head_dim >= 2 && head_dim % 2 == 0,
                 "RopeCache: head_dim has to be even and at least 2, since pairs are rotated, but is {}", head_dim);
   core::require(context_length >= 1 && theta > 0,
@@ -50,8 +51,13 @@ torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_po
       rotations_.slice(0, first_position, last).to(x_BTHK.device(), c10::toComplexType(real_type));
   // A pair is a complex number, and a rotation a complex product. That reads memory once, where the formula in real
   // numbers takes six operations.
-  const auto pairs_BTHP = torch::view_as_complex(x_BTHK.to(real_type).contiguous().unflatten(-1, {-1, 2}));
-  return torch::view_as_real(pairs_BTHP * rotations_TP.unsqueeze(1)).flatten(-2).to(x_BTHK.scalar_type());
+  const bool halves = pairs_ == core::RopePairs::Halves;
+  const auto adjacent = [&](const torch::Tensor& x) {  // [..., K] to [..., P, 2]
+    return halves ? x.unflatten(-1, {2, -1}).transpose(-1, -2) : x.unflatten(-1, {-1, 2});
+  };
+  const auto pairs_BTHP = torch::view_as_complex(adjacent(x_BTHK.to(real_type)).contiguous());
+  const auto turned_BTHP2 = torch::view_as_real(pairs_BTHP * rotations_TP.unsqueeze(1));
+  return (halves ? turned_BTHP2.transpose(-1, -2) : turned_BTHP2).flatten(-2).to(x_BTHK.scalar_type());
 }
 
 void RopeCacheImpl::to(torch::Device device, bool non_blocking) { rotations_ = rotations_.to(device, non_blocking); }

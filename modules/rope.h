@@ -1,4 +1,5 @@
-// Rotary position embedding: position p turns the pair (2i, 2i+1) of each query and key by the angle p · theta^(-2i/d).
+// Rotary position embedding: position p turns pair i of each query and key by the angle p · theta^(-2i/d). The pairs are
+// (2i, 2i+1), or in some families (i, i + d/2).
 // Rotations preserve norms, and the dot product of two rotated vectors depends only on the distance of their positions.
 // The rotations are stored in double precision. They are neither parameters nor buffers, and all layers share them.
 #pragma once
@@ -8,17 +9,19 @@
 
 #include <vector>
 
+#include "core/families.h"
+
 namespace folio::nn {
 
 /// The rotations of every position of the context.
-/// Source: Su et al., "RoFormer", 2021, section 3.2.2, with its adjacent pairs (Llama's and GGUF's convention too).
+/// Source: Su et al., "RoFormer", 2021, section 3.2.2, whose pairs are adjacent, as Llama's. Halves: GPT-NeoX, Qwen.
 class RopeCacheImpl : public torch::nn::Module {
  public:
   /// `context_length` positions, heads of `head_dim` numbers. `factors`, one for each pair or none at all, divide the
   /// frequencies (core::rope_factors). Throws core::Error for an odd head_dim, another number of factors, and unless
   /// the lengths are at least 1 and theta is positive.
   RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0,
-                const std::vector<double>& factors = {});
+                const std::vector<double>& factors = {}, core::RopePairs pairs = core::RopePairs::Adjacent);
 
   /// With given rotations, complex double [context_length, head_dim / 2], for experiments. Throws core::Error for
   /// another type or shape.
@@ -37,6 +40,7 @@ class RopeCacheImpl : public torch::nn::Module {
 
  private:
   torch::Tensor rotations_;
+  core::RopePairs pairs_ = core::RopePairs::Adjacent;
 };
 TORCH_MODULE(RopeCache);
 

@@ -90,7 +90,7 @@ void validate(const TrainConfig& c) {
   try {
     core::ModelConfig shape = c.model;
     shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
-    core::validate(shape, "--layers, --heads, --kv-heads, --dim, --hidden-dim or --context");
+    core::validate(shape, "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --context or --sliding-window");
   } catch (const core::Error& error) {
     throw UsageError(error.what());
   }
@@ -128,13 +128,17 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
 }
 
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
+  static const std::set<std::string> kNewer{"family", "head_dim", "sliding_window"};  // older runs don't have them
   TrainConfig config;
   config.preset = core::json_get<std::string>(json, "preset", where);
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
-  core::ModelConfig::visit_fields(config.model, [&](const char* name, auto& value) {
-    if (std::string_view(name).starts_with("rope_scaling") && !model.contains(name)) return;  // older runs have none
+  core::ModelConfig::visit_fields(config.model, [&](const std::string& name, auto& value) {
+    if (!model.contains(name) && (kNewer.contains(name) || name.starts_with("rope_scaling"))) return;
     value = core::json_get<std::decay_t<decltype(value)>>(model, name, where);
   });
+  if (!model.contains("head_dim")) {
+    config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
+  }
   TrainConfig::visit_fields(config, [&](const char* flag, auto& value, auto&&...) {
     value = core::json_get<std::decay_t<decltype(value)>>(json, field_key(flag), where);
   });

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "data/tokenizers/byte_level.h"
+#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/symbol_merger.h"
 
 namespace folio::data {
@@ -187,7 +188,19 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   ends_text_ = ends_of_text(vocabulary_);
 }
 
-std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const { return Encoder(*this, text).encode(); }
+std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
+  if (!vocabulary_.nfc) return Encoder(*this, text).encode();
+  const std::string composed = normalized(text);
+  return Encoder(*this, composed).encode();
+}
+
+std::string BpeTokenizer::normalized(std::string_view text) const {
+  std::string result;
+  user_defined_.split(
+      text, [&](std::string_view stretch) { result += to_nfc(stretch); },
+      [&](const SpecialToken& token) { result += token.text; });
+  return result;
+}
 
 std::vector<int32_t> BpeTokenizer::prefix_tokens() const {
   return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};

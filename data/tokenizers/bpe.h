@@ -1,6 +1,6 @@
 // Byte-level BPE, as in GPT-2, SmolLM2 and Llama 3 (Radford et al. 2019). A text is split into words, and words into
 // bytes. Then the adjacent pair of the lowest merge rank is merged, the leftmost first, until no pair has a merge.
-// Decoding the tokens of any bytes gives those bytes.
+// Decoding the tokens of any bytes gives those bytes, unless the vocabulary normalizes them.
 #pragma once
 
 #include <array>
@@ -29,6 +29,7 @@ struct BpeVocabulary : Vocabulary {
   std::vector<Merge> merges;  ///< in the order of their ranks
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool ignore_merges = false;  ///< a word that is a piece is one token, without merging
+  bool nfc = false;            ///< texts are normalized first: see nfc.h
 
   bool operator==(const BpeVocabulary&) const = default;
 };
@@ -81,7 +82,8 @@ class BpeTokenizer final : public Tokenizer {
   /// Whether a tokenizer.json is of this kind: it has a pre-tokenizer and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// User-defined pieces are split off first (leftmost, then longest). A byte that is not a piece is dropped, as in
+  /// User-defined pieces are split off first (leftmost, then longest), and what lies between is normalized, if the
+  /// vocabulary says so; then decoding gives the normalized text. A byte that is not a piece is dropped, as in
   /// Hugging Face's tokenizers: published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
@@ -105,6 +107,7 @@ class BpeTokenizer final : public Tokenizer {
   class Encoder;
 
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
+  [[nodiscard]] std::string normalized(std::string_view text) const;
 
   BpeVocabulary vocabulary_;
   MergeTable merges_;

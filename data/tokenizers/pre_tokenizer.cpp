@@ -111,7 +111,8 @@ size_t newline_end(Scanner in) {
   return end;
 }
 
-size_t llama3_end(std::string_view text, size_t at) {
+// Words of numbers have at most `most_numbers`.
+size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
   const Scanner begin(text, at);
   if (begin.is('\'')) {
     const size_t n = contraction(text.substr(at + 1), true);
@@ -125,7 +126,7 @@ size_t llama3_end(std::string_view text, size_t at) {
   }
   in = begin;
   if (in.is(CharClass::Number)) {
-    for (int i = 0; i < 3 && in.is(CharClass::Number); ++i) in.next();
+    for (int i = 0; i < most_numbers && in.is(CharClass::Number); ++i) in.next();
     return in.at();
   }
   if (in.is(' ')) in.next();
@@ -154,6 +155,7 @@ constexpr std::array kNames = {
     PreTokenizerName{.name = "falcon3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
     PreTokenizerName{.name = "smaug-bpe", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "dbrx", .kind = PreTokenizer::Llama3},
+    PreTokenizerName{.name = "qwen2", .kind = PreTokenizer::Qwen2, .nfc = true},
 };
 
 }  // namespace
@@ -164,8 +166,10 @@ size_t word_end(PreTokenizer kind, std::string_view text, size_t at) {
       return gpt2_end(text, at, false);
     case PreTokenizer::Digits:
       return digits_end(text, at);
+    case PreTokenizer::Llama3:
+      return llama3_end(text, at, 3);
     default:
-      return llama3_end(text, at);
+      return llama3_end(text, at, 1);
   }
 }
 
@@ -178,9 +182,9 @@ const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::st
              fmt::join(names, ", "));
 }
 
-const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges) {
+const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges, bool nfc) {
   const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const PreTokenizerName& known) {
-    return known.kind == kind && known.ignore_merges == ignore_merges;
+    return known.kind == kind && known.ignore_merges == ignore_merges && known.nfc == nfc;
   });
   return found == kNames.end() ? nullptr : &*found;
 }

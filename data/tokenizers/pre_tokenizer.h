@@ -19,6 +19,9 @@ enum class PreTokenizer {
   /// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
   /// (https://github.com/meta-llama/llama3/blob/main/llama/tokenizer.py)
   Llama3,
+  /// The same with \p{N} for \p{N}{1,3}: each number is a word.
+  /// (https://huggingface.co/Qwen/Qwen2-0.5B/blob/main/tokenizer.json)
+  Qwen2,
 };
 
 /// The end of the word that begins at `at` < text.size(), which is 0 or the end of another word. A byte that is not
@@ -31,12 +34,13 @@ struct PreTokenizerName {
   PreTokenizer kind;
   bool ignore_merges = false;  ///< a word that is a token is not merged
   bool add_bos = false;        ///< if tokenizer.ggml.add_bos_token is missing
+  bool nfc = false;            ///< the model's own tokenizer normalizes the text before; llama.cpp does not
 };
 
 /// Throws core::Error, prefixed with `where`, that lists the known names if `name` is unknown.
 [[nodiscard]] const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where);
 
 /// The first name with these properties, or null.
-[[nodiscard]] const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges);
+[[nodiscard]] const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges, bool nfc);
 
 }  // namespace folio::data

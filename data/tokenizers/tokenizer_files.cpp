@@ -56,8 +56,20 @@ std::string chat_template_of(const nlohmann::json& config, const fs::path& direc
   return "";
 }
 
+// Of the model in the directory; 0 if there is none.
+size_t model_vocab_size(const fs::path& directory) {
+  constexpr uint64_t kMost = uint64_t{1} << 22U;
+  const fs::path path = directory / "config.json";
+  if (!fs::exists(path)) return 0;
+  const nlohmann::json config = read_json(path);
+  const nlohmann::json& size = hf::value(config, "vocab_size");
+  return size.is_number_unsigned() && size.get<uint64_t>() <= kMost ? size.get<size_t>() : 0;
+}
+
 std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const std::string where = path.string();
+  core::require(fs::exists(path) || !fs::exists(path.parent_path() / "tekken.json"),
+                "{}: the tokenizer tekken (tekken.json) is not supported here", path.parent_path().string());
   const nlohmann::json tokenizer = read_json(path);
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
@@ -70,7 +82,11 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
     return result;
   }
   const nlohmann::json config = read_json(config_path);
-  const hf::Source source{.tokenizer = tokenizer, .where = where, .config = config, .config_where = config_path};
+  const hf::Source source{.tokenizer = tokenizer,
+                          .where = where,
+                          .config = config,
+                          .config_where = config_path,
+                          .vocab_size = model_vocab_size(path.parent_path())};
   std::unique_ptr<Tokenizer> result;
   if (BpeTokenizer::is_hf(tokenizer)) {
     result = std::make_unique<BpeTokenizer>(BpeTokenizer::from_hf(source));

@@ -54,7 +54,7 @@ void study(Report& report) {
   train::TrainConfig config = experiments::small_setting(text);
   config.model.n_layers = 1;
   const auto plain = [](const core::ModelConfig& c, double) {
-    return nn::RopeCache(c.context_length, c.head_dim(), c.rope_theta);
+    return nn::RopeCache(c.context_length, c.head_dim, c.rope_theta);
   };
   const auto no_positions = [](const core::ModelConfig& c, double) { return experiments::no_rope(c); };
   std::vector<Way> ways{{"RoPE, plain", plain},

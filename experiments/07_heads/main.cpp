@@ -86,6 +86,7 @@ void study(Report& report) {
   for (const auto& [n_heads, n_kv_heads] : {std::pair{4, 4}, {4, 2}, {4, 1}, {8, 8}, {8, 1}}) {
     core::ModelConfig model = setting.model;
     model.n_heads = n_heads;
+    model.head_dim = model.dim / n_heads;
     model.n_kv_heads = n_kv_heads;
     variants.push_back({fmt::format("{} of {} heads", name_of(model), n_heads), model});
   }

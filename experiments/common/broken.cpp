@@ -32,7 +32,7 @@ class ReplacingBlockImpl : public nn::BlockImpl {
 // Blocks of Llama's own parts in another arrangement.
 template <typename Arrangement>
 nn::BlockFactory arranged_blocks(const core::ModelConfig& config) {
-  nn::RopeCache rope(config.context_length, config.head_dim(), config.rope_theta);
+  nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
   return [rope](const core::ModelConfig& c, int64_t) {
     return nn::Block(std::shared_ptr<nn::BlockImpl>(std::make_shared<Arrangement>(nn::llama_parts(c, rope))));
   };

@@ -12,7 +12,7 @@ namespace {
 
 torch::Tensor random_vector(const core::ModelConfig& config, uint64_t seed) {
   torch::manual_seed(seed);
-  return torch::randn(config.head_dim(), torch::kDouble);
+  return torch::randn(config.head_dim, torch::kDouble);
 }
 
 torch::Tensor scores_of(const torch::Tensor& placed_TK) {
@@ -22,13 +22,13 @@ torch::Tensor scores_of(const torch::Tensor& placed_TK) {
 }  // namespace
 
 torch::Tensor scores_of_rotated(const core::ModelConfig& config, uint64_t seed) {
-  nn::RopeCache rope(config.context_length, config.head_dim(), config.rope_theta);
+  nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
   const torch::Tensor x_K = random_vector(config, seed);
-  return scores_of(rope->apply(x_K.expand({1, config.context_length, 1, config.head_dim()})).flatten(0, 2));
+  return scores_of(rope->apply(x_K.expand({1, config.context_length, 1, config.head_dim})).flatten(0, 2));
 }
 
 torch::Tensor scores_with_sines(const core::ModelConfig& config, uint64_t seed) {
-  nn::RopeCache rope(2, config.head_dim(), config.rope_theta);  // the sines' angles are its
+  nn::RopeCache rope(2, config.head_dim, config.rope_theta);  // the sines' angles are its
   const torch::Tensor positions_T = torch::arange(config.context_length, torch::kDouble);
   const torch::Tensor angle_TP = torch::outer(positions_T, rope->rotations()[1].angle());
   return scores_of(random_vector(config, seed) + torch::stack({angle_TP.sin(), angle_TP.cos()}, -1).flatten(-2));

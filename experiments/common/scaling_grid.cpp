@@ -17,7 +17,8 @@ train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t st
   train::TrainConfig config = small_setting(text);
   config.model.dim = width;
   config.model.hidden_dim = 11 * width / 4;  // as in the small setting
-  config.model.n_heads = config.model.n_kv_heads = width / 16;
+  config.model.head_dim = 16;
+  config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;
   // Each run falls to a tenth of its rate at its own end. On the way of a longer run the loss would still be too high.
   config.schedule = "cosine";

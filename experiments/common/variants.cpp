@@ -25,7 +25,7 @@ TORCH_MODULE(Nothing);
 using torch::nn::AnyModule;
 
 nn::BlockFactory changed_blocks(const core::ModelConfig& config, Change change, nn::RopeCache rope) {
-  if (rope.is_empty()) rope = nn::RopeCache(config.context_length, config.head_dim(), config.rope_theta);
+  if (rope.is_empty()) rope = nn::RopeCache(config.context_length, config.head_dim, config.rope_theta);
   return [change = std::move(change), rope](const core::ModelConfig& c, int64_t) {
     nn::BlockParts parts = nn::llama_parts(c, rope);
     if (change) change(parts, rope);
@@ -42,19 +42,19 @@ nn::BlockFactory blocks_without_norms(const core::ModelConfig& config) {
 
 nn::RopeCache linear_rope(const core::ModelConfig& config, double scale) {
   // The angles of position 1, whose half turns don't wrap: none exceeds 1 radian.
-  const torch::Tensor position_1_P = nn::RopeCache(2, config.head_dim(), config.rope_theta)->rotations()[1].angle();
+  const torch::Tensor position_1_P = nn::RopeCache(2, config.head_dim, config.rope_theta)->rotations()[1].angle();
   const torch::Tensor position_T = torch::arange(config.context_length, torch::kDouble) / scale;
   const torch::Tensor angle_TP = torch::outer(position_T, position_1_P);
   return nn::RopeCache(torch::polar(torch::ones_like(angle_TP), angle_TP));
 }
 
 nn::RopeCache ntk_rope(const core::ModelConfig& config, double scale) {
-  const auto d = static_cast<double>(config.head_dim());
-  return nn::RopeCache(config.context_length, config.head_dim(), config.rope_theta * std::pow(scale, d / (d - 2.0)));
+  const auto d = static_cast<double>(config.head_dim);
+  return nn::RopeCache(config.context_length, config.head_dim, config.rope_theta * std::pow(scale, d / (d - 2.0)));
 }
 
 nn::RopeCache no_rope(const core::ModelConfig& config) {
-  return nn::RopeCache(torch::ones({config.context_length, config.head_dim() / 2}, torch::kComplexDouble));
+  return nn::RopeCache(torch::ones({config.context_length, config.head_dim / 2}, torch::kComplexDouble));
 }
 
 torch::Tensor CachedAttentionImpl::forward(const torch::Tensor& x_B1D) {

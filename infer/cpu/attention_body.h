@@ -27,16 +27,47 @@ inline void prefetch_vector(const T* p, size_t i) {
   if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
 }
 
-// value (kQueries, head_dim) = Σ_j p[j] values[j] with p (kQueries, 32), where query i sees the first n[i] positions.
+// The positions of a block that each query sees, [begin[i], end[i]). Both increase with the row.
+template <size_t kQueries>
+struct Seen {
+  size_t begin[kQueries];
+  size_t end[kQueries];
+};
+
+// value (head_dim) += Σ_j p[j] values[j] over j in [begin, end), for kVecs vectors of dimensions.
+template <size_t kVecs, typename T>
+inline void add_values(const float* p, const T* values, size_t begin, size_t end, size_t head_dim, float* value) {
+  for (size_t j = begin; j < end; ++j) {
+    for (size_t i = 0; i < kVecs; ++i) {
+      float* to = value + i * kLanes;
+      Vec::fma(Vec::all(p[j]), Vec::load(values + j * head_dim + i * kLanes), Vec::load(to)).store(to);
+    }
+  }
+}
+
+// value (kQueries, head_dim) = Σ_j p[j] values[j] with p (kQueries, 32), over the positions that a query sees.
 // Computes kVecs vectors of dimensions, whose sums stay in registers. Prefetches as many elements at `next`.
 template <size_t kQueries, size_t kVecs, typename T>
-inline void weighted_values(const float* p, const T* values, const size_t* n, size_t head_dim, const T* next,
+inline void weighted_values(const float* p, const T* values, const Seen<kQueries>& seen, size_t head_dim, const T* next,
                             float* value) {
-  Vec sum[kQueries][kVecs];
-  for (auto& of_query : sum) {
-    for (Vec& s : of_query) s = Vec::zero();
+  // What all queries see is added for all together. With a sliding window earlier rows see more positions before.
+  const size_t begin = seen.begin[kQueries - 1];
+  const size_t end = seen.end[0];
+  const bool more_before = seen.begin[0] < begin;
+  if (more_before) {
+    for (size_t q = 0; q < kQueries; ++q) {
+      float* to = value + q * head_dim;
+      for (size_t i = 0; i < kVecs; ++i) Vec::zero().store(to + i * kLanes);
+      add_values<kVecs>(p + q * kBlockPositions, values, seen.begin[q], std::min(begin, seen.end[q]), head_dim, to);
+    }
   }
-  for (size_t j = 0; j < n[0]; ++j) {
+  Vec sum[kQueries][kVecs];
+  for (size_t q = 0; q < kQueries; ++q) {
+    for (size_t i = 0; i < kVecs; ++i) {
+      sum[q][i] = more_before ? Vec::load(value + q * head_dim + i * kLanes) : Vec::zero();
+    }
+  }
+  for (size_t j = begin; j < end; ++j) {
     Vec v[kVecs];
     for (size_t i = 0; i < kVecs; ++i) {
       v[i] = Vec::load(values + j * head_dim + i * kLanes);
@@ -52,21 +83,16 @@ inline void weighted_values(const float* p, const T* values, const size_t* n, si
   }
   // Later rows of a prompt see more positions than the first.
   for (size_t q = 0; q < kQueries; ++q) {
-    for (size_t j = n[0]; j < n[q]; ++j) {
-      for (size_t i = 0; i < kVecs; ++i) {
-        float* to = value + q * head_dim + i * kLanes;
-        const Vec v = Vec::load(values + j * head_dim + i * kLanes);
-        Vec::fma(Vec::all(p[q * kBlockPositions + j]), v, Vec::load(to)).store(to);
-      }
-    }
+    add_values<kVecs>(p + q * kBlockPositions, values, std::max(begin, end), seen.end[q], head_dim,
+                      value + q * head_dim);
   }
 }
 
 template <typename T>
-inline void weighted_values_tail(const float* p, const T* values, size_t n, size_t head_dim, size_t lanes,
-                                 float* value) {
+inline void weighted_values_tail(const float* p, const T* values, size_t begin, size_t end, size_t head_dim,
+                                 size_t lanes, float* value) {
   Vec sum = Vec::zero();
-  for (size_t j = 0; j < n; ++j) sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
+  for (size_t j = begin; j < end; ++j) sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
   sum.store_first(value, lanes);
 }
 
@@ -104,26 +130,35 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
-// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim). Query i sees
-// the first n[i] positions, in increasing order of n. See reference/attention.cpp. Blocks are scattered in memory, so
-// prefetch the values now and the next keys afterwards.
+// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim). See
+// reference/attention.cpp. Blocks are scattered in memory, so prefetch the values now and the next keys afterwards.
 template <size_t kQueries, typename T>
-inline Running attend_block(const float* queries, const T* keys, const T* values, const size_t* n,
+inline Running attend_block(const float* queries, const T* keys, const T* values, const Seen<kQueries>& seen,
                             const AttentionInput<T>& in, const T* next_keys, float* value) {
   float p[kQueries * kBlockPositions];
-  multiply_keys<kQueries>(queries, keys, n[kQueries - 1], in.head_dim, values, p);
+  multiply_keys<kQueries>(queries, keys, seen.end[kQueries - 1], in.head_dim, values, p);
   float max[kLanes] = {};
   Vec sums[kLanes];
   const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
   for (size_t q = 0; q < kQueries; ++q) {
-    const size_t n_first = std::min(n[q], kLanes);
-    const size_t n_second = n[q] - n_first;
+    const size_t n_first = std::min(seen.end[q], kLanes);
+    const size_t n_second = seen.end[q] - n_first;
+    const size_t unseen_first = std::min(seen.begin[q], kLanes);
+    const size_t unseen_second = seen.begin[q] - unseen_first;
     float* of_query = p + q * kBlockPositions;
     Vec first = (Vec::load(of_query) * Vec::all(in.scale)).first_or(n_first, nothing);
     Vec second = (Vec::load(of_query + kLanes) * Vec::all(in.scale)).first_or(n_second, nothing);
+    if (seen.begin[q] > 0) {
+      first = nothing.first_or(unseen_first, first);
+      second = nothing.first_or(unseen_second, second);
+    }
     max[q] = Vec::max(first, second).largest();
     first = exp(first - Vec::all(max[q])).first_or(n_first, Vec::zero());
     second = exp(second - Vec::all(max[q])).first_or(n_second, Vec::zero());
+    if (seen.begin[q] > 0) {
+      first = Vec::zero().first_or(unseen_first, first);
+      second = Vec::zero().first_or(unseen_second, second);
+    }
     sums[q] = first + second;
     first.store(of_query);
     second.store(of_query + kLanes);
@@ -133,15 +168,15 @@ inline Running attend_block(const float* queries, const T* keys, const T* values
   constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2;
   size_t d = 0;
   for (; d + kVecs * kLanes <= in.head_dim; d += kVecs * kLanes) {
-    weighted_values<kQueries, kVecs>(p, values + d, n, in.head_dim, next_keys + d, value + d);
+    weighted_values<kQueries, kVecs>(p, values + d, seen, in.head_dim, next_keys + d, value + d);
   }
   for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
-    weighted_values<kQueries, 2>(p, values + d, n, in.head_dim, next_keys + d, value + d);
+    weighted_values<kQueries, 2>(p, values + d, seen, in.head_dim, next_keys + d, value + d);
   }
   for (; d < in.head_dim; d += kLanes) {
     for (size_t q = 0; q < kQueries; ++q) {
-      weighted_values_tail(p + q * kBlockPositions, values + d, n[q], in.head_dim, std::min(kLanes, in.head_dim - d),
-                           value + q * in.head_dim + d);
+      weighted_values_tail(p + q * kBlockPositions, values + d, seen.begin[q], seen.end[q], in.head_dim,
+                           std::min(kLanes, in.head_dim - d), value + q * in.head_dim + d);
     }
   }
   return {Vec::load(max), Vec::join_lanes(sums)};
@@ -154,24 +189,30 @@ void attend(const AttentionInput<T>& in, size_t begin, float* out) {
   float total[kQueries * kMaxHeadDim];    // (kQueries, head_dim)
   float value[kQueries * kMaxHeadDim];
   size_t at[kQueries];  // the offset in in.query and in out
-  size_t n_seen[kQueries];
+  Seen<kQueries> positions;
   for (size_t q = 0; q < kQueries; ++q) {
     const size_t row = (begin + q) / in.n_queries;
     at[q] = row * in.row_stride + (begin + q) % in.n_queries * in.head_dim;
-    n_seen[q] = in.n_positions + row;
+    positions.end[q] = in.n_positions + row;
+    positions.begin[q] = positions.end[q] - std::min(positions.end[q], in.window);
     for (size_t d = 0; d < in.head_dim; ++d) queries[d * kQueries + q] = in.query[at[q] + d];
   }
 
   Running running{Vec::zero(), Vec::zero()};
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
-  for (size_t b = 0; b < n_blocks; ++b) {
-    size_t n[kQueries];
-    for (size_t q = 0; q < kQueries; ++q) n[q] = std::min(kBlockPositions, n_seen[q] - b * kBlockPositions);
+  const size_t first_block = positions.begin[0] / kBlockPositions;
+  for (size_t b = first_block; b < n_blocks; ++b) {
+    const size_t start = b * kBlockPositions;
+    Seen<kQueries> seen;
+    for (size_t q = 0; q < kQueries; ++q) {
+      seen.begin[q] = std::max(positions.begin[q], start) - start;
+      seen.end[q] = std::min(kBlockPositions, positions.end[q] - start);
+    }
     const T* base = in.blocks[b];
     const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
-    const Running block = attend_block<kQueries>(queries, base + in.key_offset, base + in.value_offset, n, in,
-                                                 next + in.key_offset, b == 0 ? total : value);
-    if (b == 0) {
+    const Running block = attend_block<kQueries>(queries, base + in.key_offset, base + in.value_offset, seen, in,
+                                                 next + in.key_offset, b == first_block ? total : value);
+    if (b == first_block) {
       running = block;
       continue;
     }

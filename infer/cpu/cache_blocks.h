@@ -21,7 +21,7 @@ class CacheBlocks {
       : kernels_(kernels),
         n_layers_(static_cast<size_t>(n_layers)),
         n_kv_heads_(static_cast<size_t>(config.n_kv_heads)),
-        head_dim_(static_cast<size_t>(config.head_dim())) {}
+        head_dim_(static_cast<size_t>(config.head_dim)) {}
 
   /// Numbers of a block, and where a head's keys and values begin in it. `layer` counts from the stage's first.
   [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_dim_ * kPositions; }

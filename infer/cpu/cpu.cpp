@@ -14,8 +14,8 @@ Cpu::Cpu(const CpuOptions& options)
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }
 
 std::unique_ptr<Stage> Cpu::load(const core::StoredModel& model, LayerRange layers, CacheType cache_type) {
-  core::require(model.config.head_dim() <= static_cast<int64_t>(kernels::kMaxHeadDim),
-                "heads of {} dimensions are wider than the {} that this engine runs", model.config.head_dim(),
+  core::require(model.config.head_dim <= static_cast<int64_t>(kernels::kMaxHeadDim),
+                "heads of {} dimensions are wider than the {} that this engine runs", model.config.head_dim,
                 kernels::kMaxHeadDim);
   return std::make_unique<CpuStage>(*this, model, layers, cache_type);
 }

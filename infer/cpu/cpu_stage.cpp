@@ -17,10 +17,12 @@ static_assert(kBlockPositions % kRowsTogether == 0);
 
 std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
   const auto dim = static_cast<size_t>(c.dim);
+  const auto query_dim = static_cast<size_t>(c.query_dim());
   const auto kv_dim = static_cast<size_t>(c.kv_dim());
   const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
   // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
-  return {dim, dim, dim, kv_dim, kv_dim, dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
+  return {dim,       dim,        query_dim,  kv_dim, kv_dim,
+          query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
 }
 
 }  // namespace
@@ -68,11 +70,20 @@ void CpuStage::begin(const Step& step) {
   find_runs();
 }
 
-// Rows that follow each other and end in the same block of the cache, at most kRowsTogether.
+// The first position that a row attends to.
+int64_t CpuStage::first_seen(int64_t position) const {
+  return config_.sliding_window == 0 ? 0 : std::max<int64_t>(0, position + 1 - config_.sliding_window);
+}
+
+// Rows that follow each other and whose positions begin and end in the same blocks of the cache, at most kRowsTogether.
 void CpuStage::find_runs() {
+  const auto first_block = [&](const StepRow& row) {
+    return first_seen(row.position) / static_cast<int64_t>(kBlockPositions);
+  };
   runs_.clear();
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table && rows_[i].position % kRowsTogether != 0;
+    const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table && rows_[i].position % kRowsTogether != 0 &&
+                         first_block(rows_[i]) == first_block(rows_[i - 1]);
     if (!goes_on) runs_.push_back(i);
   }
   runs_.push_back(rows_.size());
@@ -86,19 +97,25 @@ void CpuStage::embed(WeightId table) {
 }
 
 void CpuStage::norm(Slot in, WeightId weight, Slot out) {
-  const size_t dim = width(in);
-  const float* x = at(in);
-  float* y = at(out);
+  norm(at(in), weight, n_rows_, width(in), at(out));
+}
+
+void CpuStage::norm_heads(Slot slot, WeightId weight) {
+  const auto head_dim = static_cast<size_t>(config_.head_dim);
+  norm(at(slot), weight, n_rows_ * width(slot) / head_dim, head_dim, at(slot));
+}
+
+void CpuStage::norm(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out) {
   const float* w = weights_.vector(weight);
-  pool_.parallel_for(n_rows_, 1, n_rows_ * dim / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, w, config_.norm_eps, dim, y + i * dim);
+  pool_.parallel_for(n_vectors, 1, n_vectors * dim / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, w, config_.norm_eps, dim, out + i * dim);
   });
 }
 
 void CpuStage::project(Slot in, std::span<const Projection> projections) { multiply(in, projections, false); }
 
 void CpuStage::project_to_residual(Slot in, WeightId weight) {
-  multiply(in, std::array{Projection{weight, Slot::Residual}}, true);
+  multiply(in, std::array{Projection{weight, {}, Slot::Residual}}, true);
 }
 
 // Shares the outputs of all projections of one input among the threads, as if their matrices stood in one.
@@ -118,7 +135,14 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
       const Matrix& weight = weights_.matrix(p.weight);
       const size_t from = std::max(begin, first);
       const size_t to = std::min(end, first + weight.n_out);
-      if (from < to) weight.multiply(kernels_, in, from - first, to - first, at(p.out), weight.n_out, accumulate);
+      if (from < to) {
+        const bool biased = p.bias.exists();
+        for (size_t row = 0; biased && row < n_rows_; ++row) {
+          std::copy(weights_.vector(p.bias) + from - first, weights_.vector(p.bias) + to - first,
+                    at(p.out) + row * weight.n_out + from - first);
+        }
+        weight.multiply(kernels_, in, from - first, to - first, at(p.out), weight.n_out, accumulate || biased);
+      }
       first += weight.n_out;
     }
   });
@@ -143,17 +167,20 @@ kernels::QuantizedRows CpuStage::quantize(const float* x, size_t k) {
 }
 
 void CpuStage::rotate_and_store(int64_t layer) {
-  const auto head_dim = static_cast<size_t>(config_.head_dim());
+  const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
   const size_t kv_dim = width(Slot::Key);
+  const core::RopePairs pairs = core::info(config_.family).pairs;
   const auto of_stage = static_cast<size_t>(layer - layers_.first);
   pool_.parallel_for(n_rows_, 1, n_rows_ * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const StepRow& row = rows_[i];
       const auto position = static_cast<size_t>(row.position);
       float* key = at(Slot::Key) + i * kv_dim;
-      kernels_.rope(at(Slot::Query) + i * dim, rope_.cos(position), rope_.sin(position), dim / head_dim, head_dim);
-      kernels_.rope(key, rope_.cos(position), rope_.sin(position), kv_dim / head_dim, head_dim);
+      const float* cos = rope_.cos(position);
+      const float* sin = rope_.sin(position);
+      kernels_.rope(at(Slot::Query) + i * dim, cos, sin, dim / head_dim, head_dim, pairs);
+      kernels_.rope(key, cos, sin, kv_dim / head_dim, head_dim, pairs);
       const auto block =
           static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
       std::visit(
@@ -172,12 +199,13 @@ void CpuStage::attend(int64_t layer) {
 
 template <typename T>
 void CpuStage::attend(const Cache<T>& cache, size_t layer) {
-  const auto head_dim = static_cast<size_t>(config_.head_dim());
+  const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
   const auto n_kv_heads = static_cast<size_t>(config_.n_kv_heads);
   const size_t group = dim / head_dim / n_kv_heads;
+  const auto window = static_cast<size_t>(config_.sliding_window > 0 ? config_.sliding_window : config_.context_length);
   size_t work = 0;
-  for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1) * 2 * dim;
+  for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1 - first_seen(row.position)) * 2 * dim;
   const size_t n_runs = runs_.size() - 1;
   // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
   const size_t items = n_kv_heads * n_runs;
@@ -192,6 +220,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
                                         .key_offset = cache.blocks.key_offset(layer, head),
                                         .value_offset = cache.blocks.value_offset(layer, head),
                                         .n_positions = static_cast<size_t>(row.position + 1),
+                                        .window = window,
                                         .n_rows = runs_[item % n_runs + 1] - begin,
                                         .row_stride = dim,
                                         .n_queries = group,

@@ -28,6 +28,7 @@ class CpuStage final : public Stage {
   void begin(const Step& step) override;
   void embed(WeightId table) override;
   void norm(Slot in, WeightId weight, Slot out) override;
+  void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
   void project_to_residual(Slot in, WeightId weight) override;
   void rotate_and_store(int64_t layer) override;
@@ -53,6 +54,8 @@ class CpuStage final : public Stage {
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   kernels::QuantizedRows quantize(const float* x, size_t k);
   void find_runs();
+  void norm(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
+  [[nodiscard]] int64_t first_seen(int64_t position) const;
   template <typename T>
   void attend(const Cache<T>& cache, size_t layer);
 

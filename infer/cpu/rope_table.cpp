@@ -10,7 +10,7 @@ namespace folio::infer {
 
 void RopeTable::extend(const core::ModelConfig& config, size_t n_positions) {
   constexpr size_t kAtLeast = 256;
-  head_dim_ = static_cast<size_t>(config.head_dim());
+  head_dim_ = static_cast<size_t>(config.head_dim);
   const size_t have = sin_.size() / head_dim_;
   if (n_positions <= have) return;
   const size_t want =
@@ -19,8 +19,9 @@ void RopeTable::extend(const core::ModelConfig& config, size_t n_positions) {
   sin_.resize(want * head_dim_);
   const std::vector<double> frequencies = core::rope_frequencies(config);
   for (size_t d = 0; d < head_dim_; ++d) {
-    const double frequency = frequencies[d / 2];
-    const double sign = d % 2 == 0 ? -1.0 : 1.0;
+    const bool halves = core::info(config.family).pairs == core::RopePairs::Halves;
+    const double frequency = frequencies[halves ? d % frequencies.size() : d / 2];
+    const double sign = (halves ? d < frequencies.size() : d % 2 == 0) ? -1.0 : 1.0;
     for (size_t position = have; position < want; ++position) {
       const double angle = static_cast<double>(position) * frequency;
       cos_[position * head_dim_ + d] = static_cast<float>(std::cos(angle));

@@ -14,7 +14,8 @@ class RopeTable {
   /// Computes the angles of positions [0, n_positions) in double, if they are not there yet; doubles each time.
   void extend(const core::ModelConfig& config, size_t n_positions);
 
-  /// Of one position: (head_dim); sines are negative at even dimensions, as kernels::Kernels::rope takes them.
+  /// Of one position: (head_dim); sines are negative at the first number of a pair, as kernels::Kernels::rope takes
+  /// them.
   [[nodiscard]] const float* cos(size_t position) const { return &cos_[position * head_dim_]; }
   [[nodiscard]] const float* sin(size_t position) const { return &sin_[position * head_dim_]; }
 

@@ -27,7 +27,7 @@ class Watch {
   std::vector<float> values_;
 };
 
-// The whole model on one screen: what a Llama does to a batch of tokens.
+// The whole model on one screen: what a Llama, or a family that is one with other parts, does to a batch of tokens.
 void run_layers(Stage& m, const Step& step, const Observer& observer) {
   using enum Slot;
   const StageWeights& w = m.weights();
@@ -41,8 +41,13 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   for (int64_t l = m.layers().first; l < m.layers().last; ++l) {
     m.norm(Residual, w(Role::AttentionNorm, l), Normed);
     see("attention_norm", Normed, n, l);
-    m.project(Normed, std::array{Projection{w(Role::Wq, l), Query}, Projection{w(Role::Wk, l), Key},
-                                 Projection{w(Role::Wv, l), Value}});
+    m.project(Normed, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
+                                 Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
+                                 Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
+    if (w.has(Role::QueryNorm, l)) {
+      m.norm_heads(Query, w(Role::QueryNorm, l));
+      m.norm_heads(Key, w(Role::KeyNorm, l));
+    }
     m.rotate_and_store(l);
     see("query", Query, n, l);
     see("key", Key, n, l);
@@ -54,7 +59,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
 
     m.norm(Residual, w(Role::FfnNorm, l), Normed);
     see("ffn_norm", Normed, n, l);
-    m.project(Normed, std::array{Projection{w(Role::W1, l), Gate}, Projection{w(Role::W3, l), Up}});
+    m.project(Normed, std::array{Projection{w(Role::W1, l), {}, Gate}, Projection{w(Role::W3, l), {}, Up}});
     m.activate();
     see("ffn_hidden", Gate, n, l);
     m.project_to_residual(Gate, w(Role::W2, l));
@@ -64,7 +69,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   m.gather();
   m.norm(Residual, w(Role::OutputNorm), Normed);
   see("norm", Normed, step.n_wanted);
-  m.project(Normed, std::array{Projection{w(Role::Output), Logits}});
+  m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
   see("logits", Logits, step.n_wanted);
 }
 

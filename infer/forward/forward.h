@@ -1,4 +1,4 @@
-// The forward pass of a Llama, once for every machine.
+// The forward pass, once for every machine and family.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@
 namespace folio::infer {
 
 /// Sees each named intermediate of a step's rows: values is (n_rows, values.size() / n_rows). Names: "embedding";
-/// "layers.N." before "attention_norm", "query" and "key" (both rotated), "value", "heads" (before Wo),
+/// "layers.N." before "attention_norm", "query" and "key" (both normalized, if the family
+/// does so, and rotated), "value", "heads" (before Wo),
 /// "attention_residual", "ffn_norm", "ffn_hidden" (silu(gate) * up), "ffn_residual"; and, for the rows that want
 /// logits, "norm" and "logits".
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;

@@ -41,9 +41,10 @@ struct Step {
 
 inline constexpr size_t kMaxRows = 256;  ///< rows of a step
 
-/// The matrix that a slot is multiplied by, and where the product goes.
+/// The matrix that a slot is multiplied by, the bias if there is one, and where the sum goes.
 struct Projection {
   WeightId weight;
+  WeightId bias;
   Slot out;
 };
 
@@ -85,13 +86,16 @@ class Stage {
   virtual void embed(WeightId table) = 0;
   /// out = RMSNorm(in) * weight, over each row.
   virtual void norm(Slot in, WeightId weight, Slot out) = 0;
-  /// Each projection's out = in · weightᵀ.
+  /// Each head of the slot = RMSNorm(head) * weight.
+  virtual void norm_heads(Slot slot, WeightId weight) = 0;
+  /// Each projection's out = in · weightᵀ + bias.
   virtual void project(Slot in, std::span<const Projection> projections) = 0;
   /// Residual += in · weightᵀ. An operation of its own, since ranks sum here.
   virtual void project_to_residual(Slot in, WeightId weight) = 0;
   /// Rotates Query and Key by their rows' positions, and stores Key and Value in the cache.
   virtual void rotate_and_store(int64_t layer) = 0;
-  /// Heads = attention of Query over the positions of its sequence up to its own, read from the cache.
+  /// Heads = attention of Query over the positions of its sequence up to its own, or those of them in the sliding
+  /// window, read from the cache.
   virtual void attend(int64_t layer) = 0;
   /// Gate = silu(Gate) * Up.
   virtual void activate() = 0;

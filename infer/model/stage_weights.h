@@ -37,7 +37,7 @@ class StageWeights {
 
   /// Of a layer of the range (counted from the model's first one), or with -1 of the model.
   [[nodiscard]] WeightId operator()(core::Role role, int64_t layer = -1) const;
-  [[nodiscard]] bool has(core::Role role) const { return (*this)(role).exists(); }
+  [[nodiscard]] bool has(core::Role role, int64_t layer = -1) const { return (*this)(role, layer).exists(); }
 
  private:
   static constexpr size_t kRoles = static_cast<size_t>(core::Role::Output) + 1;

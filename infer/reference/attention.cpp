@@ -14,27 +14,27 @@ struct Partial {
   std::array<float, kMaxHeadDim> value;
 };
 
-// keys (head_dim, 32), values (32, head_dim). The query sees the first n positions.
+// keys (head_dim, 32), values (32, head_dim). The query sees positions [begin, n) of the block.
 template <typename T>
-void attend_block(const float* query, const T* keys, const T* values, size_t n, const AttentionInput<T>& in,
-                  Partial& partial) {
+void attend_block(const float* query, const T* keys, const T* values, size_t begin, size_t n,
+                  const AttentionInput<T>& in, Partial& partial) {
   std::array<float, kBlockPositions> p{};
   partial.max = -std::numeric_limits<float>::infinity();
-  for (size_t j = 0; j < n; ++j) {
+  for (size_t j = begin; j < n; ++j) {
     float score = 0.0F;
     for (size_t d = 0; d < in.head_dim; ++d) score = std::fma(query[d], widened(keys[d * kBlockPositions + j]), score);
     p[j] = score * in.scale;
     partial.max = std::max(partial.max, p[j]);
   }
   std::array<float, kLanes> lane{};
-  for (size_t j = 0; j < n; ++j) {
+  for (size_t j = begin; j < n; ++j) {
     p[j] = exp(p[j] - partial.max);
     lane[j % kLanes] += p[j];
   }
   partial.sum = join_lanes(lane);
   for (size_t d = 0; d < in.head_dim; ++d) {
     float total = 0.0F;
-    for (size_t j = 0; j < n; ++j) total = std::fma(p[j], widened(values[j * in.head_dim + d]), total);
+    for (size_t j = begin; j < n; ++j) total = std::fma(p[j], widened(values[j * in.head_dim + d]), total);
     partial.value[d] = total;
   }
 }
@@ -43,12 +43,14 @@ template <typename T>
 void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, float* out) {
   Partial total{};
   Partial block{};
-  for (size_t first = 0; first < n_positions; first += kBlockPositions) {
+  const size_t begin = n_positions - std::min(n_positions, in.window);  // the first position that is seen
+  const size_t first_block = begin / kBlockPositions * kBlockPositions;
+  for (size_t first = first_block; first < n_positions; first += kBlockPositions) {
     const T* base = in.blocks[first / kBlockPositions];
-    Partial& target = first == 0 ? total : block;
-    attend_block(query, base + in.key_offset, base + in.value_offset, std::min(kBlockPositions, n_positions - first),
-                 in, target);
-    if (first == 0) continue;
+    Partial& target = first == first_block ? total : block;
+    attend_block(query, base + in.key_offset, base + in.value_offset, std::max(begin, first) - first,
+                 std::min(kBlockPositions, n_positions - first), in, target);
+    if (first == first_block) continue;
     const float max = std::max(total.max, block.max);
     const float keep = exp(total.max - max);
     const float join = exp(block.max - max);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/families.h"
 #include "core/isa.h"
 #include "infer/reference/groups.h"
 
@@ -35,7 +36,8 @@ struct AttentionInput {
   const T* const* blocks;  ///< (ceil(n_positions / 32)): where each block begins
   size_t key_offset;       ///< in elements from there to this head's keys, (head_dim, 32)
   size_t value_offset;     ///< in elements from there to this head's values, (32, head_dim)
-  size_t n_positions;      ///< row r sees positions 0 to n_positions + r - 1; at least 1
+  size_t n_positions;      ///< row r sees positions up to n_positions + r - 1; at least 1
+  size_t window;           ///< and of these the last `window`. All rows begin in the same block.
   size_t n_rows;           ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
   size_t row_stride;       ///< from one row to the next, in the query and in the output
   size_t n_queries;        ///< the query heads that share this key/value head
@@ -74,12 +76,13 @@ struct Kernels {
   void (*matmul_groups)(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
-  /// Rotates adjacent pairs of each head in place: x_d = x_d cos_d + x_(d xor 1) sin_d (Su et al. 2021).
-  /// x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at even d.
-  void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
+  /// Rotates the pairs of each head in place: x_d = x_d cos_d + x_e sin_d, where e is the other number of d's pair (Su
+  /// et al. 2021). x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at the first
+  /// number of a pair.
+  void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
 
-  /// out, laid out like the query, = softmax(scale q kᵀ) v. Each cache block is computed separately: scores s, summed
-  /// in increasing order of d; m = max s; p = exp(s - m); Σ p in lanes; Σ p v in increasing order of positions. Blocks
+  /// out, laid out like the query, = softmax(scale q kᵀ) v over the positions that a row sees. Each cache block, counted
+  /// from position 0, is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s - m); Σ p in lanes; Σ p v in increasing order of positions. Blocks
   /// are then joined in order, each rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018).
   void (*attention)(const AttentionInput<float>& in, float* out);
 

@@ -43,7 +43,7 @@ void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, si
 void quantize(const float* x, size_t k, QuantizedRow out);
 void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate);
-void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim);
+void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
 void attention(const AttentionInput<float>& in, float* out);
 void attention_f16(const AttentionInput<F16>& in, float* out);
 void to_f16(const float* x, size_t n, F16* out);

@@ -4,14 +4,17 @@
 
 namespace folio::infer::kernels::reference {
 
-void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim) {
+void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs) {
+  const bool halves = pairs == core::RopePairs::Halves;
   for (size_t h = 0; h < n_heads; ++h) {
     float* head = x + h * head_dim;
-    for (size_t d = 0; d < head_dim; d += 2) {
-      const float even = head[d];
-      const float odd = head[d + 1];
-      head[d] = std::fma(even, cos[d], odd * sin[d]);
-      head[d + 1] = std::fma(odd, cos[d + 1], even * sin[d + 1]);
+    for (size_t pair = 0; pair < head_dim / 2; ++pair) {
+      const size_t d = halves ? pair : 2 * pair;
+      const size_t e = halves ? pair + head_dim / 2 : 2 * pair + 1;
+      const float first = head[d];
+      const float second = head[e];
+      head[d] = std::fma(first, cos[d], second * sin[d]);
+      head[e] = std::fma(second, cos[e], first * sin[e]);
     }
   }
 }

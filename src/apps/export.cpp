@@ -6,6 +6,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
 #include "core/quants.h"
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
@@ -57,6 +58,7 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
 }
 
 void export_gguf(const core::StoredModel& model, const Options& o) {
+  if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty()) fmt::print(stderr, "warning: {}\n", lost);
   core::write_gguf_model(o.out, model.config, typed(model, o.type), name_of(model), tokenizer_metadata(model, o));
 }
 

@@ -1,9 +1,10 @@
-// train: trains a Llama on a text. Counts a baseline, trains, exports model.gguf, prints a sample of the engine.
+// train: trains a Llama, or a model of another family, on a text. Counts a baseline, trains, exports model.gguf, prints a sample of the engine.
 #include <ATen/Parallel.h>
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -36,6 +37,18 @@ struct Options {
   std::optional<train::RunChoice> choice;  // with its lock, which a resumed run needs before it reads
 };
 
+std::string family_names() {
+  std::vector<std::string_view> names;
+  for (const core::FamilyInfo& family : core::families()) names.push_back(family.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::map<std::string, core::Family> families_by_name() {
+  std::map<std::string, core::Family> by_name;
+  for (const core::FamilyInfo& family : core::families()) by_name.emplace(family.name, family.family);
+  return by_name;
+}
+
 // The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
 std::unique_ptr<CLI::App> make_app(Options& o) {
   auto app = std::make_unique<CLI::App>("Trains a Llama on a text.", "train");
@@ -53,6 +66,11 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
   core::ModelConfig& m = o.config.model;
+  app->add_option("--family", m.family, family_names())
+      ->transform(CLI::CheckedTransformer(families_by_name()).description(""))
+      ->type_name("NAME")
+      ->default_str(std::string(core::info(m.family).name))
+      ->group("Model");
   const auto shape = [&](const char* flag, int64_t& value, const char* help, double high) {
     app->add_option(flag, value, help)->check(apps::in_range(1, high))->capture_default_str()->group("Model");
   };
@@ -60,8 +78,13 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   shape("--heads", m.n_heads, "query heads", 4096);
   shape("--kv-heads", m.n_kv_heads, "key/value heads: fewer than --heads for GQA, 1 for MQA", 4096);
   shape("--dim", m.dim, "width of the residual stream", 1 << 17);
+  shape("--head-dim", m.head_dim, "width of a head (default: --dim / --heads)", 1 << 17);
   shape("--hidden-dim", m.hidden_dim, "inner width of SwiGLU", 1 << 20);
   shape("--context", m.context_length, "maximum length of a sequence", 1 << 24);
+  app->add_option("--sliding-window", m.sliding_window, "positions that one attends to; 0: all; not for llama")
+      ->check(apps::in_range(0, 1 << 24))
+      ->capture_default_str()
+      ->group("Model");
   app->add_option("--rope-theta", m.rope_theta)->check(apps::in_range(1, 1e9))->capture_default_str()->group("Model");
   app->add_option("--norm-eps", m.norm_eps)->check(apps::in_range(1e-12, 1))->capture_default_str()->group("Model");
   app->add_option("--tie-embeddings", m.tie_embeddings, "true or false")->capture_default_str()->group("Model");
@@ -102,6 +125,13 @@ bool parse(Options& o, int argc, char** argv) {
   const auto app = make_app(o);
   app->parse(argc, argv);
   if (app->count("--heads") > 0 && app->count("--kv-heads") == 0) o.config.model.n_kv_heads = o.config.model.n_heads;
+  core::ModelConfig& m = o.config.model;
+  if (app->count("--dim") + app->count("--heads") > 0 && app->count("--head-dim") == 0) {
+    if (m.dim % m.n_heads != 0) {
+      throw core::UsageError(fmt::format("--dim {} is not a multiple of --heads {}; or take --head-dim", m.dim, m.n_heads));
+    }
+    m.head_dim = m.dim / m.n_heads;
+  }
   if (app->count("--context") > 0 && app->count("--window") == 0) {
     o.config.window = std::min(o.config.window, o.config.model.context_length);
   }
@@ -117,12 +147,15 @@ std::string config_toml(const train::TrainConfig& c) {
     toml += std::is_same_v<T, std::string> ? fmt::format("{} = \"{}\"\n", key, value)
                                            : fmt::format("{} = {}\n", key, value);
   };
+  line("family", std::string(core::info(c.model.family).name));
   line("layers", c.model.n_layers);
   line("heads", c.model.n_heads);
   line("kv-heads", c.model.n_kv_heads);
   line("dim", c.model.dim);
+  line("head-dim", c.model.head_dim);
   line("hidden-dim", c.model.hidden_dim);
   line("context", c.model.context_length);
+  line("sliding-window", c.model.sliding_window);
   line("rope-theta", c.model.rope_theta);
   line("norm-eps", c.model.norm_eps);
   line("tie-embeddings", c.model.tie_embeddings);
@@ -198,8 +231,8 @@ int run(Options& o) {
   write_config();
   fmt::print("{}: {} training, {} validation tokens, vocabulary {}\n", dataset.name(), dataset.splits().train.size(),
              dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
-  fmt::print("preset {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
-             c.preset, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
+  fmt::print("preset {}, family {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
+             c.preset, c.model.family, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
              c.batch_size * c.accumulation, c.steps, at::get_num_threads());
   fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
   if (const std::string why = train::why_not_repeatable(c.device); !why.empty()) {
@@ -227,6 +260,9 @@ int run(Options& o) {
     core::write_gguf_model(run / "model.gguf", core::read_hf_directory(best), dataset.name(),
                            dataset.tokenizer().to_gguf());
   });
+  if (const std::string lost = core::lost_in_gguf(c.model); !lost.empty()) {
+    fmt::print(stderr, "note: {}; checkpoints/best keeps it, and the programs run it, too\n", lost);
+  }
   print_sample(run / "model.gguf");
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
 #include "core/quants.h"
 #include "data/corpus.h"
@@ -139,20 +140,24 @@ int run(const Options& o) {
     side.ids = train::matching_ids(*tokenizer, *file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }
-  const std::string difference = core::describe_difference(trained.config, file.config);
+  const bool is_gguf = file.format == core::ModelFormat::Gguf;
+  const std::string difference =
+      core::describe_difference(is_gguf ? core::as_in_gguf(trained.config) : trained.config, file.config);
   core::require(difference.empty(), "{} and {} are different models: {}", o.checkpoint, o.model, difference);
 
-  const core::Weights weights = core::to_weights(trained);
+  core::Weights weights = core::to_weights(trained);
+  weights.config = file.config;
   bool same = compare_weights(weights, file);
   // Where the file rounds its weights, both sides run the rounded ones: what is compared is the arithmetic.
   const bool rounded = file.tensors[0].type != core::DType::F32 || file.format == core::ModelFormat::Llama2cV2;
   if (rounded) fmt::print("the file's weights are rounded; LibTorch runs with them, too\n");
-  nn::Llama reference(trained.config);
+  nn::Llama reference(file.config);
   train::load_weights(rounded ? core::to_weights(file) : weights, reference);
   reference->eval();
 
-  const Material material = material_of(o, checkpoint, *tokenizer, trained.config);
-  const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(trained.config.context_length));
+  Material material = material_of(o, checkpoint, *tokenizer, trained.config);
+  material.window = std::min(material.window, file.config.context_length);  // a GGUF's ends with a sliding window
+  const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(file.config.context_length));
   same = compare_layers(reference, side, std::span(material.tokens).first(n), o.tolerance) && same;
   same = compare_text(reference, side, *tokenizer, *file_tokenizer, 200) && same;
   same = compare_loss(reference, side, material, o.windows) && same;

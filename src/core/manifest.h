@@ -10,7 +10,26 @@
 namespace folio::core {
 
 /// The purpose of a tensor, in the order of a file (AttentionNorm to W2 in each layer).
-enum class Role { TokenEmbedding, AttentionNorm, Wq, Wk, Wv, Wo, FfnNorm, W1, W3, W2, OutputNorm, Output };
+/// Bq to Bv are biases; QueryNorm and KeyNorm are over each head. Not every family has them.
+enum class Role {
+  TokenEmbedding,
+  AttentionNorm,
+  Wq,
+  Wk,
+  Wv,
+  Bq,
+  Bk,
+  Bv,
+  QueryNorm,
+  KeyNorm,
+  Wo,
+  FfnNorm,
+  W1,
+  W3,
+  W2,
+  OutputNorm,
+  Output
+};
 
 struct TensorSpec {
   Role role;
@@ -19,13 +38,12 @@ struct TensorSpec {
   std::string gguf_name;       ///< "blk.0.attn_q.weight"
   std::string hf_name;         ///< "model.layers.0.self_attn.q_proj.weight"
   std::string module_name;     ///< "layers.0.attention.wq.weight": the LibTorch module's parameter
+  bool rope_permuted;          ///< Hugging Face's file has its rows in another order: see rope_layout.h
 
-  /// Whether the rows of this matrix are permuted in Hugging Face's layout (Wq and Wk: see rope_layout.h).
-  [[nodiscard]] bool rope_permuted() const { return role == Role::Wq || role == Role::Wk; }
   [[nodiscard]] int64_t elements() const;
 };
 
-/// All tensors of a model, in file order. Models with tied embeddings have no Output.
+/// All tensors of a model, in file order: with the parts of its family, and without Output if embeddings are tied.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -16,13 +16,15 @@ struct Limit {
 };
 
 // Larger than any published Llama, and small enough that the product of three fits in 64 bits.
-constexpr std::array<Limit, 8> kLimits{{{"vocab_size", 1, 1 << 22},
+constexpr std::array<Limit, 10> kLimits{{{"vocab_size", 1, 1 << 22},
                                         {"dim", 1, 1 << 17},
                                         {"n_layers", 1, 1 << 10},
                                         {"n_heads", 1, 1 << 12},
                                         {"n_kv_heads", 1, 1 << 12},
+                                        {"head_dim", 1, 1 << 17},
                                         {"hidden_dim", 1, 1 << 20},
                                         {"context_length", 1, 1 << 24},
+                                        {"sliding_window", 0, 1 << 24},
                                         {"rope_scaling_context", 1, 1 << 24}}};
 
 }  // namespace
@@ -37,12 +39,14 @@ void validate(const ModelConfig& config, const std::string& where) {
       }
     }
   });
-  require(config.dim % config.n_heads == 0, "{}: dim {} is not a multiple of n_heads {}", where, config.dim,
-          config.n_heads);
   require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
           config.n_heads, config.n_kv_heads);
-  require(config.head_dim() % 2 == 0, "{}: dim / n_heads is {}, but RoPE rotates pairs, so it has to be even", where,
-          config.head_dim());
+  require(config.head_dim % 2 == 0, "{}: head_dim is {}, but RoPE rotates pairs, so it has to be even", where,
+          config.head_dim);
+  require(config.query_dim() <= 1 << 20, "{}: {} heads of {} numbers are too wide", where, config.n_heads,
+          config.head_dim);
+  require(config.sliding_window == 0 || info(config.family).window != HfWindow::None,
+          "{}: a sliding window of {}, but the family {} has none", where, config.sliding_window, config.family);
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
           "{}: rope_theta is {}, but has to be a finite number of at least 1", where, config.rope_theta);
   const RopeScaling& scaling = config.rope_scaling;
@@ -56,8 +60,17 @@ void validate(const ModelConfig& config, const std::string& where) {
           "{}: norm_eps is {}, but has to be in (0, 1]", where, config.norm_eps);
 }
 
+int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where) {
+  if (n_heads < 1) return 0;
+  require(dim % n_heads == 0, "{}: dim {} is not a multiple of n_heads {}", where, dim, n_heads);
+  return dim / n_heads;
+}
+
 int64_t parameter_count(const ModelConfig& c) {
-  const int64_t attention = 2 * c.dim * c.dim + 2 * c.dim * c.kv_dim();
+  const FamilyInfo& family = info(c.family);
+  const int64_t attention = 2 * c.dim * c.query_dim() + 2 * c.dim * c.kv_dim() +
+                            (family.qkv_bias ? c.query_dim() + 2 * c.kv_dim() : 0) +
+                            (family.qk_norm ? 2 * c.head_dim : 0);
   const int64_t feed_forward = 3 * c.dim * c.hidden_dim;
   const int64_t norms = 2 * c.dim;
   return c.vocab_size * c.dim * (c.tie_embeddings ? 1 : 2) + c.n_layers * (attention + feed_forward + norms) + c.dim;

@@ -1,5 +1,5 @@
-// Converts between RoPE's two conventions. Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1); Hugging Face
-// rotates (i, i + head_dim/2), so in its files the rows of Wq and Wk are permuted within each head.
+// Converts between RoPE's two conventions. Hugging Face rotates (i, i + head_dim/2) in every family. For Llama and
+// Mistral, Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1): the rows of Wq and Wk are permuted within a head.
 #pragma once
 
 #include <cstddef>

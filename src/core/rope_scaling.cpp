@@ -7,7 +7,7 @@ namespace folio::core {
 namespace {
 
 double plain_frequency(const ModelConfig& config, size_t pair) {
-  const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim());
+  const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim);
   return std::pow(static_cast<double>(config.rope_theta), exponent);
 }
 
@@ -15,7 +15,7 @@ double plain_frequency(const ModelConfig& config, size_t pair) {
 
 std::vector<double> rope_factors(const ModelConfig& config) {
   const RopeScaling& s = config.rope_scaling;
-  std::vector<double> factors(static_cast<size_t>(config.head_dim() / 2), 1.0);
+  std::vector<double> factors(static_cast<size_t>(config.head_dim / 2), 1.0);
   if (!s.active()) return factors;
   const double low = s.low_freq_factor;
   const double high = s.high_freq_factor;

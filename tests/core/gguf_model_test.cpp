@@ -87,7 +87,9 @@ TEST(ModelGguf, RefusesWhatIsNotRunHereByName) {
   expect(refusal("general.architecture", std::string("qwen\x1B")), "the architecture is qwen\\x1B");
   expect(refusal("general.architecture", uint32_t{1}), "general.architecture");
   expect(refusal("llama.rope.dimension_count", uint32_t{4}), "RoPE over 4 of 6 dimensions");
-  expect(refusal("llama.attention.key_length", uint32_t{8}), "llama.attention.key_length");
+  expect(refusal("llama.attention.key_length", uint32_t{8}), "RoPE over 6 of 8 dimensions");
+  expect(refusal("llama.attention.sliding_window", uint32_t{4}), "llama.attention.sliding_window = 4");
+  expect(refusal("llama.expert_count", uint32_t{8}), "llama.expert_count = 8: experts");
   expect(refusal("llama.attention.value_length", uint32_t{8}), "llama.attention.value_length");
   expect(refusal("llama.rope.scaling.type", std::string("yarn")), "RoPE scaling of type yarn");
   expect(refusal("llama.rope.scaling.factor", 4.0F), "llama.rope.scaling.factor");
@@ -146,7 +148,7 @@ TEST(ManifestTensors, NamesAnExtraTensor) {
             tensors.begin() + 5,
             {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
       });
-  EXPECT_ERROR(manifest_tensors(file, kGrouped), "the tensor blk.0.attn_q.bias is not part of a Llama");
+  EXPECT_ERROR(manifest_tensors(file, kGrouped), "a llama with biases (blk.0.attn_q.bias) is not supported here");
 }
 
 TEST(ManifestTensors, TellsExpectedFromActualShape) {

@@ -75,7 +75,7 @@ TEST_F(HfConfig, KeepsLlama3sScalingWhereverTransformersWritesIt) {
 
 TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {R"({"model_type": "mistral"})", "model_type is mistral"},
+      {R"({"model_type": "gemma3"})", "model_type: the family is gemma3"},
       {R"({"hidden_act": "gelu"})", "hidden_act = \"gelu\" is not supported"},
       {R"({"attention_bias": true})", "attention_bias = true is not supported"},
       {R"({"mlp_bias": true})", "mlp_bias = true is not supported"},
@@ -93,9 +93,9 @@ TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
       {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
                             "original_max_position_embeddings": 8192}})",
        "rope_scaling_low is 4 and rope_scaling_high 4"},
-      {R"({"head_dim": 8})", "head_dim = 8 is not supported"},
+      {R"({"head_dim": 7})", "head_dim is 7"},
       {R"({"num_attention_heads": 0})", "n_heads is 0"},
-      {R"({"num_attention_heads": 5})", "not a multiple of n_heads 5"},
+      {R"({"num_attention_heads": 5})", "n_heads 5 is not a multiple of n_kv_heads 2"},
       {R"({"vocab_size": -1})", "vocab_size is -1"},
       {R"({"vocab_size": 11.0})", "\"vocab_size\" is not an integer"},
       {R"({"vocab_size": "11"})", "\"vocab_size\" is not an integer"},

@@ -30,7 +30,7 @@ uint64_t published_bytes(const ModelConfig& c, int version) {
   const uint64_t norms = u(2 * c.n_layers * c.dim + c.dim);
   const uint64_t matrices = u(c.vocab_size * c.dim * (c.tie_embeddings ? 1 : 2)) +
                             u(c.n_layers) * u(2 * c.dim * c.dim + 2 * c.dim * c.kv_dim() + 3 * c.dim * c.hidden_dim);
-  if (version == 0) return 28 + 4 * (norms + matrices + u(c.context_length * c.head_dim()));
+  if (version == 0) return 28 + 4 * (norms + matrices + u(c.context_length * c.head_dim));
   if (version == 1) return 256 + 4 * (norms + matrices);
   return 256 + 4 * norms + matrices + 4 * matrices / u(llama2c_group_size(c));
 }

@@ -38,9 +38,44 @@ const ModelConfig kMultiQuery{.vocab_size = 7,
                               .hidden_dim = 5,
                               .context_length = 1,
                               .tie_embeddings = false};
+const ModelConfig kQwen2{.family = Family::Qwen2, .vocab_size = 31, .n_kv_heads = 2};
+const ModelConfig kQwen3{
+    .family = Family::Qwen3, .vocab_size = 31, .dim = 24, .n_heads = 4, .n_kv_heads = 2, .head_dim = 34};
+const ModelConfig kMistral{
+    .family = Family::Mistral, .vocab_size = 31, .n_heads = 6, .n_kv_heads = 3, .head_dim = 16, .sliding_window = 40};
+const std::vector<ModelConfig> kAll{kTiny, kUntied, kGrouped, kMultiQuery, kQwen2, kQwen3, kMistral};
 
 TEST(ModelConfig, SensibleShapesAreValid) {
-  for (const ModelConfig& c : {kTiny, kUntied, kGrouped, kMultiQuery}) EXPECT_NO_THROW(validate(c, "here"));
+  for (const ModelConfig& c : kAll) EXPECT_NO_THROW(validate(c, "here"));
+}
+
+TEST(ModelConfig, HeadsShareTheWidthUnlessTheySayOtherwise) {
+  EXPECT_EQ(kUntied.head_dim, 48);
+  EXPECT_EQ(kQwen3.head_dim, 34);
+  EXPECT_EQ(kQwen3.query_dim(), 136);
+  EXPECT_EQ(even_head_dim(288, 6, "here"), 48);
+  EXPECT_ERROR(even_head_dim(288, 5, "here"), "here: dim 288 is not a multiple of n_heads 5");
+  EXPECT_EQ(even_head_dim(288, 0, "here"), 0);
+}
+
+TEST(ModelConfig, OnlySomeFamiliesHaveAWindow) {
+  ModelConfig c = kTiny;
+  c.sliding_window = 8;
+  EXPECT_ERROR(validate(c, "here"), "here: a sliding window of 8, but the family llama has none");
+  c.family = Family::Mistral;
+  EXPECT_NO_THROW(validate(c, "here"));
+}
+
+TEST(Families, AreFoundByTheirNames) {
+  for (const FamilyInfo& family : families()) {
+    EXPECT_EQ(&info(family.family), &family);
+    EXPECT_EQ(&family_named(family.name, "here"), &family);
+    EXPECT_EQ(family_of_gguf(family.gguf, "here").pairs, family.pairs);
+  }
+  EXPECT_ERROR(family_named("gemma3", "here"),
+               "here: the family is gemma3, but only these run here: llama, mistral, qwen2, qwen3");
+  EXPECT_ERROR(family_of_gguf("qwen3moe", "here"),
+               "here: the architecture is qwen3moe, but only these run here: llama, qwen2, qwen3");
 }
 
 TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
@@ -52,6 +87,7 @@ TEST(ModelConfig, EachIntegerHasLimitsThatAreNamed) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 40U, std::numeric_limits<int64_t>::max(),
                                   std::numeric_limits<int64_t>::min()}) {
+        if (name == "sliding_window" && wrong == 0) continue;  // none
         ModelConfig c = kTiny;
         ModelConfig::visit_fields(c, [&](const std::string& other, auto& field) {
           if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
@@ -70,9 +106,9 @@ TEST(ModelConfig, HeadsDivideAndPairUp) {
     c.dim = dim;
     c.n_heads = n_heads;
     c.n_kv_heads = n_kv_heads;
+    c.head_dim = dim / n_heads;
     return c;
   };
-  EXPECT_ERROR(validate(with(128, 3, 1), "here"), "dim 128 is not a multiple of n_heads 3");
   EXPECT_ERROR(validate(with(128, 4, 3), "here"), "n_heads 4 is not a multiple of n_kv_heads 3");
   EXPECT_ERROR(validate(with(128, 4, 8), "here"), "n_heads 4 is not a multiple of n_kv_heads 8");
   EXPECT_ERROR(validate(with(12, 4, 4), "here"), "even");
@@ -110,7 +146,7 @@ TEST(ModelConfig, TheLargestAllowedShapeDoesNotOverflow) {
 }
 
 TEST(ModelConfig, ParameterCountIsTheSumOfTheManifest) {
-  for (ModelConfig c : {kTiny, kUntied, kGrouped, kMultiQuery}) {
+  for (ModelConfig c : kAll) {
     for (const bool tied : {false, true}) {
       c.tie_embeddings = tied;
       int64_t sum = 0;
@@ -149,20 +185,21 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
     ++n_fields;
     ModelConfig changed;
     ModelConfig::visit_fields(changed, [&](const std::string& other, auto& value) {
-      if (other == name) value = static_cast<std::decay_t<decltype(value)>>(value == 0);
+      using Value = std::decay_t<decltype(value)>;
+      if (other == name) value = static_cast<Value>(value == Value{});
     });
     EXPECT_NE(changed, ModelConfig{}) << name;
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 14U);
-  const ModelConfig zeros{0,    0, 0, 0, 0, 0, 0, 0.0F, 0.0F, {0.0F, 0.0F, 0.0F, 0},
+  EXPECT_EQ(n_fields, 17U);
+  const ModelConfig zeros{Family::Llama, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0F, 0.0F, {0.0F, 0.0F, 0.0F, 0},
                           false};  // does not compile with fewer fields
   EXPECT_EQ(c, zeros);
 }
 
 TEST(Manifest, NamesAreUniqueInEachNaming) {
-  for (const ModelConfig& c : {kTiny, kUntied, kGrouped, kMultiQuery}) {
+  for (const ModelConfig& c : kAll) {
     const auto manifest = tensor_manifest(c);
     std::set<std::string> gguf;
     std::set<std::string> hf;
@@ -171,12 +208,16 @@ TEST(Manifest, NamesAreUniqueInEachNaming) {
       gguf.insert(spec.gguf_name);
       hf.insert(spec.hf_name);
       module.insert(spec.module_name);
-      EXPECT_TRUE(spec.gguf_name.ends_with(".weight") && spec.hf_name.ends_with(".weight"));
+      for (const char* kind : {".weight", ".bias"}) {
+        EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.hf_name.ends_with(kind));
+        EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.module_name.ends_with(kind));
+      }
     }
+    const int64_t more = (info(c.family).qkv_bias ? 3 : 0) + (info(c.family).qk_norm ? 2 : 0);
     EXPECT_EQ(gguf.size(), manifest.size());
     EXPECT_EQ(hf.size(), manifest.size());
     EXPECT_EQ(module.size(), manifest.size());
-    EXPECT_EQ(manifest.size(), static_cast<size_t>(2 + 9 * c.n_layers + (c.tie_embeddings ? 0 : 1)));
+    EXPECT_EQ(manifest.size(), static_cast<size_t>(2 + (9 + more) * c.n_layers + (c.tie_embeddings ? 0 : 1)));
   }
 }
 
@@ -190,9 +231,9 @@ TEST(Manifest, ShapesAndNamesOfAGroupedLayer) {
   EXPECT_EQ(k.hf_name, "model.layers.3.self_attn.k_proj.weight");
   EXPECT_EQ(k.module_name, "layers.3.attention.wk.weight");
   EXPECT_EQ(k.layer, 3);
-  EXPECT_TRUE(k.rope_permuted());
-  EXPECT_TRUE(find("blk.3.attn_q.weight").rope_permuted());
-  EXPECT_FALSE(find("blk.3.attn_v.weight").rope_permuted());
+  EXPECT_TRUE(k.rope_permuted);
+  EXPECT_TRUE(find("blk.3.attn_q.weight").rope_permuted);
+  EXPECT_FALSE(find("blk.3.attn_v.weight").rope_permuted);
   EXPECT_EQ(find("blk.0.ffn_gate.weight").shape, (std::vector<int64_t>{8192, 2048}));
   EXPECT_EQ(find("blk.0.ffn_gate.weight").hf_name, "model.layers.0.mlp.gate_proj.weight");
   EXPECT_EQ(find("blk.0.ffn_up.weight").hf_name, "model.layers.0.mlp.up_proj.weight");

@@ -1,7 +1,7 @@
 """Folio's byte-level BPE against other programs: tokenizers, transformers, gguf, llama.cpp.
 
 Vocabularies: SmolLM2's own, from the published GGUF that scripts/get_smollm2.py fetches; and small ones that `tokenizers`
-trains here behind the published pre-tokenizers of GPT-2, SmolLM2 and Llama 3. FOLIO_TOKENIZER_TOOL names the tool (see
+trains here behind the published pre-tokenizers of GPT-2, SmolLM2, Llama 3 and Qwen, whose texts are normalized first (NFC). FOLIO_TOKENIZER_TOOL names the tool (see
 tokenizer_tool.cpp).
 """
 
@@ -10,10 +10,11 @@ import json
 import os
 import pathlib
 import random
+import unicodedata
 
 import gguf
 import pytest
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
 from tokenizer_support import CODE, PROSE, Ours, llama_cpp_vocabulary, mixed_text, ours, run, with_llama_keys
@@ -23,12 +24,19 @@ SMOLLM2 = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__)
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
                   r"\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 PRE_TOKENIZERS = {
     "gpt-2": lambda: ByteLevel(add_prefix_space=False),
     "smollm": lambda: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
     "llama-bpe": lambda: Sequence([Split(Regex(LLAMA3_PATTERN), "isolated"),
                                    ByteLevel(add_prefix_space=False, use_regex=False)]),
+    "qwen2": lambda: Sequence([Split(Regex(QWEN2_PATTERN), "isolated"),
+                               ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)]),
 }
+# Of Mistral NeMo's tokenizer.json.
+TEKKEN_PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+                  r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
 TEXT = mixed_text(1_100_000)
 
@@ -87,6 +95,8 @@ def trained(pre, folder):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     # "ſa" becomes a token, so that it shows whether 'ſ is split off: (?i:'s) matches a long s.
@@ -113,6 +123,11 @@ def pair(request, tmp_path_factory):
     if request.param == "smollm2":
         return smollm2()
     return trained(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def normalized(theirs, text):
+    """By Python's own tables."""
+    return unicodedata.normalize("NFC", text) if theirs.normalizer else text
 
 
 def ids_of(theirs, text):
@@ -143,7 +158,7 @@ def test_a_byte_that_is_no_utf8_is_a_symbol_and_its_own_bytes(pair, tmp_path):
     for _ in range(3000):
         data[rng.randrange(len(data))] = rng.randrange(256)
     data += bytes([0xC3]) + b"\xF5\x80 \xED\xA0\x80 \xE2\x82"
-    escaped = bytes(data).decode(errors="surrogateescape")
+    escaped = normalized(theirs, bytes(data).decode(errors="surrogateescape"))
     characters = "".join("\uFFFD" if "\uDC80" <= c <= "\uDCFF" else c for c in escaped)
     words = [escaped[a:b] for _, (a, b) in theirs.pre_tokenizer.pre_tokenize_str(characters)]
     bpe = Tokenizer(theirs.model)  # without a pre-tokenizer: one word at a time
@@ -160,7 +175,8 @@ def test_any_bytes_are_a_text_again(pair, tmp_path):
     assert len(missing) == 21 if path == SMOLLM2 else not missing  # SmolLM2 lacks some that UTF-8 hardly has
     data = bytes(b for b in random.Random(11).randbytes(200_000) if b not in missing)
     tokenizer = Ours(path, tmp_path)
-    assert tokenizer.decode(tokenizer.encode(data)) == data
+    text = normalized(theirs, data.decode(errors="surrogateescape"))
+    assert tokenizer.decode(tokenizer.encode(data)) == text.encode(errors="surrogateescape")
 
 
 def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
@@ -237,7 +253,9 @@ def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
         model = tmp_path / "model.gguf"
         with_llama_keys(tmp_path / "a.gguf", model)
     # llama.cpp's case folding lacks the long s, and there a byte without a token ends a merge; not so in tokenizers.
-    texts = [text for text in (TEXT, CODE, PROSE, *EDGES) if "ſ" not in text and len(text) < 2000 or text is TEXT]
+    # And it normalizes nothing.
+    texts = [normalized(theirs, text) for text in (TEXT, CODE, PROSE, *EDGES)
+             if "ſ" not in text and len(text) < 2000 or text is TEXT]
     shown = json.loads(ours("show", model))
     with llama_cpp_vocabulary(model) as (lc, vocab, encode):
         tokenizer = Ours(model, tmp_path)
@@ -254,7 +272,11 @@ def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
 @pytest.mark.parametrize("change, phrase", [
     (lambda t: t.update(pre_tokenizer={"type": "Metaspace"}), "the pre-tokenizer"),
     (lambda t: t["pre_tokenizer"].update(add_prefix_space=True), "the pre-tokenizer"),
-    (lambda t: t.update(normalizer={"type": "NFC"}), 'the normalizer {"type":"NFC"}'),
+    (lambda t: t.update(normalizer={"type": "NFKC"}), 'the normalizer {"type":"NFKC"}'),
+    (lambda t: t.update(pre_tokenizer={"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": TEKKEN_PATTERN}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}),
+     "the pre-tokenizer tekken is not supported here"),
     (lambda t: t.update(decoder={"type": "Fuse"}), "the decoder"),
     (lambda t: t.update(post_processor={"type": "BertProcessing"}), "the post-processor"),
     (lambda t: t["model"].update(type="Unigram"), "a model of type Unigram"),
@@ -270,3 +292,24 @@ def test_what_is_not_known_is_refused_by_name(change, phrase, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
     done = run("show", tmp_path)
     assert done.returncode == 1 and phrase in done.stderr.decode() and "tokenizer.json" in done.stderr.decode(), done.stderr
+
+
+def test_a_directory_with_tekken_alone_is_refused_by_name(tmp_path):
+    (tmp_path / "tekken.json").write_text("{}")
+    done = run("show", tmp_path)
+    assert done.returncode == 1 and b"the tokenizer tekken (tekken.json) is not supported here" in done.stderr
+
+
+def test_a_model_may_have_more_rows_than_there_are_tokens(tmp_path):
+    """As Qwen's: the rest has names as in llama.cpp's files, and no text."""
+    theirs, _ = trained("qwen2", tmp_path)
+    n = theirs.get_vocab_size()
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": n + 3}))
+    ours("to-gguf", tmp_path, tmp_path / "a.gguf")
+    reader = gguf.GGUFReader(tmp_path / "a.gguf")
+    assert field(reader, "ggml.tokens")[n:] == [f"[PAD{i}]" for i in range(n, n + 3)]
+    assert field(reader, "ggml.token_type")[n:] == [gguf.TokenType.UNUSED] * 3
+    assert Ours(tmp_path, tmp_path).encode(PROSE) == ids_of(theirs, PROSE)
+    (tmp_path / "hf").mkdir()
+    ours("to-hf", tmp_path / "a.gguf", tmp_path / "hf")
+    assert Tokenizer.from_file(str(tmp_path / "hf/tokenizer.json")).get_vocab_size() == n

@@ -1,4 +1,5 @@
 #include "data/tokenizers/bpe.h"
+#include "data/tokenizers/nfc.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -89,6 +90,17 @@ TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
                      "S",  "\t",  "\t",  "x", " \n\n", " y", "!!", "\r", "\n", "end", "  "}));
   EXPECT_EQ(words_of(PreTokenizer::Llama3, text), (Strings{"It", "'ll", " be", " ", "123", "4", " ", " IT", "'S", "\t",
                                                            "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
+  EXPECT_EQ(words_of(PreTokenizer::Qwen2, text),
+            (Strings{"It", "'ll", " be", " ",  "1",   "2",     "3",  "4",       " ",
+                     " IT", "'S", "\t",  "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
+}
+
+TEST(Nfc, ComposesWhatIsUtf8) {
+  EXPECT_EQ(to_nfc("plain"), "plain");
+  EXPECT_EQ(to_nfc("e\u0301 a\u0323\u0308 \u1100\u1161\u11A8"), "\u00E9 \u1EA1\u0308 \uAC01");
+  EXPECT_EQ(to_nfc("\u00E9\uFB01\u212B"), "\u00E9\uFB01\u00C5");  // canonical, not compatible: the ligature stays
+  EXPECT_EQ(to_nfc("e\xFF\u0301\xC3 e\u0301\xE2\x82"), "e\xFF\u0301\xC3 \u00E9\xE2\x82");
+  EXPECT_EQ(to_nfc(""), "");
 }
 
 TEST(PreTokenizer, ACapitalOfAContractionCountsForLlama3) {
@@ -107,7 +119,8 @@ TEST(PreTokenizer, ABrokenByteIsASymbolAndNoByteIsLost) {
   for (int round = 0; round < 300; ++round) {
     std::string bytes;
     for (size_t n = random() % 40; n > 0; --n) bytes.push_back(static_cast<char>(random()));
-    for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3}) {
+    for (const PreTokenizer kind :
+         {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
       std::string again;
       for (const std::string& word : words_of(kind, bytes)) again += word;
       ASSERT_EQ(again, bytes);
@@ -121,7 +134,7 @@ TEST(PreTokenizer, AnUnknownNameIsRefusedWithTheKnownOnes) {
   EXPECT_FALSE(pre_tokenizer_named("smaug-bpe", "here").ignore_merges);
   EXPECT_ERROR(pre_tokenizer_named("default", "here"), "here: the pre-tokenizer \"default\" is not known here; known");
   EXPECT_ERROR(pre_tokenizer_named("x", "here"), "gpt-2");
-  EXPECT_EQ(name_of(PreTokenizer::Gpt2, true), nullptr);
+  EXPECT_EQ(name_of(PreTokenizer::Gpt2, true, false), nullptr);
 }
 
 TEST(Bpe, TheJoinsAreThoseOfTheDefinition) {
@@ -226,8 +239,10 @@ TEST(Bpe, FilesKeepTheVocabulary) {
   for (const auto& [kind, ignore_merges, add_bos] : {std::tuple{PreTokenizer::Gpt2, false, false},
                                                      {PreTokenizer::Digits, false, true},
                                                      {PreTokenizer::Llama3, true, true},
-                                                     {PreTokenizer::Llama3, false, false}}) {
+                                                     {PreTokenizer::Llama3, false, false},
+                                                     {PreTokenizer::Qwen2, false, false}}) {
     v.pre_tokenizer = kind;
+    v.nfc = kind == PreTokenizer::Qwen2;
     v.ignore_merges = ignore_merges;
     v.add_bos = add_bos;
     BpeTokenizer tokenizer(v, "the test");
@@ -244,7 +259,7 @@ TEST(Bpe, FilesKeepTheVocabulary) {
   }
   v.pre_tokenizer = PreTokenizer::Gpt2;
   v.ignore_merges = true;
-  EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "cannot say");
+  EXPECT_ERROR(BpeTokenizer(v, "the test").to_gguf(), "a GGUF file has no name for this pre-tokenizer");
 }
 
 TEST(Bpe, AByteMayEndATextAndIsNamedAsFilesSpellIt) {
@@ -291,7 +306,7 @@ TEST(Bpe, AGgufThatIsNotSoundIsRefused) {
     return load_tokenizer(folder / "a.gguf", 0);
   };
   EXPECT_ERROR(read("tokenizer.ggml.pre", {}), "tokenizer.ggml.pre is missing");
-  EXPECT_ERROR(read("tokenizer.ggml.pre", "qwen2"), "\"qwen2\" is not known");
+  EXPECT_ERROR(read("tokenizer.ggml.pre", "tekken"), "\"tekken\" is not known");
   EXPECT_ERROR(read("tokenizer.ggml.merges", {}), "tokenizer.ggml.merges is missing");
   for (const char* merge : {"ab", "a  b", "a c", "zz b", "", " "}) {
     EXPECT_ERROR(read("tokenizer.ggml.merges", core::GgufArray{Strings{merge}}), "is not of two tokens that make");

@@ -80,17 +80,17 @@ TEST(Variants, NoRopeForgetsTheOrder) {
     return largest_difference(model->forward(tokens)[0][-1], model->forward(turned)[0][-1]);
   };
   EXPECT_LT(difference(no_rope(config)), 1e-5);
-  EXPECT_GT(difference(nn::RopeCache(config.context_length, config.head_dim())), 1e-3);
+  EXPECT_GT(difference(nn::RopeCache(config.context_length, config.head_dim)), 1e-3);
 }
 
 TEST(Variants, ScalingByOneIsNoScaling) {
-  const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim(), kConfig.rope_theta);
+  const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim, kConfig.rope_theta);
   EXPECT_LT((linear_rope(kConfig, 1.0)->rotations() - plain->rotations()).abs().max().item<double>(), 1e-14);
   EXPECT_EQ((ntk_rope(kConfig, 1.0)->rotations() - plain->rotations()).abs().max().item<double>(), 0.0);
 }
 
 TEST(Variants, LinearScalingPutsScaledPositionsOnTrainedPlaces) {
-  const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim(), kConfig.rope_theta);
+  const nn::RopeCache plain(kConfig.context_length, kConfig.head_dim, kConfig.rope_theta);
   const torch::Tensor scaled = linear_rope(kConfig, 4.0)->rotations();
   for (const int64_t p : {0, 1, 2}) {
     EXPECT_LT((scaled[4 * p] - plain->rotations()[p]).abs().max().item<double>(), 1e-14);
@@ -100,7 +100,7 @@ TEST(Variants, LinearScalingPutsScaledPositionsOnTrainedPlaces) {
 TEST(Variants, NtkScalingSlowsTheSlowestPairByTheScaleAndTheFastestNot) {
   core::ModelConfig config = kConfig;
   config.dim = 64;  // heads of 16, 8 pairs
-  const nn::RopeCache plain(2, config.head_dim(), config.rope_theta);
+  const nn::RopeCache plain(2, config.head_dim, config.rope_theta);
   const torch::Tensor speed = plain->rotations()[1].angle();
   const torch::Tensor scaled = ntk_rope(config, 8.0)->rotations()[1].angle();
   EXPECT_NEAR((speed[0] / scaled[0]).item<double>(), 1.0, 1e-12);
@@ -131,7 +131,7 @@ TEST(Broken, AttentionWithoutTheMaskSeesWhatComes) {
                                   parts.attention = torch::nn::AnyModule(UnmaskedAttention(kConfig, rope));
                                 })),
             1e-3);
-  const nn::RopeCache rope(kConfig.context_length, kConfig.head_dim());
+  const nn::RopeCache rope(kConfig.context_length, kConfig.head_dim);
   UnmaskedAttention attention(kConfig, rope);
   const torch::Tensor x = torch::randn({2, 5, kConfig.dim});
   const torch::Tensor weights = attention->weights(x);

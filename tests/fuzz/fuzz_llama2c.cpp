@@ -14,7 +14,7 @@ bool take(std::string_view input) {
   touch_tensors(model->tensors);
   // Version 2 rounds; 0 also holds tables that depend on the context, which may be long.
   for (const int version : {0, 1}) {
-    if (version == 0 && model->config.context_length * model->config.head_dim() > 4096) continue;
+    if (version == 0 && model->config.context_length * model->config.head_dim > 4096) continue;
     const auto again = scratch_path("again.bin");
     core::write_llama2c(again, model->config, model->tensors, version);
     const core::StoredModel same = core::read_llama2c(again);

@@ -45,6 +45,8 @@ struct AttentionCase {
   size_t head_dim;
   size_t place;
   double scale_of_queries;
+  size_t window = 1000;  ///< positions that a row sees
+  [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
 // The rows that may be computed together, at most `most`.
@@ -61,8 +63,8 @@ struct Blocks {
   std::vector<const float*> wide_starts;
 };
 
-// The second of two heads in the second of two layers. The rest of each block, and every position after the last one
-// that is seen, is NaN, as uninitialized memory may be.
+// The second of two heads in the second of two layers. The rest of each block, and every position that no row sees, is
+// NaN, as uninitialized memory may be.
 template <typename T>
 Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_offset) {
   const size_t head = c.head_dim * kBlockPositions;
@@ -75,7 +77,7 @@ Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_of
     const auto keys = random_floats(head, first * 2 + c.head_dim);
     const auto values = random_floats(head, first * 2 + c.head_dim + 1);
     for (size_t j = 0; j < std::min(kBlockPositions, n_written - first); ++j) {
-      for (size_t d = 0; d < c.head_dim; ++d) {
+      for (size_t d = 0; first + j >= c.first_seen() && d < c.head_dim; ++d) {
         const size_t key = d * kBlockPositions + j;
         const size_t value = j * c.head_dim + d;
         wide[key_offset + key] = stored(keys[key], block[key_offset + key]);
@@ -113,6 +115,7 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
                              .key_offset = key_offset,
                              .value_offset = value_offset,
                              .n_positions = c.n_positions,
+                             .window = c.window,
                              .n_rows = c.n_rows,
                              .row_stride = row_stride,
                              .n_queries = c.n_queries,
@@ -121,8 +124,9 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
   };
   run(reference_kernels(), input(blocks.wide_starts), expected.data());
   run(fast, input(blocks.starts), got.data());
-  const auto label = fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}", c.n_positions,
-                                 sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place, c.scale_of_queries);
+  const auto label = fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}",
+                                 c.n_positions, sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place,
+                                 c.scale_of_queries, c.window);
   ASSERT_TRUE(std::all_of(expected.values().begin(), expected.values().end(), [](float x) { return std::isfinite(x); }))
       << label;
   for (size_t i = 0; i < size; ++i) {
@@ -171,6 +175,24 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
     for (const size_t n_positions : {1, 9, 33, 49, 65}) {
       for (size_t n_rows = 1; n_rows <= rows_to_the_blocks_end(n_positions, 32); ++n_rows) {
         check_attention(fast_, {n_positions, n_rows, n_queries, 64, place++ % 10, 3.0});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The rows that begin in one block, too.
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
+  size_t place = 0;
+  for (size_t window = 1; window <= 70; ++window) {
+    for (const size_t n_positions : {1, 3, 31, 32, 33, 40, 64, 65, 90, 100}) {
+      const size_t first = n_positions - std::min(n_positions, window);
+      const size_t before_next = n_positions < window ? window - n_positions + kBlockPositions
+                                                      : kBlockPositions - first % kBlockPositions;
+      const size_t n_rows = std::min(rows_to_the_blocks_end(n_positions, 1 + place % 9), before_next);
+      for (const size_t head_dim : {18, 64, 80}) {
+        check_attention(fast_, {n_positions, n_rows, 1 + place % 4, head_dim, place % 10, 3.0, window});
+        ++place;
         if (HasFatalFailure()) return;
       }
     }

@@ -143,8 +143,9 @@ TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
         Buffer sin(random_floats(head_dim, 2), (place * 3 + 1) % 10);
         Buffer expected(x, 0);
         Buffer got(x, (place * 7 + 2) % 10);
-        reference_.rope(expected.data(), cos.data(), sin.data(), n_heads, head_dim);
-        fast_.rope(got.data(), cos.data(), sin.data(), n_heads, head_dim);
+        const auto pairs = place % 2 == 0 ? core::RopePairs::Adjacent : core::RopePairs::Halves;
+        reference_.rope(expected.data(), cos.data(), sin.data(), n_heads, head_dim, pairs);
+        fast_.rope(got.data(), cos.data(), sin.data(), n_heads, head_dim, pairs);
         ASSERT_TRUE(same_bits(got.values(), expected.values())) << head_dim << " x " << n_heads << " at " << place;
         ASSERT_TRUE(got.guards_hold()) << head_dim << " x " << n_heads << " at " << place;
       }

@@ -57,6 +57,9 @@ class RecordingStage final : public Stage {
   void norm(Slot in, WeightId weight, Slot out) override {
     issue([=](Stage& s) { s.norm(in, weight, out); });
   }
+  void norm_heads(Slot slot, WeightId weight) override {
+    issue([=](Stage& s) { s.norm_heads(slot, weight); });
+  }
   void project(Slot in, std::span<const Projection> projections) override {
     issue([in, p = std::vector(projections.begin(), projections.end())](Stage& s) { s.project(in, p); });
   }

@@ -121,28 +121,37 @@ TEST(Reference, RmsNormIsWithinItsRoundings) {
   }
 }
 
-// Pair (2i, 2i+1) is a complex number that is rotated by its angle. Two roundings of terms of at most |x|, and one of
+// A pair is a complex number that is rotated by its angle. Two roundings of terms of at most |x|, and one of
 // each cosine and sine: 4 u |x|.
 TEST(Reference, RopeTurnsEachPairByItsAngle) {
-  for (const size_t head_dim : {2U, 6U, 48U, 128U}) {
+  using core::RopePairs;
+  for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent}, {6U, RopePairs::Adjacent},
+                                        {128U, RopePairs::Adjacent}, {2U, RopePairs::Halves}, {6U, RopePairs::Halves},
+                                        {48U, RopePairs::Halves}}) {
     constexpr size_t kHeads = 3;
+    const bool halves = pairs == RopePairs::Halves;
+    const size_t half = head_dim / 2;
     auto x = random_floats(kHeads * head_dim, head_dim);
     const auto before = x;
     std::vector<float> cos(head_dim);
     std::vector<float> sin(head_dim);
     const auto angle = [](size_t pair) { return 0.7 * static_cast<double>(pair) + 0.3; };
     for (size_t d = 0; d < head_dim; ++d) {
-      cos[d] = static_cast<float>(std::cos(angle(d / 2)));
-      sin[d] = static_cast<float>(d % 2 == 0 ? -std::sin(angle(d / 2)) : std::sin(angle(d / 2)));
+      const double a = angle(halves ? d % half : d / 2);
+      const bool first = halves ? d < half : d % 2 == 0;
+      cos[d] = static_cast<float>(std::cos(a));
+      sin[d] = static_cast<float>(first ? -std::sin(a) : std::sin(a));
     }
-    reference::rope(x.data(), cos.data(), sin.data(), kHeads, head_dim);
-    for (size_t i = 0; i < x.size(); i += 2) {
+    reference::rope(x.data(), cos.data(), sin.data(), kHeads, head_dim, pairs);
+    for (size_t pair = 0; pair < kHeads * half; ++pair) {
+      const size_t i = pair / half * head_dim + (halves ? pair % half : 2 * (pair % half));
+      const size_t j = i + (halves ? half : 1);
       const double re = before[i];
-      const double im = before[i + 1];
-      const double a = angle(i % head_dim / 2);
+      const double im = before[j];
+      const double a = angle(pair % half);
       const double tolerance = 4 * kU * std::hypot(re, im);
       ASSERT_NEAR(x[i], re * std::cos(a) - im * std::sin(a), tolerance) << head_dim << " at " << i;
-      ASSERT_NEAR(x[i + 1], re * std::sin(a) + im * std::cos(a), tolerance) << head_dim << " at " << i;
+      ASSERT_NEAR(x[j], re * std::sin(a) + im * std::cos(a), tolerance) << head_dim << " at " << j;
     }
   }
 }
@@ -164,7 +173,10 @@ TEST(Reference, SwigluIsWithinItsRoundings) {
 // and three operations and another e^ for each block. The result is relative to Σ w |v|.
 TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
-    for (const size_t n_positions : {1U, 2U, 31U, 32U, 33U, 64U, 65U, 100U}) {
+    for (const auto& [n_positions, window] : {std::pair{1U, 200U}, {2U, 200U}, {31U, 200U}, {32U, 200U}, {33U, 200U},
+                                              {64U, 64U}, {65U, 64U}, {65U, 1U}, {100U, 200U}, {100U, 50U},
+                                              {100U, 36U}}) {
+      const size_t first = n_positions - std::min(n_positions, window);
       const size_t n_blocks = (n_positions + 31) / 32;
       const size_t head = head_dim * kBlockPositions;
       std::vector<std::vector<float>> memory;
@@ -179,6 +191,7 @@ TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
                             .key_offset = 0,
                             .value_offset = head,
                             .n_positions = n_positions,
+                            .window = window,
                             .n_rows = 1,
                             .row_stride = head_dim,
                             .n_queries = 1,
@@ -197,17 +210,17 @@ TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
         }
         score_error = std::max(score_error, static_cast<double>(head_dim + 1) * kU * absolute);
       }
-      const auto [least, largest] = std::minmax_element(score.begin(), score.end());
+      const auto [least, largest] = std::minmax_element(score.begin() + static_cast<ptrdiff_t>(first), score.end());
       const double range = *largest - *least;
       double sum = 0.0;
-      for (const double s : score) sum += std::exp(s - *largest);
+      for (size_t j = first; j < n_positions; ++j) sum += std::exp(score[j] - *largest);
       const double one_e = kExpError + kU * range;
       const double each =
           score_error + one_e + 36 * kU + static_cast<double>(n_blocks) * (score_error + one_e + 3 * kU);
       for (size_t d = 0; d < head_dim; ++d) {
         double exact = 0.0;
         double absolute = 0.0;
-        for (size_t j = 0; j < n_positions; ++j) {
+        for (size_t j = first; j < n_positions; ++j) {
           const double term = std::exp(score[j] - *largest) / sum * memory[j / 32][head + j % 32 * head_dim + d];
           exact += term;
           absolute += std::abs(term);

@@ -132,7 +132,52 @@ inline std::vector<Shape> small_shapes() {
             .n_kv_heads = 2,
             .hidden_dim = 101,
             .context_length = 90,
-            .tie_embeddings = false}}};
+            .tie_embeddings = false}},
+          {"qwen2",
+           {.family = core::Family::Qwen2,
+            .vocab_size = 31,
+            .dim = 36,
+            .n_layers = 2,
+            .n_heads = 6,
+            .n_kv_heads = 2,
+            .hidden_dim = 33,
+            .context_length = 100,
+            .rope_theta = 500.0F,
+            .tie_embeddings = true}},
+          {"qwen3_wide_heads",
+           {.family = core::Family::Qwen3,
+            .vocab_size = 31,
+            .dim = 24,
+            .n_layers = 2,
+            .n_heads = 4,
+            .n_kv_heads = 2,
+            .head_dim = 34,
+            .hidden_dim = 40,
+            .context_length = 100,
+            .tie_embeddings = false}},
+          {"mistral_window40",
+           {.family = core::Family::Mistral,
+            .vocab_size = 31,
+            .dim = 48,
+            .n_layers = 2,
+            .n_heads = 6,
+            .n_kv_heads = 2,
+            .head_dim = 18,
+            .hidden_dim = 40,
+            .context_length = 130,
+            .sliding_window = 40,
+            .tie_embeddings = false}},
+          {"qwen2_window3",
+           {.family = core::Family::Qwen2,
+            .vocab_size = 31,
+            .dim = 64,
+            .n_layers = 3,
+            .n_heads = 2,
+            .n_kv_heads = 2,
+            .hidden_dim = 20,
+            .context_length = 90,
+            .sliding_window = 3,
+            .tie_embeddings = true}}};
 }
 
 /// One of each type that is not F32. Block types need whole blocks; the 37 tokens are no whole tile.
@@ -165,12 +210,13 @@ inline std::vector<Shape> all_shapes() {
 
 inline std::string shape_name(const ::testing::TestParamInfo<Shape>& info) { return info.param.name; }
 
-/// Matrices that keep the size of what they multiply, norms around 1.
+/// Matrices that keep the size of what they multiply, norms around 1, biases around 0.
 inline core::Weights random_weights(const core::ModelConfig& config, uint64_t seed) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
-    const bool is_norm = spec.shape.size() == 1;
-    const double scale = is_norm ? 0.3 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
+    const bool is_vector = spec.shape.size() == 1;
+    const bool is_norm = is_vector && !spec.gguf_name.ends_with(".bias");
+    const double scale = is_vector ? 0.3 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
     auto values = random_floats(static_cast<size_t>(spec.elements()), core::random_bits(seed, weights.tensors.size()),
                                 spec.role == core::Role::TokenEmbedding ? 1.0 : scale);
     if (is_norm) {
@@ -235,7 +281,9 @@ inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) 
   }
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
-  return core::read_model(folder / "model.gguf");
+  core::StoredModel model = core::read_model(folder / "model.gguf");
+  model.config = shape.config;  // a GGUF has no sliding window
+  return model;
 }
 
 /// All numbers of a matrix, row by row.
@@ -249,7 +297,9 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
 inline core::StoredModel model_from(const core::Weights& weights) {
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", weights, "test", {});
-  return core::read_model(folder / "model.gguf");
+  core::StoredModel model = core::read_model(folder / "model.gguf");
+  model.config = weights.config;  // a GGUF has no sliding window
+  return model;
 }
 
 inline core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed = 7) {

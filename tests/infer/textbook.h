@@ -1,4 +1,4 @@
-// A Llama in double precision, as a textbook has it: no cache, no blocks, one position after the other.
+// A model of any family in double precision, as a textbook has it: no cache, no blocks, one position after the other.
 // What the engine computes in a hundred clever ways has to be this.
 #pragma once
 
@@ -63,36 +63,55 @@ class Textbook {
     return y;
   }
 
-  void rotate(Vector& x, size_t position) const {
-    const auto head_dim = static_cast<size_t>(c_.head_dim());
-    for (size_t i = 0; i < x.size(); i += 2) {
-      const double exponent = -static_cast<double>(i % head_dim) / static_cast<double>(head_dim);
-      const double angle = static_cast<double>(position) * std::pow(static_cast<double>(c_.rope_theta), exponent);
-      const double re = x[i];
-      const double im = x[i + 1];
-      x[i] = re * std::cos(angle) - im * std::sin(angle);
-      x[i + 1] = re * std::sin(angle) + im * std::cos(angle);
+  // The queries or keys of all heads, x: biases, the norm of each head, and the rotation by the position.
+  void finish(Vector& x, const std::vector<float>& bias, const std::vector<float>& norm, size_t position) const {
+    const auto head_dim = static_cast<size_t>(c_.head_dim);
+    const bool halves = core::info(c_.family).pairs == core::RopePairs::Halves;
+    add(x, bias);
+    for (size_t head = 0; head < x.size(); head += head_dim) {
+      const auto begin = x.begin() + static_cast<ptrdiff_t>(head);
+      if (!norm.empty()) {
+        const Vector of_head = normed({begin, begin + static_cast<ptrdiff_t>(head_dim)}, norm);
+        std::copy(of_head.begin(), of_head.end(), begin);
+      }
+      for (size_t pair = 0; pair < head_dim / 2; ++pair) {
+        const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(head_dim);
+        const double angle = static_cast<double>(position) * std::pow(static_cast<double>(c_.rope_theta), exponent);
+        double& first = x[head + (halves ? pair : 2 * pair)];
+        double& second = x[head + (halves ? pair + head_dim / 2 : 2 * pair + 1)];
+        const double re = first;
+        const double im = second;
+        first = re * std::cos(angle) - im * std::sin(angle);
+        second = re * std::sin(angle) + im * std::cos(angle);
+      }
     }
+  }
+
+  static void add(Vector& x, const std::vector<float>& bias) {
+    for (size_t i = 0; i < bias.size(); ++i) x[i] += bias[i];
   }
 
   void layer(size_t l, size_t position, Vector& x) {
     auto& w = layers_[l];
     const auto dim = static_cast<size_t>(c_.dim);
-    const auto head_dim = static_cast<size_t>(c_.head_dim());
+    const auto head_dim = static_cast<size_t>(c_.head_dim);
     const Vector attention_in = normed(x, w[Role::AttentionNorm]);
     Vector q = times(w[Role::Wq], attention_in);
     keys_[l].push_back(times(w[Role::Wk], attention_in));
     values_[l].push_back(times(w[Role::Wv], attention_in));
-    rotate(q, position);
-    rotate(keys_[l].back(), position);
+    finish(q, w[Role::Bq], w[Role::QueryNorm], position);
+    finish(keys_[l].back(), w[Role::Bk], w[Role::KeyNorm], position);
+    add(values_[l].back(), w[Role::Bv]);
 
-    Vector heads(dim, 0.0);
+    const auto window = static_cast<size_t>(c_.sliding_window);
+    const size_t first_seen = window > 0 && position >= window ? position + 1 - window : 0;
+    Vector heads(q.size(), 0.0);
     for (int64_t h = 0; h < c_.n_heads; ++h) {
       const size_t from = static_cast<size_t>(h) * head_dim;
       const size_t kv = static_cast<size_t>(h * c_.n_kv_heads / c_.n_heads) * head_dim;
       Vector p(position + 1, 0.0);
       double sum = 0.0;
-      for (size_t j = 0; j <= position; ++j) {
+      for (size_t j = first_seen; j <= position; ++j) {
         double absolute = 0.0;
         for (size_t d = 0; d < head_dim; ++d) {
           p[j] += q[from + d] * keys_[l][j][kv + d];
@@ -102,7 +121,7 @@ class Textbook {
         p[j] = std::exp(p[j] / std::sqrt(static_cast<double>(head_dim)));
         sum += p[j];
       }
-      for (size_t j = 0; j <= position; ++j) {
+      for (size_t j = first_seen; j <= position; ++j) {
         for (size_t d = 0; d < head_dim; ++d) heads[from + d] += p[j] / sum * values_[l][j][kv + d];
       }
     }

@@ -28,7 +28,7 @@ core::ModelConfig config_of(int64_t n_heads, int64_t n_kv_heads, int64_t head_di
 
 /// An attention in double with random weights of about unit gain.
 nn::Attention make(const core::ModelConfig& config, AttentionKind kind = AttentionKind::Plain, double dropout = 0.0) {
-  nn::RopeCache rope(config.context_length, config.head_dim(), config.rope_theta);
+  nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
   auto attention = in_double(nn::Attention(config, rope, dropout), 1.0 / std::sqrt(config.dim));
   attention->kind = kind;
   return attention;
@@ -40,7 +40,7 @@ torch::Tensor weight(nn::Attention& attention, const std::string& name) {
 
 /// The bound for two orders of summation: a few eps for each of the sums over dim, head_dim, T and dim.
 double tolerance(const core::ModelConfig& config, int64_t T, const torch::Tensor& scale) {
-  return 4 * kEps * static_cast<double>(2 * config.dim + config.head_dim() + T) * (1 + largest(scale));
+  return 4 * kEps * static_cast<double>(2 * config.dim + config.head_dim + T) * (1 + largest(scale));
 }
 
 /// Kind, n_heads, n_kv_heads, head_dim, B, T: odd sizes, batch 1 and length 1 among them.
@@ -66,9 +66,9 @@ TEST_P(Attention, ALaterTokenChangesNoEarlierOutput) {
 }
 
 TEST_P(Attention, EqualsLibTorchOnExplicitProjections) {
-  nn::RopeCache rope(config.context_length, config.head_dim(), config.rope_theta);
+  nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
   const auto project = [&](const std::string& name, int64_t heads) {
-    return x.matmul(weight(attention, name).t()).reshape({B, T, heads, config.head_dim()});
+    return x.matmul(weight(attention, name).t()).reshape({B, T, heads, config.head_dim});
   };
   const int64_t group = config.n_heads / config.n_kv_heads;
   const auto q = rope->apply(project("wq", config.n_heads)).transpose(1, 2);
@@ -97,7 +97,7 @@ TEST_P(Attention, GroupedHeadsEqualRepeatedHeads) {
   for (const std::string name : {"wq", "wk", "wv", "wo"}) {
     auto source = weight(attention, name);
     if (name == "wk" || name == "wv") {
-      source = source.reshape({config.n_kv_heads, config.head_dim(), config.dim})
+      source = source.reshape({config.n_kv_heads, config.head_dim, config.dim})
                    .repeat_interleave(config.n_heads / config.n_kv_heads, 0)
                    .reshape({config.dim, config.dim});
     }

@@ -219,7 +219,7 @@ TEST(Llama, BlocksComeFromTheFactory) {
   std::vector<int64_t> layers;
   nn::Llama model(kTiny, 0.0, [&](const core::ModelConfig& config, int64_t layer) {
     layers.push_back(layer);
-    auto parts = nn::llama_parts(config, nn::RopeCache(config.context_length, config.head_dim()));
+    auto parts = nn::llama_parts(config, nn::RopeCache(config.context_length, config.head_dim));
     if (layer == 1) parts.ffn = torch::nn::AnyModule(torch::nn::Linear(config.dim, config.dim));
     return nn::Block(parts);
   });

@@ -44,7 +44,7 @@ void linear(int64_t rows, int64_t in, int64_t out, torch::Dtype type) {
 }
 
 void attention(const train::TrainConfig& c, torch::Dtype type) {
-  const auto heads = [&] { return random({c.batch_size, c.model.n_heads, c.window, c.model.head_dim()}, type); };
+  const auto heads = [&] { return random({c.batch_size, c.model.n_heads, c.window, c.model.head_dim}, type); };
   const auto q = heads(), k = heads(), v = heads();
   const auto y = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
   y.backward(torch::randn_like(y));

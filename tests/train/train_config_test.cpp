@@ -79,6 +79,8 @@ TrainConfig unusual() {
       value = "text " + std::to_string(n);
     } else if constexpr (std::is_same_v<T, bool>) {
       value = !value;
+    } else if constexpr (std::is_enum_v<T>) {
+      value = core::Family::Qwen3;
     } else {
       value = static_cast<T>(n * 1.0625 + 0.1);
     }

@@ -19,17 +19,22 @@ namespace {
 
 constexpr double kTolerance = 1e-4;
 
-core::ModelConfig shape(bool tied) {
+core::ModelConfig shape(const std::string& name) {
   core::ModelConfig c = test::small_config().model;
   c.vocab_size = 13;
   c.context_length = 64;
-  c.tie_embeddings = tied;
+  c.tie_embeddings = name != "untied";
+  if (name == "qwen2") c.family = core::Family::Qwen2;
+  if (name == "qwen3") {
+    c.family = core::Family::Qwen3;
+    c.head_dim = 12;
+  }
   return c;
 }
 
 // Weights large enough that every layer matters to what follows.
-nn::Llama random_model(bool tied) {
-  nn::Llama model(shape(tied));
+nn::Llama random_model(const std::string& name) {
+  nn::Llama model(shape(name));
   const torch::NoGradGuard no_grad;
   for (auto& p : model->parameters()) p.normal_(p.dim() == 1 ? 1.0 : 0.0, p.dim() == 1 ? 0.2 : 0.15);
   return model;
@@ -67,7 +72,7 @@ const Divergence* first_apart(const std::vector<Divergence>& all) {
   return found == all.end() ? nullptr : &*found;
 }
 
-class Verify : public testing::TestWithParam<bool> {};
+class Verify : public testing::TestWithParam<std::string> {};
 
 TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
   nn::Llama reference = random_model(GetParam());
@@ -108,6 +113,11 @@ TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
       {"blk.0.attn_q.weight", "layers.0.query"},
       {"blk.0.attn_k.weight", "layers.0.key"},
       {"blk.0.attn_v.weight", "layers.0.value"},
+      {"blk.0.attn_q.bias", "layers.0.query"},
+      {"blk.1.attn_k.bias", "layers.1.key"},
+      {"blk.0.attn_v.bias", "layers.0.value"},
+      {"blk.0.attn_q_norm.weight", "layers.0.query"},
+      {"blk.1.attn_k_norm.weight", "layers.1.key"},
       {"blk.0.attn_output.weight", "layers.0.attention_residual"},
       {"blk.0.ffn_norm.weight", "layers.0.ffn_norm"},
       {"blk.0.ffn_gate.weight", "layers.0.ffn_hidden"},
@@ -117,10 +127,10 @@ TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
       {"output_norm.weight", "norm"},
       {"output.weight", "logits"},
   };
-  const bool tied = GetParam();
-  nn::Llama reference = random_model(tied);
+  nn::Llama reference = random_model(GetParam());
+  const auto manifest = core::tensor_manifest(reference->config());
   for (const auto& [tensor, place] : planted) {
-    if (tied && tensor == "output.weight") continue;
+    if (std::ranges::find(manifest, tensor, &core::TensorSpec::gguf_name) == manifest.end()) continue;
     Exported exported(reference, tensor, 0.1F);
     const auto divergences = compare_forward(reference, exported.side(), some_tokens(64));
     const Divergence* first = first_apart(divergences);
@@ -152,8 +162,9 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
             }),
             "layers.0.attention_norm");
   EXPECT_EQ(place_of([](Kernels& k) {
-              k.rope = [](float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim) {
-                infer::kernels::reference_kernels().rope(x, sin, cos, n_heads, head_dim);
+              k.rope = [](float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim,
+                          core::RopePairs pairs) {
+                infer::kernels::reference_kernels().rope(x, sin, cos, n_heads, head_dim, pairs);
               };
             }),
             "layers.0.query");
@@ -179,7 +190,7 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
                 static_cast<void>(accumulate);
               };
             }),
-            "layers.0.attention_residual");
+            GetParam() == "qwen2" ? "layers.0.query" : "layers.0.attention_residual");  // biases are added to, too
 }
 
 TEST_P(Verify, TheFirstTensorThatDiffersIsNamedWithBothValues) {
@@ -262,7 +273,8 @@ TEST_P(Verify, LossesOfBothSidesAgree) {
   EXPECT_GT(std::abs(split_loss_by_engine(off.side(), split, 16, 1000) - by_libtorch), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(UntiedAndTied, Verify, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Shapes, Verify, testing::Values("untied", "tied", "qwen2", "qwen3"),
+                         [](const auto& info) { return info.param; });
 
 TEST(VerifyTrained, ATrainedModelAgrees) {
   TrainConfig c = test::small_config();

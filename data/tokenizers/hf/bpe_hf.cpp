@@ -15,6 +15,10 @@ using hf::Json;
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// How the pattern of tekken, Mistral's later tokenizer, begins.
+constexpr const char* kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
 
 Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
@@ -34,8 +38,10 @@ Json pre_tokenizer_of(PreTokenizer kind) {
       return byte_level(true);
     case PreTokenizer::Digits:
       return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
-    default:
+    case PreTokenizer::Llama3:
       return sequence(split(kLlama3Pattern), byte_level(false));
+    default:
+      return sequence(split(kQwen2Pattern), byte_level(false));
   }
 }
 
@@ -53,9 +59,11 @@ nlohmann::json plain(nlohmann::json pre_tokenizer) {
 PreTokenizer read_pre_tokenizer(const hf::Source& source) {
   const nlohmann::json& theirs = hf::value(source.tokenizer, "pre_tokenizer");
   const nlohmann::json simple = plain(theirs);
-  for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3}) {
+  for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
     if (simple == plain(pre_tokenizer_of(kind))) return kind;
   }
+  hf::supported(theirs.dump().find(nlohmann::json(kTekken).dump().substr(1, 40)) == std::string::npos, source.where,
+                "the pre-tokenizer tekken");
   hf::supported(simple == plain(sequence(split(kGpt2Pattern), byte_level(false))), source.where, "the pre-tokenizer {}",
                 hf::shown(theirs));
   return PreTokenizer::Gpt2;
@@ -107,10 +115,15 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
   v.pre_tokenizer = read_pre_tokenizer(source);
   v.ignore_merges = hf::value(model, "ignore_merges") == true;
   const nlohmann::json& normalizer = hf::value(source.tokenizer, "normalizer");
-  hf::supported(normalizer.is_null(), where, "the normalizer {}", hf::shown(normalizer));
+  v.nfc = normalizer == nlohmann::json{{"type", "NFC"}};
+  hf::supported(normalizer.is_null() || v.nfc, where, "the normalizer {}", hf::shown(normalizer));
   const nlohmann::json& decoder = hf::value(source.tokenizer, "decoder");
   hf::supported(hf::value(decoder, "type") == "ByteLevel", where, "the decoder {}", hf::shown(decoder));
   hf::read_pieces(source, v);
+  for (size_t id = v.pieces.size(); id < source.vocab_size; ++id) {  // as llama.cpp names them
+    v.pieces.push_back(fmt::format("[PAD{}]", id));
+    v.types.push_back(PieceType::Unused);
+  }
   hf::read_special_ids(source, v);
   hf::read_template(source, template_in(hf::value(source.tokenizer, "post_processor")), v);
   validate(v, where);
@@ -126,7 +139,11 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 }
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
-  const BpeVocabulary& v = vocabulary_;
+  BpeVocabulary v = vocabulary_;
+  while (v.types.back() == PieceType::Unused) {  // config.json says how many there are
+    v.pieces.pop_back();
+    v.types.pop_back();
+  }
   const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {
@@ -136,6 +153,7 @@ void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
                   {.pieces = spelt,
                    .merges = std::move(merges),
                    .ignore_merges = v.ignore_merges,
+                   .normalizer = v.nfc ? Json{{"type", "NFC"}} : Json(),
                    .pre_tokenizer = pre_tokenizer_of(v.pre_tokenizer),
                    .decoder = byte_level(true)});
 }

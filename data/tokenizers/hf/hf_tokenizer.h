@@ -22,6 +22,7 @@ struct Source {
   std::string where;
   const nlohmann::json& config;
   std::string config_where;
+  size_t vocab_size;  ///< of the model in the same directory, whose matrix may have more rows than there are tokens
 };
 
 /// The value at `key`; null if it is missing or `object` is not an object.

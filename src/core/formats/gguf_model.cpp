@@ -46,20 +46,30 @@ uint32_t file_type(const std::vector<TensorView>& tensors) {
 
 constexpr const char* kRopeFactors = "rope_freqs.weight";
 // Llama 3's parameters. GGUF has no standard keys for them; other programs read the resulting factors.
-constexpr const char* kScalingFactor = "llama.rope.scaling.llama3.factor";
-constexpr const char* kScalingLow = "llama.rope.scaling.llama3.low_freq_factor";
-constexpr const char* kScalingHigh = "llama.rope.scaling.llama3.high_freq_factor";
-constexpr const char* kScalingContext = "llama.rope.scaling.llama3.original_context_length";
+constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
+constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
+constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
+constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
+
+// The keys of an architecture: "llama.block_count".
+class Keys {
+ public:
+  explicit Keys(std::string_view architecture) : architecture_(architecture) {}
+  std::string operator()(const char* name) const { return fmt::format("{}.{}", architecture_, name); }
+
+ private:
+  std::string_view architecture_;
+};
 
 // The file's factors have to match Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
-void read_rope_factors(const GgufFile& file, const TensorView& tensor, ModelConfig& c) {
+void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
-  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.head_dim() / 2},
+  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.head_dim / 2},
           "{}: tensor {} is {} of shape {}, but F32 of shape [{}] is expected", where, kRopeFactors,
-          info(tensor.type).name, shape_string(tensor.shape), c.head_dim() / 2);
+          info(tensor.type).name, shape_string(tensor.shape), c.head_dim / 2);
   const std::vector<float> factors = to_floats(tensor);
   RopeScaling& s = c.rope_scaling;
-  if (file.find(kScalingFactor) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
+  if (file.find(key(kScalingFactor)) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
   validate(c, fmt::format("{}: {}", where, kRopeFactors));
   const std::vector<double> expected = rope_factors(c);
   for (size_t i = 0; i < factors.size(); ++i) {
@@ -71,88 +81,120 @@ void read_rope_factors(const GgufFile& file, const TensorView& tensor, ModelConf
   }
 }
 
-void read_rope_scaling(const GgufFile& file, ModelConfig& c) {
+void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
-  if (file.find("llama.rope.scaling.type") != nullptr) {
-    require(file.string("llama.rope.scaling.type") == "none", "{}: RoPE scaling of type {} is not supported here",
-            where, printable(file.string("llama.rope.scaling.type")));
+  if (file.find(key("rope.scaling.type")) != nullptr) {
+    require(file.string(key("rope.scaling.type")) == "none", "{}: RoPE scaling of type {} is not supported here",
+            where, printable(file.string(key("rope.scaling.type"))));
   }
-  for (const char* key :
-       {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {  // linear scaling, if no type is named
-    require(file.real(key, 1.0F) == 1.0F, "{}: {} = {} is not supported here", where, key, file.real(key, 1.0F));
+  for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {  // linear scaling, if no type is named
+    const float factor = file.real(key(name), 1.0F);
+    require(factor == 1.0F, "{}: {} = {} is not supported here", where, key(name), factor);
   }
   for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
     require(file.find_tensor(name) == nullptr, "{}: RoPE scaling of type longrope ({}) is not supported here", where,
             name);
   }
   RopeScaling& s = c.rope_scaling;
-  s.factor = file.real(kScalingFactor, s.factor);
-  s.low_freq_factor = file.real(kScalingLow, s.low_freq_factor);
-  s.high_freq_factor = file.real(kScalingHigh, s.high_freq_factor);
-  s.original_context = file.integer(kScalingContext, s.original_context);
-  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, *factors, c);
+  s.factor = file.real(key(kScalingFactor), s.factor);
+  s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
+  s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
+  s.original_context = file.integer(key(kScalingContext), s.original_context);
+  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, key, *factors, c);
   validate(c, where);
   if (!s.active()) s = {};
+}
+
+// A sliding window that llama.cpp passes over for these architectures, and mixtures of experts.
+void refuse_missing_parts(const GgufFile& file, const Keys& key, const ModelConfig& c) {
+  const std::string where = file.path().string();
+  const int64_t window = file.integer(key("attention.sliding_window"), 0);
+  require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported here", where,
+          key("attention.sliding_window"), window);
+  const int64_t experts = file.integer(key("expert_count"), 0);
+  require(experts == 0, "{}: {} = {}: experts are not supported here", where, key("expert_count"), experts);
 }
 
 }  // namespace
 
 ModelConfig config_from_gguf(const GgufFile& file) {
   const std::string where = file.path().string();
-  const std::string& architecture = file.string("general.architecture");
-  require(architecture == "llama", "{}: the architecture is {}, but only llama is run here", where,
-          printable(architecture));
+  const FamilyInfo& family = family_of_gguf(file.string("general.architecture"), where);
+  const Keys key(family.gguf);
   ModelConfig c;
-  c.dim = file.integer("llama.embedding_length");
-  c.n_layers = file.integer("llama.block_count");
-  c.n_heads = file.integer("llama.attention.head_count");
-  c.n_kv_heads = file.integer("llama.attention.head_count_kv", c.n_heads);
-  c.hidden_dim = file.integer("llama.feed_forward_length");
-  c.context_length = file.integer("llama.context_length");
-  c.rope_theta = file.real("llama.rope.freq_base", 10000.0F);
-  c.norm_eps = file.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  c.family = family.family;
+  c.dim = file.integer(key("embedding_length"));
+  c.n_layers = file.integer(key("block_count"));
+  c.n_heads = file.integer(key("attention.head_count"));
+  c.n_kv_heads = file.integer(key("attention.head_count_kv"), c.n_heads);
+  c.hidden_dim = file.integer(key("feed_forward_length"));
+  c.context_length = file.integer(key("context_length"));
+  c.rope_theta = file.real(key("rope.freq_base"), 10000.0F);
+  c.norm_eps = file.real(key("attention.layer_norm_rms_epsilon"), 1e-5F);
   c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
   const TensorView* embedding = file.find_tensor("token_embd.weight");
   require(embedding != nullptr && embedding->shape.size() == 2,
           "{}: the tensor token_embd.weight is missing or not a matrix", where);
   c.vocab_size = embedding->shape[0];
-  require(file.integer("llama.vocab_size", c.vocab_size) == c.vocab_size,
-          "{}: llama.vocab_size is {}, but token_embd.weight has {} rows", where, file.integer("llama.vocab_size", 0),
-          c.vocab_size);
+  const int64_t vocab_size = file.integer(key("vocab_size"), c.vocab_size);
+  require(vocab_size == c.vocab_size, "{}: {} is {}, but token_embd.weight has {} rows", where, key("vocab_size"),
+          vocab_size, c.vocab_size);
+  const bool own_width = file.find(key("attention.key_length")) != nullptr;
+  c.head_dim = own_width ? file.integer(key("attention.key_length")) : even_head_dim(c.dim, c.n_heads, where);
   validate(c, where);
-  const int64_t rope_dims = file.integer("llama.rope.dimension_count", c.head_dim());
-  require(rope_dims == c.head_dim(), "{}: RoPE over {} of {} dimensions a head is not supported here", where, rope_dims,
-          c.head_dim());
-  for (const char* key : {"llama.attention.key_length", "llama.attention.value_length"}) {
-    require(file.integer(key, c.head_dim()) == c.head_dim(),
-            "{}: {} differs from embedding_length / head_count, which is not supported here", where, key);
-  }
-  read_rope_scaling(file, c);
+  const int64_t rope_dims = file.integer(key("rope.dimension_count"), c.head_dim);
+  require(rope_dims == c.head_dim, "{}: RoPE over {} of {} dimensions a head is not supported here", where, rope_dims,
+          c.head_dim);
+  const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
+  require(value_length == c.head_dim, "{}: {} is {}, but keys have {} numbers, which is not supported here", where,
+          key("attention.value_length"), value_length, c.head_dim);
+  refuse_missing_parts(file, key, c);
+  read_rope_scaling(file, key, c);
   return c;
 }
 
-GgufMetadata config_to_gguf(const ModelConfig& c, const std::string& model_name) {
+ModelConfig as_in_gguf(ModelConfig c) {
+  c.family = family_of_gguf(info(c.family).gguf, "").family;
+  if (c.sliding_window > 0) c.context_length = std::min(c.context_length, std::exchange(c.sliding_window, 0));
+  return c;
+}
+
+std::string lost_in_gguf(const ModelConfig& c) {
+  const int64_t context = as_in_gguf(c).context_length;
+  if (context == c.context_length) return {};
+  return fmt::format("a GGUF of architecture {} has no sliding window: its context is {} instead of {}",
+                     info(c.family).gguf, context, c.context_length);
+}
+
+GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name) {
+  const ModelConfig c = as_in_gguf(config);
+  const FamilyInfo& family = info(c.family);
+  const Keys key(family.gguf);
   const auto u32 = [](int64_t value) { return GgufValue(static_cast<uint32_t>(value)); };
   GgufMetadata metadata{
-      {"general.architecture", std::string("llama")},
+      {"general.architecture", std::string(family.gguf)},
       {"general.name", model_name},
-      {"llama.block_count", u32(c.n_layers)},
-      {"llama.context_length", u32(c.context_length)},
-      {"llama.embedding_length", u32(c.dim)},
-      {"llama.feed_forward_length", u32(c.hidden_dim)},
-      {"llama.attention.head_count", u32(c.n_heads)},
-      {"llama.attention.head_count_kv", u32(c.n_kv_heads)},
-      {"llama.attention.layer_norm_rms_epsilon", c.norm_eps},
-      {"llama.rope.dimension_count", u32(c.head_dim())},
-      {"llama.rope.freq_base", c.rope_theta},
-      {"llama.vocab_size", u32(c.vocab_size)},
+      {key("block_count"), u32(c.n_layers)},
+      {key("context_length"), u32(c.context_length)},
+      {key("embedding_length"), u32(c.dim)},
+      {key("feed_forward_length"), u32(c.hidden_dim)},
+      {key("attention.head_count"), u32(c.n_heads)},
+      {key("attention.head_count_kv"), u32(c.n_kv_heads)},
+      {key("attention.layer_norm_rms_epsilon"), c.norm_eps},
+      {key("rope.dimension_count"), u32(c.head_dim)},
+      {key("rope.freq_base"), c.rope_theta},
+      {key("vocab_size"), u32(c.vocab_size)},
   };
+  if (c.query_dim() != c.dim) {
+    metadata.emplace_back(key("attention.key_length"), u32(c.head_dim));
+    metadata.emplace_back(key("attention.value_length"), u32(c.head_dim));
+  }
   const RopeScaling& s = c.rope_scaling;
   if (s != RopeScaling{}) {
-    metadata.emplace_back(kScalingFactor, s.factor);
-    metadata.emplace_back(kScalingLow, s.low_freq_factor);
-    metadata.emplace_back(kScalingHigh, s.high_freq_factor);
-    metadata.emplace_back(kScalingContext, u32(s.original_context));
+    metadata.emplace_back(key(kScalingFactor), s.factor);
+    metadata.emplace_back(key(kScalingLow), s.low_freq_factor);
+    metadata.emplace_back(key(kScalingHigh), s.high_freq_factor);
+    metadata.emplace_back(key(kScalingContext), u32(s.original_context));
   }
   return metadata;
 }
@@ -172,7 +214,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
     for (const TensorView& tensor : file.tensors()) {
       bool known = tensor.name == kRopeFactors;  // config_from_gguf reads it
       for (const TensorView& view : views) known = known || view.name == tensor.name;
-      require(known, "{}: the tensor {} is not part of a Llama that is supported here", where, printable(tensor.name));
+      if (!known) fail_extra_tensor(where, tensor.name, config.family);
     }
   }
   return views;

@@ -1,4 +1,4 @@
-// A Llama in a GGUF file: the metadata keys of its configuration, and its tensors.
+// A model in a GGUF file: the metadata keys of its configuration, which begin with its architecture, and its tensors.
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,25 @@
 
 namespace folio::core {
 
-/// The configuration in a GGUF of architecture `llama`. Throws Error that names what is missing or not supported.
+/// The configuration in a GGUF. Throws Error that names what is missing or not supported.
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
+
+/// The configuration that a GGUF of this model says. These architectures have no sliding window there: one that is
+/// shorter than the context becomes the context. Mistral is called llama.
+[[nodiscard]] ModelConfig as_in_gguf(ModelConfig config);
+
+/// What a GGUF of this model loses, as a line for people; empty if nothing.
+[[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
 /// Returns the tensors of `config` as views in the manifest's order. Throws Error if one is missing or has another
 /// shape, or if the file has others.
 [[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config);
 
-/// Maps the file without copying anything. Throws Error if it is not a valid Llama.
+/// Maps the file without copying anything. Throws Error if it is not a valid model.
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
-/// Writes the tensors, which are in the manifest's order, atomically. `tokenizer` is appended to the metadata.
+/// Writes the tensors, which are in the manifest's order, atomically, with the configuration as_in_gguf(). `tokenizer` is appended to the metadata.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer);
 void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,

@@ -18,32 +18,42 @@ namespace {
 // The double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06. It rounds to the same float.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
+// As HfWindow says. Where it is switched, max_window_layers counts the layers without a window.
+void write_window(const ModelConfig& c, nlohmann::ordered_json& json) {
+  const HfWindow window = info(c.family).window;
+  const bool active = c.sliding_window > 0;
+  if (window == HfWindow::None) return;
+  json["sliding_window"] = active ? nlohmann::ordered_json(c.sliding_window) : nlohmann::ordered_json();
+  if (window != HfWindow::Switched) return;
+  json["use_sliding_window"] = active;
+  json["max_window_layers"] = active ? 0 : c.n_layers;
+}
+
 }  // namespace
 
 std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
   const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
   nlohmann::ordered_json json = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", "llama"},
+      {"architectures", {info(c.family).hf_class}},
+      {"model_type", info(c.family).name},
       {"vocab_size", c.vocab_size},
       {"hidden_size", c.dim},
       {"num_hidden_layers", c.n_layers},
       {"num_attention_heads", c.n_heads},
       {"num_key_value_heads", c.n_kv_heads},
-      {"head_dim", c.head_dim()},
+      {"head_dim", c.head_dim},
       {"intermediate_size", c.hidden_dim},
       {"max_position_embeddings", c.context_length},
       {"rope_theta", shortest(c.rope_theta)},
       {"rms_norm_eps", shortest(c.norm_eps)},
       {"tie_word_embeddings", c.tie_embeddings},
       {"hidden_act", "silu"},
-      {"attention_bias", false},
-      {"mlp_bias", false},
       {"bos_token_id", begin_of_text},
       {"eos_token_id", end_of_text},
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
+  write_window(c, json);
   if (const RopeScaling& s = c.rope_scaling; s.active()) {
     json["rope_scaling"] = {{"rope_type", "llama3"},
                             {"factor", shortest(s.factor)},
@@ -72,28 +82,57 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }
 
+bool has(const nlohmann::json& json, const char* key) { return json.contains(key) && !json[key].is_null(); }
+
+// How many of the layers have a sliding window, where it is switched on.
+int64_t layers_with_window(const nlohmann::json& json, const std::string& where, int64_t n_layers) {
+  if (has(json, "layer_types")) {
+    int64_t count = 0;
+    for (const nlohmann::json& type : json_list(json, "layer_types", where)) count += type == "sliding_attention";
+    return count;
+  }
+  const int64_t without = has(json, "max_window_layers") ? json_get<int64_t>(json, "max_window_layers", where) : 28;
+  return n_layers - std::clamp<int64_t>(without, 0, n_layers);
+}
+
+// What is missing in the file is what transformers takes.
+int64_t read_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
+  const HfWindow window = info(c.family).window;
+  if (window == HfWindow::None) return 0;
+  const bool on = window == HfWindow::Number ||
+                  (has(json, "use_sliding_window") && json_get<bool>(json, "use_sliding_window", where));
+  if (!on || (json.contains("sliding_window") && json["sliding_window"].is_null())) return 0;
+  const int64_t layers = window == HfWindow::Number ? c.n_layers : layers_with_window(json, where, c.n_layers);
+  if (layers == 0) return 0;
+  require(layers == c.n_layers, "{}: a sliding window in {} of {} layers is not supported here", where, layers,
+          c.n_layers);
+  const int64_t positions = json.contains("sliding_window") ? json_get<int64_t>(json, "sliding_window", where) : 4096;
+  require(positions > 0, "{}: sliding_window is {}, but has to be positive", where, positions);
+  return positions;
+}
+
 }  // namespace
 
 ModelConfig config_from_hf_json(const fs::path& path) {
   const std::string where = path.string();
   const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
-  const auto type = json_get<std::string>(json, "model_type", where);
-  require(type == "llama", "{}: model_type is {}, but only llama is read here", where, printable(type));
+  const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
   const auto refuse = [&](const char* key, const auto& allowed) {
-    require(!json.contains(key) || json[key].is_null() || json[key] == allowed, "{}: {} = {} is not supported here",
-            where, key, printable(json.value(key, nlohmann::json()).dump()));
+    require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported here", where, key,
+            [&] { return printable(json[key].dump()); });
   };
   refuse("hidden_act", "silu");
   refuse("attention_bias", false);
   refuse("mlp_bias", false);
   refuse("partial_rotary_factor", 1.0);
+  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) refuse(experts, 0);
   ModelConfig c;
+  c.family = family.family;
   c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
   c.dim = json_get<int64_t>(json, "hidden_size", where);
   c.n_layers = json_get<int64_t>(json, "num_hidden_layers", where);
   c.n_heads = json_get<int64_t>(json, "num_attention_heads", where);
-  const bool grouped = json.contains("num_key_value_heads") && !json["num_key_value_heads"].is_null();
-  c.n_kv_heads = grouped ? json_get<int64_t>(json, "num_key_value_heads", where) : c.n_heads;
+  c.n_kv_heads = has(json, "num_key_value_heads") ? json_get<int64_t>(json, "num_key_value_heads", where) : c.n_heads;
   c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);
   c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
   c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
@@ -102,8 +141,13 @@ ModelConfig config_from_hf_json(const fs::path& path) {
     if (json.contains(key)) read_rope(json[key], where, c);
   }
   c.tie_embeddings = json.contains("tie_word_embeddings") && json_get<bool>(json, "tie_word_embeddings", where);
+  if (has(json, "head_dim")) {
+    c.head_dim = json_get<int64_t>(json, "head_dim", where);
+  } else {
+    c.head_dim = family.hf_head_dim > 0 ? family.hf_head_dim : even_head_dim(c.dim, c.n_heads, where);
+  }
+  c.sliding_window = read_window(json, where, c);
   validate(c, where);
-  refuse("head_dim", c.head_dim());
   return c;
 }
 
@@ -183,7 +227,7 @@ StoredModel read_hf_model(const fs::path& directory) {
                     .gguf = {}};
   Shards shards = open_weights(directory);
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
-  const int64_t head_dim = model.config.head_dim();
+  const int64_t head_dim = model.config.head_dim;
   for (const TensorSpec& spec : tensor_manifest(model.config)) {
     const auto found = shards.tensors.find(spec.hf_name);
     require(found != shards.tensors.end(), "{}: the tensor {} of shape {} is missing", where, spec.hf_name,
@@ -193,7 +237,7 @@ StoredModel read_hf_model(const fs::path& directory) {
     require(view.shape == spec.shape, "{}: tensor {} has shape {}, but config.json requires {}", where, spec.hf_name,
             shape_string(view.shape), shape_string(spec.shape));
     require_weight_type(view, where);
-    if (spec.rope_permuted()) {
+    if (spec.rope_permuted) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
                                static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
@@ -210,8 +254,7 @@ StoredModel read_hf_model(const fs::path& directory) {
       std::ranges::equal(head->second->bytes, embedding.bytes)) {
     shards.tensors.erase(head);
   }
-  require(shards.tensors.empty(), "{}: the tensor {} is not part of the Llama in config.json", where,
-          printable(shards.tensors.empty() ? "" : shards.tensors.begin()->first));
+  if (!shards.tensors.empty()) fail_extra_tensor(where, shards.tensors.begin()->first, model.config.family);
   model.storage.insert(model.storage.end(), shards.files.begin(), shards.files.end());
   return model;
 }
@@ -227,10 +270,10 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   for (size_t i = 0; i < manifest.size(); ++i) tensors.at(i).name = manifest[i].hf_name;
   return {tensors, [=, rows = std::vector<std::byte>()](size_t i) mutable {
             const auto bytes = checked_bytes(stream, i);
-            if (!manifest[i].rope_permuted()) return bytes;
+            if (!manifest[i].rope_permuted) return bytes;
             rows.resize(bytes.size());
             const int64_t n_rows = manifest[i].shape[0];
-            adjacent_to_split_halves(bytes, rows, n_rows / config.head_dim(), config.head_dim(),
+            adjacent_to_split_halves(bytes, rows, n_rows / config.head_dim, config.head_dim,
                                      static_cast<int64_t>(bytes.size()) / n_rows);
             return std::span<const std::byte>(rows);
           }};

@@ -72,7 +72,7 @@ uint64_t stored_bytes(const Header& header, const TensorSpec& spec) {
 }
 
 uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, (context_length, head_dim / 2) each
-  return static_cast<uint64_t>(c.context_length * c.head_dim()) * sizeof(float);
+  return static_cast<uint64_t>(c.context_length * c.head_dim) * sizeof(float);
 }
 
 // Computed by formula, since a damaged header may describe a model with a very long manifest.
@@ -116,6 +116,7 @@ Header read_header(const MappedFile& file) {
   c.n_layers = n[2];
   c.n_heads = n[3];
   c.n_kv_heads = n[4];
+  c.head_dim = c.n_heads > 0 ? c.dim / c.n_heads : 0;
   c.vocab_size = std::abs(static_cast<int64_t>(n[5]));
   c.context_length = n[6];
   c.rope_theta = kTheta;
@@ -127,7 +128,9 @@ Header read_header(const MappedFile& file) {
             where, n[5], shared);
     c.tie_embeddings = shared == 1;
   }
-  validate(c, where + (magic ? "" : ": neither a GGUF nor a llama2.c file"));
+  const std::string what = where + (magic ? "" : ": neither a GGUF nor a llama2.c file");
+  validate(c, what);
+  c.head_dim = even_head_dim(c.dim, c.n_heads, what);
   if (header.version == 2) {
     header.group_size = number_at<int32_t>(bytes, 37);
     const int32_t g = header.group_size;
@@ -181,8 +184,8 @@ std::vector<float> rope_tables(const ModelConfig& c) {
   std::vector<float> cosines;
   std::vector<float> sines;
   for (int64_t position = 0; position < c.context_length; ++position) {
-    for (int64_t i = 0; i < c.head_dim(); i += 2) {
-      const float frequency = 1.0F / std::pow(kTheta, static_cast<float>(i) / static_cast<float>(c.head_dim()));
+    for (int64_t i = 0; i < c.head_dim; i += 2) {
+      const float frequency = 1.0F / std::pow(kTheta, static_cast<float>(i) / static_cast<float>(c.head_dim));
       const float angle = static_cast<float>(position) * frequency;
       cosines.push_back(std::cos(angle));
       sines.push_back(std::sin(angle));
@@ -260,6 +263,12 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
 
 void write_llama2c(const std::filesystem::path& path, const ModelConfig& config, const TensorStream& stream,
                    int version) {
+  const FamilyInfo& family = info(config.family);
+  require(family.pairs == RopePairs::Adjacent && config.query_dim() == config.dim && config.sliding_window == 0,
+          "llama2.c has no place for {}; take --format gguf",
+          family.pairs != RopePairs::Adjacent ? fmt::format("the family {}", family.name)
+          : config.sliding_window != 0        ? std::string("a sliding window")
+                                              : std::string("heads that are not dim / n_heads wide"));
   require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; take --format gguf",
           config.rope_theta);
   require(!config.rope_scaling.active(),

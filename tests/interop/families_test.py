@@ -1,0 +1,43 @@
+"""llama.cpp runs the GGUF files that Folio writes of the other families, and what its quantizers make of them."""
+
+import sys
+from pathlib import Path
+
+import gguf
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "files"))
+import random_models  # noqa: E402
+from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E402
+
+BLOCKS = dict(hidden_size=64, intermediate_size=96)  # rows that are whole blocks of 32
+
+
+@pytest.mark.parametrize("name", random_models.MODELS)
+def test_the_same_text(tmp_path, name):
+    directory = random_models.write(random_models.make(name), tmp_path / "m")
+    folio("export", directory, "--out", tmp_path / "m.gguf")
+    n = 30 if "window" in name else 200  # with a window the context is as long as that
+    with LlamaCpp(tmp_path / "m.gguf") as theirs:
+        for prompt in ("ab", "é a b"):
+            ours = folio_greedy(tmp_path / "m.gguf", prompt, n)
+            assert theirs.tokenize(prompt) == ours["prompt_tokens"]
+            tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
+            assert_same_text(ours["tokens"], tokens, gaps)
+
+
+@pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_1"])
+@pytest.mark.parametrize("name", ["mistral nemo", "qwen2", "qwen3 wide heads"])
+def test_quantized_files(tmp_path, name, type_):
+    """Both round the inputs of products to 8 bits, each in its own groups: logits differ by some 1e-2 of their size."""
+    wide = {"head_dim": 32} if name == "mistral nemo" else {}
+    directory = random_models.write(random_models.make(name, **BLOCKS, **wide), tmp_path / "m")
+    path = tmp_path / f"{type_}.gguf"
+    folio("export", directory, "--out", path, "--type", type_)
+    types = {t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
+    assert types == {"F32", "Q8_0", type_.upper()}
+    with LlamaCpp(path) as theirs:
+        ours = folio_greedy(path, "ab é", 60)
+        tokens, gaps = theirs.greedy(ours["prompt_tokens"], 60, never=5)
+        parted = next((i for i, (a, b) in enumerate(zip(ours["tokens"], tokens)) if a != b), None)
+        assert parted is None or gaps[parted] < 0.3, (parted, gaps[parted])
