@@ -56,7 +56,8 @@ TORCH_MODULE(Llama);
 
 /// Sets the initial weights: matrices are drawn from N(0, 0.02²). For those whose output is added to the residual
 /// stream (wo, w2), the standard deviation is divided by √(2 n_layers), so that the stream's variance after the last
-/// layer doesn't depend on the depth. Biases are 0; norms stay as they are. Source: Radford et al., GPT-2, 2019, section 2.3.
+/// layer doesn't depend on the depth. Biases are 0; norms stay as they are. Source: Radford et al., GPT-2, 2019,
+/// section 2.3.
 void initialize(torch::nn::Module& model, int64_t n_layers);
 
 }  // namespace folio::nn

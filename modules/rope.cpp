@@ -10,8 +10,8 @@
 
 namespace folio::nn {
 
-RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta,
-                             const std::vector<double>& factors, core::RopePairs pairs)
+RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta, const std::vector<double>& factors,
+                             core::RopePairs pairs)
     : pairs_(pairs) {
   core::require(head_dim >= 2 && head_dim % 2 == 0,
                 "RopeCache: head_dim has to be even and at least 2, since pairs are rotated, but is {}", head_dim);

@@ -1,7 +1,7 @@
-// Rotary position embedding: position p turns pair i of each query and key by the angle p · theta^(-2i/d). The pairs are
-// (2i, 2i+1), or in some families (i, i + d/2).
-// Rotations preserve norms, and the dot product of two rotated vectors depends only on the distance of their positions.
-// The rotations are stored in double precision. They are neither parameters nor buffers, and all layers share them.
+// Rotary position embedding: position p turns pair i of each query and key by the angle p · theta^(-2i/d). The pairs
+// are (2i, 2i+1), or in some families (i, i + d/2). Rotations preserve norms, and the dot product of two rotated
+// vectors depends only on the distance of their positions. The rotations are stored in double precision. They are
+// neither parameters nor buffers, and all layers share them.
 #pragma once
 
 #include <torch/nn/module.h>

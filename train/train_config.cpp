@@ -90,7 +90,8 @@ void validate(const TrainConfig& c) {
   try {
     core::ModelConfig shape = c.model;
     shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
-    core::validate(shape, "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --context or --sliding-window");
+    core::validate(shape,
+                   "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --context or --sliding-window");
   } catch (const core::Error& error) {
     throw UsageError(error.what());
   }

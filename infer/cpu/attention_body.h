@@ -92,7 +92,8 @@ template <typename T>
 inline void weighted_values_tail(const float* p, const T* values, size_t begin, size_t end, size_t head_dim,
                                  size_t lanes, float* value) {
   Vec sum = Vec::zero();
-  for (size_t j = begin; j < end; ++j) sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
+  for (size_t j = begin; j < end; ++j)
+    sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
   sum.store_first(value, lanes);
 }
 

@@ -1,6 +1,6 @@
 // What is in a block of the KV cache on a CPU, for the layers of a stage: of each layer the keys (n_kv_heads, head_dim,
-// 32), then the values (n_kv_heads, 32, head_dim), as float or F16. Keys lie with positions side by side, so that scores
-// are computed for many positions at once. Memory is taken as blocks are used, and kept.
+// 32), then the values (n_kv_heads, 32, head_dim), as float or F16. Keys lie with positions side by side, so that
+// scores are computed for many positions at once. Memory is taken as blocks are used, and kept.
 #pragma once
 
 #include <cstddef>

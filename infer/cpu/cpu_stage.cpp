@@ -21,8 +21,7 @@ std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
   const auto kv_dim = static_cast<size_t>(c.kv_dim());
   const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
   // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
-  return {dim,       dim,        query_dim,  kv_dim, kv_dim,
-          query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
+  return {dim, dim, query_dim, kv_dim, kv_dim, query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
 }
 
 }  // namespace
@@ -96,9 +95,7 @@ void CpuStage::embed(WeightId table) {
   }
 }
 
-void CpuStage::norm(Slot in, WeightId weight, Slot out) {
-  norm(at(in), weight, n_rows_, width(in), at(out));
-}
+void CpuStage::norm(Slot in, WeightId weight, Slot out) { norm(at(in), weight, n_rows_, width(in), at(out)); }
 
 void CpuStage::norm_heads(Slot slot, WeightId weight) {
   const auto head_dim = static_cast<size_t>(config_.head_dim);

@@ -13,8 +13,7 @@ void RopeTable::extend(const core::ModelConfig& config, size_t n_positions) {
   head_dim_ = static_cast<size_t>(config.head_dim);
   const size_t have = sin_.size() / head_dim_;
   if (n_positions <= have) return;
-  const size_t want =
-      std::min(std::max({n_positions, 2 * have, kAtLeast}), static_cast<size_t>(config.context_length));
+  const size_t want = std::min(std::max({n_positions, 2 * have, kAtLeast}), static_cast<size_t>(config.context_length));
   cos_.resize(want * head_dim_);
   sin_.resize(want * head_dim_);
   const std::vector<double> frequencies = core::rope_frequencies(config);

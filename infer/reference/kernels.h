@@ -81,9 +81,10 @@ struct Kernels {
   /// number of a pair.
   void (*rope)(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
 
-  /// out, laid out like the query, = softmax(scale q kᵀ) v over the positions that a row sees. Each cache block, counted
-  /// from position 0, is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s - m); Σ p in lanes; Σ p v in increasing order of positions. Blocks
-  /// are then joined in order, each rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018).
+  /// out, laid out like the query, = softmax(scale q kᵀ) v over the positions that a row sees. Each cache block,
+  /// counted from position 0, is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s -
+  /// m); Σ p in lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the
+  /// larger maximum (online softmax, Milakov & Gimelshein 2018).
   void (*attention)(const AttentionInput<float>& in, float* out);
 
   /// The same for 16-bit keys and values. The result is that of attention on the widened numbers, bit for bit.

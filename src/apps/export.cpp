@@ -58,7 +58,8 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
 }
 
 void export_gguf(const core::StoredModel& model, const Options& o) {
-  if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty()) fmt::print(stderr, "warning: {}\n", lost);
+  if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
+    fmt::print(stderr, "warning: {}\n", lost);
   core::write_gguf_model(o.out, model.config, typed(model, o.type), name_of(model), tokenizer_metadata(model, o));
 }
 

@@ -1,4 +1,5 @@
-// train: trains a Llama, or a model of another family, on a text. Counts a baseline, trains, exports model.gguf, prints a sample of the engine.
+// train: trains a Llama, or a model of another family, on a text. Counts a baseline, trains, exports model.gguf, prints
+// a sample of the engine.
 #include <ATen/Parallel.h>
 
 #include <chrono>
@@ -51,7 +52,7 @@ std::map<std::string, core::Family> families_by_name() {
 
 // The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
 std::unique_ptr<CLI::App> make_app(Options& o) {
-  auto app = std::make_unique<CLI::App>("Trains a Llama on a text.", "train");
+  auto app = std::make_unique<CLI::App>("Trains a Llama, or a model of another family, on a text.", "train");
   app->add_option("dataset", o.dataset, "tinyshakespeare, or a UTF-8 text file")->required();
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
@@ -128,7 +129,8 @@ bool parse(Options& o, int argc, char** argv) {
   core::ModelConfig& m = o.config.model;
   if (app->count("--dim") + app->count("--heads") > 0 && app->count("--head-dim") == 0) {
     if (m.dim % m.n_heads != 0) {
-      throw core::UsageError(fmt::format("--dim {} is not a multiple of --heads {}; or take --head-dim", m.dim, m.n_heads));
+      throw core::UsageError(
+          fmt::format("--dim {} is not a multiple of --heads {}; or take --head-dim", m.dim, m.n_heads));
     }
     m.head_dim = m.dim / m.n_heads;
   }
@@ -231,12 +233,19 @@ int run(Options& o) {
   write_config();
   fmt::print("{}: {} training, {} validation tokens, vocabulary {}\n", dataset.name(), dataset.splits().train.size(),
              dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
-  fmt::print("preset {}, family {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} threads\n",
-             c.preset, c.model.family, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model), c.window,
-             c.batch_size * c.accumulation, c.steps, at::get_num_threads());
+  fmt::print(
+      "preset {}, family {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} "
+      "threads\n",
+      c.preset, c.model.family, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model),
+      c.window, c.batch_size * c.accumulation, c.steps, at::get_num_threads());
   fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
   if (const std::string why = train::why_not_repeatable(c.device); !why.empty()) {
     fmt::print(stderr, "note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
+  }
+  if (c.model.family == core::Family::Qwen2 && dataset.tokenizer().kind() == "character") {
+    fmt::print(stderr,
+               "note: for a qwen2, transformers' AutoTokenizer takes Qwen's own splitting, whatever the files say; "
+               "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
   }
   const double baseline = count_baseline(dataset);
   fmt::print("validation loss: {}\n",
@@ -272,7 +281,7 @@ int run(Options& o) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // then exceeding the file size limit is a write error, like a full disk
   // This parser accepts any arguments; parse() reads them with all flags.
-  CLI::App app("Trains a Llama on a text.", "train");
+  CLI::App app("Trains a Llama, or a model of another family, on a text.", "train");
   app.set_help_flag();
   app.prefix_command();
   Options options;

@@ -1,11 +1,11 @@
 #include "core/families.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
-
-#include <fmt/ranges.h>
 
 #include "core/error.h"
 
@@ -41,15 +41,14 @@ constexpr std::array kFamilies{
                .hf_head_dim = 128},
 };
 
-const FamilyInfo& find(std::string_view FamilyInfo::*key, const char* what, std::string_view value,
-                       const std::string& where) {
+const FamilyInfo& find(std::string_view FamilyInfo::*key, std::string_view value, const std::string& what) {
   const auto found = std::ranges::find(kFamilies, value, key);
   if (found != kFamilies.end()) return *found;
   std::vector<std::string_view> known;
   for (const FamilyInfo& family : kFamilies) {
     if (std::ranges::find(known, family.*key) == known.end()) known.push_back(family.*key);
   }
-  fail("{}: the {} is {}, but only these run here: {}", where, what, printable(value), fmt::join(known, ", "));
+  fail("{} is {}, but only these run here: {}", what, printable(value), fmt::join(known, ", "));
 }
 
 }  // namespace
@@ -58,12 +57,12 @@ std::span<const FamilyInfo> families() { return kFamilies; }
 
 const FamilyInfo& info(Family family) { return kFamilies.at(static_cast<size_t>(family)); }
 
-const FamilyInfo& family_named(std::string_view name, const std::string& where) {
-  return find(&FamilyInfo::name, "family", name, where);
+const FamilyInfo& family_named(std::string_view name, const std::string& what) {
+  return find(&FamilyInfo::name, name, what);
 }
 
-const FamilyInfo& family_of_gguf(std::string_view architecture, const std::string& where) {
-  return find(&FamilyInfo::gguf, "architecture", architecture, where);
+const FamilyInfo& family_of_gguf(std::string_view architecture, const std::string& what) {
+  return find(&FamilyInfo::gguf, architecture, what);
 }
 
 void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
@@ -76,7 +75,8 @@ void fail_extra_tensor(const std::string& where, std::string_view tensor, Family
       {".bias", "biases"},
   }};
   const auto part = std::ranges::find_if(kParts, [&](const auto& p) { return tensor.find(p.first) != tensor.npos; });
-  if (part != kParts.end()) fail("{}: a {} with {} ({}) is not supported here", where, family, part->second, printable(tensor));
+  if (part != kParts.end())
+    fail("{}: a {} with {} ({}) is not supported here", where, family, part->second, printable(tensor));
   fail("{}: the tensor {} is not part of a {} that is supported here", where, printable(tensor), family);
 }
 

@@ -2,12 +2,12 @@
 // one row of a table. Who reads, trains or runs a model asks for the parts, not for the family.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
 
 namespace folio::core {
 
@@ -25,23 +25,23 @@ enum class HfWindow : uint8_t {
 
 struct FamilyInfo {
   Family family;
-  std::string_view name;       ///< of --family, and Hugging Face's model_type
-  std::string_view hf_class;   ///< Hugging Face's architecture
-  std::string_view gguf;       ///< GGUF's general.architecture, and the prefix of its keys
-  RopePairs pairs;             ///< in memory and in GGUF; Hugging Face's files all have halves
-  bool qkv_bias = false;       ///< queries, keys and values have biases
-  bool qk_norm = false;        ///< each head of the queries and keys is normalized before it is rotated
+  std::string_view name;      ///< of --family, and Hugging Face's model_type
+  std::string_view hf_class;  ///< Hugging Face's architecture
+  std::string_view gguf;      ///< GGUF's general.architecture, and the prefix of its keys
+  RopePairs pairs;            ///< in memory and in GGUF; Hugging Face's files all have halves
+  bool qkv_bias = false;      ///< queries, keys and values have biases
+  bool qk_norm = false;       ///< each head of the queries and keys is normalized before it is rotated
   HfWindow window = HfWindow::None;
-  int64_t hf_head_dim = 0;     ///< where config.json does not say it; 0: hidden_size / num_attention_heads
+  int64_t hf_head_dim = 0;  ///< where config.json does not say it; 0: hidden_size / num_attention_heads
 };
 
 /// The table. Of families with one GGUF architecture the first is the one that such a file is read as.
 [[nodiscard]] std::span<const FamilyInfo> families();
 [[nodiscard]] const FamilyInfo& info(Family family);
 
-/// The family with this name, or this GGUF architecture. Throws Error, prefixed with `where`, that lists the known ones.
-[[nodiscard]] const FamilyInfo& family_named(std::string_view name, const std::string& where);
-[[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, const std::string& where);
+/// The family with this name, or this GGUF architecture. Throws Error "WHAT is NAME, but only these run here: …".
+[[nodiscard]] const FamilyInfo& family_named(std::string_view name, const std::string& what);
+[[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, const std::string& what);
 
 /// Throws Error: a file has a tensor that no model of the family has here. Names the part that it belongs to, if it is
 /// one that models are known to have, such as experts or attention sinks.

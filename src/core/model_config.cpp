@@ -17,15 +17,15 @@ struct Limit {
 
 // Larger than any published Llama, and small enough that the product of three fits in 64 bits.
 constexpr std::array<Limit, 10> kLimits{{{"vocab_size", 1, 1 << 22},
-                                        {"dim", 1, 1 << 17},
-                                        {"n_layers", 1, 1 << 10},
-                                        {"n_heads", 1, 1 << 12},
-                                        {"n_kv_heads", 1, 1 << 12},
-                                        {"head_dim", 1, 1 << 17},
-                                        {"hidden_dim", 1, 1 << 20},
-                                        {"context_length", 1, 1 << 24},
-                                        {"sliding_window", 0, 1 << 24},
-                                        {"rope_scaling_context", 1, 1 << 24}}};
+                                         {"dim", 1, 1 << 17},
+                                         {"n_layers", 1, 1 << 10},
+                                         {"n_heads", 1, 1 << 12},
+                                         {"n_kv_heads", 1, 1 << 12},
+                                         {"head_dim", 1, 1 << 17},
+                                         {"hidden_dim", 1, 1 << 20},
+                                         {"context_length", 1, 1 << 24},
+                                         {"sliding_window", 0, 1 << 24},
+                                         {"rope_scaling_context", 1, 1 << 24}}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // A model's weights, independent of the file format: one tensor for each entry of the manifest, in its order, with the
-// rows of Wq and Wk as the family's RopePairs say. Readers return a StoredModel, training has Weights; writers take views.
+// rows of Wq and Wk as the family's RopePairs say. Readers return a StoredModel, training has Weights; writers take
+// views.
 #pragma once
 
 #include <memory>

@@ -75,7 +75,7 @@ TEST_F(HfConfig, KeepsLlama3sScalingWhereverTransformersWritesIt) {
 
 TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {R"({"model_type": "gemma3"})", "model_type: the family is gemma3"},
+      {R"({"model_type": "gemma3"})", "model_type is gemma3, but only these run here"},
       {R"({"hidden_act": "gelu"})", "hidden_act = \"gelu\" is not supported"},
       {R"({"attention_bias": true})", "attention_bias = true is not supported"},
       {R"({"mlp_bias": true})", "mlp_bias = true is not supported"},

@@ -283,6 +283,19 @@ TEST(HfModel, TheTiedEmbeddingMayBeRepeatedAsTheOutput) {
   EXPECT_TRUE(test::contains(with_head(kGrouped, false), "the tensor lm_head.weight is not part of a llama"));
 }
 
+// Of Llama and Mistral, queries and keys are copied, since their rows are permuted. All else is used where it is mapped.
+TEST(HfModel, FamiliesWithHalvesStayMapped) {
+  for (const FamilyInfo& family : families()) {
+    const TempDir dir;
+    ModelConfig config = kGrouped;
+    config.family = family.family;
+    write_hf_directory(dir.path(), numbered_weights(config), 10);
+    const StoredModel model = read_hf_model(dir.path());
+    const auto copies = family.pairs == RopePairs::Halves ? 0 : 2 * config.n_layers;
+    EXPECT_EQ(model.storage.size(), static_cast<size_t>(copies + 1)) << family.name;
+  }
+}
+
 TEST(HfModel, ComputedTablesAreNoWeights) {
   const std::vector<float> table(3);
   EXPECT_EQ(hf_error(kGrouped,
@@ -296,8 +309,8 @@ TEST(HfModel, ComputedTablesAreNoWeights) {
 }
 
 TEST(HfModel, NamesATensorThatIsNoPartOfALlama) {
-  for (const char* name : {"model.layers.2.input_layernorm.weight",
-                           "rotary_emb.inv_freq.weight", "model.norm", "lm_head.weight"}) {
+  for (const char* name :
+       {"model.layers.2.input_layernorm.weight", "rotary_emb.inv_freq.weight", "model.norm", "lm_head.weight"}) {
     const std::vector<float> values(24);
     const std::string message = hf_error(kGrouped, [&](std::vector<TensorView>& tensors) {
       tensors.push_back({.name = name, .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(values))});

@@ -69,13 +69,13 @@ TEST(ModelConfig, OnlySomeFamiliesHaveAWindow) {
 TEST(Families, AreFoundByTheirNames) {
   for (const FamilyInfo& family : families()) {
     EXPECT_EQ(&info(family.family), &family);
-    EXPECT_EQ(&family_named(family.name, "here"), &family);
-    EXPECT_EQ(family_of_gguf(family.gguf, "here").pairs, family.pairs);
+    EXPECT_EQ(&family_named(family.name, "it"), &family);
+    EXPECT_EQ(family_of_gguf(family.gguf, "it").pairs, family.pairs);
   }
-  EXPECT_ERROR(family_named("gemma3", "here"),
-               "here: the family is gemma3, but only these run here: llama, mistral, qwen2, qwen3");
-  EXPECT_ERROR(family_of_gguf("qwen3moe", "here"),
-               "here: the architecture is qwen3moe, but only these run here: llama, qwen2, qwen3");
+  EXPECT_ERROR(family_named("gemma3", "the family"),
+               "the family is gemma3, but only these run here: llama, mistral, qwen2, qwen3");
+  EXPECT_ERROR(family_of_gguf("qwen3moe", "the architecture"),
+               "the architecture is qwen3moe, but only these run here: llama, qwen2, qwen3");
 }
 
 TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
@@ -193,8 +193,8 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
     field = {};
   });
   EXPECT_EQ(n_fields, 17U);
-  const ModelConfig zeros{Family::Llama, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0F, 0.0F, {0.0F, 0.0F, 0.0F, 0},
-                          false};  // does not compile with fewer fields
+  const ModelConfig zeros{Family::Llama,         0,    0, 0, 0, 0, 0, 0, 0, 0, 0.0F, 0.0F,
+                          {0.0F, 0.0F, 0.0F, 0}, false};  // does not compile with fewer fields
   EXPECT_EQ(c, zeros);
 }
 

@@ -1,11 +1,11 @@
 #include "data/tokenizers/bpe.h"
-#include "data/tokenizers/nfc.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
@@ -90,9 +90,8 @@ TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
                      "S",  "\t",  "\t",  "x", " \n\n", " y", "!!", "\r", "\n", "end", "  "}));
   EXPECT_EQ(words_of(PreTokenizer::Llama3, text), (Strings{"It", "'ll", " be", " ", "123", "4", " ", " IT", "'S", "\t",
                                                            "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
-  EXPECT_EQ(words_of(PreTokenizer::Qwen2, text),
-            (Strings{"It", "'ll", " be", " ",  "1",   "2",     "3",  "4",       " ",
-                     " IT", "'S", "\t",  "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
+  EXPECT_EQ(words_of(PreTokenizer::Qwen2, text), (Strings{"It", "'ll", " be", " ", "1", "2", "3", "4", " ", " IT", "'S",
+                                                          "\t", "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
 }
 
 TEST(Nfc, ComposesWhatIsUtf8) {

@@ -89,6 +89,8 @@ def test_a_bad_corpus_is_one_clear_line(tmp_path, name, phrase, data):
 
 def sound_models():
     yield "gguf, characters", lambda folder: bad_gguf.write(folder, bad_gguf.character(), None)
+    for make in (bad_gguf.qwen2, bad_gguf.qwen3):
+        yield f"gguf, {make.__name__}", lambda folder, make=make: bad_gguf.write(folder, make(), None)
     yield "gguf, SentencePiece", lambda folder: bad_gguf.write(folder, bad_gguf.sentencepiece(), None)
     for name, make in bad_hugging_face.SOUND.items():
         yield name, lambda folder, make=make: (make().write(folder / "hf"), None)

@@ -202,8 +202,8 @@ for name, phrase, change in [
     ("RoPE's original context of zero", "rope_scaling_context is 0",
      key("llama.rope.scaling.llama3.original_context_length", U32, 0)),
     ("RoPE scaling without a type", "llama.rope.scaling.factor = 2", key("llama.rope.scaling.factor", F32, 2.0)),
-    ("keys of another width", "llama.attention.key_length differs", key("llama.attention.key_length", U32, 16)),
-    ("values of another width", "llama.attention.value_length differs", key("llama.attention.value_length", U32, 16)),
+    ("keys of another width", "RoPE over 4 of 16 dimensions", key("llama.attention.key_length", U32, 16)),
+    ("values of another width", "llama.attention.value_length is 16, but keys have 4", key("llama.attention.value_length", U32, 16)),
     ("no embedding", "token_embd.weight is missing", drop(EMBEDDING)),
     ("embedding that is a vector", "token_embd.weight is missing or not a matrix", shape_of(EMBEDDING, [48])),
 ]:
@@ -215,7 +215,7 @@ for name, phrase, change in [
     ("a layer more than there are", "blk.1.attn_norm.weight of shape [8] is missing", key("llama.block_count", U32, 2)),
     ("missing matrix", "blk.0.attn_q.weight of shape [8, 8] is missing", drop(WQ)),
     ("missing norm", "output_norm.weight of shape [8] is missing", drop(NORM)),
-    ("bias", "blk.0.attn_q.bias is not part", extra("blk.0.attn_q.bias", [8])),
+    ("bias", "a llama with biases (blk.0.attn_q.bias)", extra("blk.0.attn_q.bias", [8])),
     ("a layer too many", "blk.1.attn_norm.weight is not part", extra("blk.1.attn_norm.weight", [8])),
     ("name that is not UTF-8", "the tensor \\xFF\\x0A is not part", extra(b"\xff\n", [8])),
     ("matrix that is transposed", "ffn_down.weight has shape [12, 8], but [8, 12] is expected", field(DOWN, dims=[8, 12])),
@@ -306,4 +306,58 @@ for name, phrase, change in [
 pieces.add("fewer pieces than the model", "263 tokens in the tokenizer, 264 in the model",
            lambda g: g.metadata.update(sound.sentencepiece_metadata(sound.PIECES[:-1])), inspect=PASSES)
 
-KINDS = [*container.all, *config.all, *tensors.all, *characters.all, *pieces.all]
+# ---- The parts of other families ----
+
+
+def qwen2():
+    return sound.Gguf(sound.Shape(family="qwen2"))
+
+
+def qwen3():
+    return sound.Gguf(sound.Shape(family="qwen3", own_head_dim=6))
+
+
+def wide_heads(g):
+    g.key("qwen3.attention.key_length", U32, 1 << 16)
+    g.key("qwen3.attention.head_count", U32, 64)
+
+
+BIAS, QK_NORM = "blk.0.attn_q.bias", "blk.0.attn_k_norm.weight"
+biases = Kinds("gguf qwen2", qwen2, write, "m.gguf", PASSES)
+for name, phrase, change in [
+    ("no bias", "blk.0.attn_q.bias of shape [8] is missing", drop(BIAS)),
+    ("bias of another length", "tensor blk.0.attn_q.bias has shape [4], but [8] is expected", shape_of(BIAS, [4])),
+    ("bias that is a matrix", "tensor blk.0.attn_q.bias has shape [2, 4], but [8] is expected", shape_of(BIAS, [4, 2])),
+    ("bias of integers", "tensor blk.0.attn_q.bias has type I32", field(BIAS, kind=26)),
+    ("bias of the output projection", "a qwen2 with biases (blk.0.attn_output.bias)", extra("blk.0.attn_output.bias", [8])),
+    ("norms of heads", "a qwen2 with norms of q and k (blk.0.attn_q_norm.weight)", extra("blk.0.attn_q_norm.weight", [4])),
+    ("experts", "a qwen2 with experts (blk.0.ffn_gate_exps.weight)", extra("blk.0.ffn_gate_exps.weight", [8, 12, 2])),
+    ("attention sinks", "a qwen2 with attention sinks (blk.0.attn_sinks.weight)", extra("blk.0.attn_sinks.weight", [2])),
+]:
+    biases.add(name, phrase, change)
+norms = Kinds("gguf qwen3", qwen3, write, "m.gguf", PASSES)
+for name, phrase, change in [
+    ("no norm of keys", "blk.0.attn_k_norm.weight of shape [6] is missing", drop(QK_NORM)),
+    ("norm as wide as the model", "tensor blk.0.attn_k_norm.weight has shape [8], but [6]", shape_of(QK_NORM, [8])),
+    ("queries as wide as the model", "tensor blk.0.attn_q.weight has shape [8, 8], but [12, 8]", shape_of(WQ, [8, 8])),
+    ("biases", "a qwen3 with biases (blk.0.attn_q.bias)", extra(BIAS, [12])),
+]:
+    norms.add(name, phrase, change)
+widths = Kinds("gguf qwen3", qwen3, write, "m.gguf", SHOWS)
+for name, phrase, change in [
+    ("no width of a head, and RoPE over more", "RoPE over 6 of 4 dimensions", without("qwen3.attention.key_length")),
+    ("width of a head of zero", "head_dim is 0", key("qwen3.attention.key_length", U32, 0)),
+    ("odd width of a head", "head_dim is 5", key("qwen3.attention.key_length", U32, 5)),
+    ("huge width of a head", "head_dim is 4294967295", key("qwen3.attention.key_length", U32, 2**32 - 1)),
+    ("heads that are too wide together", "64 heads of 65536 numbers are too wide",
+     wide_heads),
+    ("values of another width", "qwen3.attention.value_length is 8, but keys have 6",
+     key("qwen3.attention.value_length", U32, 8)),
+    ("sliding window", "qwen3.attention.sliding_window = 4 is not supported", key("qwen3.attention.sliding_window", U32, 4)),
+    ("experts", "qwen3.expert_count = 4: experts are not supported", key("qwen3.expert_count", U32, 4)),
+    ("RoPE scaling", "RoPE scaling of type yarn", key("qwen3.rope.scaling.type", STRING, "yarn")),
+    ("keys of a Llama", "qwen2.embedding_length is missing", key("general.architecture", STRING, "qwen2")),
+]:
+    widths.add(name, phrase, change)
+
+KINDS = [*container.all, *config.all, *tensors.all, *characters.all, *pieces.all, *biases.all, *norms.all, *widths.all]

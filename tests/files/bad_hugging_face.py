@@ -24,7 +24,23 @@ def sentencepiece():
     return sound.HfDirectory(sound.Shape(vocab=len(sound.PIECES)), tokenizer=sound.sentencepiece_json())
 
 
-SOUND = {"hugging face, characters": single, "hugging face, shards": sharded,
+def qwen2():
+    return sound.HfDirectory(sound.Shape(family="qwen2"))
+
+
+def qwen3():
+    return sound.HfDirectory(sound.Shape(family="qwen3", own_head_dim=6))
+
+
+def mistral():
+    """A Llama's tensors."""
+    model = sound.HfDirectory(sound.Shape(own_head_dim=6))
+    model.files["config.json"] |= {"model_type": "mistral", "sliding_window": 5}
+    return model
+
+
+SOUND = {"hugging face, characters": single, "hugging face, qwen2": qwen2, "hugging face, qwen3": qwen3,
+         "hugging face, mistral": mistral, "hugging face, shards": sharded,
          "hugging face, SentencePiece": sentencepiece}
 
 
@@ -112,7 +128,7 @@ for name, phrase, change in [
     ("heads of one dimension", "so it has to be even", put(at(CONFIG, "num_attention_heads"), 8)),
     ("more key heads than heads", "n_kv_heads 4", put(at(CONFIG, "num_key_value_heads"), 4)),
     ("negative key heads", "n_kv_heads is -1", put(at(CONFIG, "num_key_value_heads"), -1)),
-    ("head_dim that is not hidden_size / heads", "head_dim = 16 is not supported", put(at(CONFIG, "head_dim"), 16)),
+    ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], but config.json requires [32, 8]", put(at(CONFIG, "head_dim"), 16)),
     ("no context", "context_length is 0", put(at(CONFIG, "max_position_embeddings"), 0)),
     ("eps of zero", "norm_eps is 0", put(at(CONFIG, "rms_norm_eps"), 0)),
     ("eps as a string", '"rms_norm_eps" is not a number', put(at(CONFIG, "rms_norm_eps"), "1e-5")),
@@ -283,4 +299,55 @@ for name, phrase, file, change in [
 ]:
     index.add(name, phrase, change, file=file)
 
-KINDS = [*config.all, *sparse.all, *floats.all, *index.all]
+# ---- The parts of other families ----
+
+SWITCHED = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}
+families = []
+for make, kinds in {
+    qwen2: [
+        ("no bias", "model.layers.0.self_attn.k_proj.bias of shape [4] is missing",
+         without_tensor("model.layers.0.self_attn.k_proj.bias")),
+        ("bias of another length", "k_proj.bias has shape [2, 2], but config.json requires [4]",
+         entry("model.layers.0.self_attn.k_proj.bias", "shape", [2, 2])),
+        ("norms of heads", "a qwen2 with norms of q and k (model.layers.0.self_attn.q_norm.weight)",
+         with_tensors(model__layers__0__self_attn__q_norm__weight=np.zeros(4, np.float32))),
+    ],
+    qwen3: [
+        ("no norm of queries", "model.layers.0.self_attn.q_norm.weight of shape [6] is missing",
+         without_tensor("model.layers.0.self_attn.q_norm.weight")),
+        ("biases", "a qwen3 with biases (model.layers.0.self_attn.q_proj.bias)",
+         with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(12, np.float32))),
+    ],
+}.items():
+    of_family = Kinds(make.__name__, make, write, "model.safetensors")
+    for name, phrase, change in kinds:
+        of_family.add(name, phrase, change)
+    families += of_family.all
+for make, kinds in {
+    qwen3: [
+        ("head of no width", "head_dim is 0", put(at(CONFIG, "head_dim"), 0)),
+        ("head of odd width", "head_dim is 7", put(at(CONFIG, "head_dim"), 7)),
+        ("head as wide as a number can be", "head_dim is 9223372036854775807", put(at(CONFIG, "head_dim"), 2**63 - 1)),
+        ("head whose width is a string", '"head_dim" is not an integer', put(at(CONFIG, "head_dim"), "6")),
+        ("window that is not a number", '"sliding_window" is not an integer',
+         lambda m: m.files[CONFIG].update(SWITCHED, sliding_window="5")),
+        ("switch of the window that is a number", '"use_sliding_window" is not true or false',
+         lambda m: m.files[CONFIG].update(SWITCHED, use_sliding_window=1)),
+        ("types of layers that are no list", '"layer_types" has a value of the wrong type',
+         lambda m: m.files[CONFIG].update(SWITCHED, layer_types="sliding_attention")),
+        ("window in some layers", "a sliding window in 2 of 1 layers is not supported",
+         lambda m: m.files[CONFIG].update(SWITCHED, layer_types=["sliding_attention"] * 2)),
+        ("experts", "num_experts = 4 is not supported", put(at(CONFIG, "num_experts"), 4)),
+    ],
+    mistral: [
+        ("window of zero", "sliding_window is 0", put(at(CONFIG, "sliding_window"), 0)),
+        ("negative window", "sliding_window is -1", put(at(CONFIG, "sliding_window"), -1)),
+        ("huge window", "sliding_window is 1099511627776", put(at(CONFIG, "sliding_window"), 1 << 40)),
+    ],
+}.items():
+    of_family = Kinds(make.__name__, make, write, CONFIG)
+    for name, phrase, change in kinds:
+        of_family.add(name, phrase, change)
+    families += of_family.all
+
+KINDS = [*config.all, *sparse.all, *floats.all, *index.all, *families]

@@ -26,19 +26,26 @@ class Shape:
     tied: bool = True
     theta: float = 10000.0
     eps: float = 1e-5
+    family: str = "llama"  # also qwen2, qwen3
+    own_head_dim: int = None  # where heads are not dim / heads wide
 
     @property
     def head_dim(self):
-        return self.dim // self.heads
+        return self.own_head_dim or self.dim // self.heads
 
     def tensors(self):
         """{GGUF name: shape} in the manifest's order."""
-        d, h, kv = self.dim, self.hidden, self.head_dim * self.kv_heads
-        layer = {"attn_norm": (d,), "attn_q": (d, d), "attn_k": (kv, d), "attn_v": (kv, d), "attn_output": (d, d),
-                 "ffn_norm": (d,), "ffn_gate": (h, d), "ffn_up": (h, d), "ffn_down": (d, h)}
+        d, h, q, kv = self.dim, self.hidden, self.head_dim * self.heads, self.head_dim * self.kv_heads
+        layer = {"attn_norm.weight": (d,), "attn_q.weight": (q, d), "attn_k.weight": (kv, d), "attn_v.weight": (kv, d)}
+        if self.family == "qwen2":
+            layer |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
+        if self.family == "qwen3":
+            layer |= {"attn_q_norm.weight": (self.head_dim,), "attn_k_norm.weight": (self.head_dim,)}
+        layer |= {"attn_output.weight": (d, q), "ffn_norm.weight": (d,), "ffn_gate.weight": (h, d),
+                  "ffn_up.weight": (h, d), "ffn_down.weight": (d, h)}
         shapes = {"token_embd.weight": (self.vocab, d)}
         for i in range(self.layers):
-            shapes.update({f"blk.{i}.{name}.weight": shape for name, shape in layer.items()})
+            shapes.update({f"blk.{i}.{name}": shape for name, shape in layer.items()})
         shapes["output_norm.weight"] = (d,)
         if not self.tied:
             shapes["output.weight"] = (self.vocab, d)
@@ -103,12 +110,15 @@ class Gguf:
         if shape is None:
             return
         self.metadata = {
-            "general.architecture": (STRING, "llama"), "general.name": (STRING, "sound"),
-            "llama.block_count": (U32, shape.layers), "llama.context_length": (U32, shape.context),
-            "llama.embedding_length": (U32, shape.dim), "llama.feed_forward_length": (U32, shape.hidden),
-            "llama.attention.head_count": (U32, shape.heads), "llama.attention.head_count_kv": (U32, shape.kv_heads),
-            "llama.attention.layer_norm_rms_epsilon": (F32, shape.eps), "llama.rope.freq_base": (F32, shape.theta),
-            "llama.rope.dimension_count": (U32, shape.head_dim), "llama.vocab_size": (U32, shape.vocab),
+            "general.architecture": (STRING, shape.family), "general.name": (STRING, "sound"),
+            **{f"{shape.family}.{key}": value for key, value in {
+                "block_count": (U32, shape.layers), "context_length": (U32, shape.context),
+                "embedding_length": (U32, shape.dim), "feed_forward_length": (U32, shape.hidden),
+                "attention.head_count": (U32, shape.heads), "attention.head_count_kv": (U32, shape.kv_heads),
+                "attention.layer_norm_rms_epsilon": (F32, shape.eps), "rope.freq_base": (F32, shape.theta),
+                "rope.dimension_count": (U32, shape.head_dim), "vocab_size": (U32, shape.vocab)}.items()},
+            **({f"{shape.family}.attention.{kind}_length": (U32, shape.head_dim) for kind in ("key", "value")}
+               if shape.own_head_dim else {}),
             **(character_metadata() if tokenizer is None else tokenizer)}
         for name, array in (weights(shape) if arrays is None else arrays).items():
             kind = 30 if array.dtype == np.uint16 else GGML[array.dtype]
@@ -174,17 +184,18 @@ def sentencepiece_metadata(pieces=None):
 # ---- safetensors and Hugging Face directories ----
 
 HF_LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-            "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+            "attn_v": "self_attn.v_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+            "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 HF_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 SAFETENSORS = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.uint16): "BF16"}
 
 
 def hf_name(gguf_name):
-    parts = gguf_name.removesuffix(".weight").split(".")
+    parts = gguf_name.split(".")
     if parts[0] != "blk":
         return HF_TOP[parts[0]] + ".weight"
-    return f"model.layers.{parts[1]}.{HF_LAYER[parts[2]]}.weight"
+    return f"model.layers.{parts[1]}.{HF_LAYER[parts[2]]}.{parts[3]}"
 
 
 def split_halves(array, head_dim):
@@ -193,7 +204,8 @@ def split_halves(array, head_dim):
 
 
 def hf_arrays(shape, arrays):
-    return {hf_name(name): split_halves(a, shape.head_dim) if name.endswith(("attn_q.weight", "attn_k.weight")) else a
+    permuted = ("attn_q.weight", "attn_k.weight") if shape.family == "llama" else ()
+    return {hf_name(name): split_halves(a, shape.head_dim) if name.endswith(permuted) else a
             for name, a in arrays.items()}
 
 
@@ -212,7 +224,8 @@ class Safetensors:
 
 
 def hf_config(shape):
-    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": shape.vocab,
+    return {"architectures": [f"{shape.family.capitalize()}ForCausalLM"], "model_type": shape.family,
+            **({"head_dim": shape.head_dim} if shape.own_head_dim else {}), "vocab_size": shape.vocab,
             "hidden_size": shape.dim, "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads,
             "num_key_value_heads": shape.kv_heads, "intermediate_size": shape.hidden,
             "max_position_embeddings": shape.context, "rope_theta": shape.theta, "rms_norm_eps": shape.eps,

@@ -35,6 +35,11 @@ constexpr std::array kKeys{"general.architecture",
                            "llama.rope.scaling.llama3.factor",
                            "llama.rope.scaling.llama3.low_freq_factor",
                            "llama.vocab_size",
+                           "llama.expert_count",
+                           "qwen2.attention.head_count",
+                           "qwen3.attention.key_length",
+                           "qwen3.attention.value_length",
+                           "qwen3.attention.sliding_window",
                            "tokenizer.ggml.model",
                            "tokenizer.ggml.pre",
                            "tokenizer.ggml.tokens",
@@ -49,12 +54,14 @@ constexpr std::array kKeys{"general.architecture",
                            "tokenizer.ggml.add_eos_token",
                            "tokenizer.ggml.add_space_prefix",
                            "tokenizer.chat_template"};
-constexpr std::array kStrings{"llama",  "gpt2", "gpt-2", "none", "linear",       "yarn", "",      "a",
-                              "\n",     "Ġ",    "Ċ",     "Ã©",   "Ã ©",          "▁",    "▁a",    "<|endoftext|>",
-                              "<0x0A>", "<s>",  "</s>",  "\xC3", "\xED\xA0\x80", "Ġ a",  "a b c", "<unk>"};
-constexpr std::array kTensors{"token_embd.weight",      "output.weight",       "output_norm.weight",
-                              "rope_freqs.weight",      "blk.0.attn_q.weight", "blk.0.attn_k.weight",
-                              "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.0.ffn_gate.weight"};
+constexpr std::array kStrings{
+    "llama",  "qwen2", "qwen3", "gpt2", "gpt-2",        "none", "linear", "yarn", "",
+    "a",      "\n",    "Ġ",     "Ċ",    "Ã©",           "Ã ©",  "▁",      "▁a",   "<|endoftext|>",
+    "<0x0A>", "<s>",   "</s>",  "\xC3", "\xED\xA0\x80", "Ġ a",  "a b c",  "<unk>"};
+constexpr std::array kTensors{"token_embd.weight",      "output.weight",        "output_norm.weight",
+                              "rope_freqs.weight",      "blk.0.attn_q.weight",  "blk.0.attn_k.weight",
+                              "blk.0.attn_norm.weight", "blk.0.attn_q.bias",    "blk.0.attn_q_norm.weight",
+                              "blk.1.attn_q.weight",    "blk.0.ffn_gate.weight"};
 
 // SplitMix64 (https://prng.di.unimi.it/splitmix64.c): seeded in no time, which a call a mutation needs.
 class Random {

@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType as Q
 from gguf import GGUFValueType as V
 from safetensors.numpy import save as safetensors
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import LlamaConfig
+from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 END = "<|endoftext|>"
 CHARACTERS = ["\n", " ", "a", "é", "日"]
@@ -97,15 +97,16 @@ def byte_level_tokenizer(pre):
 def tokenizer_gguf_seeds(folder):
     folder.mkdir(parents=True, exist_ok=True)
     makers = {"character": character_tokenizer, "sentencepiece": sentencepiece_tokenizer,
-              **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe")}}
+              **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2")}}
     for name, add in makers.items():
         writer = gguf.GGUFWriter(folder / f"good-{name}", "llama")
         add(writer)
         finish(writer)
 
 
-def llama(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=True, alignment=None, types=None):
-    writer = gguf.GGUFWriter(folder / name, "llama")
+def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=True, alignment=None, types=None,
+          family="llama", head_dim=None):
+    writer = gguf.GGUFWriter(folder / name, family)
     if alignment:
         writer.add_custom_alignment(alignment)
     writer.add_name("seed")
@@ -116,17 +117,26 @@ def llama(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(dim // heads)
+    if head_dim:
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    head_dim = head_dim or dim // heads
+    writer.add_rope_dimension_count(head_dim)
     writer.add_rope_freq_base(10000.0)
     vocab = tokenizer(writer)
     writer.add_vocab_size(vocab)
-    kv_dim = dim // heads * kv_heads
-    shapes = {"token_embd": (vocab, dim), "blk.0.attn_norm": (dim,), "blk.0.attn_q": (dim, dim),
-              "blk.0.attn_k": (kv_dim, dim), "blk.0.attn_v": (kv_dim, dim), "blk.0.attn_output": (dim, dim),
+    q_dim, kv_dim = head_dim * heads, head_dim * kv_heads
+    shapes = {"token_embd": (vocab, dim), "blk.0.attn_norm": (dim,), "blk.0.attn_q": (q_dim, dim),
+              "blk.0.attn_k": (kv_dim, dim), "blk.0.attn_v": (kv_dim, dim), "blk.0.attn_output": (dim, q_dim),
               "blk.0.ffn_norm": (dim,), "blk.0.ffn_gate": (hidden, dim), "blk.0.ffn_up": (hidden, dim),
               "blk.0.ffn_down": (dim, hidden), "output_norm": (dim,)}  # fmt: skip
     if not tied:
         shapes["output"] = (vocab, dim)
+    if family == "qwen2":
+        for letter, width in {"q": q_dim, "k": kv_dim, "v": kv_dim}.items():
+            writer.add_tensor(f"blk.0.attn_{letter}.bias", values(width))
+    if family == "qwen3":
+        shapes |= {"blk.0.attn_q_norm": (head_dim,), "blk.0.attn_k_norm": (head_dim,)}
     for tensor, shape in shapes.items():
         data = values(*shape)
         kind = (types or {}).get(tensor)
@@ -162,12 +172,14 @@ def finish(writer):
 
 def gguf_seeds(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    llama(folder, "good-character", character_tokenizer)
-    llama(folder, "good-untied-aligned", character_tokenizer, tied=False, kv_heads=2, alignment=64)
-    llama(folder, "good-sentencepiece", sentencepiece_tokenizer, dim=2, heads=1)
+    model(folder, "good-character", character_tokenizer)
+    model(folder, "good-untied-aligned", character_tokenizer, tied=False, kv_heads=2, alignment=64)
+    model(folder, "good-sentencepiece", sentencepiece_tokenizer, dim=2, heads=1)
     mixed = {"token_embd": Q.F16, "blk.0.attn_q": Q.Q8_0, "blk.0.attn_k": Q.Q4_0, "blk.0.ffn_gate": Q.BF16,
              "blk.0.ffn_up": Q.Q4_1}  # fmt: skip
-    llama(folder, "good-mixed-types", character_tokenizer, dim=32, hidden=2, heads=2, types=mixed)
+    model(folder, "good-mixed-types", character_tokenizer, dim=32, hidden=2, heads=2, types=mixed)
+    model(folder, "good-qwen2", character_tokenizer, family="qwen2")
+    model(folder, "good-qwen3", character_tokenizer, family="qwen3", head_dim=6)
     every_type(folder, "every-type")
     finish(gguf.GGUFWriter(folder / "empty", "llama"))
     version_2 = bytearray((folder / "good-character").read_bytes())
@@ -201,6 +213,15 @@ def config_seeds(folder):
     put(folder, "good-scaled-5", LlamaConfig(**shape, rope_scaling=scaled).to_json_string())
 
 
+    shape["num_key_value_heads"] = 2
+    window = dict(use_sliding_window=True, sliding_window=8)
+    put(folder, "good-mistral", MistralConfig(**shape, sliding_window=8, head_dim=6).to_json_string(use_diff=False))
+    put(folder, "good-qwen2", Qwen2Config(**shape).to_json_string(use_diff=False))
+    put(folder, "good-qwen2-window", Qwen2Config(**shape, **window, max_window_layers=0).to_json_string(use_diff=False))
+    put(folder, "qwen2-some-windows", Qwen2Config(**shape, **window, max_window_layers=1).to_json_string(use_diff=False))
+    put(folder, "good-qwen3", Qwen3Config(**shape, head_dim=6).to_json_string(use_diff=False))
+
+
 def index_seeds(folder):
     layer = "model.layers.0."
     names = ["model.embed_tokens", layer + "input_layernorm", *(f"{layer}self_attn.{p}_proj" for p in "qkvo"),
@@ -223,11 +244,13 @@ LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{
                   r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
-def byte_level_json(pre_tokenizer, template=False, ignore_merges=False):
+def byte_level_json(pre_tokenizer, template=False, ignore_merges=False, normalizer=None):
     tokens = [*SPECIAL, *BYTES, *(left + right for left, right in MERGES)]
     tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, MERGES, ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
+    if normalizer:
+        tokenizer.normalizer = normalizer
     tokenizer.add_special_tokens(SPECIAL)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False)])
     if template:
@@ -259,6 +282,9 @@ def tokenizer_seeds(folder):
     put(folder, "good-digits", byte_level_json(pre_tokenizers.Sequence([digits, byte_level(add_prefix_space=False)])))
     put(folder, "good-llama3", byte_level_json(
         pre_tokenizers.Sequence([llama3, byte_level(add_prefix_space=False, use_regex=False)]), True, True))
+    qwen2 = pre_tokenizers.Split(Regex(LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")), "isolated")
+    put(folder, "good-qwen2", byte_level_json(
+        pre_tokenizers.Sequence([qwen2, byte_level(add_prefix_space=False, use_regex=False)]), normalizer=normalizers.NFC()))
     put(folder, "prefix-space", byte_level_json(byte_level(add_prefix_space=True)))
 
 

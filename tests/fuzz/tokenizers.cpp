@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+
+#include <fmt/format.h>
 
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
+#include "data/tokenizers/bpe.h"
+#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -50,6 +55,12 @@ void check_encode(const data::Tokenizer& tokenizer, std::string_view text) {
   }
   const std::string decoded = tokenizer.decode(ids);
   const bool marked = text.find("\u2581") != std::string_view::npos;  // is a space to SentencePiece
+  const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
+  if (bpe != nullptr && bpe->vocabulary().nfc) {  // then the text that was normalized, which stays as it is
+    law(!known || !has_bytes(tokenizer, data::to_nfc(text)) || tokenizer.decode(encode(tokenizer, decoded)) == decoded,
+        "a normalized text is encoded and decoded without loss");
+    return;
+  }
   law(!known || marked || decoded == text, "a text is encoded and decoded without loss");
 }
 
@@ -100,6 +111,7 @@ void survives_hf(const data::Tokenizer& tokenizer) {
   const auto folder = scratch_path("again");
   std::filesystem::create_directory(folder);
   if (!accepted([&] { tokenizer.write_hf(folder); }, "")) return;
+  std::ofstream(folder / "config.json") << fmt::format("{{\"vocab_size\": {}}}", tokenizer.vocab_size());
   law(same_tokenizer(tokenizer, *data::tokenizer_from_hf(folder)), "a tokenizer.json is read as it was written");
 }
 

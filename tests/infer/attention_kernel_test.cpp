@@ -124,9 +124,9 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
   };
   run(reference_kernels(), input(blocks.wide_starts), expected.data());
   run(fast, input(blocks.starts), got.data());
-  const auto label = fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}",
-                                 c.n_positions, sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place,
-                                 c.scale_of_queries, c.window);
+  const auto label =
+      fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}", c.n_positions,
+                  sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place, c.scale_of_queries, c.window);
   ASSERT_TRUE(std::all_of(expected.values().begin(), expected.values().end(), [](float x) { return std::isfinite(x); }))
       << label;
   for (size_t i = 0; i < size; ++i) {
@@ -187,8 +187,8 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
   for (size_t window = 1; window <= 70; ++window) {
     for (const size_t n_positions : {1, 3, 31, 32, 33, 40, 64, 65, 90, 100}) {
       const size_t first = n_positions - std::min(n_positions, window);
-      const size_t before_next = n_positions < window ? window - n_positions + kBlockPositions
-                                                      : kBlockPositions - first % kBlockPositions;
+      const size_t before_next =
+          n_positions < window ? window - n_positions + kBlockPositions : kBlockPositions - first % kBlockPositions;
       const size_t n_rows = std::min(rows_to_the_blocks_end(n_positions, 1 + place % 9), before_next);
       for (const size_t head_dim : {18, 64, 80}) {
         check_attention(fast_, {n_positions, n_rows, 1 + place % 4, head_dim, place % 10, 3.0, window});

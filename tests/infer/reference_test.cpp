@@ -125,8 +125,11 @@ TEST(Reference, RmsNormIsWithinItsRoundings) {
 // each cosine and sine: 4 u |x|.
 TEST(Reference, RopeTurnsEachPairByItsAngle) {
   using core::RopePairs;
-  for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent}, {6U, RopePairs::Adjacent},
-                                        {128U, RopePairs::Adjacent}, {2U, RopePairs::Halves}, {6U, RopePairs::Halves},
+  for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent},
+                                        {6U, RopePairs::Adjacent},
+                                        {128U, RopePairs::Adjacent},
+                                        {2U, RopePairs::Halves},
+                                        {6U, RopePairs::Halves},
                                         {48U, RopePairs::Halves}}) {
     constexpr size_t kHeads = 3;
     const bool halves = pairs == RopePairs::Halves;
@@ -173,8 +176,16 @@ TEST(Reference, SwigluIsWithinItsRoundings) {
 // and three operations and another e^ for each block. The result is relative to Σ w |v|.
 TEST(Reference, AttentionIsASoftmaxOverThePositionsSeen) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
-    for (const auto& [n_positions, window] : {std::pair{1U, 200U}, {2U, 200U}, {31U, 200U}, {32U, 200U}, {33U, 200U},
-                                              {64U, 64U}, {65U, 64U}, {65U, 1U}, {100U, 200U}, {100U, 50U},
+    for (const auto& [n_positions, window] : {std::pair{1U, 200U},
+                                              {2U, 200U},
+                                              {31U, 200U},
+                                              {32U, 200U},
+                                              {33U, 200U},
+                                              {64U, 64U},
+                                              {65U, 64U},
+                                              {65U, 1U},
+                                              {100U, 200U},
+                                              {100U, 50U},
                                               {100U, 36U}}) {
       const size_t first = n_positions - std::min(n_positions, window);
       const size_t n_blocks = (n_positions + 31) / 32;

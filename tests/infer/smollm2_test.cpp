@@ -12,7 +12,7 @@ namespace {
 #ifdef __SANITIZE_ADDRESS__
 constexpr size_t kPrompts = 10;  // each takes ten times as long there
 #else
-constexpr size_t kPrompts = 200;
+constexpr size_t kPrompts = 60;
 #endif
 
 // Prompts of 1 to 12 tokens, each followed by the likeliest four, one at a time from the cache: every logit is that of

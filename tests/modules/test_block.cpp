@@ -27,8 +27,7 @@ const core::ModelConfig kConfig{
     .vocab_size = 1, .dim = 8, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 6, .context_length = 16};
 
 nn::Block make(double dropout = 0.0) {
-  return nn::Block(nn::llama_parts(kConfig, nn::RopeCache(kConfig.context_length, kConfig.head_dim), dropout),
-                   dropout);
+  return nn::Block(nn::llama_parts(kConfig, nn::RopeCache(kConfig.context_length, kConfig.head_dim), dropout), dropout);
 }
 
 nn::BlockParts identities() {

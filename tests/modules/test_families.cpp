@@ -127,7 +127,9 @@ TEST(Families, HalvesArePermutedPairs) {
   const nn::RopeCache pairs(16, K, 100.0);
   const nn::RopeCache halves(16, K, 100.0, std::vector<double>{}, core::RopePairs::Halves);
   const auto x = randn({2, 16, 3, K});
-  const auto to_halves = [](const torch::Tensor& y) { return y.unflatten(-1, {K / 2, 2}).transpose(-1, -2).flatten(-2); };
+  const auto to_halves = [](const torch::Tensor& y) {
+    return y.unflatten(-1, {K / 2, 2}).transpose(-1, -2).flatten(-2);
+  };
   EXPECT_TRUE(torch::equal(halves->apply(to_halves(x)), to_halves(pairs->apply(x))));
 }
 

@@ -53,8 +53,10 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
 core::GgufMetadata BpeTokenizer::vocabulary_to_gguf() const {
   const BpeVocabulary& v = vocabulary_;
   const PreTokenizerName* pre = name_of(v.pre_tokenizer, v.ignore_merges, v.nfc);
-  core::require(pre != nullptr, "a GGUF file has no name for this pre-tokenizer {} merges of words that are tokens and {} normalization",
-                v.ignore_merges ? "without" : "with", v.nfc ? "with" : "without");
+  core::require(
+      pre != nullptr,
+      "a GGUF file has no name for this pre-tokenizer {} merges of words that are tokens and {} normalization",
+      v.ignore_merges ? "without" : "with", v.nfc ? "with" : "without");
   const std::vector<std::string> tokens = to_byte_level(v);
   std::vector<std::string> merges;
   for (const auto& [left, right, joined] : v.merges) {

@@ -1,5 +1,8 @@
 // A byte-level BPE vocabulary as tokenizer.json of Hugging Face's tokenizers: pieces spelled in the byte-level
 // alphabet, and the pre-tokenizers of known models, recognized by their published patterns.
+#include <algorithm>
+#include <utility>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/bpe.h"
@@ -59,7 +62,8 @@ nlohmann::json plain(nlohmann::json pre_tokenizer) {
 PreTokenizer read_pre_tokenizer(const hf::Source& source) {
   const nlohmann::json& theirs = hf::value(source.tokenizer, "pre_tokenizer");
   const nlohmann::json simple = plain(theirs);
-  for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
+  for (const PreTokenizer kind :
+       {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
     if (simple == plain(pre_tokenizer_of(kind))) return kind;
   }
   hf::supported(theirs.dump().find(nlohmann::json(kTekken).dump().substr(1, 40)) == std::string::npos, source.where,
@@ -140,7 +144,10 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   BpeVocabulary v = vocabulary_;
-  while (v.types.back() == PieceType::Unused) {  // config.json says how many there are
+  const auto is_named = [&](size_t id) {
+    return std::ranges::any_of(kSpecialIds, [&](const SpecialIdName& name) { return std::cmp_equal(v.*name.id, id); });
+  };
+  while (v.types.back() == PieceType::Unused && !is_named(v.types.size() - 1)) {  // config.json says how many there are
     v.pieces.pop_back();
     v.types.pop_back();
   }

@@ -84,8 +84,8 @@ void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& 
 void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   if (file.find(key("rope.scaling.type")) != nullptr) {
-    require(file.string(key("rope.scaling.type")) == "none", "{}: RoPE scaling of type {} is not supported here",
-            where, printable(file.string(key("rope.scaling.type"))));
+    require(file.string(key("rope.scaling.type")) == "none", "{}: RoPE scaling of type {} is not supported here", where,
+            printable(file.string(key("rope.scaling.type"))));
   }
   for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {  // linear scaling, if no type is named
     const float factor = file.real(key(name), 1.0F);
@@ -119,7 +119,7 @@ void refuse_missing_parts(const GgufFile& file, const Keys& key, const ModelConf
 
 ModelConfig config_from_gguf(const GgufFile& file) {
   const std::string where = file.path().string();
-  const FamilyInfo& family = family_of_gguf(file.string("general.architecture"), where);
+  const FamilyInfo& family = family_of_gguf(file.string("general.architecture"), where + ": the architecture");
   const Keys key(family.gguf);
   ModelConfig c;
   c.family = family.family;

@@ -28,7 +28,8 @@ namespace folio::core {
 /// Maps the file without copying anything. Throws Error if it is not a valid model.
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
-/// Writes the tensors, which are in the manifest's order, atomically, with the configuration as_in_gguf(). `tokenizer` is appended to the metadata.
+/// Writes the tensors, which are in the manifest's order, atomically, with the configuration as_in_gguf(). `tokenizer`
+/// is appended to the metadata.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer);
 void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
