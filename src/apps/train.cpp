@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -44,10 +43,14 @@ std::string family_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::map<std::string, core::Family> families_by_name() {
-  std::map<std::string, core::Family> by_name;
-  for (const core::FamilyInfo& family : core::families()) by_name.emplace(family.name, family.family);
-  return by_name;
+// From a name to the number of the enum, which the parser reads.
+std::string family_by_name(std::string& text) {
+  for (const core::FamilyInfo& family : core::families()) {
+    if (family.name != text) continue;
+    text = std::to_string(static_cast<int>(family.family));
+    return {};
+  }
+  return fmt::format("\"{}\" has to be one of: {}", core::printable(text), family_names());
 }
 
 // The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
@@ -68,7 +71,7 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
 
   core::ModelConfig& m = o.config.model;
   app->add_option("--family", m.family, family_names())
-      ->transform(CLI::CheckedTransformer(families_by_name()).description(""))
+      ->transform(CLI::Validator(family_by_name, ""))
       ->type_name("NAME")
       ->default_str(std::string(core::info(m.family).name))
       ->group("Model");
