@@ -86,8 +86,9 @@ int64_t BlockManager::blocks_needed(SequenceId sequence, int64_t count) const {
 void BlockManager::reserve(SequenceId sequence, int64_t count) {
   Sequence& s = at(sequence);
   core::require(count >= 0, "cannot reserve {} positions of sequence {}", count, sequence);
-  core::require(std::none_of(reserved_.begin(), reserved_.end(), [&](const Reserved& r) { return r.sequence == sequence; }),
-                "sequence {} has reserved positions already", sequence);
+  core::require(
+      std::none_of(reserved_.begin(), reserved_.end(), [&](const Reserved& r) { return r.sequence == sequence; }),
+      "sequence {} has reserved positions already", sequence);
   if (count == 0) return;
   reserved_.push_back({.sequence = sequence, .count = count, .table_size = s.table.size()});
   const auto end = static_cast<size_t>(blocks_for(s.length + count));

@@ -39,8 +39,9 @@ class Engine {
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
   RequestId add(Request request);
 
-  /// Plans rows, runs one forward pass, samples tokens and hands out what the requests want. Returns false, and does nothing,
-  /// if no request is left. Whatever is thrown, from a callback too, every request can go on with the next step.
+  /// Plans rows, runs one forward pass, samples tokens and hands out what the requests want. Returns false, and does
+  /// nothing, if no request is left. Whatever is thrown, from a callback too, every request can go on with the next
+  /// step.
   bool step();
 
   /// Ends a request as Interrupted; what it has so far is its result. Nothing happens if it has ended.

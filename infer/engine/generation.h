@@ -30,8 +30,8 @@ class Generation {
   /// off `most_reported`, and no row is appended that would need more. Returns how many were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
-  /// Its last `n_rows` rows were computed, and the cache holds them. Takes what it wants from the front of `logits`, and
-  /// returns the rest.
+  /// Its last `n_rows` rows were computed, and the cache holds them. Takes what it wants from the front of `logits`,
+  /// and returns the rest.
   std::span<float> take(std::span<float> logits, size_t n_rows);
 
   /// After a step that failed: forgets the last rows, which are computed again.

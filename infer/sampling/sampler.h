@@ -25,8 +25,8 @@ class Sampler {
   /// `never` are ids that are suppressed. Throws core::Error if an option is out of its range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never);
 
-  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is sampled for.
-  /// Throws core::Error if no token is left, a logit is not finite, or an id of `never` or `history` has no logit.
+  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is sampled
+  /// for. Throws core::Error if no token is left, a logit is not finite, or an id of `never` or `history` has no logit.
   [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position);
 
  private:

@@ -283,7 +283,8 @@ TEST(HfModel, TheTiedEmbeddingMayBeRepeatedAsTheOutput) {
   EXPECT_TRUE(test::contains(with_head(kGrouped, false), "the tensor lm_head.weight is not part of a llama"));
 }
 
-// Of Llama and Mistral, queries and keys are copied, since their rows are permuted. All else is used where it is mapped.
+// Of Llama and Mistral, queries and keys are copied, since their rows are permuted. All else is used where it is
+// mapped.
 TEST(HfModel, FamiliesWithHalvesStayMapped) {
   for (const FamilyInfo& family : families()) {
     const TempDir dir;

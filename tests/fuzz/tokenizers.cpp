@@ -1,10 +1,10 @@
 #include "tests/fuzz/tokenizers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <fstream>
-
-#include <fmt/format.h>
 
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
