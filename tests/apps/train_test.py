@@ -215,7 +215,7 @@ def test_other_refusals(home):
     refuse(WRONG_USAGE, text, "--preset", "huge", parts=["--preset", "tiny, blog, baby"])
     refuse(WRONG_USAGE, text, "--window", "16", "--optimizer", "sgd", parts=["--optimizer", "adamw"])
     done = run("train", text, "--window", "16", "--heads", "3", home=home)
-    assert done.returncode in (FAILED, WRONG_USAGE) and "n_heads 3" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode in (FAILED, WRONG_USAGE) and "--heads 3" in done.stderr and done.stderr.count("\n") == 1
     assert not (home / "runs").exists()
     if os.geteuid() != 0:  # root writes everywhere
         home.chmod(0o500)

@@ -99,7 +99,7 @@ TEST(Variants, LinearScalingPutsScaledPositionsOnTrainedPlaces) {
 
 TEST(Variants, NtkScalingSlowsTheSlowestPairByTheScaleAndTheFastestNot) {
   core::ModelConfig config = kConfig;
-  config.dim = 64;  // heads of 16, 8 pairs
+  config.head_dim = 16;  // 8 pairs
   const nn::RopeCache plain(2, config.head_dim, config.rope_theta);
   const torch::Tensor speed = plain->rotations()[1].angle();
   const torch::Tensor scaled = ntk_rope(config, 8.0)->rotations()[1].angle();

@@ -337,6 +337,8 @@ for make, kinds in {
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types="sliding_attention")),
         ("window in some layers", "a sliding window in 2 of 1 layers is not supported",
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types=["sliding_attention"] * 2)),
+        ("window in a negative number of layers", "n_layers is -2",
+         lambda m: m.files[CONFIG].update(SWITCHED, num_hidden_layers=-2)),
         ("experts", "num_experts = 4 is not supported", put(at(CONFIG, "num_experts"), 4)),
     ],
     mistral: [

@@ -11,7 +11,8 @@ import pytest
 import random_models
 import torch
 import transformers
-from support import FAILED, assert_refused, generate, run, succeed
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from support import ACCENTED, FAILED, TEXT, assert_refused, generate, run, succeed
 
 BUILD = pathlib.Path(os.environ["FOLIO_BUILD_DIR"])
 IDS = [int(i) for i in np.random.default_rng(3).integers(0, 5, 120)]
@@ -123,6 +124,44 @@ def test_a_gguf_that_the_package_gguf_wrote(tmp_path, name):
     writer.write_tensors_to_file()
     writer.close()
     assert (log_probabilities(tmp_path / "m.gguf", IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
+
+
+QWEN2_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+                 r"\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def test_a_directory_as_qwen2_is_published(tmp_path):
+    """Byte-level BPE behind NFC, added tokens, bfloat16, and more rows than there are tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(QWEN2_PATTERN), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator([TEXT, ACCENTED], trainers.BpeTrainer(
+        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False)
+                                  for text in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
+    tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False)])
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>",
+                                                pad_token="<|endoftext|>")
+    rows = (len(fast) + 64) // 64 * 64
+    model = random_models.make("qwen2", vocab_size=rows, eos_token_id=fast.eos_token_id, bos_token_id=None)
+    model.to(torch.bfloat16).save_pretrained(tmp_path / "theirs")
+    fast.save_pretrained(tmp_path / "theirs")
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs", dtype=torch.float32)
+    prompt = "The old cat, cafe\u0301 12 <tool_call>e\u0301"
+    ids = tokenizer(prompt, return_tensors="pt")
+    expected = model.generate(**ids, max_new_tokens=40, do_sample=False)[0, ids.input_ids.shape[1]:].tolist()
+    succeed("export", tmp_path / "theirs", "--out", tmp_path / "m.gguf")
+    succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
+    for path in (tmp_path / "theirs", tmp_path / "m.gguf", tmp_path / "again"):
+        ours = generate(path, "-p", prompt, "-n", "40", "--temp", "0")
+        assert ours["prompt_tokens"] == ids.input_ids[0].tolist(), path
+        assert ours["tokens"] == expected[:len(ours["tokens"])] and len(ours["tokens"]) > 10, path
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "again")(prompt).input_ids == ours["prompt_tokens"]
 
 
 def changed(name, folder, change):

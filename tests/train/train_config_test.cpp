@@ -99,6 +99,15 @@ TEST(TrainConfig, JsonRoundTripKeepsEveryBit) {
   EXPECT_EQ(config_from_json(nlohmann::json::parse(text), "here"), c);
 }
 
+TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
+  TrainConfig c;
+  c.model.dim = 96;
+  c.model.head_dim = 24;
+  auto json = nlohmann::json::parse(to_json(c).dump());
+  for (const char* key : {"family", "head_dim", "sliding_window"}) json["model"].erase(key);
+  EXPECT_EQ(config_from_json(json, "here"), c);
+}
+
 TEST(TrainConfig, AMissingKeyIsNamed) {
   auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
   for (const char* key : {"warmup_steps", "preset", "model"}) {

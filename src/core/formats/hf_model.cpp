@@ -146,6 +146,7 @@ ModelConfig config_from_hf_json(const fs::path& path) {
   } else {
     c.head_dim = family.hf_head_dim > 0 ? family.hf_head_dim : even_head_dim(c.dim, c.n_heads, where);
   }
+  validate(c, where);
   c.sliding_window = read_window(json, where, c);
   validate(c, where);
   return c;
