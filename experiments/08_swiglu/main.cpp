@@ -22,6 +22,7 @@ struct Group {
 
 Group make_group(core::ModelConfig model, int64_t dim, bool by_width, bool with_gelu) {
   model.dim = dim;
+  model.head_dim = dim / model.n_heads;
   model.hidden_dim = 11 * dim / 4;
   const auto plain = [](Activation activation) {
     return [=](const core::ModelConfig& c) { return experiments::blocks_with_plain_feed_forward(c, activation); };

@@ -91,6 +91,7 @@ void study(Report& report) {
   if (report.short_form()) {
     setting.model.n_layers = 1;
     setting.model.dim = 32;
+    setting.model.head_dim = 32 / setting.model.n_heads;
     setting.model.hidden_dim = 88;
     setting.steps = 30;
   }

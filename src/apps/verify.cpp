@@ -103,8 +103,8 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
   };
   const auto by_engine =
       up_to_the_end(infer::generate(side.engine, file_tokenizer, translated(side, prompt), greedy).tokens);
-  const auto by_libtorch = up_to_the_end(
-      translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.suppressed_tokens())));
+  const auto by_libtorch =
+      up_to_the_end(translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.suppressed_tokens())));
   const auto gap = std::mismatch(by_engine.begin(), by_engine.end(), by_libtorch.begin(), by_libtorch.end());
   if (gap.first == by_engine.end() && gap.second == by_libtorch.end()) {
     fmt::print("greedy text: {} tokens equal\n", by_engine.size());

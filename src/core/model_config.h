@@ -27,10 +27,11 @@ struct ModelConfig {
   int64_t n_layers = 4;
   int64_t n_heads = 4;     ///< query heads
   int64_t n_kv_heads = 4;  ///< key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
-  int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;  ///< numbers of a head; the heads may be wider than dim together
-  int64_t hidden_dim = 352;                            ///< inner width of SwiGLU
-  int64_t context_length = 256;                        ///< the maximum number of positions of a sequence
-  int64_t sliding_window = 0;                          ///< a position attends to so many, up to itself; 0: to all
+  /// Numbers of a head; all heads may be wider than dim together. Who changes dim or n_heads later sets it, too.
+  int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
+  int64_t hidden_dim = 352;      ///< inner width of SwiGLU
+  int64_t context_length = 256;  ///< the maximum number of positions of a sequence
+  int64_t sliding_window = 0;    ///< a position attends to so many, up to itself; 0: to all
   float rope_theta = 10000.0F;
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};

@@ -68,6 +68,7 @@ TEST(FeedForward, ThePlainOneHasAsManyParametersAsSwiGLU) {
 TEST(FeedForward, DrawnByWidthItReturnsAsMuchAsItReads) {
   core::ModelConfig wide = kConfig;
   wide.dim = 128;
+  wide.head_dim = 32;
   wide.hidden_dim = 352;
   nn::Llama model = seeded_llama(wide, 5);
   const nn::Llama before = seeded_llama(wide, 5);
