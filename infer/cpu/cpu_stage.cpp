@@ -31,6 +31,7 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, 
       kernels_(cpu.kernels()),
       config_(model.config),
       layers_(layers),
+      window_(config_.sliding_window > 0 ? config_.sliding_window : config_.context_length),
       weights_(model, layers, cpu.pool()),
       cache_(Cache<float>{{config_, layers.last - layers.first, kernels_}, {}}),
       widths_(widths_of(config_)) {
@@ -67,11 +68,6 @@ void CpuStage::begin(const Step& step) {
       },
       cache_);
   find_runs();
-}
-
-// The first position that a row attends to.
-int64_t CpuStage::first_seen(int64_t position) const {
-  return config_.sliding_window == 0 ? 0 : std::max<int64_t>(0, position + 1 - config_.sliding_window);
 }
 
 // Rows that follow each other and whose positions begin and end in the same blocks of the cache, at most kRowsTogether.
@@ -133,12 +129,11 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
       const size_t from = std::max(begin, first);
       const size_t to = std::min(end, first + weight.n_out);
       if (from < to) {
-        const bool biased = p.bias.exists();
-        for (size_t row = 0; biased && row < n_rows_; ++row) {
-          std::copy(weights_.vector(p.bias) + from - first, weights_.vector(p.bias) + to - first,
-                    at(p.out) + row * weight.n_out + from - first);
+        const float* bias = p.bias.exists() ? weights_.vector(p.bias) : nullptr;
+        for (size_t row = 0; bias != nullptr && row < n_rows_; ++row) {
+          std::copy(bias + from - first, bias + to - first, at(p.out) + row * weight.n_out + from - first);
         }
-        weight.multiply(kernels_, in, from - first, to - first, at(p.out), weight.n_out, accumulate || biased);
+        weight.multiply(kernels_, in, from - first, to - first, at(p.out), weight.n_out, accumulate || bias != nullptr);
       }
       first += weight.n_out;
     }
@@ -200,7 +195,6 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
   const size_t dim = width(Slot::Query);
   const auto n_kv_heads = static_cast<size_t>(config_.n_kv_heads);
   const size_t group = dim / head_dim / n_kv_heads;
-  const auto window = static_cast<size_t>(config_.sliding_window > 0 ? config_.sliding_window : config_.context_length);
   size_t work = 0;
   for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1 - first_seen(row.position)) * 2 * dim;
   const size_t n_runs = runs_.size() - 1;
@@ -217,7 +211,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
                                         .key_offset = cache.blocks.key_offset(layer, head),
                                         .value_offset = cache.blocks.value_offset(layer, head),
                                         .n_positions = static_cast<size_t>(row.position + 1),
-                                        .window = window,
+                                        .window = static_cast<size_t>(window_),
                                         .n_rows = runs_[item % n_runs + 1] - begin,
                                         .row_stride = dim,
                                         .n_queries = group,

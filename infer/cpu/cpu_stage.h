@@ -2,6 +2,7 @@
 // threads by index, so no result depends on how many there are.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <variant>
@@ -55,7 +56,8 @@ class CpuStage final : public Stage {
   kernels::QuantizedRows quantize(const float* x, size_t k);
   void find_runs();
   void norm(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
-  [[nodiscard]] int64_t first_seen(int64_t position) const;
+  /// The first position that a row attends to.
+  [[nodiscard]] int64_t first_seen(int64_t position) const { return std::max<int64_t>(0, position + 1 - window_); }
   template <typename T>
   void attend(const Cache<T>& cache, size_t layer);
 
@@ -63,6 +65,7 @@ class CpuStage final : public Stage {
   const kernels::Kernels& kernels_;
   const core::ModelConfig& config_;
   LayerRange layers_;
+  int64_t window_;  ///< a row attends to at most so many positions
   CpuWeights weights_;
   std::variant<Cache<float>, Cache<kernels::F16>> cache_;
   RopeTable rope_;

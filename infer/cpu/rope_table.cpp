@@ -17,8 +17,8 @@ void RopeTable::extend(const core::ModelConfig& config, size_t n_positions) {
   cos_.resize(want * head_dim_);
   sin_.resize(want * head_dim_);
   const std::vector<double> frequencies = core::rope_frequencies(config);
+  const bool halves = core::info(config.family).pairs == core::RopePairs::Halves;
   for (size_t d = 0; d < head_dim_; ++d) {
-    const bool halves = core::info(config.family).pairs == core::RopePairs::Halves;
     const double frequency = frequencies[halves ? d % frequencies.size() : d / 2];
     const double sign = (halves ? d < frequencies.size() : d % 2 == 0) ? -1.0 : 1.0;
     for (size_t position = have; position < want; ++position) {

@@ -55,7 +55,7 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
                 "{} is not the text that the checkpoint was trained on", state.corpus_path);
   const train::Dataset dataset(corpus, state.config, data::tokenizer_from_hf(checkpoint));
   const auto split = dataset.splits().validation;
-  return {.tokens = {split.begin(), split.end()}, .window = state.config.window};
+  return {.tokens = {split.begin(), split.end()}, .window = std::min(state.config.window, config.context_length)};
 }
 
 bool compare_weights(const core::Weights& reference, const core::StoredModel& file) {
@@ -161,8 +161,8 @@ int run(const Options& o) {
   train::load_weights(rounded ? core::to_weights(file) : weights, reference);
   reference->eval();
 
-  Material material = material_of(o, checkpoint, *tokenizer, trained.config);
-  material.window = std::min(material.window, file.config.context_length);  // a GGUF's ends with a sliding window
+  // The file's context may be the shorter one: a GGUF's ends with a sliding window.
+  const Material material = material_of(o, checkpoint, *tokenizer, file.config);
   const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(file.config.context_length));
   same = compare_layers(reference, side, std::span(material.tokens).first(n), o.tolerance) && same;
   same = compare_text(reference, side, *tokenizer, *file_tokenizer, 200) && same;

@@ -12,6 +12,7 @@ import random_models
 import torch
 import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from support import ACCENTED, FAILED, TEXT, assert_refused, generate, run, succeed
 
 BUILD = pathlib.Path(os.environ["FOLIO_BUILD_DIR"])
@@ -126,16 +127,12 @@ def test_a_gguf_that_the_package_gguf_wrote(tmp_path, name):
     assert (log_probabilities(tmp_path / "m.gguf", IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
-QWEN2_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-                 r"\s*[\r\n]+|\s+(?!\S)|\s+")
-
-
 def test_a_directory_as_qwen2_is_published(tmp_path):
     """Byte-level BPE behind NFC, added tokens, bfloat16, and more rows than there are tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(QWEN2_PATTERN), "isolated"),
+        pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator([TEXT, ACCENTED], trainers.BpeTrainer(

@@ -66,7 +66,8 @@ PreTokenizer read_pre_tokenizer(const hf::Source& source) {
        {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
     if (simple == plain(pre_tokenizer_of(kind))) return kind;
   }
-  hf::supported(theirs.dump().find(nlohmann::json(kTekken).dump().substr(1, 40)) == std::string::npos, source.where,
+  const std::string tekken = nlohmann::json(kTekken).dump();  // in quotes
+  hf::supported(theirs.dump().find(tekken.substr(0, tekken.size() - 1)) == std::string::npos, source.where,
                 "the pre-tokenizer tekken");
   hf::supported(simple == plain(sequence(split(kGpt2Pattern), byte_level(false))), source.where, "the pre-tokenizer {}",
                 hf::shown(theirs));
