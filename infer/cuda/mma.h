@@ -1,0 +1,88 @@
+// Products of small tiles on the tensor cores: a warp multiplies a 16-row operand A by an 8-column operand B and adds
+// to a 16 x 8 accumulator. Each lane holds a fragment: 16 bytes of A, 8 bytes of B, four numbers of the accumulator.
+// Which numbers those are is fixed by the instruction (PTX ISA, "Matrix fragments for mma.m16n8k16" and its kin); lane
+// = 4 g + t, g in [0, 8), t in [0, 4):
+//
+//                 A: row, columns                              B: rows, column                 k
+//   f16, bf16     g | g+8 | g | g+8, 2t.. | 2t.. | 2t+8.. | ..   2t.. | 2t+8.., g                16   two a word
+//   tf32          g | g+8 | g | g+8, t | t | t+4 | t+4           t | t+4, g                       8   one a word
+//   s8            g | g+8 | g | g+8, 4t.. | 4t.. | 4t+16.. | ..  4t.. | 4t+16.., g               32   four a word
+//   accumulator   (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
+//
+// A tile of A is always 512 bytes. Weights are packed so that a lane's 16 bytes lie together (layout.h): a warp loads a
+// tile with one instruction, and nothing has to be shuffled. A column of the accumulator depends on its own column of B
+// alone, so a row of a batch doesn't depend on its companions.
+#pragma once
+
+#include "infer/cuda/kernel.h"
+
+namespace folio::infer::gpu {
+
+/// A lane's part of a 16-row operand.
+struct TileA {
+  uint32_t w[4];
+};
+/// A lane's part of an 8-column operand.
+struct TileB {
+  uint32_t w[2];
+};
+/// A lane's part of 16 x 8 sums: rows g, g, g + 8, g + 8, columns 2t, 2t + 1, 2t, 2t + 1.
+struct Sums {
+  float c[4];
+};
+struct IntSums {
+  int32_t c[4];
+};
+
+/// g and t of this lane, for blocks whose x is a multiple of a warp.
+__device__ inline unsigned lane_id() { return threadIdx.x % kWarp; }
+__device__ inline unsigned lane_group() { return lane_id() / 4; }
+__device__ inline unsigned lane_in_group() { return lane_id() % 4; }
+
+#ifdef __CUDACC__
+
+/// c += A B, with the products exact and the sums in float, in an order that the hardware chooses and never changes.
+__device__ inline void multiply_f16(Sums& s, const TileA& a, const TileB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
+}
+__device__ inline void multiply_bf16(Sums& s, const TileA& a, const TileB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
+}
+/// The words are floats whose mantissas have 10 bits: see to_tf32().
+__device__ inline void multiply_tf32(Sums& s, const TileA& a, const TileB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
+      : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
+}
+/// Exact.
+__device__ inline void multiply_s8(IntSums& s, const TileA& a, const TileB& b) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])
+               : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
+}
+/// The same of one half of the 32 columns: words 0 and 1 of A and 0 of B, or the others.
+__device__ inline void multiply_s8_half(IntSums& s, const TileA& a, const TileB& b, int half) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+               : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])
+               : "r"(a.w[2 * half]), "r"(a.w[2 * half + 1]), "r"(b.w[half]));
+}
+
+#else
+
+void multiply_f16(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
+void multiply_bf16(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
+void multiply_tf32(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
+void multiply_s8(IntSums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
+void multiply_s8_half(IntSums& s, const TileA& a, const TileB& b, int half,
+                      std::source_location at = std::source_location::current());
+
+#endif
+
+}  // namespace folio::infer::gpu
