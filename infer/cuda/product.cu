@@ -31,8 +31,9 @@ __global__ void product_plain(const float* x, size_t n_rows, Product p) {
 }
 
 template <typename Format, int kRowTiles, int kColumnTiles>
-__global__ __launch_bounds__(kThreads) void product_narrow(Products products, PackedInputs x) {
-  constexpr int kUnroll = Format::kUnroll;
+__global__ __launch_bounds__(kThreads, kColumnTiles == 1 ? 2 : 1) void product_narrow(
+    const __grid_constant__ Products products, const PackedInputs x) {
+  constexpr int kUnroll = kColumnTiles == 1 ? Format::kUnroll : 1;  // many products hide what one load takes
   const Work work = work_of(products, blockIdx.x, kRowTiles);
   const PackedMatrix& w = work.product->weight;
   const size_t first_column = static_cast<size_t>(blockIdx.y) * kColumnTiles;

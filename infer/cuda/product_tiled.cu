@@ -1,11 +1,11 @@
 // A matrix times many vectors, as prompts need it. Each weight is used for many rows, so the tensor cores bound it:
 // 2 n_rows n_out k operations, if memory can be kept from being asked for the same numbers again and again.
 //
-// A block computes 128 outputs of 128 rows. It walks along k in steps of four tiles; the weights and inputs of a step,
-// 32 KB, are copied to shared memory by all its threads, asynchronously and some steps ahead, and then used by eight
-// warps: each number that is fetched goes into 128 products. A warp holds 64 x 32 sums in registers, so what it reads
-// from shared memory is used 64 and 32 times. Tiles lie in shared memory as in memory, and a warp reads 512 bytes that
-// lie together: no two lanes want the same bank.
+// A block computes 128 outputs of 128 rows (of 64 with weights in groups, which need registers for their scales). It
+// walks along k in steps of four tiles; the weights and inputs of a step, 32 KB, are copied to shared memory by all its
+// threads, asynchronously and two steps ahead, and then used by eight warps: each number that is fetched goes into 128
+// products. A warp holds 64 x 32 sums in registers, so what it reads from shared memory is used 32 and 64 times. Tiles
+// lie in shared memory as in memory, and a warp reads 512 bytes that lie together: no two lanes want the same bank.
 //
 // The parts of k end at the same columns as in product.cu: there the sums go to a second set of registers, and begin
 // anew. `fast_sums` leaves that out. Blocks with the same weights and other rows are neighbours in the grid, so that
@@ -15,16 +15,15 @@
 namespace folio::infer::gpu {
 namespace {
 
-constexpr size_t kRowTilesOfBlock = 8;
-constexpr size_t kColumnTilesOfBlock = 16;
-constexpr int kRowTiles = 4;     // of a warp
-constexpr int kColumnTiles = 4;
 constexpr unsigned kThreads = 8 * kWarp;  // two warps along the outputs, four along the rows
+constexpr int kStages = 3;                // steps that shared memory holds
+constexpr int kRowTiles = 4;              // of a warp
+constexpr size_t kRowTilesOfBlock = 2 * kRowTiles;
 
 template <typename Format>
-struct Stages {
-  static constexpr int kNumber = Format::kKind == Kind::Groups ? 2 : 3;
-};
+inline constexpr int kColumnTilesOf = Format::kKind == Kind::Groups ? 2 : 4;  // of a warp
+template <typename Format>
+inline constexpr size_t kColumnTilesOfBlock = 4 * kColumnTilesOf<Format>;
 
 // Brings `n_tiles` times `bytes` to shared memory, from addresses that lie `stride` apart; behind the last tile, the
 // last one again.
@@ -37,14 +36,16 @@ __device__ void copy_tiles(uint8_t* to, const uint8_t* from, size_t stride, size
 }
 
 template <typename Format, bool kFastSums>
-__global__ __launch_bounds__(kThreads) void product_tiled(Products products, PackedInputs x) {
-  constexpr int kStages = Stages<Format>::kNumber;
+__global__ __launch_bounds__(kThreads, 1) void product_tiled(
+    const __grid_constant__ Products products, const PackedInputs x) {
+  constexpr int kColumnTiles = kColumnTilesOf<Format>;
+  constexpr size_t kBlockColumns = kColumnTilesOfBlock<Format>;
   const Work work = work_of(products, blockIdx.y, kRowTilesOfBlock);
   const PackedMatrix& w = work.product->weight;
-  const size_t first_column = static_cast<size_t>(blockIdx.x) * kColumnTilesOfBlock;
+  const size_t first_column = static_cast<size_t>(blockIdx.x) * kBlockColumns;
   const size_t step_bytes = Format::step_bytes(w);
   const size_t weights_bytes = kRowTilesOfBlock * step_bytes;
-  const size_t stage_bytes = weights_bytes + kColumnTilesOfBlock * Format::kInputBytes;
+  const size_t stage_bytes = weights_bytes + kBlockColumns * Format::kInputBytes;
   const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
   const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
 
@@ -55,7 +56,7 @@ __global__ __launch_bounds__(kThreads) void product_tiled(Products products, Pac
       copy_tiles(stage, w.data + work.first_tile * w.tile_bytes() + step * step_bytes, w.tile_bytes(),
                  kRowTilesOfBlock, w.row_tiles() - work.first_tile, step_bytes);
       copy_tiles(stage + weights_bytes, x.data + first_column * x.tile_bytes() + step * Format::kInputBytes,
-                 x.tile_bytes(), kColumnTilesOfBlock, x.column_tiles() - first_column, Format::kInputBytes);
+                 x.tile_bytes(), kBlockColumns, x.column_tiles() - first_column, Format::kInputBytes);
     }
     commit_copies();
   };
@@ -116,15 +117,15 @@ __global__ __launch_bounds__(kThreads) void product_tiled(Products products, Pac
 
 void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& products, bool fast_sums) {
   with_format(products.list[0].weight, [&]<typename Format>() {
-    const Grid grid{static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTilesOfBlock)),
+    const Grid grid{static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTilesOfBlock<Format>)),
                     static_cast<unsigned>(blocks_of(products, kRowTilesOfBlock))};
     size_t step_bytes = 0;  // matrices of one format may have scales of either type
     for (uint32_t i = 0; i < products.n; ++i) {
       const size_t bytes = Format::step_bytes(products.list[i].weight);
       step_bytes = bytes > step_bytes ? bytes : step_bytes;
     }
-    const size_t shared = Stages<Format>::kNumber *
-                          (kRowTilesOfBlock * step_bytes + kColumnTilesOfBlock * Format::kInputBytes);
+    const size_t shared =
+        kStages * (kRowTilesOfBlock * step_bytes + kColumnTilesOfBlock<Format> * Format::kInputBytes);
     launch(fast_sums ? product_tiled<Format, true> : product_tiled<Format, false>, grid, {kThreads}, shared, stream,
            products, x);
   });
