@@ -94,11 +94,12 @@ void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, 
 /// pairs that share a key/value head.
 struct AttentionItem {
   int32_t row;       ///< the first
-  int32_t n_rows;
+  int32_t n_rows;    ///< 0: fills up a group of kGroupItems
   int32_t query;     ///< the first of the queries that share a key/value head, and how many of them
   int32_t n_queries;
 };
 inline constexpr size_t kItemSlots = 16;
+inline constexpr size_t kGroupItems = 8;  ///< items of one sequence that a block attends for, without partials
 inline constexpr size_t kPartPositions = 64;  ///< positions that are computed separately and then joined in order
 inline constexpr size_t kMaxGpuHeadDim = 256;
 
@@ -116,13 +117,14 @@ struct Attention {
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
   float* partials = nullptr;     ///< partial_bytes(); null: no parts in parallel
   uint32_t* counters = nullptr;  ///< (n_items, n_kv_heads), zero before and after
+  size_t shared_bytes = 0;       ///< that a block may have
 };
 
 /// out = softmax(scale q kᵀ) v over the positions that a row sees, read from the cache. Positions are cut into parts
 /// counted from 0; of each part m = max s, p = exp(s - m), Σ p and Σ p v; the parts are joined in order, each rescaled
 /// to the larger maximum (online softmax, Milakov & Gimelshein 2018; Dao 2023). With `partials`, the parts of an item
-/// are computed side by side and the last one that is ready joins them; without, a warp goes through them. Both give
-/// the same bits.
+/// are computed side by side and the last one that is ready joins them; without, a warp goes through them, and the items
+/// come in groups of kGroupItems. Both give the same bits.
 void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
 /// Of the partials of a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
