@@ -3,10 +3,10 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop cuda-all format
+.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop cuda-all cuda-report format
 
 help: ## show these lines
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
 	@scripts/bootstrap.sh build
@@ -71,6 +71,9 @@ cuda-all: ## the serving programs with kernels for GPUs from Ampere to Hopper, w
 	@scripts/bootstrap.sh build
 	@cmake --preset cuda-all --log-level=ERROR
 	@cmake --build --preset cuda-all --target programs
+
+cuda-report: ## what nvcc says of each kernel (registers, shared memory, spills), against what is checked in
+	@scripts/cuda_report.py
 
 format: ## lay out all sources with clang-format
 	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format -i
