@@ -36,8 +36,7 @@ bool Engine::step() {
                   cache().blocks_in_use(), cache().n_blocks());
     return false;
   }
-  const std::span<float> logits = runner_.forward(rows_, parts_.front().request->generation.request().observer);
-  hand_out(logits);
+  hand_out(runner_.forward(rows_, parts_.front().request->generation.request().observer));
   retire_done();
   return true;
 }
@@ -76,10 +75,10 @@ void Engine::plan() {
   }
 }
 
-void Engine::hand_out(std::span<float> logits) {
+void Engine::hand_out(StepOutput output) {
   auto part = parts_.begin();
   try {
-    for (; part != parts_.end(); ++part) logits = part->request->generation.take(logits, part->n_rows);
+    for (; part != parts_.end(); ++part) output = part->request->generation.take(output, part->n_rows);
   } catch (...) {
     // The one that failed computes its last row again, those behind it all of theirs.
     Generation& failed = part->request->generation;

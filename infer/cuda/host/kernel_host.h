@@ -14,6 +14,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 namespace folio::infer::gpu {
 
@@ -34,7 +35,8 @@ struct Thread {
   Index block_size;
   Index grid_size;
 };
-[[nodiscard]] const Thread& thread();
+extern constinit thread_local const Thread* running_thread;
+[[nodiscard]] inline const Thread& thread() { return *running_thread; }
 
 /// Runs the kernel now, or records it if the stream is recording.
 void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::function<void()> kernel,
@@ -61,9 +63,9 @@ void wait_copies(int pending);
 #define blockDim (::folio::infer::gpu::host::thread().block_size)
 #define gridDim (::folio::infer::gpu::host::thread().grid_size)
 
-#define FOLIO_SHARED(type, name, count)                                                   \
-  type* const name = static_cast<type*>(::folio::infer::gpu::host::shared_array(          \
-      sizeof(type), count, std::source_location::current()))
+#define FOLIO_SHARED(type, name, count)  \
+  type* const name = static_cast<type*>( \
+      ::folio::infer::gpu::host::shared_array(sizeof(type), count, std::source_location::current()))
 #define FOLIO_DYNAMIC_SHARED(name) unsigned char* const name = ::folio::infer::gpu::host::dynamic_shared()
 
 // CUDA's own words, in the same namespace as the kernels.
@@ -90,3 +92,5 @@ unsigned atomicMin(unsigned* at, unsigned value);
 unsigned long long atomicMax(unsigned long long* at, unsigned long long value);
 
 }  // namespace folio::infer::gpu
+
+#include "infer/cuda/host/shuffles.h"

@@ -1,0 +1,195 @@
+// device.h on the host's own memory. Operations are done when they are issued.
+#include "infer/cuda/device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "core/error.h"
+#include "infer/cuda/host/host_device.h"
+#include "infer/cuda/host/races.h"
+
+namespace folio::infer::gpu {
+
+struct Recording::Impl {
+  std::vector<std::function<void()>> operations;
+};
+
+namespace host {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};  // cudaMalloc's
+
+/// The devices, which all threads of the host share as they share GPUs.
+struct Devices {
+  std::mutex mutex;
+  DeviceShape shape;
+  std::vector<uint64_t> used;  // (device)
+};
+
+Devices& devices_of_host() {
+  static Devices devices;
+  return devices;
+}
+
+void* allocate(int device, size_t bytes) {
+  Devices& all = devices_of_host();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto d = static_cast<size_t>(device);
+    if (all.used.size() <= d) all.used.resize(d + 1);
+    const uint64_t free = all.shape.memory_bytes - std::min(all.shape.memory_bytes, all.used[d]);
+    core::require(bytes <= free, "GPU {}: {} bytes are asked for, and {} of {} are free: use a smaller model or cache",
+                  device, bytes, free, all.shape.memory_bytes);
+    all.used[d] += bytes;
+  }
+  void* data = ::operator new(bytes, kAlignment);
+  std::memset(data, 0xFF, bytes);
+  races::allocated(data, bytes);
+  return data;
+}
+
+void release(int device, void* data, size_t bytes) {
+  if (data == nullptr) return;
+  races::freed(data);
+  ::operator delete(data, kAlignment);
+  Devices& all = devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  all.used[static_cast<size_t>(device)] -= bytes;
+}
+
+DeviceShape set_shape(DeviceShape shape) {
+  Devices& all = devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  return std::exchange(all.shape, shape);
+}
+
+StreamState& state(void* handle) { return *static_cast<StreamState*>(handle); }
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+DeviceShape device_shape() {
+  Devices& all = devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  return all.shape;
+}
+
+DeviceScope::DeviceScope(DeviceShape shape) : before_(set_shape(shape)) {}
+DeviceScope::~DeviceScope() { set_shape(before_); }
+
+}  // namespace host
+
+using host::state;
+
+std::vector<DeviceInfo> devices() {
+  host::Devices& all = host::devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  std::vector<DeviceInfo> devices;
+  for (int i = 0; i < all.shape.n_devices; ++i) {
+    const auto d = static_cast<size_t>(i);
+    const uint64_t used = d < all.used.size() ? all.used[d] : 0;
+    devices.push_back({.index = i,
+                       .name = "host emulation of a GPU",
+                       .memory_bytes = all.shape.memory_bytes,
+                       .free_bytes = all.shape.memory_bytes - std::min(all.shape.memory_bytes, used),
+                       .major = 8,
+                       .minor = 0,
+                       .n_multiprocessors = 4,
+                       .shared_bytes = all.shape.shared_bytes,
+                       .driver_version = "0.0"});
+  }
+  return devices;
+}
+
+Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recording::Recording(Recording&&) noexcept = default;
+Recording& Recording::operator=(Recording&&) noexcept = default;
+Recording::~Recording() = default;
+
+Stream::Stream(int device) : device_(device), handle_(nullptr) {
+  const int n = host::device_shape().n_devices;
+  core::require(device >= 0 && device < n, "GPU {}: this machine has {}: choose one from 0 on", device, n);
+  handle_ = new host::StreamState;
+}
+Stream::~Stream() { delete static_cast<host::StreamState*>(handle_); }
+
+void Stream::use() const {}
+
+void Stream::copy_in(void* device, const void* host, size_t bytes) { copy_within(device, host, bytes); }
+void Stream::copy_out(void* host, const void* device, size_t bytes) { copy_within(host, device, bytes); }
+
+void Stream::copy_within(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  state(handle_).issue([=] { std::memmove(to, from, bytes); });
+}
+
+void Stream::fill(void* device, uint8_t byte, size_t bytes) {
+  if (bytes == 0) return;
+  state(handle_).issue([=] { std::memset(device, byte, bytes); });
+}
+
+void Stream::wait() {
+  core::require(!state(handle_).recording, "a stream that records is waited for: end the recording first");
+}
+
+void Stream::begin_recording() {
+  core::require(!state(handle_).recording, "a stream records already: end that recording first");
+  state(handle_).recording = true;
+}
+
+Recording Stream::end_recording() {
+  core::require(state(handle_).recording, "a stream doesn't record: begin a recording first");
+  state(handle_).recording = false;
+  auto impl = std::make_unique<Recording::Impl>();
+  impl->operations = std::exchange(state(handle_).recorded, {});
+  return Recording(std::move(impl));
+}
+
+void Stream::run(Recording& recording) {
+  for (const auto& operation : recording.impl().operations) state(handle_).issue([&operation] { operation(); });
+}
+
+DeviceMemory::DeviceMemory(Stream& stream, size_t bytes)
+    : data_(bytes == 0 ? nullptr : host::allocate(stream.device(), bytes)), bytes_(bytes), device_(stream.device()) {}
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  return *this;
+}
+DeviceMemory::~DeviceMemory() { host::release(device_, data_, bytes_); }
+
+PinnedMemory::PinnedMemory(size_t bytes)
+    : data_(bytes == 0 ? nullptr : ::operator new(bytes, host::kAlignment)), bytes_(bytes) {}
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) ::operator delete(data_, host::kAlignment);
+}
+
+Event::Event() : handle_(new host::Clock::time_point{}) {}
+Event::~Event() { delete static_cast<host::Clock::time_point*>(handle_); }
+
+void Event::record(Stream& stream) {
+  state(stream.handle()).issue([this] { *static_cast<host::Clock::time_point*>(handle_) = host::Clock::now(); });
+}
+void Event::wait() {}
+double Event::since(Event& start) {
+  return std::chrono::duration<double, std::milli>(*static_cast<host::Clock::time_point*>(handle_) -
+                                                   *static_cast<host::Clock::time_point*>(start.handle_))
+      .count();
+}
+
+}  // namespace folio::infer::gpu

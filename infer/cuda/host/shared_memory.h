@@ -1,0 +1,58 @@
+// The shared memory of the block that runs: its dynamic bytes and its arrays, each exactly as long as declared, filled
+// with NaN, between red zones. AddressSanitizer and the race detector see an access to a red zone; without them, what
+// was written there is found at the block's end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+namespace folio::infer::gpu::host {
+
+class SharedMemory {
+ public:
+  SharedMemory();
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  /// For a block with so many dynamic bytes, and at most `limit` bytes in all.
+  void begin_block(size_t dynamic_bytes, size_t limit);
+  /// The array that is declared at `at`.
+  [[nodiscard]] void* array(size_t element_bytes, size_t count, const std::source_location& at);
+  [[nodiscard]] unsigned char* dynamic() const { return arena_ + arrays_[0].offset; }
+  /// Throws core::Error if a red zone was written to.
+  void end_block() const;
+
+  [[nodiscard]] const unsigned char* begin() const { return arena_; }
+  [[nodiscard]] bool holds(const void* address) const {
+    return static_cast<const unsigned char*>(address) - arena_ >= 0 &&
+           static_cast<const unsigned char*>(address) < arena_ + kArenaBytes;
+  }
+  /// Whether all these bytes lie in one array.
+  [[nodiscard]] bool inside(const void* address, size_t bytes) const;
+  /// "byte 12 of the array of a.cu:7", for messages.
+  [[nodiscard]] std::string describe(const void* address) const;
+
+  static constexpr size_t kArenaBytes = size_t{320} << 10U;
+
+ private:
+  struct Array {
+    size_t offset;
+    size_t bytes;
+    std::source_location at;  ///< of all but the first, which is the dynamic memory
+  };
+
+  void* add(size_t bytes, bool wide, const std::source_location& at);
+
+  unsigned char* arena_;  // (kArenaBytes)
+  std::vector<Array> arrays_;
+  size_t used_ = 0;   // of the arena
+  size_t asked_ = 0;  // bytes of all arrays
+  size_t limit_ = 0;
+};
+
+}  // namespace folio::infer::gpu::host

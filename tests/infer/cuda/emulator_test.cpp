@@ -1,0 +1,151 @@
+// Laws of the GPU made of fibers: what is right runs in every order with the same result, and every planted fault is
+// seen, with file and line.
+#include "infer/cuda/host/emulator.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/infer/cuda/support.h"
+#include "tests/infer/cuda/test_kernels.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+using host::Order;
+using host::OrderScope;
+using test::on_device;
+using test::on_host;
+
+class InOrder : public ::testing::TestWithParam<Order> {
+ protected:
+  OrderScope scope_{GetParam()};
+  Stream stream_{0};
+};
+
+INSTANTIATE_TEST_SUITE_P(Orders, InOrder, ::testing::ValuesIn(host::all_orders()));
+
+std::vector<unsigned> count_up(unsigned n) {
+  std::vector<unsigned> x(n);
+  std::iota(x.begin(), x.end(), 0U);
+  return x;
+}
+
+std::vector<float> count_up_floats(unsigned n) {
+  std::vector<float> x(n);
+  std::iota(x.begin(), x.end(), 0.0F);
+  return x;
+}
+
+TEST_P(InOrder, ThreadsThatMeetNobodyRun) {
+  const DeviceMemory x = on_device(stream_, count_up_floats(1000));
+  launch(test::scale, {8}, {128}, 0, stream_, x.as<float>(), 2.0F, 999U);
+  const auto result = on_host<float>(stream_, x);
+  for (unsigned i = 0; i < 1000; ++i) ASSERT_EQ(result[i], i < 999 ? 2.0F * static_cast<float>(i) : 999.0F);
+}
+
+TEST_P(InOrder, EveryThreadKnowsItsIndices) {
+  const DeviceMemory out(stream_, 2 * 3 * 4 * 5 * 6 * 7 * 4);
+  launch(test::indices, {2, 3, 4}, {5, 6, 7}, 0, stream_, out.as<unsigned>());
+  const auto result = on_host<unsigned>(stream_, out);
+  for (unsigned i = 0; i < result.size(); ++i) ASSERT_EQ(result[i], i / 210 * 1000000 + i % 210);
+}
+
+TEST_P(InOrder, ShufflesAndBarriersSum) {
+  const auto x = count_up(4 * 128 + 77);
+  const DeviceMemory device_x = on_device(stream_, x);
+  const DeviceMemory sums(stream_, 5 * 4);
+  launch(test::sum_blocks, {5}, {128}, 0, stream_, sums.as<unsigned>(), device_x.as<unsigned>(), 4 * 128 + 77);
+  const auto result = on_host<unsigned>(stream_, sums);
+  for (unsigned b = 0; b < 5; ++b) {
+    const auto begin = x.begin() + b * 128;
+    EXPECT_EQ(result[b], std::accumulate(begin, std::min(begin + 128, x.end()), 0U));
+  }
+}
+
+TEST_P(InOrder, DynamicSharedMemoryIsTheBlocks) {
+  const DeviceMemory x = on_device(stream_, count_up_floats(3 * 96));
+  const DeviceMemory y(stream_, x.bytes());
+  launch(test::reverse_blocks, {3}, {96}, 96 * sizeof(float), stream_, y.as<float>(), x.as<float>());
+  const auto result = on_host<float>(stream_, y);
+  for (unsigned i = 0; i < 288; ++i) ASSERT_EQ(result[i], static_cast<float>(i / 96 * 96 + 95 - i % 96));
+}
+
+TEST_P(InOrder, TheLastBlockJoins) {
+  const auto x = count_up(1000);
+  const DeviceMemory device_x = on_device(stream_, x);
+  const DeviceMemory parts(stream_, 16 * 4);
+  const DeviceMemory total(stream_, 4);
+  const DeviceMemory done = on_device(stream_, std::vector<unsigned>{0});
+  for (int turn = 0; turn < 2; ++turn) {
+    launch(test::sum_all, {16}, {64}, 0, stream_, total.as<unsigned>(), parts.as<unsigned>(), done.as<unsigned>(),
+           device_x.as<unsigned>(), 1000U);
+    EXPECT_EQ(on_host<unsigned>(stream_, total)[0], 999U * 1000 / 2);
+  }
+}
+
+TEST_P(InOrder, CopiesLandAtTheirWait) {
+  const auto x = count_up(3 * 4 * 64 * 4);
+  const DeviceMemory device_x = on_device(stream_, x);
+  const DeviceMemory y(stream_, device_x.bytes());
+  launch(test::copy_tiles, {3}, {64}, 2 * 64 * 16, stream_, y.as<Words>(), device_x.as<Words>());
+  EXPECT_EQ(on_host<unsigned>(stream_, y), x);
+}
+
+TEST_P(InOrder, WarpWordsMeanWhatTheyMeanOnAGpu) {
+  const DeviceMemory out(stream_, 32 * 7 * 4);
+  launch(test::warp_words, {}, {32}, 0, stream_, out.as<unsigned>());
+  const auto result = on_host<unsigned>(stream_, out);
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const std::vector<unsigned> mine(result.begin() + lane * 7, result.begin() + lane * 7 + 7);
+    const std::vector<unsigned> expected{
+        50, (lane ^ 3U) * 10, (lane < 28 ? lane + 4 : lane) * 10, (lane >= 4 ? lane - 4 : lane) * 10, 0xAAAAAAAAU, 1,
+        0};
+    EXPECT_EQ(mine, expected) << lane;
+  }
+}
+
+TEST_P(InOrder, HalvesOfAWarpMeetByThemselves) {
+  const DeviceMemory out(stream_, 32 * 4);
+  launch(test::halves, {}, {32}, 0, stream_, out.as<unsigned>());
+  const auto result = on_host<unsigned>(stream_, out);
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const unsigned other = lane ^ 16U;
+    EXPECT_EQ(result[lane], other < 16 ? other ^ 1U : other ^ 6U) << lane;
+  }
+}
+
+TEST_P(InOrder, AWarpIsInStepAfterItsBarrier) {
+  const DeviceMemory x = on_device(stream_, count_up_floats(128));
+  const DeviceMemory y(stream_, x.bytes());
+  launch(test::reverse_warps, {}, {128}, 0, stream_, y.as<float>(), x.as<float>());
+  const auto result = on_host<float>(stream_, y);
+  for (unsigned i = 0; i < 128; ++i) ASSERT_EQ(result[i], static_cast<float>(i / 32 * 32 + 31 - i % 32));
+}
+
+TEST(Emulator, DISABLED_Cost) {
+  Stream stream(0);
+  const DeviceMemory out(stream, 1024 * 4);
+  const auto time = [&](const char* name, auto kernel, unsigned threads, unsigned n) {
+    const auto start = std::chrono::steady_clock::now();
+    launch(kernel, {}, {threads}, 0, stream, out.as<float>(), n);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    std::printf("%s, %u threads: %.3f us a warp\n", name, threads, took.count() / n / (threads / 32));
+  };
+  for (const unsigned threads : {32U, 128U, 256U}) {
+    time("shuffle", test::shuffle_many, threads, 100000U);
+    time("product", test::multiply_many, threads, 100000U);
+  }
+  const DeviceMemory big(stream, 1U << 26U);
+  const auto start = std::chrono::steady_clock::now();
+  launch(test::scale, {1U << 16U}, {256}, 0, stream, big.as<float>(), 1.0F, 1U << 24U);
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+  std::printf("scale: %.2f ns a thread\n", took.count() / (1U << 24U));
+}
+
+}  // namespace
+}  // namespace folio::infer::gpu
