@@ -73,6 +73,7 @@ cuda-all: ## the serving programs with kernels for GPUs from Ampere to Hopper, w
 	@cmake --build --preset cuda-all --target programs
 
 cuda-report: ## what nvcc says of each kernel (registers, shared memory, spills), against what is checked in
+	@scripts/cuda_bounds.py --check
 	@scripts/cuda_report.py
 
 format: ## lay out all sources with clang-format

@@ -4,8 +4,8 @@
 Usage: scripts/cuda_report.py [--update]
 
 The nvcc is that of scripts/requirements-cuda.txt, in build/cuda-venv, so that the numbers are everybody's; where it
-can't be had, a line says so and the exit code is 0. Warnings are errors, and so are spilled registers and a kernel
-without __launch_bounds__. A kernel with dynamic shared memory says how much in a comment of its file:
+can't be had, a line says so and the exit code is 0. Warnings are errors, and so are spilled registers. How many warps
+fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much in a comment of its file:
 // cuda_report: NAME has up to 65536 bytes of dynamic shared memory
 """
 import argparse
@@ -38,7 +38,7 @@ once, of 64, and what limits them.
 class Kernel:
     file: str
     name: str
-    threads: int = 0
+    threads: int = 0  # of a block, at most; 0: it doesn't say
     registers: int = 0
     stack: int = 0
     spilled: int = 0
@@ -58,10 +58,10 @@ class Kernel:
         return (blocks[limit] * warps if fits else 0), limit
 
     def row(self):
-        warps, limit = self.occupancy()
+        warps, limit = self.occupancy() if self.threads else ("-", "-")
         shared = f"{self.static_shared}+{'?' if self.dynamic_shared is None else self.dynamic_shared}"
-        at_most = "<=" if self.dynamic_shared is None else ""
-        return [self.file, self.name, str(self.threads), str(self.registers), shared, str(self.stack), str(self.spilled),
+        at_most = "<=" if self.dynamic_shared is None and self.threads else ""
+        return [self.file, self.name, str(self.threads or "-"), str(self.registers), shared, str(self.stack), str(self.spilled),
                 f"{at_most}{warps}", limit]
 
 
@@ -92,14 +92,14 @@ def readable(mangled):
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
         full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::", "", full)
-        full = re.sub(r"\((?:int|unsigned int|bool|unsigned long)\)", "", full)  # of template arguments
+        full = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full)  # the types of template arguments
         depth, end = 0, len(full)
         for i, c in enumerate(full):
             depth += (c == "<") - (c == ">")
             if c == "(" and depth == 0:
                 end = i
                 break
-        names[name] = full[:end].removeprefix("void ")
+        names[name] = full[:end].removeprefix("void ").replace("> >", ">>")
     return names
 
 
@@ -116,11 +116,8 @@ def compile_file(nvcc, source):
     kernels = parse(source, said, ptx)
     problems = []
     for k in kernels:
-        where = f"{k.file}: {k.name}"
         if k.spilled:
-            problems.append(f"{where} spills {k.spilled} bytes of registers; give it smaller tiles or fewer threads")
-        if not k.threads:
-            problems.append(f"{where} has no __launch_bounds__; say how many threads a block has at most")
+            problems.append(f"{k.file}: {k.name} spills {k.spilled} bytes of registers; give it smaller tiles or fewer threads")
     return kernels, problems
 
 
