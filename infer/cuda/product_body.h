@@ -66,7 +66,7 @@ template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;
   static constexpr size_t kStepColumns = kBlockK;
-  static constexpr int kUnroll = kBits == 4 ? 4 : 2;
+  static constexpr int kUnroll = kBits == 4 && !kMinimums ? 4 : 2;  // what the registers hold
   static constexpr size_t kInputBytes = 1280;
   static constexpr int kLoads = kBits / 2;                    ///< of 16 bytes a lane
   static constexpr int kScales = 128 / kGroupColumns;         ///< groups of a step
