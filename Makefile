@@ -3,10 +3,10 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop format
+.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop cuda-all cuda-report format
 
 help: ## show these lines
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
 	@scripts/bootstrap.sh build
@@ -67,5 +67,14 @@ interop: ## the tests that build and drive other engines (llama.cpp)
 	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity
 	@ctest --test-dir build -C interop -L interop --output-on-failure
 
+cuda-all: ## the serving programs with kernels for GPUs from Ampere to Hopper, whichever is here, into build-cuda/
+	@scripts/bootstrap.sh build
+	@cmake --preset cuda-all --log-level=ERROR
+	@cmake --build --preset cuda-all --target programs
+
+cuda-report: ## what nvcc says of each kernel (registers, shared memory, spills), against what is checked in
+	@scripts/cuda_bounds.py --check
+	@scripts/cuda_report.py
+
 format: ## lay out all sources with clang-format
-	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format -i

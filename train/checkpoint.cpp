@@ -21,12 +21,13 @@ using core::require;
 
 constexpr const char* kFirstMoment = "exp_avg.";
 constexpr const char* kSecondMoment = "exp_avg_sq.";
+constexpr const char* kCudaRandom = "random_state.cuda";
 
 // The random generators that training uses. Dropout uses that of the model's device.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
   const torch::Device device = model->parameters().front().device();
-  if (device.is_cuda()) all.emplace_back("random_state.cuda", at::globalContext().defaultGenerator(device));
+  if (device.is_cuda()) all.emplace_back(kCudaRandom, at::globalContext().defaultGenerator(device));
   return all;
 }
 
@@ -118,6 +119,8 @@ void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, AdamW& optimi
   }
   optimizer.set_steps(state.step);
   for (auto& [name, generator] : generators(model)) {
+    // A run that was on a CPU so far has none of a GPU: there it begins with the seed.
+    if (name == kCudaRandom && file.find_tensor(name) == nullptr) continue;
     torch::Tensor random = generator.get_state().clone();
     copy_into(file, name, random);
     generator.set_state(random);

@@ -147,7 +147,8 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
 }
 
 std::string describe_difference(const TrainConfig& from, const TrainConfig& to) {
-  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every", "log_style"};
+  // A run may go on on another device: where its GPU is gone, it could not go on at all.
+  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every", "log_style", "device"};
   std::string difference = core::describe_difference(from.model, to.model);
   const auto before = to_json(from);
   const auto after = to_json(to);

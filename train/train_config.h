@@ -95,7 +95,7 @@ void validate(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
 /// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
-/// intervals of evaluations, checkpoints and the log.
+/// intervals of evaluations, checkpoints and the log; and the device, which changes the rounding alone.
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
 /// The first name of a flag, with '_' for '-': "steps" of "steps,--max-iters".

@@ -28,7 +28,7 @@ using core::require;
 torch::Device device_of(const TrainConfig& config) {
   if (config.device == "cpu") return torch::kCPU;
   if (!torch::cuda::is_available()) {
-    throw core::UsageError("--device cuda: this LibTorch sees no CUDA device; take --device cpu");
+    fail("--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
   }
   return torch::kCUDA;
 }

@@ -36,8 +36,7 @@ bool Engine::step() {
                   cache().blocks_in_use(), cache().n_blocks());
     return false;
   }
-  const std::span<float> logits = runner_.forward(rows_, parts_.front().request->generation.request().observer);
-  hand_out(logits);
+  hand_out(runner_.forward(rows_, parts_.front().request->generation.request().observer));
   retire_done();
   return true;
 }
@@ -66,20 +65,21 @@ void Engine::admit() {
 void Engine::plan() {
   rows_.clear();
   parts_.clear();
-  size_t most_reported = std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, kMaxRows);
+  const size_t most_rows = runner_.max_rows();
+  size_t most_reported = std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, most_rows);
   for (Active& a : active_) {
     const bool alone = static_cast<bool>(a.generation.request().observer);
-    if (!a.running || rows_.size() == kMaxRows || (alone && !rows_.empty())) break;
-    const size_t n = a.generation.append_rows(rows_, kMaxRows - rows_.size(), most_reported);
+    if (!a.running || rows_.size() == most_rows || (alone && !rows_.empty())) break;
+    const size_t n = a.generation.append_rows(rows_, most_rows - rows_.size(), most_reported);
     if (n > 0) parts_.push_back({.request = &a, .n_rows = n});
     if (alone) break;
   }
 }
 
-void Engine::hand_out(std::span<float> logits) {
+void Engine::hand_out(StepOutput output) {
   auto part = parts_.begin();
   try {
-    for (; part != parts_.end(); ++part) logits = part->request->generation.take(logits, part->n_rows);
+    for (; part != parts_.end(); ++part) output = part->request->generation.take(output, part->n_rows);
   } catch (...) {
     // The one that failed computes its last row again, those behind it all of theirs.
     Generation& failed = part->request->generation;

@@ -67,7 +67,7 @@ class Engine {
 
   void admit();
   void plan();
-  void hand_out(std::span<float> logits);
+  void hand_out(StepOutput output);
   void retire_done();
 
   Runner runner_;

@@ -54,6 +54,10 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
   require(request_.tokenizer == nullptr || request_.tokenizer->vocab_size() == config.vocab_size,
           "the tokenizer has {} tokens, the model {}",
           request_.tokenizer == nullptr ? 0 : request_.tokenizer->vocab_size(), config.vocab_size);
+  for (const int32_t token : sampler_.never()) {
+    require(token >= 0 && token < config.vocab_size, "the tokenizer suppresses token {}, but has {}", token,
+            config.vocab_size);
+  }
   require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
   require(!request_.sequence || cache_.length(*request_.sequence) < static_cast<int64_t>(n_prompt_),
           "the cache has {} positions of a prompt of {}; nothing is left to compute",
@@ -104,24 +108,24 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
     rows.push_back({.token = history_[index],
                     .sequence = *request_.sequence,
                     .position = static_cast<int64_t>(index - forgotten_),
-                    .wants_logits = reported || is_last(index)});
+                    .wants_logits = reported,
+                    .sampler = is_last(index) ? &sampler_ : nullptr,
+                    .history = history_});
   }
   return n;
 }
 
-std::span<float> Generation::take(std::span<float> logits, size_t n_rows) {
+StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
   const size_t end = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
   const size_t first = end - n_rows;
   size_t n_reported = 0;
-  size_t used = 0;  // rows that have logits: those that are reported, and the last one, which may be among them
-  for (size_t i = first; i < end; ++i) {
-    n_reported += is_reported(i) ? 1 : 0;
-    used += is_reported(i) || is_last(i) ? 1 : 0;
-  }
-  if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
-  if (is_last(end - 1)) sample(logits.subspan((used - 1) * vocab_size_, vocab_size_));
+  for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
+  const bool drew = is_last(end - 1);
+  const auto logits = output.logits.first(n_reported * vocab_size_);
+  if (n_reported > 0) report(logits, std::max(first, reported_));
+  if (drew) go_on(token_of(output.tokens.front(), static_cast<int64_t>(history_.size())));
   if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
-  return logits.subspan(used * vocab_size_);
+  return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drew ? 1 : 0)};
 }
 
 // Hands out what is wanted of the prompt's rows from `first` on.
@@ -140,8 +144,8 @@ void Generation::report(std::span<const float> logits, size_t first) {
   if (!log_probs.empty()) request_.on_log_probs(log_probs);
 }
 
-void Generation::sample(std::span<float> logits) {
-  const int32_t token = sampler_.sample(logits, history_, static_cast<int64_t>(history_.size()));
+// With the token that was drawn.
+void Generation::go_on(int32_t token) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
   history_.push_back(token);

@@ -30,9 +30,9 @@ class Generation {
   /// off `most_reported`, and no row is appended that would need more. Returns how many were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
-  /// Its last `n_rows` rows were computed, and the cache holds them. Takes what it wants from the front of `logits`,
+  /// Its last `n_rows` rows were computed, and the cache holds them. Takes what it wants from the front of `output`,
   /// and returns the rest.
-  std::span<float> take(std::span<float> logits, size_t n_rows);
+  StepOutput take(const StepOutput& output, size_t n_rows);
 
   /// After a step that failed: forgets the last rows, which are computed again.
   void undo(size_t n_rows);
@@ -52,7 +52,7 @@ class Generation {
   [[nodiscard]] bool ends(int32_t token) const;
   [[nodiscard]] size_t n_rows() const;
   void report(std::span<const float> logits, size_t first);
-  void sample(std::span<float> logits);
+  void go_on(int32_t token);
   [[nodiscard]] std::string check_room();
   [[nodiscard]] std::string end(FinishReason reason);
   void show(const std::string& text);

@@ -71,6 +71,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   see("norm", Normed, step.n_wanted);
   m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
   see("logits", Logits, step.n_wanted);
+  if (!step.draws.empty()) m.draw();
 }
 
 }  // namespace

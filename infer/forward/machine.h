@@ -1,8 +1,8 @@
 // What the forward pass asks of a machine: a CPU, a GPU, one rank of several. A machine is the device, and may serve
 // several models; a Stage is a range of one model's layers on it, with weights, activations and cache blocks.
-// Operations may be asynchronous: only read() and wait() wait. They name activations by slot, and begin() copies what
-// they need of the step's rows. So a machine may record a step and replay it for other tokens, positions and tables,
-// or hold an operation back and fuse it with the next.
+// Operations may be asynchronous: only read(), wait() and wait_tokens() wait. They name activations by slot, and
+// begin() copies what they need of the step's rows. So a machine may record a step and replay it for other tokens,
+// positions and tables, or hold an operation back and fuse it with the next.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
 #include "infer/model/stage_weights.h"
+#include "infer/sampling/sampler.h"
 
 namespace folio::infer {
 
@@ -29,17 +30,25 @@ struct StepRow {
   bool wanted;  ///< gather() keeps it: its logits are wanted
 };
 
-/// What a step brings from the host. begin() copies what it needs of the spans.
+/// A token to be drawn: that at position history.size() of its sequence.
+struct Draw {
+  size_t row;                        ///< of the wanted ones
+  Sampler* sampler;                  ///< its options and what it suppresses; on the host it draws
+  std::span<const int32_t> history;  ///< the sequence so far
+};
+
+/// What a step brings from the host. begin() copies what it needs of the spans, and of the samplers.
 struct Step {
-  std::span<const StepRow> rows;          ///< rows of a sequence are in order of position; at most kMaxRows
+  std::span<const StepRow> rows;          ///< rows of a sequence are in order of position; at most max_rows()
   std::span<const BlockId> tables;        ///< the block tables of the step's sequences, one after the other
   std::span<const int32_t> table_starts;  ///< (sequences + 1): where each begins, and at last the end
   std::span<const BlockCopy> copies;      ///< to be done before the step's first operation
   size_t n_wanted = 0;                    ///< rows that are wanted
+  std::span<const Draw> draws;            ///< for a stage that draws itself, in order of their rows
   bool observed = false;                  ///< slots are read between operations: neither fuse nor replay
 };
 
-inline constexpr size_t kMaxRows = 256;  ///< rows of a step
+inline constexpr size_t kMaxRows = 256;  ///< rows of a step on a CPU
 
 /// The matrix that a slot is multiplied by, the bias if there is one, and where the sum goes.
 struct Projection {
@@ -74,7 +83,11 @@ class Stage {
   [[nodiscard]] virtual const StageWeights& weights() const = 0;
   /// Numbers of a row in the slot: a rank has only its own heads.
   [[nodiscard]] virtual size_t width(Slot slot) const = 0;
+  /// Rows that a step may have.
+  [[nodiscard]] virtual size_t max_rows() const { return kMaxRows; }
   [[nodiscard]] virtual CacheFit cache_fit() const = 0;
+  /// Once, before the first step: the cache will have so many blocks, at most cache_fit()'s.
+  virtual void reserve_cache(int64_t /*n_blocks*/) {}
   [[nodiscard]] virtual const LoadReport& load_report() const = 0;
 
   /// Brings the step's rows, tables and copies to the machine. Throws std::bad_alloc if their blocks don't fit.
@@ -101,6 +114,9 @@ class Stage {
   virtual void activate() = 0;
   /// Moves the wanted rows of Residual to the front; the operations that follow take only these.
   virtual void gather() = 0;
+  /// Draws the step's tokens from Logits, which stay as they are: for each draw the token that its Sampler would draw,
+  /// but for roundings where probabilities meet.
+  virtual void draw() {}
   /// The operations of the step are issued: what was recorded since replay() is whole.
   virtual void end() {}
 
@@ -108,6 +124,12 @@ class Stage {
   virtual Ticket fetch_logits() = 0;
   /// Waits for them: (wanted rows, vocab_size), the caller's to overwrite until the next begin().
   virtual std::span<float> wait(Ticket ticket) = 0;
+  /// Whether it draws tokens itself. Otherwise steps come without draws, and the host draws from the logits.
+  [[nodiscard]] virtual bool draws() const { return false; }
+  /// Asks for what was drawn in the host's memory.
+  virtual Ticket fetch_tokens() { return {}; }
+  /// Waits for it: (draws), each a token, kNotFinite or kNothingLeft; until the next begin().
+  virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
   /// Copies a slot's rows to the host, or from it, and waits. For observers, and to hand Residual on between stages.
   virtual void read(Slot slot, std::span<float> values) = 0;
   virtual void write(Slot slot, std::span<const float> values) = 0;

@@ -65,13 +65,18 @@ Runner::Runner(const core::StoredModel& model, std::span<const Placement> placem
       stages_(load_stages(model, placements, options.type)),
       load_report_(sum_of(stages_)),
       cache_(n_blocks(stages_, model.config, options)) {
-  for (const auto& stage : stages_) block_bytes_ += stage->cache_fit().block_bytes;
+  max_rows_ = stages_.front()->max_rows();
+  for (const auto& stage : stages_) {
+    block_bytes_ += stage->cache_fit().block_bytes;
+    max_rows_ = std::min(max_rows_, stage->max_rows());
+    stage->reserve_cache(cache_.n_blocks());
+  }
 }
 
 Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
     : Runner(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
 
-std::span<float> Runner::forward(std::span<const Row> rows, const Observer& observer) {
+StepOutput Runner::forward(std::span<const Row> rows, const Observer& observer) {
   if (rows.empty()) return {};
   check(rows);
   const Reservation reservation(cache_);
@@ -82,17 +87,50 @@ std::span<float> Runner::forward(std::span<const Row> rows, const Observer& obse
                   .table_starts = table_starts_,
                   .copies = cache_.copies(),
                   .n_wanted = n_wanted_,
+                  .draws = stages_.back()->draws() ? draws_ : std::span<const Draw>{},
                   .observed = static_cast<bool>(observer)};
   infer::forward(stages_, step, observer);
-  std::span<float> logits;
-  if (n_wanted_ > 0) logits = stages_.back()->wait(stages_.back()->fetch_logits());
+  const StepOutput output = collect();
   cache_.commit();
-  return logits;
+  return output;
+}
+
+// Waits for what the rows want. Where no stage draws, the host does, from the logits.
+StepOutput Runner::collect() {
+  Stage& last = *stages_.back();
+  const bool draws_itself = last.draws();
+  std::span<float> logits;  // of the wanted rows
+  if (draws_itself ? !reported_.empty() : n_wanted_ > 0) logits = last.wait(last.fetch_logits());
+  std::span<const int32_t> tokens;
+  if (draws_itself && !draws_.empty()) tokens = last.wait_tokens(last.fetch_tokens());
+  if (!draws_itself) tokens = draw_on_host(logits);
+  const auto vocab_size = static_cast<size_t>(config().vocab_size);
+  for (size_t i = 0; i < reported_.size(); ++i) {
+    if (reported_[i] == i) continue;
+    std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(reported_[i] * vocab_size), vocab_size,
+                logits.begin() + static_cast<std::ptrdiff_t>(i * vocab_size));
+  }
+  return {.logits = logits.first(reported_.size() * vocab_size), .tokens = tokens};
+}
+
+// A sampler overwrites the logits that it draws from: those that somebody wants are copied before.
+std::span<const int32_t> Runner::draw_on_host(std::span<float> logits) {
+  const auto vocab_size = static_cast<size_t>(config().vocab_size);
+  tokens_.clear();
+  for (const Draw& draw : draws_) {
+    std::span<float> row = logits.subspan(draw.row * vocab_size, vocab_size);
+    if (std::binary_search(reported_.begin(), reported_.end(), draw.row)) {
+      scratch_.assign(row.begin(), row.end());
+      row = scratch_;
+    }
+    tokens_.push_back(draw.sampler->draw(row, draw.history, static_cast<int64_t>(draw.history.size())));
+  }
+  return tokens_;
 }
 
 // Fills parts_, too: which sequences the rows are of.
 void Runner::check(std::span<const Row> rows) {
-  require(rows.size() <= kMaxRows, "a step of {} rows is longer than {}", rows.size(), kMaxRows);
+  require(rows.size() <= max_rows_, "a step of {} rows is longer than {}", rows.size(), max_rows_);
   for (const Part& part : parts_) part_of_[static_cast<size_t>(part.sequence)] = -1;
   parts_.clear();
   for (const Row& row : rows) {
@@ -123,13 +161,18 @@ void Runner::build_step(std::span<const Row> rows) {
     table_starts_.push_back(static_cast<int32_t>(tables_.size()));
   }
   rows_.clear();
+  draws_.clear();
+  reported_.clear();
   n_wanted_ = 0;
   for (const Row& row : rows) {
+    const bool wanted = row.wants_logits || row.sampler != nullptr;
     rows_.push_back({.token = row.token,
                      .table = part_of_[static_cast<size_t>(row.sequence)],
                      .position = row.position,
-                     .wanted = row.wants_logits});
-    n_wanted_ += row.wants_logits ? 1 : 0;
+                     .wanted = wanted});
+    if (row.wants_logits) reported_.push_back(n_wanted_);
+    if (row.sampler != nullptr) draws_.push_back({.row = n_wanted_, .sampler = row.sampler, .history = row.history});
+    n_wanted_ += wanted ? 1 : 0;
   }
 }
 

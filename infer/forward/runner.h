@@ -1,6 +1,7 @@
 // A model on its machines, with its KV cache: takes rows (token, sequence, position) of any sequences, runs them in one
-// forward pass, and returns the logits that are wanted. A prompt, a chunk of one, a decode step and sixteen users at
-// once are all this call. A row's result is a function of its own sequence alone: see reference/kernels.h.
+// forward pass, and returns the logits and the tokens drawn from them that are wanted. A prompt, a chunk of one, a
+// decode step and sixteen users at once are all this call. A row's result is a function of its own sequence alone: see
+// reference/kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,14 @@ struct Row {
   SequenceId sequence;
   int64_t position;  ///< the next of its sequence: rows of one sequence are in order
   bool wants_logits = true;
+  Sampler* sampler = nullptr;          ///< draws the token at position history.size(); null: none is drawn
+  std::span<const int32_t> history{};  ///< the sequence so far
+};
+
+/// What a step gives, in the order of its rows; until the next one.
+struct StepOutput {
+  std::span<float> logits;          ///< (rows that want logits, vocab_size), the caller's to overwrite
+  std::span<const int32_t> tokens;  ///< (rows with a sampler): a token, kNotFinite or kNothingLeft
 };
 
 struct CacheOptions {
@@ -49,20 +58,26 @@ class Runner {
   /// Of all stages together.
   [[nodiscard]] const LoadReport& load_report() const { return load_report_; }
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
+  /// Rows that a step may have: of all stages the fewest.
+  [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
-  /// Runs the rows, at most kMaxRows, and stores their keys and values. Returns (rows that want logits, vocab_size) in
-  /// row order, the caller's to overwrite until the next call. Throws core::Error, and changes nothing, if a token, a
-  /// sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing either.
-  std::span<float> forward(std::span<const Row> rows, const Observer& observer = {});
+  /// Runs the rows, at most max_rows(), and stores their keys and values. Tokens are drawn where the logits are, if that
+  /// machine does so: logits that nobody wants don't come to the host. Throws core::Error, and changes nothing, if a
+  /// token, a sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing
+  /// either.
+  StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
  private:
   void check(std::span<const Row> rows);
   void build_step(std::span<const Row> rows);
+  [[nodiscard]] StepOutput collect();
+  [[nodiscard]] std::span<const int32_t> draw_on_host(std::span<float> logits);
 
   const core::StoredModel& model_;
   std::vector<std::unique_ptr<Stage>> stages_;
   LoadReport load_report_;
   uint64_t block_bytes_ = 0;
+  size_t max_rows_ = 0;
   BlockManager cache_;
 
   // The sequences of the rows in hand, in the order in which they come, and how many rows each has.
@@ -75,7 +90,11 @@ class Runner {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
+  std::vector<Draw> draws_;
+  std::vector<size_t> reported_;  ///< of the wanted rows those that want logits
   size_t n_wanted_ = 0;
+  std::vector<int32_t> tokens_;  ///< that the host drew
+  std::vector<float> scratch_;   ///< (vocab_size)
 };
 
 }  // namespace folio::infer

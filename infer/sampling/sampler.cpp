@@ -49,13 +49,19 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never)
   require(options.repeat_last_n >= 0, "repeat-last-n is {}, but has to be 0 (none) or more", options.repeat_last_n);
 }
 
-int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> history, int64_t position) {
-  core::require(all_finite(logits), "the model's output is not finite at position {}; its weights are damaged",
+int32_t token_of(int32_t drawn, int64_t position) {
+  core::require(drawn != kNotFinite, "the model's output is not finite at position {}; its weights are damaged",
                 position);
+  core::require(drawn != kNothingLeft, "no token of the vocabulary may be drawn");
+  return drawn;
+}
+
+int32_t Sampler::draw(std::span<float> logits, std::span<const int32_t> history, int64_t position) {
+  if (!all_finite(logits)) return kNotFinite;
   penalize(logits, history);
   for (const int32_t id : never_) logit_of(id, logits) = kForbidden;
   const float largest = largest_of(logits);
-  core::require(largest != kForbidden, "no token of the vocabulary may be drawn");
+  if (largest == kForbidden) return kNothingLeft;
   if (options_.temperature == 0.0F) {
     return static_cast<int32_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
   }

@@ -20,14 +20,28 @@ struct SamplerOptions {
   uint64_t seed = 0;
 };
 
+/// What a draw gives where there is no token.
+inline constexpr int32_t kNotFinite = -1;    ///< a logit is not finite
+inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
+
+/// `drawn`, which is a token. Throws core::Error that says why it is none; `position` is the one that was sampled for.
+[[nodiscard]] int32_t token_of(int32_t drawn, int64_t position);
+
 class Sampler {
  public:
   /// `never` are ids that are suppressed. Throws core::Error if an option is out of its range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never);
 
-  /// `logits` (vocab_size) are used as scratch; `history` is the sequence so far, `position` the one that is sampled
-  /// for. Throws core::Error if no token is left, a logit is not finite, or an id of `never` or `history` has no logit.
-  [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position);
+  [[nodiscard]] const SamplerOptions& options() const { return options_; }
+  [[nodiscard]] std::span<const int32_t> never() const { return never_; }
+
+  /// A token, kNotFinite, or kNothingLeft. `logits` (vocab_size) are used as scratch; `history` is the sequence so far,
+  /// `position` the one that is sampled for. Throws core::Error if an id of `never` or `history` has no logit.
+  [[nodiscard]] int32_t draw(std::span<float> logits, std::span<const int32_t> history, int64_t position);
+  /// The same, but throws core::Error if there is no token.
+  [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position) {
+    return token_of(draw(logits, history, position), position);
+  }
 
  private:
   [[nodiscard]] static float& logit_of(int32_t id, std::span<float> logits);

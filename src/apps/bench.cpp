@@ -1,4 +1,4 @@
-// bench: how fast a model runs here, and what share of the memory's read bandwidth its decoding reaches.
+// bench: how fast a model runs here, and what share of the memory's bandwidth its decoding reaches.
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -7,6 +7,7 @@
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
+#include "infer/cuda/copy_bandwidth.h"
 #include "infer/engine/scoped_requests.h"
 
 namespace {
@@ -97,6 +98,38 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   return {median(prefill), median(decode)};
 }
 
+/// The machines and the memory that the weights are read from. A model on two machines has two memories, and no speed.
+struct Memory {
+  nlohmann::ordered_json machines;  ///< of --json
+  std::string description;          ///< the same for people, with the memory's speed
+  std::optional<double> bytes_per_s{};
+  const char* key = nullptr;  ///< of the speed in --json
+};
+
+Memory measure_memory(const apps::Machines& machines, const apps::MachineFlags& flags) {
+  Memory memory;
+  if (machines.gpu() != nullptr) memory.machines["device"] = machines.gpu()->describe();
+  if (machines.cpu() != nullptr) {
+    memory.machines["isa"] = core::isa_name(machines.cpu()->kernels().isa);
+    memory.machines["threads"] = machines.cpu()->n_threads();
+  }
+  if (machines.gpu() == nullptr) {
+    memory.bytes_per_s = read_bandwidth(machines.cpu()->n_threads());
+    memory.key = "read_gb_per_s";
+    memory.description =
+        fmt::format("{}, memory reads at {:.1f} GB/s", machines.cpu()->describe(), *memory.bytes_per_s / 1e9);
+  } else if (machines.cpu() == nullptr) {
+    infer::gpu::Stream stream(*flags.gpu);
+    memory.bytes_per_s = infer::gpu::copy_bandwidth(stream);
+    memory.key = "copy_gb_per_s";
+    memory.description = fmt::format("{}, copies read and write its memory at {:.1f} GB/s", machines.gpu()->describe(),
+                                     *memory.bytes_per_s / 1e9);
+  } else {
+    memory.description = fmt::format("{} and {}", machines.cpu()->describe(), machines.gpu()->describe());
+  }
+  return memory;
+}
+
 int run(const Options& o) {
   const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
@@ -105,44 +138,45 @@ int run(const Options& o) {
                                        o.prompt_tokens, o.gen_tokens, model.config.context_length));
   }
   const int64_t largest = *std::max_element(o.batch.begin(), o.batch.end());
-  infer::Cpu cpu({.n_threads = o.model.threads});
-  infer::Engine engine(model, cpu, {.max_positions = positions, .n_sequences = largest, .type = o.model.cache_type});
+  const apps::Machines machines(o.model.machines, model.config);
+  const Memory memory = measure_memory(machines, o.model.machines);  // before a GPU's is filled
+  infer::Engine engine(model, machines.placements(),
+                       {.max_positions = positions, .n_sequences = largest, .type = o.model.cache_type});
   const infer::LoadReport& loaded = engine.runner().load_report();
   apps::report_repacking(loaded);
-  const double bandwidth = read_bandwidth(cpu.n_threads());
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) {
     const Speeds speeds = measure(engine, o, batch);
     const double bytes_per_s = speeds.decode / static_cast<double>(batch) * static_cast<double>(loaded.weight_bytes);
-    rows.push_back({{"batch", batch},
-                    {"prefill_tokens_per_s", speeds.prefill},
-                    {"decode_tokens_per_s", speeds.decode},
-                    {"decode_gb_per_s", bytes_per_s / 1e9},
-                    {"bandwidth_share", bytes_per_s / bandwidth}});
+    nlohmann::ordered_json& row = rows.emplace_back();
+    row = {{"batch", batch},
+           {"prefill_tokens_per_s", speeds.prefill},
+           {"decode_tokens_per_s", speeds.decode},
+           {"decode_gb_per_s", bytes_per_s / 1e9},
+           {"bandwidth_share", nullptr}};
+    std::string share;
+    if (memory.bytes_per_s) {
+      row["bandwidth_share"] = bytes_per_s / *memory.bytes_per_s;
+      share = fmt::format(", {:.0f}% of memory's", 100.0 * bytes_per_s / *memory.bytes_per_s);
+    }
     if (!o.json) {
-      fmt::print(
-          "batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s, {:.0f}% of "
-          "memory's\n",
-          batch, speeds.prefill, speeds.decode, bytes_per_s / 1e9, 100.0 * bytes_per_s / bandwidth);
+      fmt::print("batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s{}\n",
+                 batch, speeds.prefill, speeds.decode, bytes_per_s / 1e9, share);
     }
   }
   if (o.json) {
-    const nlohmann::ordered_json json = {{"isa", core::isa_name(cpu.kernels().isa)},
-                                         {"threads", cpu.n_threads()},
-                                         {"prefill_tokens_per_s", rows[0]["prefill_tokens_per_s"]},
-                                         {"decode_tokens_per_s", rows[0]["decode_tokens_per_s"]},
-                                         {"weight_bytes", loaded.weight_bytes},
-                                         {"repack_seconds", loaded.repack_seconds},
-                                         {"read_gb_per_s", bandwidth / 1e9},
-                                         {"bandwidth_share", rows[0]["bandwidth_share"]},
-                                         {"batches", rows}};
+    nlohmann::ordered_json json = memory.machines;
+    json["prefill_tokens_per_s"] = rows[0]["prefill_tokens_per_s"];
+    json["decode_tokens_per_s"] = rows[0]["decode_tokens_per_s"];
+    json["weight_bytes"] = loaded.weight_bytes;
+    json["repack_seconds"] = loaded.repack_seconds;
+    if (memory.bytes_per_s) json[memory.key] = *memory.bytes_per_s / 1e9;
+    json["bandwidth_share"] = rows[0]["bandwidth_share"];
+    json["batches"] = rows;
     fmt::print("{}\n", json.dump());
   } else {
-    fmt::print(
-        "{} threads, {}, memory reads at {:.1f} GB/s, weights {:.1f} MB (a share above 100% means they stay in "
-        "cache)\n",
-        cpu.n_threads(), core::isa_name(cpu.kernels().isa), bandwidth / 1e9,
-        static_cast<double>(loaded.weight_bytes) / 1e6);
+    fmt::print("{}, weights {:.1f} MB{}\n", memory.description, static_cast<double>(loaded.weight_bytes) / 1e6,
+               memory.bytes_per_s ? " (a share above 100% means they stay in cache)" : "");
   }
   return 0;
 }

@@ -135,8 +135,8 @@ int run(const CLI::App& app, Options& o) {
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = context;
   const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
   if (!chat_template) chat_template.emplace(tokenizer->chat_template(), model.path);
-  infer::Cpu cpu({.n_threads = o.model.threads});
-  infer::Engine engine(model, cpu, {.max_positions = context, .type = o.model.cache_type});
+  const apps::Machines machines(o.model.machines, model.config);
+  infer::Engine engine(model, machines.placements(), {.max_positions = context, .type = o.model.cache_type});
   apps::report_repacking(engine.runner().load_report());
   const bool has_system = app.count("--system") > 0;
   infer::Conversation conversation(engine, *tokenizer, *chat_template,

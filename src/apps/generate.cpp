@@ -109,9 +109,9 @@ int run(const CLI::App& app, Options& o) {
       core::fail("{}{}", prompt.where, error.what());
     }
   }
-  infer::Cpu cpu({.n_threads = o.model.threads});
+  const apps::Machines machines(o.model.machines, model.config);
   infer::Engine engine(
-      model, cpu,
+      model, machines.placements(),
       {.max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size()), .type = o.model.cache_type});
   apps::report_repacking(engine.runner().load_report());
 

@@ -83,8 +83,8 @@ int run(const Options& o) {
   const int64_t context = apps::context_of(o.context, model.config);
   const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
   const std::vector<int32_t> tokens = tokens_of(*tokenizer, text, o.text);
-  infer::Cpu cpu({.n_threads = o.model.threads});
-  infer::Engine engine(model, cpu, {.max_positions = context, .type = o.model.cache_type});
+  const apps::Machines machines(o.model.machines, model.config);
+  infer::Engine engine(model, machines.placements(), {.max_positions = context, .type = o.model.cache_type});
   apps::report_repacking(engine.runner().load_report());
 
   apps::watch_interrupt();

@@ -29,6 +29,15 @@ int complain(const CLI::App& app, const std::string& message, int code) {
   return code;
 }
 
+int list_devices(const CLI::App& app) {
+  try {
+    print_devices();
+    return 0;
+  } catch (const core::Error& error) {
+    return complain(app, error.what(), 1);
+  }
+}
+
 }  // namespace
 
 int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
@@ -38,6 +47,8 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return 0;
+  } catch (const CallForDevices&) {
+    return list_devices(app);
   } catch (const CLI::ParseError& error) {
     return complain(app, fmt::format("{} (see {} --help)", error.what(), app.get_name()), 2);
   } catch (const core::UsageError& error) {
@@ -76,7 +87,7 @@ bool interrupted() { return interrupts.load() > 0; }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
-  app.add_option("-t,--threads", flags.threads, "threads (default: all cores)")->check(in_range(1, 1024));
+  add_machine_flags(app, flags.machines);
   app.add_option("--cache-type", flags.cache_type, "keys and values in the cache: f32, or f16 in half of the memory")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, infer::CacheType>{{"f32", infer::CacheType::F32}, {"f16", infer::CacheType::F16}}))

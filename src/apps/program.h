@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "apps/machines.h"
 #include "core/weights.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/cpu/cpu.h"
 #include "infer/engine/engine.h"
 #include "infer/sampling/sampler.h"
 
@@ -30,12 +30,12 @@ void end_on_interrupt();
 /// Whether there was one since watch_interrupt().
 [[nodiscard]] bool interrupted();
 
-/// -m/--model, -t/--threads and --cache-type. Where no model is named, resolve_model() takes the newest run's and says
-/// so on stderr.
+/// -m/--model, --cache-type and those of its machines. Where no model is named, resolve_model() takes the newest run's
+/// and says so on stderr.
 struct ModelFlags {
   std::string model;
   std::string tokenizer;
-  size_t threads = 0;
+  MachineFlags machines;
   infer::CacheType cache_type = infer::CacheType::F32;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);

@@ -196,8 +196,12 @@ double count_baseline(const train::Dataset& dataset) {
 }
 
 void resume(train::Trainer& trainer, const fs::path& checkpoint) {
+  const std::string device = train::read_trainer_state(checkpoint).config.device;
   trainer.resume(checkpoint);
-  const std::string change = describe_difference(trainer.state().environment, train::this_environment());
+  std::string change = describe_difference(trainer.state().environment, train::this_environment());
+  if (const std::string& now = trainer.config().device; now != device) {
+    change += fmt::format("{}device {} -> {}", change.empty() ? "" : ", ", device, now);
+  }
   if (change.empty()) return;
   fmt::print(stderr, "note: {} was saved with {}: the run goes on, but its bits may differ\n", checkpoint.string(),
              change);

@@ -29,7 +29,7 @@ struct Options {
   std::string text;
   double tolerance = 1e-4;
   int64_t windows = 64;
-  size_t threads = 0;
+  apps::MachineFlags machines;
 };
 
 // The tokens that both sides read: the validation split that the checkpoint was measured on, or a text.
@@ -137,8 +137,8 @@ int run(const Options& o) {
                   o.model, core::info(tensor.type).name);
   }
   const auto file_tokenizer = apps::tokenizer_of(model, o.tokenizer);
-  infer::Cpu cpu({.n_threads = o.threads});
-  infer::Engine engine(model, cpu);
+  const apps::Machines machines(o.machines, model.config);
+  infer::Engine engine(model, machines.placements());
 
   train::EngineSide side{.engine = engine};
   core::StoredModel file = model;
@@ -189,6 +189,6 @@ int main(int argc, char** argv) {
   app.add_option("--windows", o.windows, "validation windows to score; 0: all")
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
-  app.add_option("-t,--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
+  apps::add_machine_flags(app, o.machines);
   return apps::run_program(app, argc, argv, [&] { return run(o); });
 }

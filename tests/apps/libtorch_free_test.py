@@ -1,4 +1,5 @@
-"""The serving half is free of LibTorch: none of its files includes it, and none of its programs links it."""
+"""The serving half is free of LibTorch: none of its files includes it, and none of its programs links it. Nor do they
+need a library of CUDA's to start: a program with kernels for GPUs runs where there is no GPU."""
 
 import re
 import subprocess
@@ -10,7 +11,7 @@ from support import BUILD, ROOT
 SERVING_FOLDERS = ["src/core", "data", "infer"]
 TRAINING_FOLDERS = ["modules", "train"]
 SERVING_SOURCES = ["bench.cpp", "chat.cpp", "export.cpp", "generate.cpp", "generation.cpp", "generation.h", "inspect.cpp",
-                   "perplexity.cpp", "program.cpp", "program.h"]
+                   "machines.cpp", "machines.h", "perplexity.cpp", "program.cpp", "program.h"]
 SERVING_PROGRAMS = ["generate", "export", "inspect", "bench", "chat", "perplexity"]
 TRAINING_PROGRAMS = ["train", "verify"]
 
@@ -61,6 +62,11 @@ def is_libtorch(library):
 @pytest.mark.parametrize("program", SERVING_PROGRAMS)
 def test_no_serving_program_links_libtorch(program):
     assert [library for library in needed_libraries(program) if is_libtorch(library)] == []
+
+
+@pytest.mark.parametrize("program", SERVING_PROGRAMS)
+def test_no_serving_program_needs_a_library_of_cuda(program):
+    assert [library for library in needed_libraries(program) if re.match(r"lib(cu|nv)", library)] == []
 
 
 @pytest.mark.parametrize("program", TRAINING_PROGRAMS)

@@ -124,6 +124,22 @@ def test_resume_refusals(home):
     assert_refused(refuse("--bogus"), WRONG_USAGE, "--bogus")
 
 
+def test_a_run_goes_on_where_its_gpu_is_gone(home):
+    on_a_gpu = train(home, "--steps", "2", "--device", "cuda", "--out", home / "gpu", ok=False)
+    if on_a_gpu.returncode == 0:
+        pytest.skip("there is a GPU, which such a run would take")
+    assert_refused(on_a_gpu, FAILED, "--device cuda", "--device cpu")
+    train(home, "--steps", "4")
+    (home / "runs/cats/model.gguf").unlink()
+    state = home / "runs/cats/checkpoints/last/trainer.json"
+    text = state.read_text(encoding="utf-8")
+    assert text.count('"device": "cpu"') == 1
+    state.write_text(text.replace('"device": "cpu"', '"device": "cuda"'), encoding="utf-8")
+    assert_refused(run("train", home / "cats.txt", "--resume", home=home), FAILED, "--device cpu")
+    done = succeed("train", home / "cats.txt", "--resume", "--device", "cpu", home=home)
+    assert "device cuda -> cpu" in done.stderr, done.stderr
+
+
 def test_a_runs_own_config_makes_the_run_again(home):
     train(home, "--steps", "7", "--dropout", "0.2", "--tie-embeddings", "false", "--norm-eps", "1e-6",
           "--rope-theta", "777", "--seed", "5", "--log-every", "1", "--out", home / "a")

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
       rows.push_back({.token = id, .sequence = sequence, .position = i - 2, .wants_logits = true});
     }
     const auto vocab = static_cast<size_t>(model.config.vocab_size);
-    const std::span<float> logits = runner.forward(rows);
+    const std::span<float> logits = runner.forward(rows).logits;
     nlohmann::json all = nlohmann::json::array();
     for (size_t row = 0; row < rows.size(); ++row) {
       all.push_back(logits.subspan(row * vocab, vocab));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "infer/engine/perplexity.h"
@@ -23,6 +24,23 @@ using test::rows_of;
 using test::run;
 using test::RunnerOn;
 using test::same_bits;
+
+// Of 37 tokens, of which two are never drawn.
+class EndlessTokenizer final : public data::Tokenizer {
+ public:
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  [[nodiscard]] const std::string& token_bytes(int32_t) const override { return bytes_; }
+  [[nodiscard]] int32_t vocab_size() const override { return 37; }
+  [[nodiscard]] int32_t end_of_text() const override { return 36; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return suppressed; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
+  [[nodiscard]] std::string kind() const override { return "endless"; }
+
+  std::vector<int32_t> suppressed{36, 5};
+
+ private:
+  std::string bytes_ = "x";
+};
 
 class EngineTest : public ::testing::TestWithParam<MachineKind> {
  protected:
@@ -70,6 +88,47 @@ TEST_P(EngineTest, ARequestsTokensAreThoseThatItHasAlone) {
     EXPECT_EQ(engine.take(ids[i]).tokens, drawn_alone(requests[i])) << "request " << i;
   }
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+}
+
+// A machine may draw itself: then it gives the tokens that the host would draw from its logits.
+TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
+  const SamplerOptions options[] = {
+      {.temperature = 0.0F},
+      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+      {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4},
+      {.temperature = 0.0F, .repeat_penalty = 1.5F, .repeat_last_n = 4},
+      {.temperature = 1.0F, .repeat_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
+      {.temperature = 1.0F, .repeat_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U}};
+  const EndlessTokenizer tokenizer;
+  const auto requests = [&](std::vector<float>& logits) {
+    std::vector<Request> all;
+    for (const SamplerOptions& o : options) {
+      for (const size_t n : {1U, 30U, 300U}) {
+        Request r{.prompt = tokens(n, n), .max_tokens = 20, .sampler = o};
+        if (n == 30) r.tokenizer = &tokenizer;
+        if (n != 300) {  // the last row of these is drawn from, too
+          r.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
+        }
+        all.push_back(std::move(r));
+      }
+    }
+    return all;
+  };
+  const auto run_all = [&](Engine& engine, std::vector<float>& logits) {
+    ScopedRequests running(engine);
+    for (Request& r : requests(logits)) running.add(std::move(r));
+    while (engine.step()) continue;
+    std::vector<std::vector<int32_t>> texts;
+    for (const RequestId id : running.ids()) texts.push_back(engine.take(id).tokens);
+    return texts;
+  };
+  std::vector<float> logits;
+  std::vector<float> expected_logits;
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 7000});
+  Cpu cpu({.n_threads = 1});
+  Engine host(model_, cpu, GetParam().with_type({.max_positions = 7000}));
+  EXPECT_EQ(run_all(engine, logits), run_all(host, expected_logits));
+  EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
 
 TEST_P(EngineTest, RowsGiveWhatIsAskedForOfThem) {
@@ -225,6 +284,24 @@ TEST_P(EngineTest, DamagedWeightsAreAnErrorOfTheStep) {
   EXPECT_ERROR(engine.step(), "not finite");
 }
 
+// The one that may draw nothing fails, with each step anew; those before it go on, those behind it wait.
+TEST_P(EngineTest, WhereNothingMayBeDrawnIsAnErrorOfTheStep) {
+  EndlessTokenizer mute;
+  mute.suppressed.resize(37);
+  std::iota(mute.suppressed.begin(), mute.suppressed.end(), 0);
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
+  const RequestId before = engine.add(drawing(tokens(9, 1), 3, 1));
+  Request nothing = drawing(tokens(5), 5);
+  nothing.tokenizer = &mute;
+  const RequestId failing = engine.add(nothing);
+  const RequestId after = engine.add(drawing(tokens(300, 2), 8, 2));
+  for (int i = 0; i < 4; ++i) EXPECT_ERROR(engine.step(), "no token of the vocabulary may be drawn");
+  EXPECT_EQ(engine.take(before).tokens, drawn_alone(drawing(tokens(9, 1), 3, 1)));
+  engine.drop(failing);
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.take(after).tokens, drawn_alone(drawing(tokens(300, 2), 8, 2)));
+}
+
 TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   EngineOn engine(GetParam(), model_);
   EXPECT_ERROR(engine.add(drawing({}, 1)), "empty");
@@ -237,6 +314,11 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   request = drawing({1}, 1);
   request.sampler.top_p = 2.0F;
   EXPECT_ERROR(engine.add(request), "top-p");
+  EndlessTokenizer wrong;
+  wrong.suppressed = {3, 37};
+  request = drawing({1}, 1);
+  request.tokenizer = &wrong;
+  EXPECT_ERROR(engine.add(request), "suppresses token 37");
   request = drawing({1}, 1);
   request.context = 701;
   EXPECT_ERROR(engine.add(request), "701");

@@ -443,6 +443,37 @@ TEST(Runner, AStepOfTheSameShapeIsReplayed) {
   EXPECT_GT(machine.last_stage->n_issued, issued) << "an observed step is not replayed";
 }
 
+TEST(Runner, LogitsStayWhereTokensAreDrawnUnlessTheyAreWanted) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
+  test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
+  Runner runner(model, machine);
+  const auto text = random_tokens(8, 1, model.config.vocab_size);
+  const auto logits = test::alone(model, text);
+  Sampler greedy({.temperature = 0.0F}, {});
+  auto rows = rows_of(runner.cache().add_sequence(), text, 0, false);
+  const auto likeliest = [&](size_t row) {
+    std::vector<float> scratch(logits.begin() + static_cast<std::ptrdiff_t>(row * vocab_size),
+                               logits.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocab_size));
+    return greedy.sample(scratch, {}, 0);
+  };
+  rows[3].sampler = rows[7].sampler = &greedy;
+  StepOutput output = runner.forward(rows);
+  EXPECT_EQ(std::vector<int32_t>(output.tokens.begin(), output.tokens.end()),
+            (std::vector<int32_t>{likeliest(3), likeliest(7)}));
+  EXPECT_TRUE(output.logits.empty());
+  EXPECT_EQ(machine.last_stage->n_fetched, 0);
+
+  rows = rows_of(runner.cache().add_sequence(), text, 0, false);
+  rows[2].sampler = rows[4].sampler = rows[5].sampler = &greedy;
+  rows[4].wants_logits = rows[6].wants_logits = true;
+  output = runner.forward(rows);
+  EXPECT_EQ(std::vector<int32_t>(output.tokens.begin(), output.tokens.end()),
+            (std::vector<int32_t>{likeliest(2), likeliest(4), likeliest(5)}));
+  EXPECT_TRUE(same_bits(output.logits.first(vocab_size), std::span(logits).subspan(4 * vocab_size, vocab_size)));
+  EXPECT_TRUE(same_bits(output.logits.subspan(vocab_size), std::span(logits).subspan(6 * vocab_size, vocab_size)));
+}
+
 TEST(Runner, AMachineServesSeveralModels) {
   const auto one = test::random_model(test::small_shapes()[1].config, 1);
   const auto two = test::random_model(test::small_shapes()[2].config, 2);

@@ -19,7 +19,7 @@ namespace folio::infer::test {
 
 /// A stage that does nothing when an operation is issued: operations are written down, and done when somebody waits. A
 /// step of a shape that it has seen is replayed from what was written down. So whatever depends on the host's data of
-/// an earlier step, or reads before a wait, is found.
+/// an earlier step, or reads before a wait, is found. It draws tokens itself, with samplers of its own.
 class RecordingStage final : public Stage {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
@@ -34,7 +34,15 @@ class RecordingStage final : public Stage {
     catch_up();  // nobody may have waited for a step without wanted rows
     inner_->begin(step);
     observed_ = step.observed;
-    shape_ = {step.rows.size(), step.n_wanted, step.table_starts.size()};
+    shape_ = {step.rows.size(), step.n_wanted, step.table_starts.size(), step.draws.size()};
+    draws_.clear();
+    tokens_.clear();
+    for (const Draw& d : step.draws) {
+      const auto never = d.sampler->never();
+      draws_.push_back({.row = d.row,
+                        .sampler = {d.sampler->options(), {never.begin(), never.end()}},
+                        .history = {d.history.begin(), d.history.end()}});
+    }
     issued_.clear();
     open_ = true;
   }
@@ -79,8 +87,31 @@ class RecordingStage final : public Stage {
     issue([](Stage& s) { s.gather(); });
   }
 
+  [[nodiscard]] bool draws() const override { return true; }
+  void draw() override {
+    issue([this](Stage& s) {
+      const std::span<const float> logits = s.wait(s.fetch_logits());
+      const size_t vocab_size = s.width(Slot::Logits);
+      for (OwnDraw& d : draws_) {
+        const auto row = logits.subspan(d.row * vocab_size, vocab_size);
+        std::vector<float> scratch(row.begin(), row.end());
+        tokens_.push_back(d.sampler.draw(scratch, d.history, static_cast<int64_t>(d.history.size())));
+      }
+    });
+  }
+  Ticket fetch_tokens() override {
+    core::require(!open_, "tokens are fetched before the step's operations have ended");
+    return Ticket{++n_tickets_};
+  }
+  std::span<const int32_t> wait_tokens(Ticket ticket) override {
+    core::require(ticket == Ticket{n_tickets_}, "waited for something else than what was asked for last");
+    catch_up();
+    return tokens_;
+  }
+
   Ticket fetch_logits() override {
     core::require(!open_, "logits are fetched before the step's operations have ended");
+    ++n_fetched;
     return Ticket{++n_tickets_};
   }
   std::span<float> wait(Ticket ticket) override {
@@ -100,9 +131,16 @@ class RecordingStage final : public Stage {
 
   int n_issued = 0;
   int n_replayed = 0;
+  int n_fetched = 0;  ///< times that logits were asked for
 
  private:
   using Operation = std::function<void(Stage&)>;
+  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, of them wanted, sequences, draws
+  struct OwnDraw {
+    size_t row;
+    Sampler sampler;
+    std::vector<int32_t> history;
+  };
 
   void issue(Operation operation) {
     core::require(open_, "an operation is issued outside of a step");
@@ -114,9 +152,11 @@ class RecordingStage final : public Stage {
   }
 
   std::unique_ptr<Stage> inner_;
-  std::tuple<size_t, size_t, size_t> shape_;  ///< rows, of them wanted, sequences
-  std::map<std::tuple<size_t, size_t, size_t>, std::vector<Operation>> recorded_;
+  Shape shape_;
+  std::map<Shape, std::vector<Operation>> recorded_;
   std::vector<Operation> issued_;  ///< and not done yet
+  std::vector<OwnDraw> draws_;
+  std::vector<int32_t> tokens_;
   bool observed_ = false;
   bool open_ = false;  ///< between begin() and end()
   uint64_t n_tickets_ = 0;

@@ -33,7 +33,7 @@ TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
     std::vector<float> decoded;
     std::vector<int32_t> text = prompt;
     for (int step = 0; step < 5; ++step) {
-      const auto logits = engine.forward(rows);
+      const auto logits = engine.forward(rows).logits;
       decoded.insert(decoded.end(), logits.begin(), logits.end());
       const auto likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
       rows = {{static_cast<int32_t>(likeliest), cached, static_cast<int64_t>(text.size())}};

@@ -320,7 +320,7 @@ inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const O
   std::vector<float> logits;
   do {
     const auto step = rows.first(std::min(rows.size(), kMaxRows));
-    const auto some = runner.forward(step, observer);
+    const auto some = runner.forward(step, observer).logits;
     logits.insert(logits.end(), some.begin(), some.end());
     std::ranges::fill(some, std::nanf(""));  // so that a logit that is never written differs from any other
     rows = rows.subspan(step.size());

@@ -136,11 +136,12 @@ TEST(TrainConfig, DifferencesAreShownFromAndTo) {
   }
 }
 
-TEST(TrainConfig, IntervalsOfLoggingAreNoDifference) {
+TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
   TrainConfig a;
   TrainConfig b;
   b.eval_every = b.checkpoint_every = b.log_every = 3;
   b.log_style = "epoch";
+  b.device = "cuda";
   EXPECT_EQ(describe_difference(a, b), "");
 }
 

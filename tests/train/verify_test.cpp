@@ -250,8 +250,10 @@ TEST_P(Verify, GreedyTextIsThatOfTheEngine) {
   const auto sequence = cache.add_sequence();
   std::vector<int32_t> tokens = prompt;
   for (size_t position = 0; position < 63; ++position) {
-    const auto logits = exported.engine->runner().forward(
-        std::vector<infer::Row>{{tokens[position], sequence, static_cast<int64_t>(position), true}});
+    const auto logits =
+        exported.engine->runner()
+            .forward(std::vector<infer::Row>{{tokens[position], sequence, static_cast<int64_t>(position), true}})
+            .logits;
     for (const int32_t id : never) logits[static_cast<size_t>(id)] = -INFINITY;
     const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
     if (position + 1 == tokens.size()) tokens.push_back(static_cast<int32_t>(best));

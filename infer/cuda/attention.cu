@@ -1,0 +1,342 @@
+// Attention over the paged cache: softmax(q kᵀ / sqrt(head_dim)) v, causal, for prompts and decoding.
+//
+// plain   A thread a (row, head). It reads each key and value by itself, also those that its neighbours, which share
+//         the key/value head, have just read.
+// parts   For few rows. Positions are cut into parts of 64; a warp takes a part for all queries that share the keys
+//         (attention_body.h), so each key and value is read from memory once, and 64 · 2 · head_dim numbers are on their
+//         way for each warp. The memory's bandwidth bounds it: 2 n_kv_heads head_dim numbers a position. What the parts
+//         found goes to memory, and the block of an item that ends last joins them in order. No block waits.
+// rows    For prompts. A block takes eight items, 128 (row, head) slots, and goes through the parts; each part's keys and
+//         values come to shared memory once for all, asynchronously, while the part before it is worked on. Tensor cores
+//         bound it: 4 head_dim operations for each slot and position.
+//
+// A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
+// doesn't depend on how its prompt was cut. Parts that lie before a sliding window are left out.
+#include "infer/cuda/attention_body.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
+constexpr unsigned kPartWarps = 4;
+constexpr unsigned kPartThreads = kPartWarps * kWarp;
+constexpr unsigned kRowWarps = kGroupItems;
+constexpr unsigned kRowThreads = kRowWarps * kWarp;
+constexpr int kJoinParts = 32;  // parts whose weights are computed at once
+
+__device__ float cache_number(const CacheView& cache, const uint8_t* head, size_t index) {
+  return cache.half ? from_f16(reinterpret_cast<const uint16_t*>(head)[index])
+                    : reinterpret_cast<const float*>(head)[index];
+}
+
+__global__ void attention_plain(Attention in) {
+  const size_t head = threadIdx.x + static_cast<size_t>(blockIdx.x) * blockDim.x;
+  const size_t row = blockIdx.y;
+  if (head >= in.heads.n_heads) return;
+  const size_t kv_head = head / in.heads.queries();
+  const size_t dim = in.heads.head_dim;
+  const float* q = in.query + (row * in.heads.n_heads + head) * dim;
+  float* out = in.out + (row * in.heads.n_heads + head) * dim;
+  const int32_t last = in.rows.positions[row];
+  const int32_t* table = in.rows.blocks + in.rows.tables[row];
+  float max = kNothing;
+  float sum = 0.0F;
+  for (size_t d = 0; d < dim; ++d) out[d] = 0.0F;
+  for (int32_t p = last + 1 > in.window ? last + 1 - in.window : 0; p <= last; ++p) {
+    const auto block = static_cast<size_t>(table[p / 32]);
+    const auto in_block = static_cast<size_t>(p % 32);
+    const uint8_t* keys = in.cache.data + in.cache.key_offset(block, in.layer, kv_head);
+    const uint8_t* values = in.cache.data + in.cache.value_offset(block, in.layer, kv_head);
+    float score = 0.0F;
+    for (size_t d = 0; d < dim; ++d) score = fmaf(q[d], cache_number(in.cache, keys, in.cache.key_index(in_block, d)), score);
+    const Join join = join_of(max, score * in.scale);
+    max = larger_of(max, score * in.scale);
+    sum = joined(sum, 1.0F, join);
+    for (size_t d = 0; d < dim; ++d) {
+      out[d] = joined(out[d], cache_number(in.cache, values, in.cache.value_index(in_block, d)), join);
+    }
+  }
+  for (size_t d = 0; d < dim; ++d) out[d] /= sum;
+}
+
+__device__ int32_t first_part(const Slots& s) { return s.item_first / static_cast<int32_t>(kPartPositions); }
+__device__ int32_t last_part(const Slots& s) { return s.item_last / static_cast<int32_t>(kPartPositions); }
+
+// The two cache blocks of a part, as far as the item sees any of them.
+__device__ PartBlocks blocks_of_part(const Attention& in, const Slots& slots, size_t kv_head, int32_t part) {
+  const int32_t* table = in.rows.blocks + in.rows.tables[slots.row[0]];
+  PartBlocks blocks;
+  for (int b = 0; b < kBlocksOfPart; ++b) {
+    const int32_t index = part * kBlocksOfPart + b;
+    const bool there = index * static_cast<int32_t>(CacheView::kPositions) <= slots.item_last;
+    const size_t block = there ? static_cast<size_t>(table[index]) : 0;
+    blocks.keys[b] = there ? in.cache.data + in.cache.key_offset(block, in.layer, kv_head) : nullptr;
+    blocks.values[b] = there ? in.cache.data + in.cache.value_offset(block, in.layer, kv_head) : nullptr;
+  }
+  return blocks;
+}
+
+__device__ void store_output(const Attention& in, size_t row, size_t head, size_t d, float value) {
+  if (d < in.heads.head_dim) in.out[(row * in.heads.n_heads + head) * in.heads.head_dim + d] = value;
+}
+
+// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), each slot's numbers, then its max and
+// its sum. All threads of the block.
+template <typename H>
+__device__ void join_parts(const Attention& in, const AttentionItem& item, size_t kv_head, const float* partials,
+                           int32_t n_parts) {
+  constexpr int kStride = H::kPadded + 2;
+  constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kPartThreads);
+  FOLIO_SHARED(float, keep, kItemSlots * kJoinParts);
+  FOLIO_SHARED(float, add, kItemSlots * kJoinParts);
+  FOLIO_SHARED(float, before, kItemSlots * kJoinParts);  // the largest score before a part
+  const int n_slots = item.n_rows * item.n_queries;
+  const auto number = [&](int32_t part, int slot, int d) { return partials[(static_cast<size_t>(part) * in.n_slots + static_cast<size_t>(slot)) * kStride + static_cast<size_t>(d)]; };
+  float most = kNothing;  // of a slot, in the thread that has its number
+  float sum = 0.0F;
+  float totals[kOutputs];
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o) totals[o] = 0.0F;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int32_t first = 0; first < n_parts; first += kJoinParts) {
+    const int n = n_parts - first < kJoinParts ? n_parts - first : kJoinParts;
+    if (thread < n_slots) {
+      for (int i = 0; i < n; ++i) {
+        before[thread * kJoinParts + i] = most;
+        most = larger_of(most, number(first + i, thread, H::kPadded));
+      }
+    }
+    __syncthreads();
+    for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kPartThreads)) {
+      if (i % kJoinParts >= n) continue;
+      const Join join = join_of(before[i], number(first + i % kJoinParts, i / kJoinParts, H::kPadded));
+      keep[i] = join.keep;
+      add[i] = join.add;
+    }
+    __syncthreads();
+    if (thread < n_slots) {
+      for (int i = 0; i < n; ++i) {
+        const Join join{keep[thread * kJoinParts + i], add[thread * kJoinParts + i]};
+        sum = joined(sum, number(first + i, thread, H::kPadded + 1), join);
+      }
+    }
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) {
+      const int index = o * static_cast<int>(kPartThreads) + thread;
+      const int slot = index / H::kPadded;
+      if (slot >= n_slots) break;
+      for (int i = 0; i < n; ++i) {
+        const Join join{keep[slot * kJoinParts + i], add[slot * kJoinParts + i]};
+        totals[o] = joined(totals[o], number(first + i, slot, index % H::kPadded), join);
+      }
+    }
+    __syncthreads();
+  }
+  if (thread < n_slots) before[thread] = sum;
+  __syncthreads();
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o) {
+    const int index = o * static_cast<int>(kPartThreads) + thread;
+    const int slot = index / H::kPadded;
+    if (slot >= n_slots) break;
+    store_output(in, static_cast<size_t>(item.row + slot / item.n_queries),
+                 kv_head * in.heads.queries() + static_cast<size_t>(item.query + slot % item.n_queries),
+                 static_cast<size_t>(index % H::kPadded), totals[o] / before[slot]);
+  }
+}
+
+template <typename H>
+__global__ __launch_bounds__(kPartThreads, H::kPadded > 128 ? 2 : 4) void attention_parts(const __grid_constant__ Attention in) {
+  FOLIO_DYNAMIC_SHARED(shared);
+  FOLIO_SHARED(uint32_t, n_ready, 1);
+  constexpr int kStride = H::kPadded + 2;
+  const size_t kv_head = blockIdx.y;
+  const AttentionItem item = in.items[blockIdx.z];
+  const Slots slots = slots_of(in, item, kv_head);
+  const int32_t n_parts = last_part(slots) - first_part(slots) + 1;
+  if (static_cast<int32_t>(blockIdx.x * kPartWarps) >= n_parts) return;
+  const uint32_t n_blocks = static_cast<uint32_t>(ceil_div(static_cast<size_t>(n_parts), kPartWarps));
+  const size_t place = blockIdx.z * static_cast<size_t>(in.heads.n_kv_heads) + kv_head;
+  float* partials = in.partials + place * in.max_parts * in.n_slots * kStride;
+
+  const unsigned warp = threadIdx.x / kWarp;
+  const auto index = static_cast<int32_t>(blockIdx.x * kPartWarps + warp);
+  uint8_t* queries = shared + warp * H::kQueryBytes;
+  if (index < n_parts) {
+    store_queries<H>(in, item, kv_head, queries);
+    __syncwarp();
+    const int32_t part = first_part(slots) + index;
+    float* to = partials + static_cast<size_t>(index) * in.n_slots * kStride;
+    const unsigned g = lane_group();
+    const unsigned t = lane_in_group();
+    attend_part<H>(
+        queries, blocks_of_part(in, slots, kv_head, part), part * static_cast<int32_t>(kPartPositions), slots,
+        [&](const PartResult& result) {
+          if (t != 0) return;
+          for (unsigned h = 0; h < 2; ++h) {
+            if (g + 8 * h >= in.n_slots) break;
+            to[(g + 8 * h) * kStride + H::kPadded] = result.max[h];
+            to[(g + 8 * h) * kStride + H::kPadded + 1] = result.sum[h];
+          }
+        },
+        [&](int n, const Sums& sums) {
+#pragma unroll
+          for (unsigned i = 0; i < 4; ++i) {
+            if (g + i / 2 * 8 >= in.n_slots) break;
+            to[(g + i / 2 * 8) * kStride + static_cast<unsigned>(n) * 8 + 2 * t + i % 2] = sums.c[i];
+          }
+        });
+  }
+  __threadfence();  // what was stored is seen by whoever sees the counter
+  __syncthreads();
+  if (threadIdx.x == 0) n_ready[0] = atomicAdd(&in.counters[place], 1U) + 1;
+  __syncthreads();
+  if (n_ready[0] != n_blocks) return;
+  __threadfence();
+  join_parts<H>(in, item, kv_head, partials, n_parts);
+  if (threadIdx.x == 0) in.counters[place] = 0;  // for the next launch
+}
+
+// The part's keys and values of one key/value head to shared memory: two blocks of keys, two of values.
+template <typename H>
+__device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
+  for (unsigned b = 0; b < 2; ++b) {
+    if (from.keys[b] == nullptr) break;
+    for (unsigned at = threadIdx.x * 16; at < static_cast<unsigned>(H::kHeadBytes); at += kRowThreads * 16) {
+      copy_async(to + b * H::kHeadBytes + at, from.keys[b] + at);
+      copy_async(to + (2 + b) * H::kHeadBytes + at, from.values[b] + at);
+    }
+  }
+}
+
+template <typename H, bool kStaged>
+__global__ __launch_bounds__(kRowThreads, 1) void attention_rows(const __grid_constant__ Attention in) {
+  FOLIO_DYNAMIC_SHARED(shared);  // the queries of the warps, then two parts
+  const size_t kv_head = blockIdx.x;
+  const size_t group = gridDim.y - 1 - blockIdx.y;  // the longest ones first
+  const unsigned warp = threadIdx.x / kWarp;
+  const AttentionItem item = in.items[group * kRowWarps + warp];  // of one sequence, some at the end perhaps empty
+  const Slots slots = slots_of(in, item, kv_head);
+  const bool active = item.n_rows > 0;
+
+  // What the whole group sees: from its first item to its last.
+  const Slots first = slots_of(in, in.items[group * kRowWarps], kv_head);
+  int32_t group_last = first.item_last;
+  for (unsigned w = 1; w < kRowWarps; ++w) {
+    const AttentionItem& other = in.items[group * kRowWarps + w];
+    const int32_t last = other.n_rows > 0 ? in.rows.positions[other.row] + other.n_rows - 1 : 0;
+    group_last = last > group_last ? last : group_last;
+  }
+  Slots whole = first;
+  whole.item_last = group_last;
+
+  uint8_t* queries = shared + warp * H::kQueryBytes;
+  uint8_t* stages = shared + kRowWarps * H::kQueryBytes;
+  store_queries<H>(in, item, kv_head, queries);
+  __syncwarp();
+
+  float most[2] = {kNothing, kNothing};
+  float sum[2] = {0.0F, 0.0F};
+  Sums totals[H::kValueTiles] = {};
+  const int32_t begin = first_part(whole);
+  const int32_t end = last_part(whole) + 1;
+  if constexpr (kStaged) {
+    fetch_part<H>(blocks_of_part(in, whole, kv_head, begin), stages);
+    commit_copies();
+  }
+  for (int32_t part = begin; part < end; ++part) {
+    PartBlocks blocks = blocks_of_part(in, slots, kv_head, part);
+    if constexpr (kStaged) {
+      __syncthreads();  // all are done with the part before, whose place is next
+      if (part + 1 < end) {
+        fetch_part<H>(blocks_of_part(in, whole, kv_head, part + 1), stages + (part + 1 - begin) % 2 * 4 * H::kHeadBytes);
+      }
+      commit_copies();
+      wait_copies<1>();
+      __syncthreads();
+      const uint8_t* stage = stages + (part - begin) % 2 * 4 * H::kHeadBytes;
+      for (int b = 0; b < 2; ++b) {
+        blocks.values[b] = blocks.keys[b] == nullptr ? nullptr : stage + (2 + b) * H::kHeadBytes;
+        blocks.keys[b] = blocks.keys[b] == nullptr ? nullptr : stage + b * H::kHeadBytes;
+      }
+    }
+    if (!active || part < first_part(slots) || part > last_part(slots)) continue;
+    Join join[2];
+    attend_part<H>(
+        queries, blocks, part * static_cast<int32_t>(kPartPositions), slots,
+        [&](const PartResult& result) {
+          for (int h = 0; h < 2; ++h) {
+            join[h] = join_of(most[h], result.max[h]);
+            most[h] = larger_of(most[h], result.max[h]);
+            sum[h] = joined(sum[h], result.sum[h], join[h]);
+          }
+        },
+        [&](int n, const Sums& sums) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) totals[n].c[i] = joined(totals[n].c[i], sums.c[i], join[i / 2]);
+        });
+  }
+  wait_copies<0>();
+#pragma unroll
+  for (int n = 0; n < H::kValueTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int slot = static_cast<int>(lane_group()) + i / 2 * 8;
+      if (!slot_exists(item, slot)) continue;
+      store_output(in, slots.row[i / 2], slots.head[i / 2], static_cast<size_t>(n * 8) + 2 * lane_in_group() + i % 2,
+                   totals[n].c[i] / sum[i / 2]);
+    }
+  }
+}
+
+template <typename H>
+void launch_rows(Stream& stream, const Attention& in) {
+  const Grid grid{in.heads.n_kv_heads, in.n_items / kRowWarps};
+  constexpr size_t kQueries = kRowWarps * H::kQueryBytes;
+  constexpr size_t kStages = size_t{2} * 4 * H::kHeadBytes;
+  constexpr size_t kMost = size_t{227} << 10U;  // of any GPU so far
+  if constexpr (kQueries + kStages <= kMost) {
+    if (kQueries + kStages <= in.shared_bytes) {
+      return launch(attention_rows<H, true>, grid, {kRowThreads}, kQueries + kStages, stream, in);
+    }
+  }
+  constexpr size_t kSmall = size_t{99} << 10U;  // what does not fit the smallest GPU reads the cache itself
+  if constexpr (kQueries + kStages > kSmall) {
+    launch(attention_rows<H, false>, grid, {kRowThreads}, kQueries, stream, in);
+  }
+}
+
+template <typename H>
+void launch_attention(Stream& stream, const Attention& in) {
+  if (in.partials == nullptr) return launch_rows<H>(stream, in);
+  const Grid grid{static_cast<unsigned>(ceil_div(in.max_parts, kPartWarps)), in.heads.n_kv_heads, in.n_items};
+  launch(attention_parts<H>, grid, {kPartThreads}, kPartWarps * H::kQueryBytes, stream, in);
+}
+
+template <bool kHalf>
+void launch_padded(Stream& stream, const Attention& in) {
+  switch (in.cache.padded()) {
+    case 32:
+      return launch_attention<HeadSizes<32, kHalf>>(stream, in);
+    case 64:
+      return launch_attention<HeadSizes<64, kHalf>>(stream, in);
+    case 128:
+      return launch_attention<HeadSizes<128, kHalf>>(stream, in);
+    default:
+      return launch_attention<HeadSizes<256, kHalf>>(stream, in);
+  }
+}
+
+}  // namespace
+
+void attention(Stream& stream, const Attention& in, Form form) {
+  if (form == Form::Plain) {
+    launch(attention_plain, {static_cast<unsigned>(ceil_div(in.heads.n_heads, 32)), in.rows.n_rows}, {32}, 0, stream, in);
+  } else if (in.cache.half) {
+    launch_padded<true>(stream, in);
+  } else {
+    launch_padded<false>(stream, in);
+  }
+}
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,225 @@
+// What a warp does with one part of 64 positions, for up to sixteen (row, head) slots that share a key/value head:
+// scores and values on the tensor cores, keys and values read as the cache stores them. attention.cu calls it with
+// pointers into the cache, or into a copy of it in shared memory; the result is the same.
+//
+// The slots are the 16-row operand. A tile of scores is 16 slots x 8 positions, k is the head's dimension; a tile of
+// the output is 16 slots x 8 dimensions, k is the position. The accumulator's layout of the first is the operand's of
+// the second, so probabilities never leave the registers.
+#pragma once
+
+#include <limits>
+
+#include "infer/cuda/kernels.h"
+#include "infer/cuda/mma.h"
+#include "infer/cuda/product_body.h"
+
+namespace folio::infer::gpu {
+
+inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  ///< the largest of no scores
+
+/// The sizes that a head of `kPadded` numbers of F16 or F32 has here.
+template <int kPaddedDim, bool kF16>
+struct HeadSizes {
+  static constexpr int kPadded = kPaddedDim;
+  static constexpr bool kHalf = kF16;
+  static constexpr int kWordNumbers = kHalf ? 2 : 1;
+  static constexpr int kTileDims = 16 * kWordNumbers;     ///< dimensions of a tile of keys: two steps of k
+  static constexpr int kKeyTiles = kPadded / kTileDims;   ///< of eight positions
+  static constexpr int kValueTiles = kPadded / 8;
+  static constexpr int kNumberBytes = kHalf ? 2 : 4;
+  static constexpr int kQueryBytes = 16 * kPadded * kNumberBytes;   ///< of a warp's slots
+  static constexpr int kHeadBytes = 32 * kPadded * kNumberBytes;    ///< keys or values of a cache block
+};
+
+__device__ inline float larger_of(float a, float b) { return a > b ? a : b; }
+
+/// Two numbers as a word of the operand, or one.
+__device__ inline uint32_t two_halves(float low, float high) {
+  return to_f16(low) | static_cast<uint32_t>(to_f16(high)) << 16U;
+}
+
+/// Sixteen slots of an item, as a lane sees them: it holds slots g and g + 8.
+struct Slots {
+  size_t row[2];     ///< of the step
+  size_t head[2];    ///< of the query
+  int32_t first[2];  ///< positions that the slot sees: [first, last]; none if the slot is empty
+  int32_t last[2];
+  int32_t item_first;  ///< the first and the last position that any slot of the item sees
+  int32_t item_last;
+};
+
+__device__ inline bool slot_exists(const AttentionItem& item, int slot) { return slot < item.n_rows * item.n_queries; }
+
+__device__ inline Slots slots_of(const Attention& in, const AttentionItem& item, size_t kv_head) {
+  Slots s;
+  for (int h = 0; h < 2; ++h) {
+    const int slot = static_cast<int>(lane_group()) + 8 * h;
+    const bool exists = slot_exists(item, slot);
+    s.row[h] = static_cast<size_t>(item.row + (exists ? slot / item.n_queries : 0));
+    s.head[h] = kv_head * in.heads.queries() + static_cast<size_t>(item.query + (exists ? slot % item.n_queries : 0));
+    const int32_t position = in.rows.positions[s.row[h]];
+    s.first[h] = position + 1 > in.window ? position + 1 - in.window : 0;
+    s.last[h] = exists ? position : -1;
+  }
+  const int32_t position = in.rows.positions[item.row];
+  s.item_first = position + 1 > in.window ? position + 1 - in.window : 0;
+  s.item_last = position + item.n_rows - 1;
+  return s;
+}
+
+/// Writes the warp's queries, scaled, as operands: 16 bytes a lane for each step of k. The warp has to meet before they
+/// are read.
+template <typename H>
+__device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to) {
+  for (unsigned i = lane_id(); i < static_cast<unsigned>(H::kQueryBytes) / 4; i += kWarp) {  // a word each
+    const unsigned lane = i / 4 % kWarp;
+    const unsigned word = i % 4;
+    const unsigned step = i / 128;
+    const int slot = static_cast<int>(lane / 4 + word % 2 * 8);
+    // As CacheView::key_index has it: a lane's words of two steps are consecutive dimensions.
+    const unsigned d = step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) +
+                       (step % 2 * 2 + word / 2) * H::kWordNumbers;
+    float x[2] = {0.0F, 0.0F};
+    if (slot_exists(item, slot)) {
+      const size_t row = static_cast<size_t>(item.row + slot / item.n_queries);
+      const size_t head = kv_head * in.heads.queries() + static_cast<size_t>(item.query + slot % item.n_queries);
+      for (unsigned e = 0; e < H::kWordNumbers; ++e) {
+        if (d + e < in.heads.head_dim) x[e] = in.query[(row * in.heads.n_heads + head) * in.heads.head_dim + d + e] * in.scale;
+      }
+    }
+    reinterpret_cast<uint32_t*>(to)[i] = H::kHalf ? two_halves(x[0], x[1]) : bits_of(x[0]);
+  }
+}
+
+/// Where the keys and values of a part's two cache blocks begin, for one key/value head; null: there is no such block.
+struct PartBlocks {
+  const uint8_t* keys[2];
+  const uint8_t* values[2];
+};
+
+/// max s and Σ e^(s - max) of the part, for the lane's two slots.
+struct PartResult {
+  float max[2];
+  float sum[2];
+};
+
+/// Computes a part that begins at position `begin`; take(n, sums) gets Σ e^(s - max) v of dimensions 8 n to 8 n + 7.
+/// `before` is called between, with max and sum.
+template <typename H, typename Before, typename Take>
+__device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
+                            Before before, Take take) {
+  const unsigned t = lane_in_group();
+  Sums scores[8] = {};
+#pragma unroll 1
+  for (int tile = 0; tile < H::kKeyTiles; ++tile) {
+    const TileA q0 = tile_a(load(queries + (tile * 2) * 512 + lane_id() * 16));
+    const TileA q1 = tile_a(load(queries + (tile * 2 + 1) * 512 + lane_id() * 16));
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (blocks.keys[j / 4] == nullptr) break;
+      const Words k = load(blocks.keys[j / 4] + ((j % 4 * H::kKeyTiles + tile) * 32 + static_cast<int>(lane_id())) * 16);
+      if constexpr (H::kHalf) {
+        multiply_f16(scores[j], q0, tile_b(k, 0));
+        multiply_f16(scores[j], q1, tile_b(k, 1));
+      } else {
+        multiply_f32(scores[j], q0, tile_b(k, 0));
+        multiply_f32(scores[j], q1, tile_b(k, 1));
+      }
+    }
+  }
+
+  // e^(s - max) in place of s. What a slot doesn't see is chosen away, whatever the memory holds.
+  PartResult part{{kNothing, kNothing}, {0.0F, 0.0F}};
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int32_t position = begin + 8 * j + static_cast<int32_t>(2 * t) + i % 2;
+      const bool seen = position >= slots.first[i / 2] && position <= slots.last[i / 2];
+      scores[j].c[i] = seen ? scores[j].c[i] : kNothing;
+      part.max[i / 2] = larger_of(part.max[i / 2], scores[j].c[i]);
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    part.max[h] = larger_of(part.max[h], __shfl_xor_sync(kAllLanes, part.max[h], 1));
+    part.max[h] = larger_of(part.max[h], __shfl_xor_sync(kAllLanes, part.max[h], 2));
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float s = scores[j].c[i];
+      scores[j].c[i] = s == kNothing ? 0.0F : exp_of(s - part.max[i / 2]);
+      part.sum[i / 2] += scores[j].c[i];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    part.sum[h] += __shfl_xor_sync(kAllLanes, part.sum[h], 1);
+    part.sum[h] += __shfl_xor_sync(kAllLanes, part.sum[h], 2);
+  }
+  before(part);
+
+  // Values of positions that nobody has stored yet may be anything, also NaN, and 0 * NaN is not 0.
+  const bool whole = begin + static_cast<int32_t>(kPartPositions) - 1 <= slots.item_last;
+  const auto cleared = [&](uint32_t word, int32_t position) {
+    if (position > slots.item_last) return 0U;
+    return H::kHalf && position == slots.item_last ? word & 0xFFFFU : word;
+  };
+#pragma unroll
+  for (int n = 0; n < H::kValueTiles; ++n) {
+    Sums sums{};
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      if (blocks.values[b] == nullptr) break;
+      const uint8_t* at = blocks.values[b] + ((n * 8 + static_cast<int>(lane_group())) * 32 + static_cast<int>(8 * t)) * H::kNumberBytes;
+      if constexpr (H::kHalf) {
+        Words v = load(at);
+        if (!whole) {
+          for (int j = 0; j < 4; ++j) v.w[j] = cleared(v.w[j], begin + 32 * b + 8 * j + static_cast<int32_t>(2 * t));
+        }
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+          const Sums& p0 = scores[b * 4 + pair * 2];
+          const Sums& p1 = scores[b * 4 + pair * 2 + 1];
+          multiply_f16(sums,
+                       TileA{{two_halves(p0.c[0], p0.c[1]), two_halves(p0.c[2], p0.c[3]),
+                              two_halves(p1.c[0], p1.c[1]), two_halves(p1.c[2], p1.c[3])}},
+                       tile_b(v, pair));
+        }
+      } else {
+#pragma unroll
+        for (int two = 0; two < 2; ++two) {
+          Words v = load(at + two * 16);
+          if (!whole) {
+            for (int i = 0; i < 4; ++i) {
+              v.w[i] = cleared(v.w[i], begin + 32 * b + 8 * (two * 2 + i / 2) + static_cast<int32_t>(2 * t) + i % 2);
+            }
+          }
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const Sums& p = scores[b * 4 + two * 2 + i];
+            multiply_f32(sums, TileA{{bits_of(p.c[0]), bits_of(p.c[2]), bits_of(p.c[1]), bits_of(p.c[3])}}, tile_b(v, i));
+          }
+        }
+      }
+    }
+    take(n, sums);
+  }
+}
+
+/// How a part is joined to those before it: total = total * keep + part * add.
+struct Join {
+  float keep;
+  float add;
+};
+__device__ inline Join join_of(float max_before, float max_part) {
+  const float most = larger_of(max_before, max_part);
+  return {exp_of(max_before - most), exp_of(max_part - most)};  // of nothing: e^-87 times a sum of 0
+}
+__device__ inline float joined(float total, float part, const Join& join) {
+  return fmaf(part, join.add, total * join.keep);
+}
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,34 @@
+#include "infer/cuda/copy_bandwidth.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace folio::infer::gpu {
+
+double copy_bandwidth(Stream& stream) {
+  constexpr size_t kMost = size_t{4} << 30U;
+  constexpr size_t kLeast = size_t{64} << 20U;  // a smaller copy stays in the second cache
+  const auto all = devices();
+  const auto info =
+      std::ranges::find_if(all, [&](const DeviceInfo& device) { return device.index == stream.device(); });
+  core::require(info != all.end(), "GPU {} is gone", stream.device());
+  // Half of what is free holds both sides of the copy.
+  const size_t bytes = std::clamp<size_t>(info->free_bytes / 4, kLeast, kMost);
+  DeviceMemory from(stream, bytes);
+  DeviceMemory to(stream, bytes);
+  stream.fill(from.as<void>(), 1, bytes);
+  Event start;
+  Event end;
+  double best = 0.0;
+  for (int pass = 0; pass < 5; ++pass) {
+    start.record(stream);
+    stream.copy_within(to.as<void>(), from.as<void>(), bytes);
+    end.record(stream);
+    best = std::max(best, 2.0 * static_cast<double>(bytes) / (end.since(start) / 1e3));
+  }
+  stream.wait();
+  return best;
+}
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,28 @@
+// A build without CUDA: the same functions, which say so.
+#include "core/error.h"
+#include "infer/cuda/copy_bandwidth.h"
+#include "infer/cuda/cuda.h"
+
+namespace folio::infer {
+namespace {
+
+[[noreturn]] void fail() {
+  core::fail(
+      "this build has no kernels for GPUs; configure it with -DFOLIO_CUDA=ON where nvcc is, or take --device cpu");
+}
+
+}  // namespace
+
+bool cuda_built() { return false; }
+
+std::unique_ptr<Machine> make_cuda(const CudaOptions& /*options*/) { fail(); }
+
+namespace gpu {
+
+std::vector<DeviceInfo> devices() { fail(); }
+double copy_bandwidth(Stream& /*stream*/) { fail(); }
+Stream::Stream(int device) : device_(device), handle_(nullptr) { fail(); }
+Stream::~Stream() = default;
+
+}  // namespace gpu
+}  // namespace folio::infer

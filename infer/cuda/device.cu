@@ -1,0 +1,266 @@
+// device.h on CUDA's runtime.
+#include <utility>
+
+#include "infer/cuda/device.h"
+#include "infer/cuda/device_error.h"
+#include "infer/cuda/kernel.h"
+
+namespace folio::infer::gpu {
+
+struct Recording::Impl {
+  explicit Impl(cudaGraphExec_t graph) : exec(graph) {}
+  ~Impl() { cudaGraphExecDestroy(exec); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  cudaGraphExec_t exec;
+};
+
+namespace {
+
+// The oldest driver that this runtime works with: minor versions of one major version are compatible.
+constexpr int kNeededDriver = CUDART_VERSION / 1000 * 1000;
+
+int driver_version() {
+  int version = 0;  // stays so without a driver
+  cudaDriverGetVersion(&version);
+  return version;
+}
+
+// cudaGetDeviceProperties fills in hundreds of numbers; these are attributes, which are quick to ask for.
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  cudaDeviceGetAttribute(&value, which, device);
+  return value;
+}
+
+int capability_of(int device) {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
+         attribute(cudaDevAttrComputeCapabilityMinor, device);
+}
+
+std::string where(int device) {
+  cudaDeviceProp properties;
+  const bool known = cudaGetDeviceProperties(&properties, device) == cudaSuccess;
+  return name_of(known ? properties.name : "GPU", device);
+}
+
+int current_device() {
+  int device = 0;
+  cudaGetDevice(&device);
+  return device;
+}
+
+void check(cudaError_t error, const char* what, int device) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next call, which may be another's, would report it again
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
+    fail_no_kernels(where(device), capability_of(device));
+  }
+  if (error == cudaErrorMemoryAllocation) {
+    size_t free = 0;
+    size_t total = 0;
+    cudaMemGetInfo(&free, &total);
+    fail_out_of_memory(what, where(device), free);
+  }
+  fail_operation(what, where(device), cudaGetErrorString(error));
+}
+
+int count_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  const int version = driver_version();
+  if (version == 0 || error == cudaErrorStubLibrary) fail_without_driver(kNeededDriver);
+  if (error == cudaErrorInsufficientDriver) fail_old_driver(kNeededDriver, version);
+  fail_without_devices(cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
+}
+
+cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
+cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
+
+}  // namespace
+
+std::vector<DeviceInfo> devices() {
+  const int count = count_devices();
+  const int version = driver_version();
+  const int before = current_device();
+  std::vector<DeviceInfo> all;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, i), "asking for its properties", i);
+    size_t free = 0;
+    size_t total = 0;
+    check(cudaSetDevice(i), "its start", i);
+    check(cudaMemGetInfo(&free, &total), "asking for its free memory", i);
+    all.push_back({.index = i,
+                   .name = properties.name,
+                   .memory_bytes = total,
+                   .free_bytes = free,
+                   .major = properties.major,
+                   .minor = properties.minor,
+                   .n_multiprocessors = properties.multiProcessorCount,
+                   .shared_bytes = properties.sharedMemPerBlockOptin,
+                   .driver_version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)});
+  }
+  check(cudaSetDevice(before), "its start", before);
+  return all;
+}
+
+// ---- Recording ----
+
+Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recording::Recording(Recording&&) noexcept = default;
+Recording& Recording::operator=(Recording&&) noexcept = default;
+Recording::~Recording() = default;
+
+// ---- Stream ----
+
+Stream::Stream(int device) : device_(device), handle_(nullptr) {
+  const int count = count_devices();
+  if (device < 0 || device >= count) fail_no_such_device(device, count);
+  if (capability_of(device) < kLeastCapability) fail_old_device(where(device), capability_of(device));
+  use();
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "its start", device_);
+  handle_ = stream;
+}
+
+Stream::~Stream() { cudaStreamDestroy(stream_of(*this)); }
+
+void Stream::use() const { check(cudaSetDevice(device_), "its start", device_); }
+
+void Stream::copy_in(void* device, const void* host, size_t bytes) {
+  check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_of(*this)), "a copy to it", device_);
+}
+
+void Stream::copy_out(void* host, const void* device, size_t bytes) {
+  check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_of(*this)), "a copy from it", device_);
+}
+
+void Stream::copy_within(void* to, const void* from, size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(*this)), "a copy within it", device_);
+}
+
+void Stream::fill(void* device, uint8_t byte, size_t bytes) {
+  check(cudaMemsetAsync(device, byte, bytes, stream_of(*this)), "filling its memory", device_);
+}
+
+void Stream::wait() { check(cudaStreamSynchronize(stream_of(*this)), "an operation on it", device_); }
+
+void Stream::begin_recording() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_of(*this), &status), "a recording", device_);
+  if (status != cudaStreamCaptureStatusNone) {  // something was thrown within the last one
+    cudaGraph_t left = nullptr;
+    cudaStreamEndCapture(stream_of(*this), &left);
+    if (left != nullptr) cudaGraphDestroy(left);
+    cudaGetLastError();
+  }
+  check(cudaStreamBeginCapture(stream_of(*this), cudaStreamCaptureModeThreadLocal), "a recording", device_);
+}
+
+Recording Stream::end_recording() {
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(stream_of(*this), &graph), "a recording", device_);
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  check(error, "a recording", device_);
+  return Recording(std::make_unique<Recording::Impl>(exec));
+}
+
+void Stream::run(Recording& recording) {
+  check(cudaGraphLaunch(recording.impl().exec, stream_of(*this)), "a recorded step", device_);
+}
+
+// ---- Memory ----
+
+DeviceMemory::DeviceMemory(Stream& stream, size_t bytes) : bytes_(bytes), device_(stream.device()) {
+  if (bytes == 0) return;
+  stream.use();
+  const cudaError_t error = cudaMalloc(&data_, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t free = 0;
+    size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for its free memory", device_);
+    fail_out_of_memory(where(device_), bytes, free);
+  }
+  check(error, "reserving its memory", device_);
+}
+
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  return *this;
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (data_ != nullptr) cudaFree(data_);
+}
+
+PinnedMemory::PinnedMemory(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const cudaError_t error = cudaHostAlloc(&data_, bytes, cudaHostAllocPortable);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    fail_out_of_pinned_memory(bytes);
+  }
+  check(error, "reserving memory of the host", current_device());
+}
+
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) cudaFreeHost(data_);
+}
+
+// ---- Event ----
+
+// An event belongs to a device: it is made when it is first recorded in a stream.
+Event::Event() : handle_(nullptr) {}
+Event::~Event() {
+  if (handle_ != nullptr) cudaEventDestroy(event_of(handle_));
+}
+
+void Event::record(Stream& stream) {
+  if (handle_ == nullptr) {
+    stream.use();
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreate(&event), "an event", stream.device());
+    handle_ = event;
+  }
+  check(cudaEventRecord(event_of(handle_), stream_of(stream)), "an event", stream.device());
+}
+
+void Event::wait() {
+  if (handle_ == nullptr) return;  // nothing to wait for
+  check(cudaEventSynchronize(event_of(handle_)), "an operation on it", current_device());
+}
+
+double Event::since(Event& start) {
+  start.wait();
+  wait();
+  float milliseconds = 0.0F;
+  check(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)), "an event", current_device());
+  return static_cast<double>(milliseconds);
+}
+
+// ---- Launches ----
+
+void check_launch(const char* kernel) { check(cudaGetLastError(), kernel, current_device()); }
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,135 @@
+// What each kernel of this folder computes: one operation a file, of the same name. All run on the stream's device, on
+// device memory, and return before they are done. Where there are two forms, the plain one is there to be read and
+// timed against; the engine takes the fast one. The results of both lie within the bounds that the tests derive from
+// reference/, and those of the fast ones don't depend on how rows are batched, but where `fast_sums` says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "infer/cuda/device.h"
+#include "infer/cuda/layout.h"
+
+namespace folio::infer::gpu {
+
+enum class Form : uint8_t { Plain, Fast };
+
+/// out (n_rows, k) = the rows `tokens` of the matrix, as floats, exactly.
+void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, size_t n_rows, float* out);
+
+/// to (n, dim) = the rows of `from` that `rows` (n) lists, `delta` added if it isn't null. `to` is not `from`.
+void gather(Stream& stream, const float* from, const float* delta, const int32_t* rows, size_t n, size_t dim,
+            float* to);
+
+/// x (n) += delta.
+void add(Stream& stream, float* x, const float* delta, size_t n);
+
+/// Whole blocks of the cache: block pairs[2 i] goes to pairs[2 i + 1].
+void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n);
+
+/// Brings rows x (n_rows, k) into the order and kind of `to`. F16: each row is multiplied by a power of two so that its
+/// largest magnitude lies in [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized as
+/// reference/quantize_body.h does, bit for bit.
+void pack_inputs(Stream& stream, const float* x, const PackedInputs& to, Form form = Form::Fast);
+
+/// out (n_vectors, dim) = RMSNorm(x) * weight, x_i / sqrt(mean(x²) + eps) * weight_i. Zhang & Sennrich 2019. `out` may
+/// be x.
+void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
+              Form form = Form::Fast);
+/// x += delta (if it isn't null), out = RMSNorm(x) * weight, and `packed` = out packed: three operations in one.
+void add_norm_pack(Stream& stream, float* x, const float* delta, const float* weight, float eps, float* out,
+                   const PackedInputs& packed);
+
+/// gate (n) = silu(gate) * up. Shazeer 2020.
+void swiglu(Stream& stream, float* gate, const float* up, size_t n);
+/// The same, and `packed` = the result packed; gate is (n_rows, k).
+void swiglu_pack(Stream& stream, float* gate, const float* up, const PackedInputs& packed);
+
+/// One of the matrices that an input is multiplied by.
+struct Product {
+  PackedMatrix weight;
+  const float* bias = nullptr;  ///< (n_out), or null
+  float* out = nullptr;         ///< (n_rows, n_out)
+};
+inline constexpr size_t kMaxProducts = 3;
+
+/// Each product's out = x · weightᵀ + bias, for 1 to kMaxProducts matrices of one format (same_format). k is cut into
+/// kSplits parts of whole blocks, each summed from zero, and the sums added in the order of the parts, whatever the
+/// number of rows. `fast_sums`: where there are many rows, in one sum.
+void multiply(Stream& stream, const PackedInputs& x, const Product* products, size_t n_products,
+              bool fast_sums = false);
+/// Whether one kernel multiplies by both.
+[[nodiscard]] constexpr bool same_format(const PackedMatrix& a, const PackedMatrix& b) {
+  return a.kind == b.kind && a.bits == b.bits && a.group == b.group && a.minimums == b.minimums;
+}
+/// The plain form: a thread for each output, on inputs as they are.
+void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Product& product);
+
+/// The rows of a step.
+struct RowsView {
+  const int32_t* tokens = nullptr;     ///< (rows)
+  const int32_t* positions = nullptr;  ///< (rows)
+  const int32_t* tables = nullptr;     ///< (rows): where in `blocks` the block table of a row's sequence begins
+  const int32_t* blocks = nullptr;     ///< block tables, one after the other
+  uint32_t n_rows = 0;
+};
+
+/// The widths of attention.
+struct Heads {
+  uint32_t n_heads = 0;
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;
+
+  [[nodiscard]] FOLIO_BOTH constexpr uint32_t queries() const { return n_heads / n_kv_heads; }  ///< that share keys
+};
+
+/// Rotates the pairs of query (rows, n_heads, head_dim) and key (rows, n_kv_heads, head_dim) in place by the angles of
+/// their positions (Su et al. 2021), and stores key and value in layer `layer` of the cache. cosines and sines are
+/// (positions, head_dim / 2). `halves`: a pair is (i, i + head_dim / 2), else (2 i, 2 i + 1).
+void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const float* cosines,
+                      const float* sines, bool halves, float* query, float* key, const float* value,
+                      const CacheView& cache, size_t layer);
+
+/// Consecutive rows of one sequence, or some heads of one row, that a warp attends for together: at most 16 (row, head)
+/// pairs that share a key/value head.
+struct AttentionItem {
+  int32_t row;       ///< the first
+  int32_t n_rows;    ///< 0: fills up a group of kGroupItems
+  int32_t query;     ///< the first of the queries that share a key/value head, and how many of them
+  int32_t n_queries;
+};
+inline constexpr size_t kItemSlots = 16;
+inline constexpr size_t kGroupItems = 8;  ///< items of one sequence that a block attends for, without partials
+inline constexpr size_t kPartPositions = 64;  ///< positions that are computed separately and then joined in order
+inline constexpr size_t kMaxGpuHeadDim = 256;
+
+struct Attention {
+  RowsView rows;
+  Heads heads;
+  CacheView cache;
+  size_t layer = 0;
+  int32_t window = 0;                    ///< a row sees so many positions, its own included
+  const AttentionItem* items = nullptr;  ///< on the device; of a sequence in order
+  uint32_t n_items = 0;
+  uint32_t n_slots = 0;    ///< at least the (row, head) pairs of any item
+  uint32_t max_parts = 0;  ///< at least the parts of kPartPositions that any row sees, counted from its first one
+  float scale = 0.0F;      ///< 1 / sqrt(head_dim)
+  const float* query = nullptr;  ///< (rows, n_heads, head_dim)
+  float* out = nullptr;          ///< (rows, n_heads, head_dim)
+  float* partials = nullptr;     ///< partial_bytes(); null: no parts in parallel
+  uint32_t* counters = nullptr;  ///< (n_items, n_kv_heads), zero before and after
+  size_t shared_bytes = 0;       ///< that a block may have
+};
+
+/// out = softmax(scale q kᵀ) v over the positions that a row sees, read from the cache. Positions are cut into parts
+/// counted from 0; of each part m = max s, p = exp(s - m), Σ p and Σ p v; the parts are joined in order, each rescaled
+/// to the larger maximum (online softmax, Milakov & Gimelshein 2018; Dao 2023). With `partials`, the parts of an item
+/// are computed side by side and the last one that is ready joins them; without, a warp goes through them, and the items
+/// come in groups of kGroupItems. Both give the same bits.
+void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
+/// Of the partials of a step.
+[[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
+  return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (in.cache.padded() + 2) * sizeof(float);
+}
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,180 @@
+// Where each number lies on the device. Weights, the inputs of products and the KV cache are stored in the order in
+// which the lanes of a warp read them for a product on the tensor cores (mma.h): a lane's 16 bytes lie together, and the
+// 512 bytes of a warp too. So a kernel loads tiles as they are, and nobody shuffles. README.md draws a tile.
+//
+// The same functions place the numbers on the host and find them on the device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define FOLIO_BOTH __host__ __device__
+#else
+#define FOLIO_BOTH
+#endif
+
+namespace folio::infer::gpu {
+
+inline constexpr size_t kTileRows = 16;    ///< outputs of a tile: rows of the weights
+inline constexpr size_t kTileColumns = 8;  ///< rows of a batch in a tile of inputs
+inline constexpr size_t kBlockK = 128;     ///< columns of a block; k is padded to whole blocks with zeros
+inline constexpr size_t kSplits = 8;       ///< parts of k that are summed separately and then joined in order
+inline constexpr size_t kGroup = 32;       ///< numbers of an input that share a scale
+
+[[nodiscard]] FOLIO_BOTH constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+/// How the numbers of a product are stored. An input has the kind of the weights that it meets.
+enum class Kind : uint8_t { F32, F16, BF16, Groups };
+
+/// Bytes of a number: a quant of eight bits, where it is a group's.
+[[nodiscard]] FOLIO_BOTH constexpr size_t number_bytes(Kind kind) {
+  return kind == Kind::F32 ? 4 : kind == Kind::Groups ? 1 : 2;
+}
+
+/// The place of a number in a tile of A or B: 8 E columns of k, where a word holds E numbers.
+struct Place {
+  size_t tile;  ///< of k, in the block
+  size_t lane_in_group;
+  size_t half;  ///< of the tile's columns
+  size_t number;  ///< in the word
+};
+[[nodiscard]] FOLIO_BOTH constexpr Place place_of(size_t column, size_t bytes) {
+  const size_t e = 4 / bytes;
+  const size_t in_tile = column % (8 * e);
+  return {column / (8 * e), in_tile % (4 * e) / e, in_tile / (4 * e), in_tile % e};
+}
+
+/// A weight matrix on the device: (row tiles, blocks of k), each block with the numbers of 16 rows and 128 columns in
+/// tiles of 512 bytes. A view.
+struct PackedMatrix {
+  uint8_t* data = nullptr;
+  uint32_t n_out = 0;  ///< rows; the last tile is padded with zeros
+  uint32_t k = 0;      ///< columns
+  Kind kind = Kind::F32;
+  // Of groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
+  uint8_t bits = 0;        ///< 4 or 8. Of 8 bits, the zero point is subtracted already.
+  uint8_t group = 0;       ///< columns that share a scale: 32 or 16
+  uint8_t zero_point = 0;  ///< of 4 bits
+  bool minimums = false;
+  bool half_scales = false;  ///< scales and minimums are F16, else F32
+
+  [[nodiscard]] FOLIO_BOTH constexpr size_t row_tiles() const { return ceil_div(n_out, kTileRows); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t k_blocks() const { return ceil_div(k, kBlockK); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t number_block_bytes() const {
+    const size_t bytes = kTileRows * kBlockK * number_bytes(kind);
+    return kind == Kind::Groups && bits == 4 ? bytes / 2 : bytes;
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t scale_block_bytes() const {
+    return kind == Kind::Groups ? kBlockK / group * kTileRows * (half_scales ? 2 : 4) : 0;
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t block_bytes() const {
+    return number_block_bytes() + scale_block_bytes() * (minimums ? 2 : 1);
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t tile_bytes() const { return k_blocks() * block_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t bytes() const { return row_tiles() * tile_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t block_offset(size_t row_tile, size_t block) const {
+    return row_tile * tile_bytes() + block * block_bytes();
+  }
+
+  /// In its block: where the word with the number of a row of the tile and a column of the block begins. Four bits: the
+  /// byte, whose lower half is of the tiles 0 and 2, the upper one of 1 and 3.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
+    const size_t bytes = number_bytes(kind);
+    const Place p = place_of(column, bytes);
+    const size_t tile = kind == Kind::Groups && bits == 4 ? p.tile / 2 : p.tile;
+    const size_t lane = row % 8 * 4 + p.lane_in_group;
+    return (tile * 32 + lane) * 16 + (p.half * 2 + row / 8) * 4 + p.number * bytes;
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t nibble_shift(size_t column) const { return column / 32 % 2 * 4; }
+  /// In its block: the index of a group's scale. Rows g and g + 8 lie together, as a lane needs them.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t scale_index(size_t row, size_t column) const {
+    return (column / group * 8 + row % 8) * 2 + row / 8;
+  }
+};
+
+/// Rows of inputs as the 8-column operand: (column tiles, blocks of k). Behind a block of groups lie the scales, (4
+/// groups, 8 rows) floats, and in the same order scale * Σ value. A view.
+struct PackedInputs {
+  uint8_t* data = nullptr;
+  float* row_scales = nullptr;  ///< of F16: (rows), powers of two that the products are multiplied by
+  uint32_t n_rows = 0;
+  uint32_t k = 0;
+  Kind kind = Kind::F32;
+
+  [[nodiscard]] FOLIO_BOTH constexpr size_t column_tiles() const { return ceil_div(n_rows, kTileColumns); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t k_blocks() const { return ceil_div(k, kBlockK); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t number_block_bytes() const {
+    return kTileColumns * kBlockK * number_bytes(kind);
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t block_bytes() const {
+    const size_t scales = kBlockK / kGroup * kTileColumns * sizeof(float);
+    return number_block_bytes() + (kind == Kind::Groups ? 2 * scales : 0);
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t tile_bytes() const { return k_blocks() * block_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t bytes() const { return column_tiles() * tile_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t block_offset(size_t column_tile, size_t block) const {
+    return column_tile * tile_bytes() + block * block_bytes();
+  }
+  /// In its block. Two tiles share a lane's 16 bytes.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
+    const size_t bytes = number_bytes(kind);
+    const Place p = place_of(column, bytes);
+    const size_t lane = row * 4 + p.lane_in_group;
+    return (p.tile / 2 * 32 + lane) * 16 + p.tile % 2 * 8 + p.half * 4 + p.number * bytes;
+  }
+  /// In its block: of a scale, and of a scaled sum.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t scale_offset(size_t row, size_t group) const {
+    return number_block_bytes() + (group * kTileColumns + row) * sizeof(float);
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t sum_offset(size_t row, size_t group) const {
+    return scale_offset(row, group) + kBlockK / kGroup * kTileColumns * sizeof(float);
+  }
+};
+
+/// The KV cache of a stage: (blocks, layers, keys then values, n_kv_heads, 32 positions x `padded` numbers), F32 or
+/// F16. Keys are the 8-column operand of the scores (a column is a position, k is the head's dimension), values that of
+/// the output (a column is a dimension, k is the position). A view.
+struct CacheView {
+  uint8_t* data = nullptr;
+  uint32_t n_layers = 0;
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;
+  bool half = false;
+
+  static constexpr size_t kPositions = 32;
+
+  /// head_dim, padded to 32, 64, 128 or 256; the padding stays zero.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t padded() const {
+    return head_dim <= 32 ? 32 : head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t number_bytes() const { return half ? 2 : 4; }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t head_bytes() const { return kPositions * padded() * number_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t block_bytes() const { return n_layers * 2 * n_kv_heads * head_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t key_offset(size_t block, size_t layer, size_t head) const {
+    return block * block_bytes() + (layer * 2 * n_kv_heads + head) * head_bytes();
+  }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t value_offset(size_t block, size_t layer, size_t head) const {
+    return block * block_bytes() + ((layer * 2 + 1) * n_kv_heads + head) * head_bytes();
+  }
+
+  /// In the keys of a head: the number of a position of the block and a dimension. Eight positions are a tile; a lane's
+  /// 16 bytes are consecutive dimensions of one position. Which dimension is which k of the product doesn't matter, as
+  /// long as the query agrees.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t key_index(size_t position, size_t d) const {
+    const size_t lane_numbers = 16 / number_bytes();
+    const size_t groups = padded() / (4 * lane_numbers);
+    const size_t tile = position / 8 * groups + d / (4 * lane_numbers);
+    const size_t lane = position % 8 * 4 + d % (4 * lane_numbers) / lane_numbers;
+    return (tile * 32 + lane) * lane_numbers + d % lane_numbers;
+  }
+  /// In the values of a head. A dimension has its 32 positions together, in the order in which lanes hold the
+  /// probabilities: position 8 j + 2 t + b at 8 t + 2 j + b.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t value_index(size_t position, size_t d) const {
+    const size_t j = position / 8;
+    const size_t t = position % 8 / 2;
+    return d * kPositions + 8 * t + 2 * j + position % 2;
+  }
+};
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,88 @@
+// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019).
+//
+// plain  A thread a row. 31 of 32 bytes of each sector that a warp fetches are for later, and one thread adds all up.
+// fast   A block a row, thread i the numbers i, i + 256, …. Each thread sums its squares, the sums are joined by
+//        shuffles and through shared memory. Narrow vectors (the heads of Qwen3) get a warp each instead.
+// fused  The same with what stands beside it in a Llama: before it the product's result is added to the residual, and
+//        after it the row is packed for the next product. Three kernels' bytes, 4 dim (3 + 1 + 2 + 1) read and written,
+//        become 4 dim (2 + 2) and half of the launches; for one row the launches are what counts.
+#include "infer/cuda/inputs.h"
+#include "infer/cuda/kernels.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+__global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out) {
+  const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= n_vectors) return;
+  float sum = 0.0F;
+  for (size_t i = 0; i < dim; ++i) sum = fmaf(x[row * dim + i], x[row * dim + i], sum);
+  const float inverse = 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
+  for (size_t i = 0; i < dim; ++i) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
+}
+
+__global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const float* weight, float eps,
+                                                           size_t n_vectors, size_t dim, float* out) {
+  const size_t row = static_cast<size_t>(blockIdx.x) * kBlockWarps + threadIdx.x / kWarp;
+  if (row >= n_vectors) return;
+  float sum = 0.0F;
+  for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) sum = fmaf(x[row * dim + i], x[row * dim + i], sum);
+  const float inverse = 1.0F / sqrtf(warp_sum(sum) / static_cast<float>(dim) + eps);
+  for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
+}
+
+__device__ float inverse_of_block(float sum_of_thread, size_t dim, float eps) {
+  return 1.0F / sqrtf(block_sum(sum_of_thread) / static_cast<float>(dim) + eps);
+}
+
+__global__ __launch_bounds__(kBlockThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
+                                                            float* out) {
+  x += blockIdx.x * dim;
+  out += blockIdx.x * dim;
+  float sum = 0.0F;
+  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) sum = fmaf(x[i], x[i], sum);
+  const float inverse = inverse_of_block(sum, dim, eps);
+  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) out[i] = x[i] * inverse * weight[i];
+}
+
+template <Kind kKind>
+__global__ __launch_bounds__(kBlockThreads) void add_norm_pack_rows(float* x, const float* delta, const float* weight,
+                                                                    float eps, size_t dim, float* out,
+                                                                    PackedInputs packed) {
+  x += blockIdx.x * dim;
+  out += blockIdx.x * dim;
+  float sum = 0.0F;
+  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) {
+    float v = x[i];
+    if (delta != nullptr) x[i] = v = v + delta[blockIdx.x * dim + i];
+    sum = fmaf(v, v, sum);
+  }
+  const float inverse = inverse_of_block(sum, dim, eps);
+  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) out[i] = x[i] * inverse * weight[i];
+  pack_row<kKind>(packed, blockIdx.x, [&](size_t i) { return x[i] * inverse * weight[i]; });
+}
+
+}  // namespace
+
+void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
+              Form form) {
+  const auto n = static_cast<unsigned>(n_vectors);
+  if (form == Form::Plain) {
+    launch(norm_plain, {(n + 31) / 32}, {32}, 0, stream, x, weight, eps, n_vectors, dim, out);
+  } else if (dim <= 256) {
+    launch(norm_warp, {(n + kBlockWarps - 1) / kBlockWarps}, {kBlockThreads}, 0, stream, x, weight, eps, n_vectors, dim,
+           out);
+  } else {
+    launch(norm_block, {n}, {kBlockThreads}, 0, stream, x, weight, eps, dim, out);
+  }
+}
+
+void add_norm_pack(Stream& stream, float* x, const float* delta, const float* weight, float eps, float* out,
+                   const PackedInputs& packed) {
+  with_kind(packed.kind, [&]<Kind kKind>() {
+    launch(add_norm_pack_rows<kKind>, {packed.n_rows}, {kBlockThreads}, 0, stream, x, delta, weight, eps,
+           static_cast<size_t>(packed.k), out, packed);
+  });
+}
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,134 @@
+// A matrix times many vectors, as prompts need it. Each weight is used for many rows, so the tensor cores bound it:
+// 2 n_rows n_out k operations, if memory can be kept from being asked for the same numbers again and again.
+//
+// A block computes 128 outputs of 128 rows (of 64 with weights in groups, which need registers for their scales). It
+// walks along k in steps of four tiles; the weights and inputs of a step, 32 KB, are copied to shared memory by all its
+// threads, asynchronously and two steps ahead, and then used by eight warps: each number that is fetched goes into 128
+// products. A warp holds 64 x 32 sums in registers, so what it reads from shared memory is used 32 and 64 times. Tiles
+// lie in shared memory as in memory, and a warp reads 512 bytes that lie together: no two lanes want the same bank.
+//
+// The parts of k end at the same columns as in product.cu: there the sums go to a second set of registers, and begin
+// anew. `fast_sums` leaves that out. Blocks with the same weights and other rows are neighbours in the grid, so that
+// weights come from memory once and inputs stay in the second cache.
+#include "infer/cuda/product_body.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+constexpr unsigned kThreads = 8 * kWarp;  // two warps along the outputs, four along the rows
+constexpr int kStages = 3;                // steps that shared memory holds
+constexpr int kRowTiles = 4;              // of a warp
+constexpr size_t kRowTilesOfBlock = 2 * kRowTiles;
+
+template <typename Format>
+inline constexpr int kColumnTilesOf = Format::kKind == Kind::Groups ? 2 : 4;  // of a warp
+template <typename Format>
+inline constexpr size_t kColumnTilesOfBlock = 4 * kColumnTilesOf<Format>;
+
+// Brings `n_tiles` times `bytes` to shared memory, from addresses that lie `stride` apart; behind the last tile, the
+// last one again.
+__device__ void copy_tiles(uint8_t* to, const uint8_t* from, size_t stride, size_t n_tiles, size_t n_there,
+                           size_t bytes) {
+  for (size_t at = threadIdx.x * sizeof(Words); at < n_tiles * bytes; at += kThreads * sizeof(Words)) {
+    const size_t tile = at / bytes;
+    copy_async(to + at, from + (tile < n_there ? tile : n_there - 1) * stride + at % bytes);
+  }
+}
+
+template <typename Format, bool kFastSums>
+__global__ __launch_bounds__(kThreads, 1) void product_tiled(
+    const __grid_constant__ Products products, const PackedInputs x) {
+  constexpr int kColumnTiles = kColumnTilesOf<Format>;
+  constexpr size_t kBlockColumns = kColumnTilesOfBlock<Format>;
+  const Work work = work_of(products, blockIdx.y, kRowTilesOfBlock);
+  const PackedMatrix& w = work.product->weight;
+  const size_t first_column = static_cast<size_t>(blockIdx.x) * kBlockColumns;
+  const size_t step_bytes = Format::step_bytes(w);
+  const size_t weights_bytes = kRowTilesOfBlock * step_bytes;
+  const size_t stage_bytes = weights_bytes + kBlockColumns * Format::kInputBytes;
+  const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
+  const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
+
+  FOLIO_DYNAMIC_SHARED(shared);
+  const auto fetch = [&](size_t step) {
+    if (step < n_steps) {
+      uint8_t* stage = shared + step % kStages * stage_bytes;
+      copy_tiles(stage, w.data + work.first_tile * w.tile_bytes() + step * step_bytes, w.tile_bytes(),
+                 kRowTilesOfBlock, w.row_tiles() - work.first_tile, step_bytes);
+      copy_tiles(stage + weights_bytes, x.data + first_column * x.tile_bytes() + step * Format::kInputBytes,
+                 x.tile_bytes(), kBlockColumns, x.column_tiles() - first_column, Format::kInputBytes);
+    }
+    commit_copies();
+  };
+
+  const unsigned warp = threadIdx.x / kWarp;
+  const size_t row_tile = warp % 2 * kRowTiles;  // of the block's
+  const size_t column_tile = warp / 2 * kColumnTiles;
+  Sums sums[kRowTiles][kColumnTiles] = {};
+  [[maybe_unused]] Sums totals[kRowTiles][kColumnTiles] = {};
+  for (int s = 0; s + 1 < kStages; ++s) fetch(static_cast<size_t>(s));
+  for (size_t step = 0; step < n_steps; ++step) {
+    wait_copies<kStages - 2>();
+    __syncthreads();  // this step is there for all, and all are done with the one before, whose place is next
+    fetch(step + kStages - 1);
+    const uint8_t* stage = shared + step % kStages * stage_bytes;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      typename Format::Weights weights;
+      Format::template load_weights<false>(w, stage + (row_tile + m) * step_bytes, weights);
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        Format::multiply(weights, stage + weights_bytes + (column_tile + n) * Format::kInputBytes, sums[m][n]);
+      }
+    }
+    if constexpr (!kFastSums) {
+      if ((step + 1) % steps_of_split != 0 && step + 1 != n_steps) continue;
+      const bool first = step < steps_of_split;
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float& total = totals[m][n].c[i];
+            total = first ? sums[m][n].c[i] : total + sums[m][n].c[i];
+            sums[m][n].c[i] = 0.0F;
+          }
+        }
+      }
+    }
+  }
+  wait_copies<0>();
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const size_t output = (work.first_tile + row_tile + m) * kTileRows + lane_group() + i / 2 * 8;
+        const size_t row = (first_column + column_tile + n) * kTileColumns + lane_in_group() * 2 + i % 2;
+        finish(*work.product, x, row, output, kFastSums ? sums[m][n].c[i] : totals[m][n].c[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& products, bool fast_sums) {
+  with_format(products.list[0].weight, [&]<typename Format>() {
+    const Grid grid{static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTilesOfBlock<Format>)),
+                    static_cast<unsigned>(blocks_of(products, kRowTilesOfBlock))};
+    size_t step_bytes = 0;  // matrices of one format may have scales of either type
+    for (uint32_t i = 0; i < products.n; ++i) {
+      const size_t bytes = Format::step_bytes(products.list[i].weight);
+      step_bytes = bytes > step_bytes ? bytes : step_bytes;
+    }
+    const size_t shared =
+        kStages * (kRowTilesOfBlock * step_bytes + kColumnTilesOfBlock<Format> * Format::kInputBytes);
+    launch(fast_sums ? product_tiled<Format, true> : product_tiled<Format, false>, grid, {kThreads}, shared, stream,
+           products, x);
+  });
+}
+
+}  // namespace folio::infer::gpu

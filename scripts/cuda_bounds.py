@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Writes infer/cuda/BOUNDS.md: what each kernel of a step moves and computes, and the least time for that on some GPUs.
+
+Usage: scripts/cuda_bounds.py [--check]
+
+What stands in the columns "measured" is kept. --check writes nothing and exits with 1 if the file would change.
+"""
+import argparse
+import dataclasses
+import pathlib
+import sys
+
+FILE = pathlib.Path(__file__).resolve().parents[1] / "infer/cuda/BOUNDS.md"
+POSITIONS = 1024  # that the last row of a step attends to
+
+
+@dataclasses.dataclass
+class Card:
+    name: str
+    bytes: float  # per second
+    rates: dict  # operations per second, by unit; without sparsity
+    memory: float
+
+
+# NVIDIA's data sheets; F16 on the tensor cores with sums in F32.
+CARDS = [Card("H100 SXM", 3.35e12, {"f16": 989e12, "s8": 1979e12, "f32": 67e12}, 80e9),
+         Card("RTX 4090", 1.008e12, {"f16": 165e12, "s8": 661e12, "f32": 82.6e12}, 24e9),
+         Card("T4", 0.32e12, {"f16": 65e12, "s8": 130e12, "f32": 8.1e12}, 16e9)]
+TYPES = {"F16": 2, "Q8_0": 34 / 32, "Q4_0": 18 / 32}  # bytes of a weight
+
+
+@dataclasses.dataclass
+class Shape:
+    name: str
+    dim: int
+    layers: int
+    heads: int
+    kv_heads: int
+    hidden: int
+    vocab: int
+
+    def head_dim(self):
+        return self.dim // self.heads
+
+
+SHAPES = [Shape("8 B (Llama 3)", 4096, 32, 32, 8, 14336, 128256), Shape("1.1 B (TinyLlama)", 2048, 22, 32, 4, 5632, 32000)]
+
+
+@dataclasses.dataclass
+class Kernel:
+    name: str
+    calls: int  # in a step
+    bytes: float  # of a call
+    operations: float
+    unit: str = "f32"
+    type: str = ""  # of the weights, where that matters
+
+    def microseconds(self, card):
+        return 1e6 * max(self.bytes / card.bytes, self.operations / card.rates[self.unit])
+
+
+def kernels(s, rows):
+    """Of a step with so many rows of one sequence, of which the last wants logits. Activations are F32, the cache F16."""
+    q, kv = s.heads * s.head_dim(), s.kv_heads * s.head_dim()
+    seen = sum(range(POSITIONS - rows + 1, POSITIONS + 1))  # positions that the rows attend to, together
+    all_kernels = []
+
+    def product(name, calls, n, inputs, outputs, types=TYPES, residual=False):
+        for t in types:
+            weights = inputs * outputs * TYPES[t]
+            activations = 4 * n * (inputs + outputs * (2 if residual else 1))
+            all_kernels.append(Kernel(name, calls, weights + activations, 2 * n * inputs * outputs, "f16" if t == "F16" else "s8", t))
+
+    def plain(name, calls, n_bytes, operations, unit="f32"):
+        all_kernels.append(Kernel(name, calls, n_bytes, operations, unit))
+
+    plain("embed", 1, rows * s.dim * (2 + 4), 0)
+    plain("norm", 2 * s.layers, 4 * s.dim * (2 * rows + 1), 4 * rows * s.dim)
+    product("product: q, k, v", s.layers, rows, s.dim, q + 2 * kv)
+    plain("rope, store", s.layers, 4 * rows * (q + 2 * kv) + 4 * rows * q + 2 * rows * 2 * kv, 3 * rows * (q + kv))
+    plain("attention", s.layers, 8 * rows * q + 2 * 2 * POSITIONS * kv, 4 * q * seen, "f16")
+    product("product: heads to residual", s.layers, rows, q, s.dim, residual=True)
+    product("product: gate, up", s.layers, rows, s.dim, 2 * s.hidden)
+    plain("swiglu", s.layers, 4 * 3 * rows * s.hidden, 20 * rows * s.hidden)
+    product("product: hidden to residual", s.layers, rows, s.hidden, s.dim, residual=True)
+    plain("norm, last row", 1, 4 * s.dim * 3, 4 * s.dim)
+    product("product: output", 1, 1, s.dim, s.vocab, ["F16", "Q8_0"])
+    plain("sample", 1, 4 * s.vocab, s.vocab)
+    return all_kernels
+
+
+def of_model(all_kernels, t):
+    """The kernels of a model of this type: with Q4_0 the output is Q8_0, as export writes it."""
+    has = {k.name for k in all_kernels if k.type == t}
+    return [k for k in all_kernels if k.type in ("", t) or (k.name not in has and k.type == "Q8_0")]
+
+
+def weight_bytes(s, t):
+    q, kv = s.heads * s.head_dim(), s.kv_heads * s.head_dim()
+    ends = 2 * s.vocab * s.dim * TYPES["Q8_0" if t == "Q4_0" else t]
+    return s.layers * s.dim * (2 * q + 2 * kv + 3 * s.hidden) * TYPES[t] + ends
+
+
+def figure(x):
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
+
+
+INTRODUCTION = """\
+# What the kernels can reach
+
+Made by `scripts/cuda_bounds.py`, not by hand; only the columns "measured" are filled in from measurements, and kept.
+
+A kernel takes at least as long as the memory needs for its bytes, and at least as long as the units need for its
+operations. The tables have the larger of the two, in microseconds of one call. The bytes are each weight once, the
+cache (F16) once, and the activations (F32) in and out. Products with F16 and attention are counted at the rate of F16
+on the tensor cores with sums in F32, products with Q8_0 and Q4_0 at that of 8-bit integers, all else at that of F32.
+With Q4_0, the output is Q8_0, as `export` writes it.
+
+What a kernel finds in the second cache, since the one before it has just written it there, it need not read from
+memory: what mostly moves activations (`norm`, `rope`, `swiglu`, `sample`) may be faster than its bound, and so may two
+kernels in one. The start of a kernel is not counted. A step is the sum of its calls.
+
+| | memory | F16 | 8-bit integers | F32 |
+|---|--:|--:|--:|--:|
+"""
+
+
+def cells(row):
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def measured_cells():
+    """What was filled in: by section, row and card."""
+    kept, section = {}, ""
+    for line in FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []:
+        if line.startswith("## "):
+            section = line
+        row = cells(line)
+        if line.startswith("| ") and len(row) == 5 + 2 * len(CARDS):
+            for i, card in enumerate(CARDS):
+                kept[section, row[0], row[1], card.name] = row[6 + 2 * i]
+    return kept
+
+
+def section(title, s, rows, kept):
+    lines = [title, "", "| kernel | weights | calls | MB | GFLOP |" + "".join(f" {c.name} | measured |" for c in CARDS),
+             "|---|---|--:|--:|--:|" + "--:|--:|" * len(CARDS)]
+
+    def add(name, t, calls, n_bytes, operations, bounds):
+        line = f"| {name} | {t} | {calls} | {figure(n_bytes / 1e6)} | {figure(operations / 1e9)} |"
+        for card, bound in zip(CARDS, bounds):
+            line += f" {bound} | {kept.get((title, name, t, card.name), '')} |"
+        lines.append(line)
+
+    all_kernels = kernels(s, rows)
+    for k in all_kernels:
+        add(k.name, k.type, k.calls, k.bytes, k.operations, [figure(k.microseconds(card)) for card in CARDS])
+    for t in TYPES:
+        some = of_model(all_kernels, t)
+        total = lambda of: sum(k.calls * of(k) for k in some)
+        bounds = [figure(total(lambda k: k.microseconds(card))) if weight_bytes(s, t) < card.memory else "too large" for card in CARDS]
+        add("**the step**", t, "", total(lambda k: k.bytes), total(lambda k: k.operations), bounds)
+    return lines + [""]
+
+
+def text():
+    kept = measured_cells()
+    lines = [INTRODUCTION + "".join(
+        f"| {c.name} | {c.bytes / 1e9:,.0f} GB/s | {c.rates['f16'] / 1e12:.0f} TFLOP/s | {c.rates['s8'] / 1e12:.0f} TOP/s | "
+        f"{c.rates['f32'] / 1e12:g} TFLOP/s |\n" for c in CARDS),
+        "The T4 is here to compare with: it lacks the instructions of Ampere that the kernels use.", ""]
+    for s in SHAPES:
+        lines += section(f"## {s.name}: a decoding step, one row at position {POSITIONS - 1}", s, 1, kept)
+        rows = 256
+        lines += section(f"## {s.name}: a prompt's step, rows at positions {POSITIONS - rows} to {POSITIONS - 1}", s, rows, kept)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file would change")
+    check = parser.parse_args().check
+    now = text()
+    if not check:
+        FILE.write_text(now, encoding="utf-8")
+    elif not FILE.exists() or FILE.read_text(encoding="utf-8") != now:
+        sys.exit("cuda_bounds: infer/cuda/BOUNDS.md is not what the script makes; run scripts/cuda_bounds.py")
+
+
+if __name__ == "__main__":
+    main()

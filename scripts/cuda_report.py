@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Compiles the kernels for sm_90 and holds what nvcc says of them against infer/cuda/resources.txt.
+
+Usage: scripts/cuda_report.py [--update]
+
+The nvcc is that of scripts/requirements-cuda.txt, in build/cuda-venv, so that the numbers are everybody's; where it
+can't be had, a line says so and the exit code is 0. Warnings are errors, and so are spilled registers. How many warps
+fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much in a comment of its file:
+// cuda_report: NAME has up to 65536 bytes of dynamic shared memory
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import difflib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+KERNELS = ROOT / "infer/cuda"
+TABLE = KERNELS / "resources.txt"
+REQUIREMENTS = ROOT / "scripts/requirements-cuda.txt"
+VENV = ROOT / "build/cuda-venv"
+# As in infer/cuda/CMakeLists.txt.
+FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fmad=false", "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", "-Werror=all-warnings"]
+HEADER = """\
+What nvcc {version} says of the kernels for sm_90. Made by scripts/cuda_report.py --update; make cuda-report checks it.
+Registers are a thread's, shared memory is a block's: static + dynamic. Warps are those that a multiprocessor holds at
+once, of 64, and what limits them.
+
+"""
+
+
+@dataclasses.dataclass
+class Kernel:
+    file: str
+    name: str
+    threads: int = 0  # of a block, at most; 0: it doesn't say
+    registers: int = 0
+    stack: int = 0
+    spilled: int = 0
+    static_shared: int = 0
+    dynamic_shared: int | None = 0  # None: it has some, and doesn't say how much
+
+    def occupancy(self):
+        """Warps of a multiprocessor and what limits them, as cuda_occupancy.h of the toolkit computes it for 9.0."""
+        up = lambda n, to: (n + to - 1) // to * to
+        warps = up(self.threads, 32) // 32
+        registers_of_warp = up(self.registers * 32, 256)
+        shared = up(self.static_shared + (self.dynamic_shared or 0) + 1024, 128)  # 1024 are the system's
+        fits = registers_of_warp * up(warps, 4) <= 65536 and shared <= 228 * 1024
+        blocks = {"threads": 64 // warps, "blocks": 32, "shared": 228 * 1024 // shared,
+                  "registers": 4 * (16384 // registers_of_warp) // warps}
+        limit = min(blocks, key=blocks.get)
+        return (blocks[limit] * warps if fits else 0), limit
+
+    def row(self):
+        warps, limit = self.occupancy() if self.threads else ("-", "-")
+        shared = f"{self.static_shared}+{'?' if self.dynamic_shared is None else self.dynamic_shared}"
+        at_most = "<=" if self.dynamic_shared is None and self.threads else ""
+        return [self.file, self.name, str(self.threads or "-"), str(self.registers), shared, str(self.stack), str(self.spilled),
+                f"{at_most}{warps}", limit]
+
+
+def fail(*lines):
+    sys.exit("\n".join(f"cuda_report: {line}" for line in lines))
+
+
+def pinned_nvcc():
+    """The compiler in build/cuda-venv, or the reason why there is none."""
+    stamp = VENV / ".folio-requirements"
+    wanted = REQUIREMENTS.read_text()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(VENV, ignore_errors=True)
+        install = [VENV / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--timeout", "15",
+                   "--retries", "1", "-r", REQUIREMENTS]
+        for command in ([sys.executable, "-m", "venv", VENV], install):
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+            if done.returncode != 0:
+                return None, ((done.stderr or done.stdout).strip().splitlines() or ["no reason given"])[-1]
+        stamp.write_text(wanted)
+    found = list(VENV.glob("lib/python*/site-packages/nvidia/*/bin/nvcc"))
+    return (found[0], "") if found else (None, "its packages have no bin/nvcc")
+
+
+def readable(mangled):
+    """Of each mangled name "product<16, true>": without its namespaces and parameters."""
+    done = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True)
+    names = {}
+    for name, full in zip(mangled, done.stdout.splitlines()):
+        full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::", "", full)
+        full = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full)  # the types of template arguments
+        depth, end = 0, len(full)
+        for i, c in enumerate(full):
+            depth += (c == "<") - (c == ">")
+            if c == "(" and depth == 0:
+                end = i
+                break
+        names[name] = full[:end].removeprefix("void ").replace("> >", ">>")
+    return names
+
+
+def compile_file(nvcc, source):
+    """Its kernels, or what the compiler complains of."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [nvcc, "-c", source, "-o", f"{scratch}/out.o", "-arch=sm_90", *FLAGS, f"-I{ROOT}", f"-I{ROOT}/src", "--keep",
+                   "--keep-dir", scratch, "-Xptxas", "-v"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        if done.returncode != 0:
+            return [], [line for line in said.splitlines() if not line.startswith("ptxas info")]
+        ptx = (pathlib.Path(scratch) / f"{source.stem}.ptx").read_text()
+    kernels = parse(source, said, ptx)
+    problems = []
+    for k in kernels:
+        if k.spilled:
+            problems.append(f"{k.file}: {k.name} spills {k.spilled} bytes of registers; give it smaller tiles or fewer threads")
+    return kernels, problems
+
+
+def parse(source, said, ptx):
+    names = readable(re.findall(r"Compiling entry function '(\w+)'", said))
+    comments = dict(re.findall(r"// cuda_report: (\w+) has up to (\d+) bytes of dynamic shared memory", source.read_text()))
+    dynamic = re.findall(r"^\.extern \.shared .* (\w+)\[\];", ptx, re.MULTILINE)
+    kernels = []
+    # A function that isn't inlined has properties of its own, in the paragraph of the kernel that comes first.
+    for paragraph in said.split("Compiling entry function '")[1:]:
+        mangled = paragraph.split("'")[0]
+        number = lambda pattern: [int(n) for n in re.findall(pattern, paragraph)]
+        k = Kernel(source.name, names[mangled])
+        k.registers = max(number(r"Used (\d+) registers"))
+        k.static_shared = sum(number(r"(\d+) bytes smem")[:1])
+        k.stack = max(number(r"(\d+) bytes stack frame"))
+        k.spilled = sum(number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"))
+        body = re.search(rf"\.entry {mangled}\(.*?^}}", ptx, re.MULTILINE | re.DOTALL)[0]
+        bound = re.search(r"\.maxntid (\d+)(?:, (\d+))?(?:, (\d+))?", body)
+        for n in bound.groups("1") if bound else []:
+            k.threads = max(k.threads, 1) * int(n)
+        if any(re.search(rf"\b{re.escape(name)}\b", body) for name in dynamic):
+            said_bytes = comments.get(k.name.split("<")[0])
+            k.dynamic_shared = int(said_bytes) if said_bytes else None
+        kernels.append(k)
+    return kernels
+
+
+def table(kernels, version):
+    head = ["file", "kernel", "threads", "registers", "shared", "stack", "spilled", "warps", "limited by"]
+    rows = [head, *(k.row() for k in sorted(kernels, key=lambda k: (k.file, k.name)))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    left = (0, 1, 8)
+    line = lambda row: "  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+    return HEADER.format(version=version) + "".join(line(row) + "\n" for row in rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", help="write infer/cuda/resources.txt anew")
+    update = parser.parse_args().update
+    nvcc, reason = pinned_nvcc()
+    if nvcc is None:
+        print(f"cuda_report: nothing was checked, since the pinned nvcc can't be had: {reason}")
+        return
+    version = re.search(r"nvidia-cuda-nvcc==(\S+)", REQUIREMENTS.read_text())[1]
+    sources = sorted(KERNELS.glob("*.cu"))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        compiled = list(pool.map(lambda source: compile_file(nvcc, source), sources))
+    problems = [problem for _, said in compiled for problem in said]
+    if problems:
+        fail(*problems)
+    kernels = [k for some, _ in compiled for k in some]
+    now = table(kernels, version)
+    if update:
+        TABLE.write_text(now)
+    before = TABLE.read_text() if TABLE.exists() else ""
+    if now != before:
+        lines = difflib.unified_diff(before.splitlines(), now.splitlines(), str(TABLE.relative_to(ROOT)), "now", "", "", 0, "")
+        fail("the kernels have other needs than infer/cuda/resources.txt says; if that is meant, run "
+             "scripts/cuda_report.py --update", *lines)
+    print(f"cuda_report: {len(kernels)} kernels in {len(sources)} files, as infer/cuda/resources.txt says")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+#include "apps/machines.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "apps/program.h"
+#include "core/error.h"
+#include "infer/cuda/cuda.h"
+
+namespace folio::apps {
+namespace {
+
+// The whole text as a number; nothing if it is none.
+template <typename T>
+std::optional<T> number_of(std::string_view text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+// cpu, cuda, cuda:N or list.
+std::optional<int> gpu_of(const std::string& text) {
+  if (text == "list") throw CallForDevices();
+  if (text == "cpu") return {};
+  if (text == "cuda") return 0;
+  if (text.starts_with("cuda:")) {
+    const auto number = number_of<int>(std::string_view(text).substr(5));
+    if (number && *number >= 0) return number;
+  }
+  throw CLI::ValidationError("--device", fmt::format("{} is not cpu, cuda, cuda:N or list", core::printable(text)));
+}
+
+// A whole number of bytes, KiB, MiB or GiB.
+uint64_t bytes_of(const std::string& text) {
+  std::string_view digits = text;
+  unsigned shift = 0;
+  if (const size_t unit = std::string_view("KMG").find(text.empty() ? ' ' : text.back()); unit != std::string::npos) {
+    shift = 10 * (static_cast<unsigned>(unit) + 1);
+    digits.remove_suffix(1);
+  }
+  const auto number = number_of<uint64_t>(digits);
+  if (!number || *number == 0 || *number > (UINT64_MAX >> 1U >> shift)) {
+    throw CLI::ValidationError("--cache-memory",
+                               fmt::format("{} is not a size, such as 512M or 2G", core::printable(text)));
+  }
+  return *number << shift;
+}
+
+void require_gpu(const MachineFlags& flags) {
+  if (flags.gpu) return;
+  const auto is_for_gpus = [](const char* flag) {
+    throw core::UsageError(fmt::format("{} is for a GPU; add --device cuda", flag));
+  };
+  if (flags.gpu_layers) is_for_gpus("--gpu-layers");
+  if (flags.cache_bytes) is_for_gpus("--cache-memory");
+  if (flags.fast) is_for_gpus("--fast");
+}
+
+// A line that is written over at each percent.
+std::function<void(uint64_t, uint64_t)> progress_line() {
+  return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
+    const uint64_t percent = total == 0 ? 100 : done * 100 / total;
+    if (percent == std::exchange(shown, percent)) return;
+    fmt::print(stderr, "\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
+               percent == 100 ? "\n" : "");
+  };
+}
+
+}  // namespace
+
+void add_machine_flags(CLI::App& app, MachineFlags& flags) {
+  app.add_option("-t,--threads", flags.threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
+  app.add_option_function<std::string>(
+         "--device", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },
+         "where the model runs: cpu, cuda, or cuda:N for one of several GPUs; list shows them")
+      ->default_str("cpu");
+  app.add_option("--gpu-layers", flags.gpu_layers, "the GPU has this many of the last layers (default: all)")
+      ->check(in_range(1, 1024));
+  app.add_option_function<std::string>(
+      "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of(text); },
+      "the GPU's memory for keys and values, such as 2G (default: what is left)");
+  app.add_flag("--fast", flags.fast, "the GPU may let a text depend on the texts beside it, which is a little faster");
+  app.final_callback([&flags] { require_gpu(flags); });
+}
+
+void print_devices() {
+  for (const infer::gpu::DeviceInfo& d : infer::gpu::devices()) {
+    fmt::print("cuda:{}  {}, {:.1f} GB of memory, {:.1f} GB free, compute capability {}.{}, driver for CUDA {}\n",
+               d.index, d.name, static_cast<double>(d.memory_bytes) / 1e9, static_cast<double>(d.free_bytes) / 1e9,
+               d.major, d.minor, d.driver_version);
+  }
+}
+
+Machines::Machines(const MachineFlags& flags, const core::ModelConfig& config) {
+  const int64_t n_layers = config.n_layers;
+  const int64_t on_gpu = flags.gpu ? flags.gpu_layers.value_or(n_layers) : 0;
+  if (on_gpu > n_layers) {
+    throw core::UsageError(fmt::format("--gpu-layers is {}, but the model has {}", on_gpu, n_layers));
+  }
+  if (flags.gpu) {
+    infer::CudaOptions options{.device = *flags.gpu, .cache_bytes = flags.cache_bytes, .fast = flags.fast};
+    if (isatty(STDERR_FILENO) != 0) options.on_progress = progress_line();
+    gpu_ = infer::make_cuda(options);
+  }
+  if (on_gpu < n_layers) {
+    cpu_ = std::make_unique<infer::Cpu>(infer::CpuOptions{.n_threads = flags.threads});
+    placements_.push_back({.machine = *cpu_, .layers = {0, n_layers - on_gpu}});
+  }
+  if (on_gpu > 0) placements_.push_back({.machine = *gpu_, .layers = {n_layers - on_gpu, n_layers}});
+}
+
+}  // namespace folio::apps
