@@ -80,7 +80,7 @@ __device__ void store_output(const Attention& in, size_t row, size_t head, size_
   if (d < in.heads.head_dim) in.out[(row * in.heads.n_heads + head) * in.heads.head_dim + d] = value;
 }
 
-// Joins the partials of an item and key/value head: (parts, 16 slots, padded + 2), each slot's numbers, then its max and
+// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), each slot's numbers, then its max and
 // its sum. All threads of the block.
 template <typename H>
 __device__ void join_parts(const Attention& in, const AttentionItem& item, size_t kv_head, const float* partials,
@@ -91,7 +91,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   FOLIO_SHARED(float, add, kItemSlots * kJoinParts);
   FOLIO_SHARED(float, before, kItemSlots * kJoinParts);  // the largest score before a part
   const int n_slots = item.n_rows * item.n_queries;
-  const auto number = [&](int32_t part, int slot, int d) { return partials[(part * 16 + slot) * kStride + d]; };
+  const auto number = [&](int32_t part, int slot, int d) { return partials[(static_cast<size_t>(part) * in.n_slots + static_cast<size_t>(slot)) * kStride + static_cast<size_t>(d)]; };
   float most = kNothing;  // of a slot, in the thread that has its number
   float sum = 0.0F;
   float totals[kOutputs];
@@ -157,7 +157,7 @@ __global__ __launch_bounds__(kPartThreads, H::kPadded > 128 ? 2 : 4) void attent
   if (static_cast<int32_t>(blockIdx.x * kPartWarps) >= n_parts) return;
   const uint32_t n_blocks = static_cast<uint32_t>(ceil_div(static_cast<size_t>(n_parts), kPartWarps));
   const size_t place = blockIdx.z * static_cast<size_t>(in.heads.n_kv_heads) + kv_head;
-  float* partials = in.partials + place * in.max_parts * kItemSlots * kStride;
+  float* partials = in.partials + place * in.max_parts * in.n_slots * kStride;
 
   const unsigned warp = threadIdx.x / kWarp;
   const auto index = static_cast<int32_t>(blockIdx.x * kPartWarps + warp);
@@ -166,7 +166,7 @@ __global__ __launch_bounds__(kPartThreads, H::kPadded > 128 ? 2 : 4) void attent
     store_queries<H>(in, item, kv_head, queries);
     __syncwarp();
     const int32_t part = first_part(slots) + index;
-    float* to = partials + static_cast<size_t>(index) * kItemSlots * kStride;
+    float* to = partials + static_cast<size_t>(index) * in.n_slots * kStride;
     const unsigned g = lane_group();
     const unsigned t = lane_in_group();
     attend_part<H>(
@@ -174,6 +174,7 @@ __global__ __launch_bounds__(kPartThreads, H::kPadded > 128 ? 2 : 4) void attent
         [&](const PartResult& result) {
           if (t != 0) return;
           for (unsigned h = 0; h < 2; ++h) {
+            if (g + 8 * h >= in.n_slots) break;
             to[(g + 8 * h) * kStride + H::kPadded] = result.max[h];
             to[(g + 8 * h) * kStride + H::kPadded + 1] = result.sum[h];
           }
@@ -181,6 +182,7 @@ __global__ __launch_bounds__(kPartThreads, H::kPadded > 128 ? 2 : 4) void attent
         [&](int n, const Sums& sums) {
 #pragma unroll
           for (unsigned i = 0; i < 4; ++i) {
+            if (g + i / 2 * 8 >= in.n_slots) break;
             to[(g + i / 2 * 8) * kStride + static_cast<unsigned>(n) * 8 + 2 * t + i % 2] = sums.c[i];
           }
         });

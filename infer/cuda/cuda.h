@@ -15,6 +15,7 @@ struct CudaOptions {
   int device = 0;
   /// Bytes for the KV cache; nothing: what is left after weights and workspace.
   std::optional<uint64_t> cache_bytes{};
+  size_t max_rows = 2048;  ///< of a step; what a prompt is cut into
   /// A row's result may depend on its companions and on how its prompt was cut; a little faster.
   bool fast = false;
   /// Called while weights are loaded, with the bytes that are on the device and those that will be.

@@ -111,6 +111,7 @@ struct Attention {
   int32_t window = 0;                    ///< a row sees so many positions, its own included
   const AttentionItem* items = nullptr;  ///< on the device; of a sequence in order
   uint32_t n_items = 0;
+  uint32_t n_slots = 0;    ///< at least the (row, head) pairs of any item
   uint32_t max_parts = 0;  ///< at least the parts of kPartPositions that any row sees, counted from its first one
   float scale = 0.0F;      ///< 1 / sqrt(head_dim)
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
@@ -128,7 +129,7 @@ struct Attention {
 void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
 /// Of the partials of a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
-  return in.n_items * in.heads.n_kv_heads * kItemSlots * in.max_parts * (in.cache.padded() + 2) * sizeof(float);
+  return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (in.cache.padded() + 2) * sizeof(float);
 }
 
 }  // namespace folio::infer::gpu

@@ -65,11 +65,12 @@ void Engine::admit() {
 void Engine::plan() {
   rows_.clear();
   parts_.clear();
-  size_t most_reported = std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, kMaxRows);
+  const size_t most_rows = runner_.max_rows();
+  size_t most_reported = std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, most_rows);
   for (Active& a : active_) {
     const bool alone = static_cast<bool>(a.generation.request().observer);
-    if (!a.running || rows_.size() == kMaxRows || (alone && !rows_.empty())) break;
-    const size_t n = a.generation.append_rows(rows_, kMaxRows - rows_.size(), most_reported);
+    if (!a.running || rows_.size() == most_rows || (alone && !rows_.empty())) break;
+    const size_t n = a.generation.append_rows(rows_, most_rows - rows_.size(), most_reported);
     if (n > 0) parts_.push_back({.request = &a, .n_rows = n});
     if (alone) break;
   }

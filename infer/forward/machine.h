@@ -39,7 +39,7 @@ struct Draw {
 
 /// What a step brings from the host. begin() copies what it needs of the spans, and of the samplers.
 struct Step {
-  std::span<const StepRow> rows;          ///< rows of a sequence are in order of position; at most kMaxRows
+  std::span<const StepRow> rows;          ///< rows of a sequence are in order of position; at most max_rows()
   std::span<const BlockId> tables;        ///< the block tables of the step's sequences, one after the other
   std::span<const int32_t> table_starts;  ///< (sequences + 1): where each begins, and at last the end
   std::span<const BlockCopy> copies;      ///< to be done before the step's first operation
@@ -48,7 +48,7 @@ struct Step {
   bool observed = false;                  ///< slots are read between operations: neither fuse nor replay
 };
 
-inline constexpr size_t kMaxRows = 256;  ///< rows of a step
+inline constexpr size_t kMaxRows = 256;  ///< rows of a step on a CPU
 
 /// The matrix that a slot is multiplied by, the bias if there is one, and where the sum goes.
 struct Projection {
@@ -83,7 +83,11 @@ class Stage {
   [[nodiscard]] virtual const StageWeights& weights() const = 0;
   /// Numbers of a row in the slot: a rank has only its own heads.
   [[nodiscard]] virtual size_t width(Slot slot) const = 0;
+  /// Rows that a step may have.
+  [[nodiscard]] virtual size_t max_rows() const { return kMaxRows; }
   [[nodiscard]] virtual CacheFit cache_fit() const = 0;
+  /// Once, before the first step: the cache will have so many blocks, at most cache_fit()'s.
+  virtual void reserve_cache(int64_t /*n_blocks*/) {}
   [[nodiscard]] virtual const LoadReport& load_report() const = 0;
 
   /// Brings the step's rows, tables and copies to the machine. Throws std::bad_alloc if their blocks don't fit.

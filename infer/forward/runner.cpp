@@ -65,7 +65,12 @@ Runner::Runner(const core::StoredModel& model, std::span<const Placement> placem
       stages_(load_stages(model, placements, options.type)),
       load_report_(sum_of(stages_)),
       cache_(n_blocks(stages_, model.config, options)) {
-  for (const auto& stage : stages_) block_bytes_ += stage->cache_fit().block_bytes;
+  max_rows_ = stages_.front()->max_rows();
+  for (const auto& stage : stages_) {
+    block_bytes_ += stage->cache_fit().block_bytes;
+    max_rows_ = std::min(max_rows_, stage->max_rows());
+    stage->reserve_cache(cache_.n_blocks());
+  }
 }
 
 Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
@@ -125,7 +130,7 @@ std::span<const int32_t> Runner::draw_on_host(std::span<float> logits) {
 
 // Fills parts_, too: which sequences the rows are of.
 void Runner::check(std::span<const Row> rows) {
-  require(rows.size() <= kMaxRows, "a step of {} rows is longer than {}", rows.size(), kMaxRows);
+  require(rows.size() <= max_rows_, "a step of {} rows is longer than {}", rows.size(), max_rows_);
   for (const Part& part : parts_) part_of_[static_cast<size_t>(part.sequence)] = -1;
   parts_.clear();
   for (const Row& row : rows) {

@@ -58,8 +58,10 @@ class Runner {
   /// Of all stages together.
   [[nodiscard]] const LoadReport& load_report() const { return load_report_; }
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
+  /// Rows that a step may have: of all stages the fewest.
+  [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
-  /// Runs the rows, at most kMaxRows, and stores their keys and values. Tokens are drawn where the logits are, if that
+  /// Runs the rows, at most max_rows(), and stores their keys and values. Tokens are drawn where the logits are, if that
   /// machine does so: logits that nobody wants don't come to the host. Throws core::Error, and changes nothing, if a
   /// token, a sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing
   /// either.
@@ -75,6 +77,7 @@ class Runner {
   std::vector<std::unique_ptr<Stage>> stages_;
   LoadReport load_report_;
   uint64_t block_bytes_ = 0;
+  size_t max_rows_ = 0;
   BlockManager cache_;
 
   // The sequences of the rows in hand, in the order in which they come, and how many rows each has.

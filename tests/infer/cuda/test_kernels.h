@@ -33,4 +33,31 @@ enum class Kind { kF16, kBf16, kTf32, kS8, kS8Half };
 /// One product of packed fragments: a (32 lanes, 4 words), b (32, 2), c (32, 4).
 __global__ void multiply(Kind kind, uint32_t* c, const uint32_t* a, const uint32_t* b);
 
+// One fault each. Where a line is named by the error, it says "place: ...".
+__global__ void without_barrier(float* y, const float* x);
+__global__ void without_second_barrier(float* y, const float* x);
+__global__ void without_warp_barrier(float* y, const float* x);
+__global__ void without_any_copy_wait(Words* y, const Words* x);
+__global__ void with_late_copy_wait(Words* y, const Words* x);
+__global__ void without_barrier_after_copies(Words* y, const Words* x);
+__global__ void barrier_in_branch(unsigned* out);
+__global__ void two_barriers(unsigned* out);
+__global__ void lane_outside_mask(unsigned* out);
+__global__ void lane_that_returned(unsigned* out);
+__global__ void lanes_at_two_places(unsigned* out);
+__global__ void lanes_with_two_masks(unsigned* out);
+__global__ void lane_at_barrier(unsigned* out);
+__global__ void lane_not_in_block(unsigned* out);
+__global__ void write_past_dynamic(float* out);
+__global__ void read_past_dynamic(float* out);
+__global__ void read_before_array(float* out);
+__global__ void write_past_device_memory(float* out, unsigned n);
+__global__ void two_blocks_one_word(unsigned* out);
+__global__ void reads_other_block(unsigned* out);
+__global__ void takes_turns(unsigned* out, unsigned* turn);
+__global__ void joins_without_fence(unsigned* total, unsigned* parts, unsigned* done);
+__global__ void joins_before_barrier(unsigned* total, unsigned* parts, unsigned* done);
+__global__ void two_warps_one_word(unsigned* out);
+__global__ void load_misaligned(float* out, const float* x);
+
 }  // namespace folio::infer::gpu::test

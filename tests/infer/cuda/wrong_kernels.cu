@@ -1,3 +1,172 @@
 #include "tests/infer/cuda/test_kernels.h"
 
-namespace folio::infer::gpu::test {}  // namespace folio::infer::gpu::test
+namespace folio::infer::gpu::test {
+
+__global__ void without_barrier(float* y, const float* x) {
+  FOLIO_SHARED(float, tile, 1024);
+  tile[threadIdx.x] = x[threadIdx.x];  // place: missing barrier
+  y[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}
+
+__global__ void without_second_barrier(float* y, const float* x) {
+  FOLIO_SHARED(float, tile, 1024);
+  for (unsigned i = 0; i < 2; ++i) {
+    tile[threadIdx.x] = x[i * blockDim.x + threadIdx.x];
+    __syncthreads();
+    y[i * blockDim.x + threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+  }
+}
+
+__global__ void without_warp_barrier(float* y, const float* x) {
+  FOLIO_SHARED(float, tile, 1024);
+  const unsigned i = threadIdx.x;
+  tile[i] = x[i];
+  const float mine = __shfl_xor_sync(kAllLanes, x[i], 1);  // orders nothing
+  y[i] = mine + tile[i - lane_id() + kWarp - 1 - lane_id()];
+}
+
+__global__ void without_any_copy_wait(Words* y, const Words* x) {
+  FOLIO_SHARED(Words, tile, 32);
+  copy_async(&tile[threadIdx.x], &x[threadIdx.x]);
+  commit_copies();
+  __syncthreads();
+  store(&y[threadIdx.x], load(&tile[threadIdx.x]));
+}
+
+__global__ void with_late_copy_wait(Words* y, const Words* x) {
+  FOLIO_SHARED(Words, tile, 32);
+  copy_async(&tile[threadIdx.x], &x[threadIdx.x]);
+  commit_copies();
+  wait_copies<1>();
+  __syncthreads();
+  store(&y[threadIdx.x], load(&tile[threadIdx.x]));
+  wait_copies<0>();
+}
+
+__global__ void without_barrier_after_copies(Words* y, const Words* x) {
+  FOLIO_SHARED(Words, tile, 32);
+  copy_async(&tile[threadIdx.x], &x[threadIdx.x]);
+  commit_copies();
+  wait_copies<0>();
+  store(&y[threadIdx.x], load(&tile[31 - threadIdx.x]));
+}
+
+__global__ void barrier_in_branch(unsigned* out) {
+  out[threadIdx.x] = 1;
+  if (threadIdx.x < 40) __syncthreads();  // place: barrier in branch
+}
+
+__global__ void two_barriers(unsigned* out) {
+  out[threadIdx.x] = 1;
+  if (threadIdx.x < 40) {
+    __syncthreads();  // place: first barrier
+  } else {
+    __syncthreads();  // place: second barrier
+  }
+}
+
+__global__ void lane_outside_mask(unsigned* out) {
+  out[threadIdx.x] = __shfl_xor_sync(0x0000FFFFU, threadIdx.x, 1);  // place: outside mask
+}
+
+__global__ void lane_that_returned(unsigned* out) {
+  if (threadIdx.x == 31) return;
+  out[threadIdx.x] = __shfl_xor_sync(kAllLanes, threadIdx.x, 1);  // place: lane returned
+}
+
+__global__ void lanes_at_two_places(unsigned* out) {
+  unsigned x = threadIdx.x;
+  if (x < 16) {
+    x = __shfl_xor_sync(kAllLanes, x, 1);  // place: first shuffle
+  } else {
+    x = __shfl_xor_sync(kAllLanes, x, 2);  // place: second shuffle
+  }
+  out[threadIdx.x] = x;
+}
+
+__global__ void lanes_with_two_masks(unsigned* out) {
+  const unsigned mask = threadIdx.x < 16 ? 0x00FFFFFFU : 0xFFFFFF00U;
+  out[threadIdx.x] = __shfl_xor_sync(mask, threadIdx.x, 1);  // place: two masks
+}
+
+__global__ void lane_at_barrier(unsigned* out) {
+  if (threadIdx.x == 3) __syncthreads();                          // place: lonely barrier
+  out[threadIdx.x] = __shfl_xor_sync(kAllLanes, threadIdx.x, 1);  // place: stuck shuffle
+}
+
+__global__ void lane_not_in_block(unsigned* out) {
+  out[threadIdx.x] = __shfl_xor_sync(kAllLanes, threadIdx.x, 1);  // place: short warp
+}
+
+__global__ void write_past_dynamic(float* out) {
+  FOLIO_DYNAMIC_SHARED(bytes);
+  auto* tile = reinterpret_cast<float*>(bytes);
+  tile[threadIdx.x + 1] = 1.0F;  // place: past dynamic
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+
+__global__ void read_past_dynamic(float* out) {
+  FOLIO_DYNAMIC_SHARED(bytes);
+  auto* tile = reinterpret_cast<float*>(bytes);
+  tile[threadIdx.x] = 1.0F;
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x + 1];
+}
+
+__global__ void read_before_array(float* out) {
+  FOLIO_SHARED(float, first, 32);
+  FOLIO_SHARED(float, second, 32);
+  first[threadIdx.x] = 1.0F;
+  second[threadIdx.x] = 1.0F;
+  __syncthreads();
+  const int index = static_cast<int>(threadIdx.x) - 1;
+  out[threadIdx.x] = second[index];
+}
+
+__global__ void write_past_device_memory(float* out, unsigned n) {
+  if (threadIdx.x == 0) out[n] = 1.0F;
+}
+
+__global__ void two_blocks_one_word(unsigned* out) {
+  if (threadIdx.x == 0) out[0] = blockIdx.x;  // place: one word
+}
+
+__global__ void reads_other_block(unsigned* out) {
+  if (threadIdx.x == 0) {
+    out[blockIdx.x] = 7;
+    out[gridDim.x + blockIdx.x] = out[(blockIdx.x + 1) % gridDim.x];
+  }
+}
+
+__global__ void takes_turns(unsigned* out, unsigned* turn) {
+  if (threadIdx.x == 0) out[blockIdx.x] = atomicAdd(turn, 1U);
+}
+
+__global__ void joins_without_fence(unsigned* total, unsigned* parts, unsigned* done) {
+  if (threadIdx.x != 0) return;
+  parts[blockIdx.x] = blockIdx.x;
+  if (atomicAdd(done, 1U) != gridDim.x - 1) return;
+  *total = 0;
+  for (unsigned i = 0; i < gridDim.x; ++i) *total += parts[i];
+}
+
+__global__ void joins_before_barrier(unsigned* total, unsigned* parts, unsigned* done) {
+  parts[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    if (atomicAdd(done, 1U) == gridDim.x - 1) {
+      *total = 0;
+      for (unsigned i = 0; i < gridDim.x * blockDim.x; ++i) *total += parts[i];
+    }
+  }
+}
+
+__global__ void two_warps_one_word(unsigned* out) { out[threadIdx.x / 64] = 1; }
+
+__global__ void load_misaligned(float* out, const float* x) {
+  const Words v = load(x + 1);
+  out[threadIdx.x] = __builtin_bit_cast(float, v.w[0]);
+}
+
+}  // namespace folio::infer::gpu::test

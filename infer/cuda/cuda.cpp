@@ -1,0 +1,41 @@
+#include "infer/cuda/cuda.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "infer/cuda/cuda_stage.h"
+
+namespace folio::infer {
+namespace {
+
+class Cuda final : public Machine {
+ public:
+  explicit Cuda(const CudaOptions& options) : options_(options) {
+    const gpu::Stream stream(options.device);  // throws where there is no such device
+    device_ = gpu::devices()[static_cast<size_t>(options.device)];
+  }
+
+  [[nodiscard]] std::string describe() const override {
+    return fmt::format("{}, {:.1f} GB", device_.name, static_cast<double>(device_.memory_bytes) / 1e9);
+  }
+
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+                                            CacheType cache_type) override {
+    core::require(model.config.head_dim <= static_cast<int64_t>(gpu::kMaxGpuHeadDim),
+                  "heads of {} dimensions are wider than the {} that run on a GPU; take --device cpu",
+                  model.config.head_dim, gpu::kMaxGpuHeadDim);
+    return std::make_unique<CudaStage>(options_, device_, model, layers, cache_type);
+  }
+
+ private:
+  CudaOptions options_;
+  gpu::DeviceInfo device_;
+};
+
+}  // namespace
+
+bool cuda_built() { return true; }
+
+std::unique_ptr<Machine> make_cuda(const CudaOptions& options) { return std::make_unique<Cuda>(options); }
+
+}  // namespace folio::infer

@@ -1,0 +1,473 @@
+#include "infer/cuda/cuda_stage.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/rope_scaling.h"
+
+namespace folio::infer {
+namespace {
+
+using gpu::Kind;
+
+constexpr size_t kRecordedRows = 64;                     // steps of more rows last longer than their launches
+constexpr size_t kMostRecordings = 64;                   // shapes that are kept
+constexpr size_t kMostPartials = size_t{128} << 20U;     // bytes of attention's parts side by side
+constexpr size_t kLogitsRows = 64;                       // that the workspace has room for from the start
+constexpr size_t kReserve = size_t{256} << 20U;          // bytes that CUDA itself takes: kernels, recordings
+constexpr auto kPartPositions = static_cast<int64_t>(gpu::kPartPositions);
+
+std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
+  const auto dim = static_cast<size_t>(c.dim);
+  const auto query_dim = static_cast<size_t>(c.query_dim());
+  const auto kv_dim = static_cast<size_t>(c.kv_dim());
+  const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
+  // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
+  return {dim, dim, query_dim, kv_dim, kv_dim, query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
+}
+
+uint64_t free_bytes_of(int device) { return gpu::devices()[static_cast<size_t>(device)].free_bytes; }
+
+size_t packed_bytes(size_t n_rows, size_t k, Kind kind) {
+  return gpu::PackedInputs{.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind}
+      .bytes();
+}
+
+}  // namespace
+
+CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
+                     LayerRange layers, CacheType cache_type)
+    : options_(options),
+      device_(device),
+      stream_(options.device),
+      config_(model.config),
+      layers_(layers),
+      cache_type_(cache_type),
+      widths_(widths_of(config_)),
+      weights_([&] {
+        core::ThreadPool pool;
+        return CudaWeights(model, layers, stream_, pool, free_bytes_of(options.device), options.on_progress);
+      }()),
+      heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
+             .n_kv_heads = static_cast<uint32_t>(config_.n_kv_heads),
+             .head_dim = static_cast<uint32_t>(config_.head_dim)},
+      any_kind_(weights_.matrix(weights_.by_role()(core::Role::Wq, layers.first)).kind),
+      cache_{.n_layers = static_cast<uint32_t>(layers.last - layers.first),
+             .n_kv_heads = heads_.n_kv_heads,
+             .head_dim = heads_.head_dim,
+             .half = cache_type == CacheType::F16} {}
+
+// What the largest step needs beside weights and cache.
+CacheFit CudaStage::cache_fit() const {
+  const size_t block_bytes = cache_.block_bytes();
+  if (options_.cache_bytes) {
+    return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(*options_.cache_bytes / block_bytes)};
+  }
+  size_t workspace = kReserve + kMostPartials;
+  for (size_t s = 0; s < kSlots; ++s) {
+    const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
+    workspace += 2 * rows * widths_[s] * sizeof(float);  // as they are, and packed
+  }
+  const uint64_t left = free_bytes_of(options_.device);
+  return {.block_bytes = block_bytes,
+          .n_blocks = left <= workspace ? 0 : static_cast<int64_t>((left - workspace) / block_bytes)};
+}
+
+void CudaStage::reserve_cache(int64_t n_blocks) {
+  cache_memory_ = gpu::DeviceMemory(stream_, static_cast<size_t>(n_blocks) * cache_.block_bytes());
+  stream_.fill(cache_memory_.as<void>(), 0, cache_memory_.bytes());
+  cache_.data = cache_memory_.as<uint8_t>();
+
+  n_angles_ = static_cast<size_t>(std::min(config_.context_length, n_blocks * kBlockPositions));
+  const std::vector<double> frequencies = core::rope_frequencies(config_);
+  const size_t pairs = frequencies.size();
+  std::vector<float> angles(2 * n_angles_ * pairs);
+  for (size_t position = 0; position < n_angles_; ++position) {
+    for (size_t pair = 0; pair < pairs; ++pair) {
+      const double angle = static_cast<double>(position) * frequencies[pair];
+      angles[position * pairs + pair] = static_cast<float>(std::cos(angle));
+      angles[(n_angles_ + position) * pairs + pair] = static_cast<float>(std::sin(angle));
+    }
+  }
+  angles_ = gpu::DeviceMemory(stream_, angles.size() * sizeof(float));
+  stream_.copy_in(angles_.as<float>(), angles.data(), angles_.bytes());
+  stream_.wait();
+}
+
+float* CudaStage::at(Slot slot) const {
+  if (slot == Slot::Residual && gathered_rows_) return gathered_.as<float>();
+  return slots_[static_cast<size_t>(slot)].as<float>();
+}
+
+// ---- A step's beginning ----
+
+void CudaStage::begin(const Step& step) {
+  stream_.use();
+  if (recording_) {  // a step that was recorded failed
+    recording_ = false;
+    static_cast<void>(stream_.end_recording());
+  }
+  rows_.assign(step.rows.begin(), step.rows.end());
+  n_rows_ = rows_.size();
+  n_wanted_ = step.n_wanted;
+  observed_ = step.observed;
+  gathered_rows_ = delta_pending_ = activate_pending_ = false;
+  norm_pending_.reset();
+  packed_slot_.reset();
+  plan_items();
+  draws_.clear();
+  ids_.clear();
+  for (const Draw& d : step.draws) {
+    draws_.push_back(gpu::draw_input(d.row, d.sampler->options(), d.sampler->never(), d.history,
+                                     static_cast<int64_t>(d.history.size()), width(Slot::Logits), ids_));
+  }
+  make_room(step);
+  send(step);
+}
+
+// Runs of rows of one sequence, cut into what a warp takes. Without parts in parallel, eight to a block.
+void CudaStage::plan_items() {
+  const auto queries = static_cast<int32_t>(heads_.queries());
+  constexpr auto kSlotsOfItem = static_cast<int32_t>(gpu::kItemSlots);
+  const int32_t rows_of_item = std::max(1, kSlotsOfItem / queries);
+  const int64_t window = config_.sliding_window > 0 ? config_.sliding_window : config_.context_length;
+  const auto first_part = [&](const StepRow& row) {
+    return std::max<int64_t>(0, row.position + 1 - window) / kPartPositions;
+  };
+  items_.clear();
+  max_slots_ = 0;
+  int64_t parts = 1;
+  std::vector<size_t> runs;  // where the items of each run begin
+  for (size_t i = 0; i < rows_.size();) {
+    size_t end = i + 1;
+    while (end < rows_.size() && rows_[end].table == rows_[i].table) ++end;
+    runs.push_back(items_.size());
+    for (; i < end; i += static_cast<size_t>(rows_of_item)) {
+      const auto n = static_cast<int32_t>(std::min(end - i, static_cast<size_t>(rows_of_item)));
+      for (int32_t q = 0; q < queries; q += kSlotsOfItem) {
+        const int32_t n_queries = std::min(queries - q, kSlotsOfItem);
+        items_.push_back({.row = static_cast<int32_t>(i), .n_rows = n, .query = q, .n_queries = n_queries});
+        max_slots_ = std::max(max_slots_, static_cast<uint32_t>(n * n_queries));
+      }
+      const StepRow& last = rows_[i + static_cast<size_t>(n) - 1];
+      parts = std::max(parts, last.position / kPartPositions - first_part(rows_[i]) + 1);
+    }
+    i = end;
+  }
+  // A bound that changes seldom, so that a recording serves many steps.
+  max_parts_ = std::bit_ceil(static_cast<uint32_t>(parts));
+  gpu::Attention sizes{.heads = heads_, .cache = cache_, .n_items = static_cast<uint32_t>(items_.size()),
+                       .n_slots = max_slots_, .max_parts = max_parts_};
+  in_parts_ = gpu::partial_bytes(sizes) <= kMostPartials;
+  if (in_parts_) return;
+  max_parts_ = 0;
+  std::vector<gpu::AttentionItem> whole;
+  runs.push_back(items_.size());
+  for (size_t r = 0; r + 1 < runs.size(); ++r) {
+    for (size_t i = runs[r]; i < runs[r + 1]; ++i) whole.push_back(items_[i]);
+    gpu::AttentionItem none = items_[runs[r]];
+    none.n_rows = 0;
+    while (whole.size() % gpu::kGroupItems != 0) whole.push_back(none);
+  }
+  items_ = std::move(whole);
+}
+
+// Recordings hold the addresses of what they use.
+void CudaStage::grow(gpu::DeviceMemory& memory, size_t bytes) {
+  if (memory.bytes() >= bytes) return;
+  stream_.wait();
+  recordings_.clear();
+  memory = {};
+  memory = gpu::DeviceMemory(stream_, std::bit_ceil(bytes));
+  stream_.fill(memory.as<void>(), 0, memory.bytes());
+}
+
+void CudaStage::make_room(const Step& step) {
+  size_t widest = 0;
+  for (size_t s = 0; s < kSlots; ++s) {
+    const bool logits = static_cast<Slot>(s) == Slot::Logits;
+    const size_t rows = logits ? step.n_wanted : n_rows_;
+    if (!logits) widest = std::max(widest, widths_[s]);
+    grow(slots_[s], rows * widths_[s] * sizeof(float));
+  }
+  const size_t residual_bytes = n_rows_ * width(Slot::Residual) * sizeof(float);
+  grow(delta_, residual_bytes);
+  grow(gathered_, residual_bytes);
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (!weights_.uses(static_cast<Kind>(kind))) continue;
+    grow(packed_data_[kind], packed_bytes(n_rows_, widest, static_cast<Kind>(kind)));
+  }
+  grow(row_scales_, (n_rows_ + gpu::kTileColumns) * sizeof(float));
+  if (in_parts_) {
+    grow(partials_, gpu::partial_bytes(attention_of_step()));
+    grow(counters_, items_.size() * heads_.n_kv_heads * sizeof(uint32_t));
+  }
+  if (!draws_.empty()) {
+    grow(draw_workspace_, gpu::draw_workspace_bytes(draws_.size()));
+    grow(tokens_, draws_.size() * sizeof(int32_t));
+  }
+}
+
+// All that a step brings, in one copy. What changes in length from step to step comes last, and is found by offsets
+// (in words, from the beginning).
+void CudaStage::send(const Step& step) {
+  Places& p = places_;
+  p.draws = 0;
+  p.tokens = p.draws + draws_.size() * sizeof(gpu::DrawInput);
+  p.positions = p.tokens + n_rows_ * sizeof(int32_t);
+  p.tables = p.positions + n_rows_ * sizeof(int32_t);
+  p.wanted = p.tables + n_rows_ * sizeof(int32_t);
+  p.items = p.wanted + n_wanted_ * sizeof(int32_t);
+  const size_t ids = p.items + items_.size() * sizeof(gpu::AttentionItem);
+  const size_t blocks = ids + ids_.size() * sizeof(int32_t);
+  const size_t copies = blocks + step.tables.size() * sizeof(int32_t);
+  p.end = copies + step.copies.size() * sizeof(BlockCopy);
+
+  if (has_sent_) sent_arrived_.wait();
+  if (sent_.bytes() < p.end) sent_ = gpu::PinnedMemory(std::bit_ceil(p.end));
+  grow(step_, p.end);
+  auto* to = sent_.as<uint8_t>();
+  const auto words = [&](size_t place) { return reinterpret_cast<int32_t*>(to + place); };
+  for (gpu::DrawInput& d : draws_) d.first_id += static_cast<uint32_t>(ids / sizeof(int32_t));
+  if (!draws_.empty()) std::memcpy(to + p.draws, draws_.data(), draws_.size() * sizeof(gpu::DrawInput));
+  size_t wanted = 0;
+  for (size_t i = 0; i < n_rows_; ++i) {
+    const StepRow& row = rows_[i];
+    words(p.tokens)[i] = row.token;
+    words(p.positions)[i] = static_cast<int32_t>(row.position);
+    words(p.tables)[i] = static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
+    if (row.wanted) words(p.wanted)[wanted++] = static_cast<int32_t>(i);
+  }
+  std::memcpy(to + p.items, items_.data(), items_.size() * sizeof(gpu::AttentionItem));
+  std::copy(ids_.begin(), ids_.end(), words(ids));
+  std::copy(step.tables.begin(), step.tables.end(), words(blocks));
+  if (!step.copies.empty()) std::memcpy(to + copies, step.copies.data(), step.copies.size() * sizeof(BlockCopy));
+  stream_.copy_in(step_.as<void>(), to, p.end);
+  sent_arrived_.record(stream_);
+  has_sent_ = true;
+  if (!step.copies.empty()) {
+    gpu::copy_blocks(stream_, cache_, reinterpret_cast<const int32_t*>(step_.as<uint8_t>() + copies),
+                     step.copies.size());
+  }
+}
+
+bool CudaStage::replay() {
+  if (observed_ || n_rows_ > kRecordedRows) return false;
+  shape_ = {n_rows_, n_wanted_, draws_.size(), items_.size(), max_slots_, max_parts_};
+  const auto found = recordings_.find(shape_);
+  if (found != recordings_.end()) {
+    stream_.run(found->second);
+    return true;
+  }
+  stream_.begin_recording();
+  recording_ = true;
+  return false;
+}
+
+void CudaStage::end() {
+  flush();
+  if (!recording_) return;
+  recording_ = false;
+  if (recordings_.size() >= kMostRecordings) recordings_.clear();
+  const auto made = recordings_.emplace(shape_, stream_.end_recording()).first;
+  stream_.run(made->second);
+}
+
+// ---- Operations ----
+
+gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
+  return {.data = packed_data_[static_cast<size_t>(kind)].as<uint8_t>(),
+          .row_scales = row_scales_.as<float>(),
+          .n_rows = static_cast<uint32_t>(n_rows_),
+          .k = static_cast<uint32_t>(width(slot)),
+          .kind = kind};
+}
+
+void CudaStage::mark_packed(Slot slot, Kind kind) {
+  if (packed_slot_ != slot) is_packed_ = {};
+  packed_slot_ = slot;
+  is_packed_[static_cast<size_t>(kind)] = true;
+}
+
+void CudaStage::changed(Slot slot) {
+  if (packed_slot_ == slot) packed_slot_.reset();
+}
+
+// The slot's rows as the inputs of a product. If the operation that computes them was held back, it is done on the way.
+gpu::PackedInputs CudaStage::packed(Slot slot, Kind kind) {
+  const gpu::PackedInputs to = inputs(slot, kind);
+  if (slot == Slot::Normed && norm_pending_) {
+    gpu::add_norm_pack(stream_, at(Slot::Residual), delta_pending_ ? delta_.as<float>() : nullptr,
+                       weights_.vector(*norm_pending_), config_.norm_eps, at(Slot::Normed), to);
+    norm_pending_.reset();
+    delta_pending_ = false;
+    mark_packed(slot, kind);
+  } else if (slot == Slot::Gate && activate_pending_) {
+    gpu::swiglu_pack(stream_, at(Slot::Gate), at(Slot::Up), to);
+    activate_pending_ = false;
+    mark_packed(slot, kind);
+  } else if (packed_slot_ != slot || !is_packed_[static_cast<size_t>(kind)]) {
+    gpu::pack_inputs(stream_, at(slot), to);
+    mark_packed(slot, kind);
+  }
+  return to;
+}
+
+// Does what is held back.
+void CudaStage::flush() {
+  if (norm_pending_) static_cast<void>(packed(Slot::Normed, any_kind_));
+  if (activate_pending_) static_cast<void>(packed(Slot::Gate, any_kind_));
+  if (delta_pending_) gpu::add(stream_, at(Slot::Residual), delta_.as<float>(), n_rows_ * width(Slot::Residual));
+  delta_pending_ = false;
+}
+
+void CudaStage::embed(WeightId table) {
+  gpu::embed(stream_, weights_.matrix(table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t), n_rows_,
+             at(Slot::Residual));
+}
+
+void CudaStage::norm(Slot in, WeightId weight, Slot out) {
+  core::require(in == Slot::Residual && out == Slot::Normed, "a GPU normalizes the residual stream alone");
+  changed(out);
+  norm_pending_ = weight;
+  if (observed_) flush();
+}
+
+void CudaStage::norm_heads(Slot slot, WeightId weight) {
+  const size_t n = n_rows_ * width(slot) / heads_.head_dim;
+  gpu::rms_norm(stream_, at(slot), weights_.vector(weight), config_.norm_eps, n, heads_.head_dim, at(slot));
+}
+
+void CudaStage::project(Slot in, std::span<const Projection> projections) {
+  for (size_t i = 0; i < projections.size();) {  // those of one format in one launch
+    std::vector<gpu::Product> products;
+    const gpu::PackedMatrix& first = weights_.matrix(projections[i].weight);
+    for (; i < projections.size() && products.size() < gpu::kMaxProducts; ++i) {
+      const Projection& p = projections[i];
+      if (!gpu::same_format(first, weights_.matrix(p.weight))) break;
+      products.push_back({.weight = weights_.matrix(p.weight),
+                          .bias = p.bias.exists() ? weights_.vector(p.bias) : nullptr,
+                          .out = at(p.out)});
+      changed(p.out);
+    }
+    gpu::multiply(stream_, packed(in, first.kind), products.data(), products.size(), options_.fast);
+  }
+}
+
+void CudaStage::project_to_residual(Slot in, WeightId weight) {
+  const gpu::PackedMatrix& matrix = weights_.matrix(weight);
+  const gpu::Product product{.weight = matrix, .out = delta_.as<float>()};
+  if (delta_pending_) flush();
+  gpu::multiply(stream_, packed(in, matrix.kind), &product, 1, options_.fast);
+  delta_pending_ = true;
+  if (observed_) flush();
+}
+
+void CudaStage::rotate_and_store(int64_t layer) {
+  const auto* angles = angles_.as<float>();
+  gpu::rotate_and_store(stream_, attention_of_step().rows, heads_, angles,
+                        angles + n_angles_ * heads_.head_dim / 2,
+                        core::info(config_.family).pairs == core::RopePairs::Halves, at(Slot::Query), at(Slot::Key),
+                        at(Slot::Value), cache_, static_cast<size_t>(layer - layers_.first));
+}
+
+gpu::Attention CudaStage::attention_of_step() const {
+  const auto* words = step_.as<int32_t>();
+  const auto place = [&](size_t bytes) { return words + bytes / sizeof(int32_t); };
+  const int64_t window = config_.sliding_window > 0 ? config_.sliding_window : config_.context_length;
+  return {.rows = {.tokens = place(places_.tokens),
+                   .positions = place(places_.positions),
+                   .tables = place(places_.tables),
+                   .blocks = words,
+                   .n_rows = static_cast<uint32_t>(n_rows_)},
+          .heads = heads_,
+          .cache = cache_,
+          .window = static_cast<int32_t>(window),
+          .items = reinterpret_cast<const gpu::AttentionItem*>(place(places_.items)),
+          .n_items = static_cast<uint32_t>(items_.size()),
+          .n_slots = max_slots_,
+          .max_parts = max_parts_,
+          .scale = 1.0F / std::sqrt(static_cast<float>(heads_.head_dim)),
+          .query = at(Slot::Query),
+          .out = at(Slot::Heads),
+          .partials = in_parts_ ? partials_.as<float>() : nullptr,
+          .counters = counters_.as<uint32_t>(),
+          .shared_bytes = device_.shared_bytes};
+}
+
+void CudaStage::attend(int64_t layer) {
+  gpu::Attention in = attention_of_step();
+  in.layer = static_cast<size_t>(layer - layers_.first);
+  gpu::attention(stream_, in);
+  changed(Slot::Heads);
+}
+
+void CudaStage::activate() {
+  activate_pending_ = true;
+  changed(Slot::Gate);
+  if (observed_) flush();
+}
+
+void CudaStage::gather() {
+  if (norm_pending_ || activate_pending_) flush();
+  gpu::gather(stream_, at(Slot::Residual), delta_pending_ ? delta_.as<float>() : nullptr,
+              step_.as<int32_t>() + places_.wanted / sizeof(int32_t), n_wanted_, width(Slot::Residual),
+              gathered_.as<float>());
+  delta_pending_ = false;
+  gathered_rows_ = true;
+  n_rows_ = n_wanted_;
+  packed_slot_.reset();
+}
+
+void CudaStage::draw() {
+  gpu::draw_tokens(stream_, at(Slot::Logits), width(Slot::Logits),
+                   reinterpret_cast<const gpu::DrawInput*>(step_.as<uint8_t>() + places_.draws), step_.as<int32_t>(),
+                   draws_.size(), draw_workspace_.as<void>(), tokens_.as<int32_t>());
+}
+
+// ---- To the host and back ----
+
+bool CudaStage::draws() const {
+  return layers_.last == config_.n_layers && width(Slot::Logits) <= gpu::kMostTokens;
+}
+
+Ticket CudaStage::fetch_logits() {
+  const size_t bytes = n_wanted_ * width(Slot::Logits) * sizeof(float);
+  if (logits_.bytes() < bytes) logits_ = gpu::PinnedMemory(std::bit_ceil(bytes));
+  stream_.copy_out(logits_.as<void>(), at(Slot::Logits), bytes);
+  return {};
+}
+
+std::span<float> CudaStage::wait(Ticket /*ticket*/) {
+  stream_.wait();
+  return {logits_.as<float>(), n_wanted_ * width(Slot::Logits)};
+}
+
+Ticket CudaStage::fetch_tokens() {
+  const size_t bytes = draws_.size() * sizeof(int32_t);
+  if (drawn_.bytes() < bytes) drawn_ = gpu::PinnedMemory(std::bit_ceil(bytes));
+  stream_.copy_out(drawn_.as<void>(), tokens_.as<void>(), bytes);
+  return {};
+}
+
+std::span<const int32_t> CudaStage::wait_tokens(Ticket /*ticket*/) {
+  stream_.wait();
+  return {drawn_.as<int32_t>(), draws_.size()};
+}
+
+void CudaStage::read(Slot slot, std::span<float> values) {
+  flush();
+  stream_.copy_out(values.data(), at(slot), values.size_bytes());
+  stream_.wait();
+}
+
+void CudaStage::write(Slot slot, std::span<const float> values) {
+  stream_.copy_in(at(slot), values.data(), values.size_bytes());
+  stream_.wait();
+  changed(slot);
+}
+
+}  // namespace folio::infer

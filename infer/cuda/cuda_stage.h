@@ -1,0 +1,137 @@
+// A range of a model's layers on a GPU: the operations of a Stage as launches of the kernels. Norms, SwiGLU and sums
+// with the residual are held back and done by the kernel that comes next. The operations of a step of few rows are
+// recorded, and run again at once for other tokens, positions and blocks: all that changes lies in device memory, in
+// one piece that begin() sends.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "infer/cuda/cuda.h"
+#include "infer/cuda/cuda_weights.h"
+#include "infer/cuda/kernels.h"
+#include "infer/cuda/sample.h"
+#include "infer/forward/machine.h"
+
+namespace folio::infer {
+
+class CudaStage final : public Stage {
+ public:
+  /// Throws core::Error if the weights don't fit the device.
+  CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
+            LayerRange layers, CacheType cache_type);
+
+  [[nodiscard]] LayerRange layers() const override { return layers_; }
+  [[nodiscard]] const StageWeights& weights() const override { return weights_.by_role(); }
+  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
+  [[nodiscard]] size_t max_rows() const override { return options_.max_rows; }
+  [[nodiscard]] CacheFit cache_fit() const override;
+  void reserve_cache(int64_t n_blocks) override;
+  [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
+
+  void begin(const Step& step) override;
+  [[nodiscard]] bool replay() override;
+  void embed(WeightId table) override;
+  void norm(Slot in, WeightId weight, Slot out) override;
+  void norm_heads(Slot slot, WeightId weight) override;
+  void project(Slot in, std::span<const Projection> projections) override;
+  void project_to_residual(Slot in, WeightId weight) override;
+  void rotate_and_store(int64_t layer) override;
+  void attend(int64_t layer) override;
+  void activate() override;
+  void gather() override;
+  void draw() override;
+  void end() override;
+  Ticket fetch_logits() override;
+  std::span<float> wait(Ticket ticket) override;
+  [[nodiscard]] bool draws() const override;
+  Ticket fetch_tokens() override;
+  std::span<const int32_t> wait_tokens(Ticket ticket) override;
+  void read(Slot slot, std::span<float> values) override;
+  void write(Slot slot, std::span<const float> values) override;
+
+ private:
+  /// What the launches of a step depend on: rows, of them wanted, draws, items, slots, parts.
+  using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t>;
+  /// Where the parts of the piece begin that begin() sends, in bytes.
+  struct Places {
+    size_t draws, tokens, positions, tables, wanted, items, end;
+  };
+  static constexpr size_t kKinds = 4;
+
+  [[nodiscard]] float* at(Slot slot) const;
+  [[nodiscard]] gpu::Attention attention_of_step() const;
+  void plan_items();
+  void send(const Step& step);
+  void make_room(const Step& step);
+  void grow(gpu::DeviceMemory& memory, size_t bytes);
+  [[nodiscard]] gpu::PackedInputs packed(Slot slot, gpu::Kind kind);
+  [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
+  void mark_packed(Slot slot, gpu::Kind kind);
+  void changed(Slot slot);
+  void flush();
+
+  CudaOptions options_;
+  gpu::DeviceInfo device_;
+  gpu::Stream stream_;
+  const core::ModelConfig& config_;
+  LayerRange layers_;
+  CacheType cache_type_;
+  std::array<size_t, kSlots> widths_;
+  CudaWeights weights_;
+  gpu::Heads heads_;
+  gpu::Kind any_kind_;  ///< of the weights: what a row is packed as that no product waits for
+
+  gpu::DeviceMemory cache_memory_;
+  gpu::CacheView cache_;
+  gpu::DeviceMemory angles_;  ///< cosines, then sines: (positions, head_dim / 2) each
+  size_t n_angles_ = 0;       ///< positions
+
+  // Activations, for as many rows as a step has had.
+  std::array<gpu::DeviceMemory, kSlots> slots_;
+  gpu::DeviceMemory gathered_;                        ///< Residual's wanted rows
+  gpu::DeviceMemory delta_;                           ///< what is to be added to Residual
+  std::array<gpu::DeviceMemory, kKinds> packed_data_;
+  gpu::DeviceMemory row_scales_;
+  gpu::DeviceMemory partials_;
+  gpu::DeviceMemory counters_;
+  gpu::DeviceMemory draw_workspace_;
+  gpu::DeviceMemory tokens_;
+
+  // The step in hand.
+  Shape shape_{};
+  std::vector<StepRow> rows_;
+  std::vector<gpu::AttentionItem> items_;
+  std::vector<gpu::DrawInput> draws_;
+  std::vector<int32_t> ids_;
+  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() the wanted ones
+  size_t n_wanted_ = 0;
+  uint32_t max_parts_ = 0;
+  uint32_t max_slots_ = 0;
+  bool in_parts_ = false;  ///< attention's parts side by side
+  bool observed_ = false;
+  gpu::PinnedMemory sent_;
+  gpu::Event sent_arrived_;
+  bool has_sent_ = false;
+  gpu::DeviceMemory step_;
+  Places places_{};
+  gpu::PinnedMemory logits_;
+  gpu::PinnedMemory drawn_;
+
+  // Operations that are held back, and what is packed.
+  bool gathered_rows_ = false;        ///< Residual is gathered_
+  bool delta_pending_ = false;        ///< delta_ is not added yet
+  std::optional<WeightId> norm_pending_;
+  bool activate_pending_ = false;
+  std::optional<Slot> packed_slot_;
+  std::array<bool, kKinds> is_packed_{};
+
+  std::map<Shape, gpu::Recording> recordings_;
+  bool recording_ = false;
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,113 @@
+#include "infer/cuda/cuda_weights.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/formats/gguf.h"
+#include "infer/cuda/pack.h"
+
+namespace folio::infer {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t kPieceBytes = size_t{16} << 20U;  // of a copy; at least one tile of rows
+
+bool is_matrix(const core::TensorView& tensor) { return tensor.shape.size() > 1; }
+
+size_t bytes_on_device(const core::TensorView& tensor) {
+  const size_t bytes =
+      is_matrix(tensor) ? packed_layout(tensor).bytes() : static_cast<size_t>(tensor.shape.front()) * sizeof(float);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+// Two pieces of pinned memory: one is filled while the other is on its way.
+class CudaWeights::Upload {
+ public:
+  Upload(gpu::Stream& stream, uint8_t* to, uint64_t total, const Progress& on_progress)
+      : stream_(stream), to_(to), total_(total), on_progress_(on_progress) {}
+
+  /// Sends `bytes` to where the last ones ended; fill(piece) writes them.
+  template <typename Fill>
+  void send(size_t bytes, Fill fill) {
+    Piece& piece = pieces_[next_];
+    next_ = 1 - next_;
+    if (piece.sent) piece.arrived.wait();
+    if (piece.memory.bytes() < bytes) piece.memory = gpu::PinnedMemory(std::max(bytes, kPieceBytes));
+    fill(std::span(piece.memory.as<uint8_t>(), bytes));
+    stream_.copy_in(to_ + done_, piece.memory.as<uint8_t>(), bytes);
+    piece.arrived.record(stream_);
+    piece.sent = true;
+    done_ += bytes;
+    if (on_progress_) on_progress_(done_, total_);
+  }
+  void align() { done_ = (done_ + kAlignment - 1) / kAlignment * kAlignment; }
+  [[nodiscard]] uint8_t* place() const { return to_ + done_; }
+
+ private:
+  struct Piece {
+    gpu::PinnedMemory memory;
+    gpu::Event arrived;
+    bool sent = false;
+  };
+
+  gpu::Stream& stream_;
+  uint8_t* to_;
+  uint64_t total_;
+  const Progress& on_progress_;
+  Piece pieces_[2];
+  size_t next_ = 0;
+  uint64_t done_ = 0;
+};
+
+CudaWeights::CudaWeights(const core::StoredModel& model, LayerRange layers, gpu::Stream& stream,
+                         core::ThreadPool& pool, uint64_t free_bytes, const Progress& on_progress)
+    : by_role_(load(model, layers, stream, pool, free_bytes, on_progress)) {}
+
+StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers, gpu::Stream& stream,
+                               core::ThreadPool& pool, uint64_t free_bytes, const Progress& on_progress) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto manifest = core::tensor_manifest(model.config);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (needed_by(layers, manifest[i], model.config)) report_.weight_bytes += bytes_on_device(model.tensors[i]);
+  }
+  core::require(report_.weight_bytes <= free_bytes,
+                "{}: layers {} to {} take {:.2f} GB on the GPU, which has {:.2f} GB free; leave more layers to the CPU "
+                "with --gpu-layers N, or take a file with smaller weights",
+                model.path, layers.first, layers.last, static_cast<double>(report_.weight_bytes) / 1e9,
+                static_cast<double>(free_bytes) / 1e9);
+  memory_ = gpu::DeviceMemory(stream, report_.weight_bytes);
+  Upload upload(stream, memory_.as<uint8_t>(), report_.weight_bytes, on_progress);
+  StageWeights by_role(model, layers, [&](const core::TensorSpec&, const core::TensorView& tensor) {
+    Weight weight;
+    if (!is_matrix(tensor)) {
+      weight.vector = reinterpret_cast<const float*>(upload.place());
+      const std::vector<float> values = core::to_floats(tensor);
+      upload.send(values.size() * sizeof(float),
+                  [&](std::span<uint8_t> piece) { std::memcpy(piece.data(), values.data(), piece.size()); });
+    } else {
+      weight.matrix = packed_layout(tensor);
+      weight.matrix.data = upload.place();
+      uses_[static_cast<size_t>(weight.matrix.kind)] = true;
+      const size_t at_once = std::max<size_t>(1, kPieceBytes / weight.matrix.tile_bytes());
+      for (size_t tile = 0; tile < weight.matrix.row_tiles(); tile += at_once) {
+        const size_t n = std::min(at_once, weight.matrix.row_tiles() - tile);
+        upload.send(n * weight.matrix.tile_bytes(),
+                    [&](std::span<uint8_t> piece) { pack_tiles(tensor, weight.matrix, tile, piece, pool); });
+      }
+      report_.repacked_bytes += weight.matrix.bytes();
+      if (model.gguf) model.gguf->release(tensor);
+    }
+    upload.align();
+    weights_.push_back(weight);
+    return WeightId{static_cast<int32_t>(weights_.size() - 1)};
+  });
+  stream.wait();  // the pieces go now
+  report_.repack_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return by_role;
+}
+
+}  // namespace folio::infer

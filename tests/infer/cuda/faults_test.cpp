@@ -1,0 +1,225 @@
+// Every planted fault is seen. What races alone would show is here seen by running in several orders.
+#include "tests/infer/cuda/faults.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "infer/cuda/host/emulator.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+using host::Order;
+using test::bytes_of;
+using test::contains;
+using test::error_of;
+using test::error_of_block;
+using test::on_device;
+using test::on_host;
+using test::place_of;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
+
+std::vector<float> numbers(unsigned n) {
+  std::vector<float> x(n);
+  std::iota(x.begin(), x.end(), 1.0F);
+  return x;
+}
+
+/// The error of a kernel that reads x and writes y, in one block of 64 threads or less, run in all orders.
+template <typename T>
+std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
+  return error_of([&] {
+    host::require_same_in_all_orders([&] {
+      Stream stream(0);
+      const DeviceMemory x = on_device(stream, numbers(256));
+      const DeviceMemory y(stream, x.bytes());
+      launch(kernel, {}, {threads}, 0, stream, y.as<T>(), x.as<T>());
+      return bytes_of(stream, y);
+    });
+  });
+}
+
+TEST(Faults, AMissingBarrierShowsInSomeOrder) {
+  EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 64), "depend on their turn"));
+  EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 32), "depend on their turn"));
+  EXPECT_TRUE(contains(error_in_orders(test::without_second_barrier, 64), "depend on their turn"));
+}
+
+TEST(Faults, CopiesThatNobodyWaitsForAreAnError) {
+  EXPECT_TRUE(contains(error_in_orders(test::without_any_copy_wait, 32), "1 of its copies are on their way"));
+}
+
+TEST(Faults, CopiesAreNaNUntilTheirWait) {
+  Stream stream(0);
+  const DeviceMemory x = on_device(stream, numbers(128));
+  const DeviceMemory y(stream, x.bytes());
+  stream.fill(y.as<float>(), 0, y.bytes());
+  launch(test::with_late_copy_wait, {}, {32}, 0, stream, y.as<Words>(), x.as<Words>());
+  const std::vector<uint8_t> bytes = bytes_of(stream, y);
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0xFF; }));
+}
+
+TEST(Faults, CopiesOfOthersNeedABarrier) {
+  EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
+}
+
+TEST(Faults, ABarrierInABranchIsNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::barrier_in_branch, 64);
+    EXPECT_TRUE(contains(error, place_of("barrier in branch")));
+    EXPECT_TRUE(contains(error, "return"));
+  }
+}
+
+TEST(Faults, TwoBarriersAreBothNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::two_barriers, 64);
+    EXPECT_TRUE(contains(error, place_of("first barrier")));
+    EXPECT_TRUE(contains(error, place_of("second barrier")));
+  }
+}
+
+TEST(Faults, ALaneOutsideItsMaskIsNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::lane_outside_mask, 32);
+    EXPECT_TRUE(contains(error, place_of("outside mask")));
+    EXPECT_TRUE(contains(error, "name it in the mask"));
+  }
+}
+
+TEST(Faults, ALaneThatReturnedIsNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::lane_that_returned, 32);
+    EXPECT_TRUE(contains(error, place_of("lane returned")));
+    EXPECT_TRUE(contains(error, "thread (31, 0, 0) of block (0, 0, 0)"));
+  }
+}
+
+TEST(Faults, LanesAtTwoPlacesAreBothNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::lanes_at_two_places, 32);
+    EXPECT_TRUE(contains(error, place_of("first shuffle")));
+    EXPECT_TRUE(contains(error, place_of("second shuffle")));
+  }
+}
+
+TEST(Faults, TwoMasksAreBothNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::lanes_with_two_masks, 32);
+    EXPECT_TRUE(contains(error, place_of("two masks")));
+    EXPECT_TRUE(contains(error, "0x00ffffff"));
+    EXPECT_TRUE(contains(error, "0xffffff00"));
+  }
+}
+
+TEST(Faults, ALaneThatWaitsElsewhereIsNamed) {
+  for (const Order& order : host::all_orders()) {
+    const host::OrderScope scope(order);
+    const std::string error = error_of_block(test::lane_at_barrier, 32);
+    EXPECT_TRUE(contains(error, place_of("lonely barrier")));
+    EXPECT_TRUE(contains(error, place_of("stuck shuffle")));
+  }
+}
+
+TEST(Faults, ALaneThatTheBlockLacksIsNamed) {
+  const std::string error = error_of_block(test::lane_not_in_block, 48);
+  EXPECT_TRUE(contains(error, place_of("short warp")));
+  EXPECT_TRUE(contains(error, "lane 16 of warp 1 is not in the block"));
+}
+
+std::string error_with_dynamic(void (*kernel)(float*)) {
+  Stream stream(0);
+  const DeviceMemory out(stream, 256);
+  return error_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
+}
+
+TEST(Faults, OneElementPastSharedMemoryIsSeen) {
+  if (kAddressSanitizer) {
+    EXPECT_DEATH((void)error_with_dynamic(test::write_past_dynamic), "use-after-poison");
+    EXPECT_DEATH((void)error_with_dynamic(test::read_past_dynamic), "use-after-poison");
+    EXPECT_DEATH((void)error_with_dynamic(test::read_before_array), "use-after-poison");
+  } else {  // without a sanitizer, writes only
+    EXPECT_TRUE(contains(error_with_dynamic(test::write_past_dynamic), "byte 128 of the dynamic shared memory"));
+  }
+}
+
+TEST(Faults, OneElementPastDeviceMemoryIsSeen) {
+  if (!kAddressSanitizer) GTEST_SKIP() << "AddressSanitizer and the race detector see it";
+  Stream stream(0);
+  const DeviceMemory out(stream, 256);
+  EXPECT_DEATH(launch(test::write_past_device_memory, {}, {32}, 0, stream, out.as<float>(), 64U),
+               "heap-buffer-overflow");
+}
+
+TEST(Faults, BlocksThatDependOnTheirOrderAreSeen) {
+  const auto error = [](auto run) {
+    return error_of([&] {
+      host::require_same_in_all_orders([&] {
+        Stream stream(0);
+        const DeviceMemory out(stream, 256);
+        stream.fill(out.as<unsigned>(), 0, out.bytes());
+        run(stream, out.as<unsigned>());
+        return bytes_of(stream, out);
+      });
+    });
+  };
+  EXPECT_TRUE(contains(
+      error([](Stream& stream, unsigned* out) { launch(test::two_blocks_one_word, {8}, {32}, 0, stream, out); }),
+      "depend on their turn"));
+  EXPECT_TRUE(
+      contains(error([](Stream& stream, unsigned* out) { launch(test::reads_other_block, {8}, {32}, 0, stream, out); }),
+               "depend on their turn"));
+  EXPECT_TRUE(contains(
+      error([](Stream& stream, unsigned* out) { launch(test::takes_turns, {8}, {32}, 0, stream, out, out + 32); }),
+      "depend on their turn"));
+}
+
+TEST(Faults, AMisalignedLoadIsAnError) {
+  Stream stream(0);
+  const DeviceMemory x = on_device(stream, numbers(64));
+  EXPECT_TRUE(
+      contains(error_of([&] { launch(test::load_misaligned, {}, {32}, 0, stream, x.as<float>(), x.as<float>()); }),
+               "not a multiple of 16"));
+}
+
+TEST(Faults, ALaunchThatNoGpuTakesIsAnError) {
+  Stream stream(0);
+  const DeviceMemory x = on_device(stream, numbers(64));
+  const auto error = [&](Grid grid, Grid block, size_t shared) {
+    return error_of([&] { launch(test::scale, grid, block, shared, stream, x.as<float>(), 1.0F, 64U); });
+  };
+  EXPECT_TRUE(contains(error({1}, {1025}, 0), "1025 x 1 x 1 threads"));
+  EXPECT_TRUE(contains(error({1}, {0}, 0), "0 x 1 x 1 threads"));
+  EXPECT_TRUE(contains(error({1}, {1, 1, 65}, 0), "1 x 1 x 65 threads"));
+  EXPECT_TRUE(contains(error({0}, {32}, 0), "0 x 1 x 1 blocks"));
+  EXPECT_TRUE(contains(error({1, 65536}, {32}, 0), "1 x 65536 x 1 blocks"));
+  EXPECT_TRUE(contains(error({1}, {32}, (size_t{99} << 10U) + 1), "101377 bytes of shared memory"));
+  EXPECT_EQ(error({1}, {32}, size_t{99} << 10U), "");
+}
+
+TEST(Faults, NothingIsLeftBehindAnError) {
+  for (int turn = 0; turn < 200; ++turn) {
+    EXPECT_NE(error_of_block(test::lane_at_barrier, 1024), "");
+    Stream stream(0);
+    const DeviceMemory out(stream, 32 * 4);
+    launch(test::halves, {}, {32}, 0, stream, out.as<unsigned>());
+    EXPECT_EQ(on_host<unsigned>(stream, out)[0], 22U);
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::gpu
