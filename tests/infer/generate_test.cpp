@@ -264,7 +264,11 @@ TEST_P(Generate, TheSeedDecidesTheText) {
 }
 
 // The wide model's matrices are large enough to be shared among threads when one token is decoded.
-TEST_P(Generate, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
+class GenerateOnCpus : public Generate {};
+
+INSTANTIATE_TEST_SUITE_P(Machines, GenerateOnCpus, ::testing::ValuesIn(test::cpu_kinds()), test::kind_name);
+
+TEST_P(GenerateOnCpus, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
   for (const test::Shape& shape : {test::small_shapes()[5], test::wide_shape()}) {
     const auto model = test::random_model(shape.config);
     const PieceTokenizer tokenizer(shape.config.vocab_size, false);

@@ -198,47 +198,44 @@ inline std::string kind_name(const ::testing::TestParamInfo<MachineKind>& info) 
 
 inline void PrintTo(const MachineKind& kind, std::ostream* out) { *out << kind.name; }
 
-inline std::vector<MachineKind> machine_kinds() {
-  using Machines = std::vector<std::unique_ptr<Machine>>;
-  const auto one = [](const CpuOptions& options) {
-    Machines machines;
-    machines.push_back(std::make_unique<Cpu>(options));
-    return machines;
-  };
-  const auto two = [](const CpuOptions& options) {
-    Machines machines;
-    machines.push_back(std::make_unique<Cpu>(options));
-    machines.push_back(std::make_unique<Cpu>(options));
-    return machines;
-  };
+using Machines = std::vector<std::unique_ptr<Machine>>;
+
+/// CPUs in several arrangements: all that their options change shows in these.
+inline std::vector<MachineKind> cpu_kinds() {
   const auto recorded = [](const CpuOptions& options) {
-    Machines machines;
-    machines.push_back(std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options)));
-    return machines;
+    return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options));
   };
-  const auto two_recorded = [](const CpuOptions& options) {
-    Machines machines;
-    for (int i = 0; i < 2; ++i) machines.push_back(std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options)));
-    return machines;
+  const auto some = [](auto... make) {  // a machine by each function
+    return [=](const CpuOptions& options) {
+      Machines machines;
+      (machines.push_back(make(options)), ...);
+      return machines;
+    };
   };
-  const auto cuda = [](const CpuOptions&) {
-    Machines machines;
-    machines.push_back(make_cuda({.max_rows = kMaxRows}));
-    return machines;
-  };
-  const auto cpu_and_cuda = [](const CpuOptions& options) {
-    Machines machines;
-    machines.push_back(std::make_unique<Cpu>(options));
-    machines.push_back(make_cuda({.max_rows = kMaxRows}));
-    return machines;
-  };
-  return {{"cpu", CacheType::F32, one},
-          {"cpu_f16", CacheType::F16, one},
-          {"two_cpus", CacheType::F32, two},
-          {"recorded", CacheType::F32, recorded},
-          {"two_recorded_f16", CacheType::F16, two_recorded},
-          {"cuda", CacheType::F32, cuda},
-          {"cpu_and_cuda_f16", CacheType::F16, cpu_and_cuda}};
+  const auto cpu = [](const CpuOptions& options) { return std::make_unique<Cpu>(options); };
+  return {{"cpu", CacheType::F32, some(cpu)},
+          {"cpu_f16", CacheType::F16, some(cpu)},
+          {"two_cpus", CacheType::F32, some(cpu, cpu)},
+          {"recorded", CacheType::F32, some(recorded)},
+          {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
+}
+
+/// And with a GPU, emulated on the host.
+inline std::vector<MachineKind> machine_kinds() {
+  auto kinds = cpu_kinds();
+  const auto cuda = [] { return make_cuda({.max_rows = kMaxRows}); };
+  kinds.push_back({"cuda", CacheType::F32, [=](const CpuOptions&) {
+                     Machines machines;
+                     machines.push_back(cuda());
+                     return machines;
+                   }});
+  kinds.push_back({"cpu_and_cuda_f16", CacheType::F16, [=](const CpuOptions& options) {
+                     Machines machines;
+                     machines.push_back(std::make_unique<Cpu>(options));
+                     machines.push_back(cuda());
+                     return machines;
+                   }});
+  return kinds;
 }
 
 /// The machines of a kind, and an equal part of a model's layers on each.
