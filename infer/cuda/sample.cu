@@ -1,0 +1,578 @@
+// A token from a row of logits: penalty, top-k, top-p, min-p, temperature, then one sample, as sampling/sampler.h does.
+//
+// Tokens have places: the likeliest comes first, equals in the order of their ids. A filter keeps the tokens up to some
+// place, and the draw is a place, too: that of the first token up to which the weights (ones for top-k, likelihoods for
+// top-p, chances for the draw) add to more than a target. choose() is this law; who adds and who selects differs.
+// Weights are whole numbers, e^x in units of 2^-44: their sums are exact, so no order of threads or blocks changes
+// them.
+//
+// plain  One thread draws. It walks from a token to the next one in order and reads the whole row for each step.
+// fast   Two kernels over all multiprocessors, in blocks of kChunk logits; the last block of a row that is ready goes
+// on
+//        with what all have found. Both read the row (4 vocab_size bytes, from the L2 cache, where the product has just
+//        left it), 2048 numbers a block, thread i the numbers i, i + 256, …: so a row takes the time of a few launches,
+//        whatever its length, and not that of one multiprocessor's way to the cache.
+//          survey  finds the likeliest token and counts the logits by their size; then, how far down the row one has to
+//                  go for enough of the weight, and at most kMostCandidates tokens. For temperature 0 it is done.
+//          settle  writes down these candidates and adds the weights of all; then the last block sorts the candidates
+//          in
+//                  shared memory and chooses among them.
+//        Where that isn't far enough (a row so flat that thousands of tokens are as likely, or a draw from its end),
+//        the last block chooses from the row: it finds a place two bits at a time, and reads the row for each.
+#include "infer/cuda/block.h"
+#include "infer/cuda/sample.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+// What 64-bit atomics take.
+using Sum = unsigned long long;
+using Place = unsigned long long;
+
+constexpr unsigned kChunk = 2048;           // logits of a block
+constexpr unsigned kMostCandidates = 2048;  // that a block sorts
+constexpr unsigned kBins = 2048;            // of logits, by their size
+constexpr float kBinsOfOne = 4.0F;          // bins from x to x + 1; below and above them, the ends take all
+constexpr float kUnits = 0x1.0p44F;         // of weight in 1: 2^19 of them fit a Sum
+constexpr Sum kNear = Sum{1} << 21U;        // 1e-7: candidates have at least this weight
+constexpr int kIdBits = 19;
+constexpr int kPlaceBits = 32 + kIdBits + 1;  // rounded up to an even number
+constexpr Place kEnd = (Place{1} << kPlaceBits) - 1;
+constexpr float kFloor = -3.402823466e+38F;  // the smallest that is finite
+
+/// Of one row. All zero before a draw, but for what the survey leaves to settle and the candidates.
+struct State {
+  // survey
+  Sum likeliest;  ///< kEnd - the first place
+  unsigned not_finite;
+  unsigned n_surveyed;  ///< blocks that are done
+  uint32_t counts[kBins];
+  // settle
+  Sum total;  ///< of all weights
+  unsigned n_gathered;
+  unsigned n_listed;
+  // what the survey found
+  unsigned decided;   ///< there is nothing to draw
+  unsigned n_levels;  ///< the highest levels that have the candidates
+  unsigned n_candidates;
+  unsigned n_allowed;  ///< tokens that may be drawn
+  float largest;
+  Place candidates[kMostCandidates];
+};
+
+__device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) != 0x7F800000U; }
+
+// Rises as the logit falls, then as the id rises.
+__device__ inline Place place_of(float logit, unsigned id) {
+  const uint32_t bits = bits_of(logit + 0.0F);  // one zero
+  const uint32_t rising = (bits >> 31U) != 0 ? ~bits : bits | 0x80000000U;
+  return (static_cast<Place>(~rising) << kIdBits) | id;
+}
+__device__ inline unsigned id_of(Place place) { return static_cast<unsigned>(place) & ((1U << kIdBits) - 1); }
+__device__ inline float logit_of(Place place) {
+  const uint32_t rising = ~static_cast<uint32_t>(place >> kIdBits);
+  return float_of((rising >> 31U) != 0 ? rising & 0x7FFFFFFFU : ~rising);
+}
+
+// Bins from the top: level 0 has the largest logits.
+__device__ inline unsigned level_of(float logit) {
+  const float bin = logit * kBinsOfOne + kBins / 2;
+  return kBins - 1 - static_cast<unsigned>(bin > 0.0F ? (bin < kBins - 1 ? bin : kBins - 1) : 0.0F);
+}
+// No logit of the level is above it, but for the first.
+__device__ inline float top_of(unsigned level) { return (static_cast<float>(kBins - level) - kBins / 2) / kBinsOfOne; }
+
+// Still finite, unless it falls below all that is: then the token may not be drawn.
+__device__ inline float penalized(float logit, float penalty) {
+  if (!(logit > 0.0F)) return logit * penalty;
+  return logit / penalty < -kFloor ? logit / penalty : -kFloor;
+}
+
+enum class Weight : uint8_t { One, Likelihood, Chance };
+
+// The weights of a row's tokens.
+struct Weights {
+  const DrawInput& in;
+  float largest;
+
+  // Likelihood: e^(logit - largest). Chance: the same at the temperature, if the likelihood is at least min-p.
+  [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
+    if (weight == Weight::One) return 1;
+    float x = logit - largest;
+    if (weight == Weight::Chance) {
+      if (in.min_p > 0.0F && exp_of(x) < in.min_p) return 0;
+      x = x / in.temperature;
+    }
+    return static_cast<Sum>(exp_of(x) * kUnits);
+  }
+  // The one that is summed over all tokens, if one is.
+  [[nodiscard]] __device__ Weight first() const { return in.top_p < 1.0F ? Weight::Likelihood : Weight::Chance; }
+};
+
+// The place of the token that is drawn. `tokens` has sum(weight, last), of the places up to `last`, and
+// select(weight, last, target), the first place up to which the weights add to more than `target`, or kEnd.
+template <typename Tokens>
+__device__ Place choose(const DrawInput& in, Tokens& tokens) {
+  Place last = kEnd;  // that is kept
+  if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
+  if (in.top_p < 1.0F) {  // the fewest whose sum is at least the share
+    const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
+    const auto whole = static_cast<Sum>(share);
+    last =
+        tokens.select(Weight::Likelihood, last, whole > 0 && static_cast<double>(whole) == share ? whole - 1 : whole);
+  }
+  const Sum total = tokens.sum(Weight::Chance, last);
+  const auto drawn = static_cast<Sum>(in.uniform * static_cast<double>(total));
+  return tokens.select(Weight::Chance, last, drawn < total ? drawn : total - 1);
+}
+
+// ---- plain
+
+class PlainRow {
+ public:
+  __device__ PlainRow(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids)
+      : logits_(logits + static_cast<size_t>(in.row) * vocab_size),
+        vocab_size_(vocab_size),
+        in_(in),
+        ids_(ids + in.first_id) {}
+
+  [[nodiscard]] __device__ bool all_finite() const {
+    for (unsigned id = 0; id < vocab_size_; ++id) {
+      if (!is_finite(logits_[id])) return false;
+    }
+    return true;
+  }
+  // kEnd if it may not be drawn.
+  [[nodiscard]] __device__ Place place(unsigned id) const {
+    float logit = logits_[id];
+    for (unsigned i = 0; i < in_.n_penalized + in_.n_never; ++i) {
+      if (ids_[i] != static_cast<int32_t>(id)) continue;
+      if (i >= in_.n_penalized) return kEnd;
+      logit = penalized(logit, in_.repeat_penalty);
+    }
+    return logit < kFloor ? kEnd : place_of(logit, id);
+  }
+  // The first place that is at least `first`, or kEnd.
+  [[nodiscard]] __device__ Place next(Place first) const {
+    Place next = kEnd;
+    for (unsigned id = 0; id < vocab_size_; ++id) {
+      const Place p = place(id);
+      if (p >= first && p < next) next = p;
+    }
+    return next;
+  }
+  [[nodiscard]] __device__ unsigned vocab_size() const { return vocab_size_; }
+
+ private:
+  const float* logits_;
+  unsigned vocab_size_;
+  const DrawInput& in_;
+  const int32_t* ids_;
+};
+
+struct PlainTokens {
+  const PlainRow& row;
+  Weights weights;
+
+  [[nodiscard]] __device__ Sum sum(Weight weight, Place last) const {
+    Sum sum = 0;
+    for (unsigned id = 0; id < row.vocab_size(); ++id) {
+      const Place p = row.place(id);
+      if (p != kEnd && p <= last) sum += weights(weight, logit_of(p));
+    }
+    return sum;
+  }
+  [[nodiscard]] __device__ Place select(Weight weight, Place last, Sum target) const {
+    Sum sum = 0;
+    for (Place p = row.next(0); p != kEnd && p <= last; p = row.next(p + 1)) {
+      sum += weights(weight, logit_of(p));
+      if (sum > target) return p;
+    }
+    return kEnd;
+  }
+};
+
+__global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawInput* draws, const int32_t* ids,
+                           int32_t* tokens) {
+  const DrawInput& in = draws[blockIdx.x];
+  const PlainRow row(logits, vocab_size, in, ids);
+  int32_t& token = tokens[blockIdx.x];
+  const Place likeliest = row.next(0);
+  if (!row.all_finite()) {
+    token = kNotFinite;
+  } else if (likeliest == kEnd) {
+    token = kNothingLeft;
+  } else if (in.temperature == 0.0F) {
+    token = static_cast<int32_t>(id_of(likeliest));
+  } else {
+    PlainTokens all{row, {in, logit_of(likeliest)}};
+    token = static_cast<int32_t>(id_of(choose(in, all)));
+  }
+}
+
+// ---- fast
+
+// The sum over the threads up to and without this one, and over all of them.
+struct Scan {
+  Sum before;
+  Sum total;
+};
+__device__ inline Scan block_scan(Sum value) {
+  FOLIO_SHARED(Sum, sums, kBlockWarps);
+  const unsigned warp = threadIdx.x / kWarp;
+  const unsigned lane = threadIdx.x % kWarp;
+  Sum up_to = value;
+  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+    const Sum left = __shfl_up_sync(kAllLanes, up_to, distance);
+    if (lane >= distance) up_to += left;
+  }
+  if (lane == kWarp - 1) sums[warp] = up_to;
+  __syncthreads();
+  Scan scan{up_to - value, 0};
+  for (unsigned w = 0; w < kBlockWarps; ++w) {
+    if (w < warp) scan.before += sums[w];
+    scan.total += sums[w];
+  }
+  __syncthreads();  // the next call may write again
+  return scan;
+}
+
+__device__ inline Sum block_total(Sum value) { return block_scan(value).total; }
+
+// The least of the threads' values, or kEnd.
+__device__ inline Place block_first(Place value) {
+  FOLIO_SHARED(Place, first, kBlockWarps);
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const Place other = __shfl_xor_sync(kAllLanes, value, distance);
+    value = other < value ? other : value;
+  }
+  if (threadIdx.x % kWarp == 0) first[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  Place least = kEnd;
+  for (unsigned w = 0; w < kBlockWarps; ++w) least = first[w] < least ? first[w] : least;
+  __syncthreads();
+  return least;
+}
+
+// Whether this block is the last of n. What the others wrote before they came here can then be read.
+__device__ inline bool is_last_block(unsigned* n_done, unsigned n) {
+  FOLIO_SHARED(unsigned, last, 1);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *last = atomicAdd(n_done, 1U) + 1 == n ? 1 : 0;
+  __syncthreads();
+  const bool is_last = *last == 1;
+  if (is_last) __threadfence();
+  return is_last;
+}
+
+// A row that a block reads together. `marks` (kChunk) is shared memory.
+class Row {
+ public:
+  __device__ Row(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids, uint8_t* marks)
+      : logits_(logits + static_cast<size_t>(in.row) * vocab_size),
+        vocab_size_(vocab_size),
+        in_(in),
+        ids_(ids + in.first_id),
+        marks_(marks) {}
+
+  // f(place, logit as it was) of a chunk's tokens; kEnd for those that may not be drawn.
+  template <typename F>
+  __device__ void visit(unsigned chunk, F f) const {
+    const unsigned first = chunk * kChunk;
+    const bool marked = in_.n_penalized + in_.n_never > 0;
+    if (marked) mark(first);
+    constexpr unsigned kEach = kChunk / kBlockThreads;
+    float raw[kEach];  // all on their way at once
+    for (unsigned j = 0; j < kEach; ++j) {
+      const unsigned id = first + j * kBlockThreads + threadIdx.x;
+      raw[j] = id < vocab_size_ ? logits_[id] : 0.0F;
+    }
+    for (unsigned j = 0; j < kEach; ++j) {
+      const unsigned i = j * kBlockThreads + threadIdx.x;
+      if (first + i >= vocab_size_) return;
+      const uint8_t mark = marked ? marks_[i] : kNone;
+      const float logit = mark == kPenalized ? penalized(raw[j], in_.repeat_penalty) : raw[j];
+      f(logit < kFloor || mark == kNever ? kEnd : place_of(logit, first + i), raw[j]);
+    }
+  }
+
+  template <typename F>
+  __device__ void visit_all(F f) const {
+    for (unsigned chunk = 0; chunk * kChunk < vocab_size_; ++chunk) {
+      visit(chunk, [&](Place p, float) {
+        if (p != kEnd) f(p);
+      });
+    }
+  }
+
+ private:
+  static constexpr uint8_t kNone = 0;
+  static constexpr uint8_t kPenalized = 1;
+  static constexpr uint8_t kNever = 2;
+
+  __device__ void mark(unsigned first) const {
+    __syncthreads();  // the marks before have been read
+    for (unsigned i = threadIdx.x; i < kChunk; i += kBlockThreads) marks_[i] = kNone;
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kBlockThreads) {
+      const unsigned at = static_cast<unsigned>(ids_[i]) - first;
+      if (at < kChunk) marks_[at] = i < in_.n_penalized ? kPenalized : kNever;
+    }
+    __syncthreads();
+  }
+
+  const float* logits_;
+  unsigned vocab_size_;
+  const DrawInput& in_;
+  const int32_t* ids_;
+  uint8_t* marks_;
+};
+
+// All of a row, read anew for each sum.
+struct RowTokens {
+  const Row& row;
+  Weights weights;
+
+  __device__ Sum sum(Weight weight, Place last) const {
+    Sum sum = 0;
+    row.visit_all([&](Place p) {
+      if (p <= last) sum += weights(weight, logit_of(p));
+    });
+    return block_total(sum);
+  }
+
+  __device__ Place select(Weight weight, Place last, Sum target) const {
+    Place first = 0;  // the place is not before this one
+    Sum before = 0;   // weights of what is
+    for (int bit = kPlaceBits - 2; bit >= 0; bit -= 2) {
+      Sum sums[3] = {0, 0, 0};
+      row.visit_all([&](Place p) {
+        if (p < first || p > last) return;
+        const Place quarter = (p - first) >> static_cast<unsigned>(bit);
+        if (quarter > 2) return;
+        const Sum w = weights(weight, logit_of(p));
+        for (Place q = 0; q < 3; ++q) sums[q] += quarter <= q ? w : 0;
+      });
+      Place step = 0;
+      Sum passed = 0;
+      for (const Sum sum : sums) {
+        const Sum total = block_total(sum);
+        if (before + total > target) continue;  // they rise
+        ++step;
+        passed = total;
+      }
+      first += step << static_cast<unsigned>(bit);
+      before += passed;
+    }
+    return first;
+  }
+};
+
+// The first n places of a row, in order, in shared memory; a thread has eight neighbours. Where they don't suffice,
+// `beyond` is set, and nothing that is returned means anything.
+class Candidates {
+ public:
+  __device__ Candidates(const Weights& weights, const Place* places, unsigned n, bool are_all, Sum total)
+      : weights_(weights), places_(places), n_(n), are_all_(are_all), total_(total) {}
+
+  __device__ Sum sum(Weight weight, Place last) const {
+    if (last == kEnd) return total_;
+    Sum sum = 0;
+    for (unsigned i = first(); i < first() + kEach; ++i) {
+      if (i < n_ && places_[i] <= last) sum += weights_(weight, logit_of(places_[i]));
+    }
+    return block_total(sum);
+  }
+
+  __device__ Place select(Weight weight, Place last, Sum target) {
+    Sum own[kEach];
+    Sum sum = 0;
+    for (unsigned i = 0; i < kEach; ++i) {
+      const unsigned at = first() + i;
+      if (at < n_ && places_[at] <= last) sum += weights_(weight, logit_of(places_[at]));
+      own[i] = sum;
+    }
+    const Sum before = block_scan(sum).before;
+    Place found = kEnd;
+    for (unsigned i = kEach; i > 0; --i) {
+      if (before + own[i - 1] > target && first() + i - 1 < n_) found = places_[first() + i - 1];
+    }
+    found = block_first(found);
+    if (found == kEnd && !are_all_) beyond = true;
+    return found;
+  }
+
+  bool beyond = false;
+
+ private:
+  static constexpr unsigned kEach = kMostCandidates / kBlockThreads;
+  [[nodiscard]] __device__ static unsigned first() { return threadIdx.x * kEach; }
+
+  const Weights& weights_;
+  const Place* places_;
+  unsigned n_;
+  bool are_all_;
+  Sum total_;
+};
+
+// Which levels have the candidates: the highest, as long as they are few enough and not all that is needed is above.
+__device__ void find_levels(const Weights& weights, State& state) {
+  constexpr unsigned kEach = kBins / kBlockThreads;
+  const unsigned first = threadIdx.x * kEach;
+  const DrawInput& in = weights.in;
+  Sum own = 0;
+  for (unsigned i = first; i < first + kEach; ++i) own += state.counts[i];
+  const Scan scan = block_scan(own);
+  Place out = kBins;  // the first level that isn't one
+  Sum above = scan.before;
+  for (unsigned i = first; i < first + kEach; ++i) {
+    const float top = i == 0 || top_of(i) > weights.largest ? weights.largest : top_of(i);
+    const bool needed = in.top_k > 0 ? above < in.top_k : weights(weights.first(), top) >= kNear;
+    above += state.counts[i];
+    if ((!needed || above > kMostCandidates) && out == kBins) out = i;
+  }
+  const auto n_levels = static_cast<unsigned>(block_first(out));
+  Sum inside = 0;
+  for (unsigned i = first; i < first + kEach; ++i) {
+    if (i < n_levels) inside += state.counts[i];
+    state.counts[i] = 0;
+  }
+  const auto n_candidates = static_cast<unsigned>(block_total(inside));
+  if (threadIdx.x > 0) return;
+  state.n_levels = n_levels;
+  state.n_candidates = n_candidates;
+  state.n_allowed = static_cast<unsigned>(scan.total);
+  state.largest = weights.largest;
+}
+
+__global__ __launch_bounds__(kBlockThreads) void survey(const float* logits, unsigned vocab_size,
+                                                        const DrawInput* draws, const int32_t* ids, State* states,
+                                                        int32_t* tokens) {
+  FOLIO_SHARED(uint8_t, marks, kChunk);
+  FOLIO_SHARED(uint32_t, counts, kBins);
+  const DrawInput& in = draws[blockIdx.y];
+  State& state = states[blockIdx.y];
+  const bool draws_one = in.temperature > 0.0F;
+  for (unsigned i = threadIdx.x; i < kBins; i += kBlockThreads) counts[i] = 0;
+  __syncthreads();
+  Place likeliest = kEnd;
+  bool finite = true;
+  Row(logits, vocab_size, in, ids, marks).visit(blockIdx.x, [&](Place p, float raw) {
+    finite = finite && is_finite(raw);
+    likeliest = p < likeliest ? p : likeliest;
+    if (draws_one && p != kEnd) atomicAdd(&counts[level_of(logit_of(p))], 1U);
+  });
+  if (!finite) atomicMax(&state.not_finite, 1U);
+  likeliest = block_first(likeliest);
+  if (threadIdx.x == 0) atomicMax(&state.likeliest, kEnd - likeliest);
+  for (unsigned i = threadIdx.x; draws_one && i < kBins; i += kBlockThreads) {
+    if (counts[i] > 0) atomicAdd(&state.counts[i], counts[i]);
+  }
+  if (!is_last_block(&state.n_surveyed, gridDim.x)) return;
+
+  likeliest = kEnd - state.likeliest;
+  finite = state.not_finite == 0;
+  if (draws_one) find_levels({in, logit_of(likeliest)}, state);
+  if (threadIdx.x > 0) return;
+  const bool any = likeliest != kEnd;
+  state.decided = finite && any && draws_one ? 0 : 1;
+  if (state.decided == 1) {
+    tokens[blockIdx.y] = !finite ? kNotFinite : any ? static_cast<int32_t>(id_of(likeliest)) : kNothingLeft;
+  }
+  state.likeliest = 0;
+  state.not_finite = 0;
+  state.n_surveyed = 0;
+}
+
+// Puts n places in order, by a bitonic network (Batcher 1968) over the next power of two; those behind n are kEnd.
+__device__ inline void sort(Place* places, unsigned n) {
+  unsigned size = 1;
+  while (size < n) size *= 2;
+  for (unsigned run = 2; run <= size; run *= 2) {
+    for (unsigned distance = run / 2; distance > 0; distance /= 2) {
+      for (unsigned pair = threadIdx.x; pair < size / 2; pair += kBlockThreads) {
+        const unsigned low = 2 * pair - pair % distance;
+        const unsigned high = low + distance;
+        const bool rising = (low & run) == 0;
+        const Place a = places[low];
+        const Place b = places[high];
+        if ((a > b) == rising) {
+          places[low] = b;
+          places[high] = a;
+        }
+      }
+      __syncthreads();
+    }
+  }
+}
+
+// Two blocks a multiprocessor are enough, and then no register is spilled.
+__global__ __launch_bounds__(kBlockThreads, 2) void settle(const float* logits, unsigned vocab_size,
+                                                           const DrawInput* draws, const int32_t* ids, State* states,
+                                                           int32_t* tokens) {
+  FOLIO_SHARED(uint8_t, marks, kChunk);
+  FOLIO_SHARED(Place, places, kMostCandidates);
+  FOLIO_SHARED(unsigned, n_found, 2);  // candidates of this block, and where the row's list has room for them
+  State& state = states[blockIdx.y];
+  if (state.decided == 1) return;
+  const DrawInput& in = draws[blockIdx.y];
+  const Weights weights{in, state.largest};
+  const unsigned n_levels = state.n_levels;
+  const Row row(logits, vocab_size, in, ids, marks);
+  if (threadIdx.x == 0) n_found[0] = 0;
+  __syncthreads();
+  Sum sum = 0;
+  row.visit(blockIdx.x, [&](Place p, float) {
+    if (p == kEnd) return;
+    const float logit = logit_of(p);
+    sum += weights(weights.first(), logit);
+    if (level_of(logit) < n_levels) places[atomicAdd(&n_found[0], 1U)] = p;
+  });
+  sum = block_total(sum);
+  if (threadIdx.x == 0) {
+    atomicAdd(&state.total, sum);
+    n_found[1] = atomicAdd(&state.n_listed, n_found[0]);
+  }
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < n_found[0]; i += kBlockThreads) state.candidates[n_found[1] + i] = places[i];
+  if (!is_last_block(&state.n_gathered, gridDim.x)) return;
+
+  const unsigned n = state.n_candidates;
+  for (unsigned i = threadIdx.x; i < kMostCandidates; i += kBlockThreads) {
+    places[i] = i < n ? state.candidates[i] : kEnd;
+  }
+  __syncthreads();
+  sort(places, n);
+  Candidates candidates(weights, places, n, n == state.n_allowed, state.total);
+  Place drawn = choose(in, candidates);
+  if (candidates.beyond) {
+    RowTokens all{row, weights};
+    drawn = choose(in, all);
+  }
+  if (threadIdx.x > 0) return;
+  tokens[blockIdx.y] = static_cast<int32_t>(id_of(drawn));
+  state.total = 0;
+  state.n_gathered = 0;
+  state.n_listed = 0;
+}
+
+}  // namespace
+
+size_t draw_workspace_bytes(size_t n_draws) { return n_draws * sizeof(State); }
+
+void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const DrawInput* draws, const int32_t* ids,
+                 size_t n_draws, void* workspace, int32_t* tokens, Form form) {
+  const auto n = static_cast<unsigned>(n_draws);
+  const auto vocab = static_cast<unsigned>(vocab_size);
+  if (form == Form::Plain) {
+    launch(draw_plain, {n}, {1}, 0, stream, logits, vocab, draws, ids, tokens);
+    return;
+  }
+  auto* states = static_cast<State*>(workspace);
+  const Grid blocks{(vocab + kChunk - 1) / kChunk, n};
+  launch(survey, blocks, {kBlockThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
+  launch(settle, blocks, {kBlockThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
+}
+
+}  // namespace folio::infer::gpu
