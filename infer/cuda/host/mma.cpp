@@ -8,9 +8,9 @@
 #include "core/error.h"
 #include "infer/cuda/host/block.h"
 
-// Compiled twice, the faster one chosen where the program starts: the same operations in the same order. A sanitizer
-// isn't ready so early.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(FOLIO_ASAN)
+// g++ compiles a product twice and takes the faster one where the program starts: the same operations in the same
+// order. A sanitizer isn't ready so early, and clang 16 can't do it.
+#if defined(__x86_64__) && !defined(__clang__) && !defined(FOLIO_ASAN)
 #define FOLIO_WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define FOLIO_WIDE
