@@ -11,7 +11,8 @@ import pathlib
 import sys
 
 FILE = pathlib.Path(__file__).resolve().parents[1] / "infer/cuda/BOUNDS.md"
-POSITIONS = 1024  # that the last row of a step attends to
+DECODED = (1, 1024)  # rows of a step, and the positions that its last row attends to
+PROMPT = (2048, 2048)  # as many rows as CudaOptions::max_rows
 
 
 @dataclasses.dataclass
@@ -59,10 +60,10 @@ class Kernel:
         return 1e6 * max(self.bytes / card.bytes, self.operations / card.rates[self.unit])
 
 
-def kernels(s, rows):
-    """Of a step with so many rows of one sequence, of which the last wants logits. Activations are F32, the cache F16."""
+def kernels(s, rows, positions):
+    """Of a step with the rows of one sequence, of which the last wants logits. Activations are F32, the cache F16."""
     q, kv = s.heads * s.head_dim(), s.kv_heads * s.head_dim()
-    seen = sum(range(POSITIONS - rows + 1, POSITIONS + 1))  # positions that the rows attend to, together
+    seen = sum(range(positions - rows + 1, positions + 1))  # positions that the rows attend to, together
     all_kernels = []
 
     def product(name, calls, n, inputs, outputs, types=TYPES, residual=False):
@@ -78,7 +79,7 @@ def kernels(s, rows):
     plain("norm", 2 * s.layers, 4 * s.dim * (2 * rows + 1), 4 * rows * s.dim)
     product("product: q, k, v", s.layers, rows, s.dim, q + 2 * kv)
     plain("rope, store", s.layers, 4 * rows * (q + 2 * kv) + 4 * rows * q + 2 * rows * 2 * kv, 3 * rows * (q + kv))
-    plain("attention", s.layers, 8 * rows * q + 2 * 2 * POSITIONS * kv, 4 * q * seen, "f16")
+    plain("attention", s.layers, 8 * rows * q + 2 * 2 * positions * kv, 4 * q * seen, "f16")
     product("product: heads to residual", s.layers, rows, q, s.dim, residual=True)
     product("product: gate, up", s.layers, rows, s.dim, 2 * s.hidden)
     plain("swiglu", s.layers, 4 * 3 * rows * s.hidden, 20 * rows * s.hidden)
@@ -142,7 +143,7 @@ def measured_cells():
     return kept
 
 
-def section(title, s, rows, kept):
+def section(title, s, step, kept):
     lines = [title, "", "| kernel | weights | calls | MB | GFLOP |" + "".join(f" {c.name} | measured |" for c in CARDS),
              "|---|---|--:|--:|--:|" + "--:|--:|" * len(CARDS)]
 
@@ -152,7 +153,7 @@ def section(title, s, rows, kept):
             line += f" {bound} | {kept.get((title, name, t, card.name), '')} |"
         lines.append(line)
 
-    all_kernels = kernels(s, rows)
+    all_kernels = kernels(s, *step)
     for k in all_kernels:
         add(k.name, k.type, k.calls, k.bytes, k.operations, [figure(k.microseconds(card)) for card in CARDS])
     for t in TYPES:
@@ -170,9 +171,8 @@ def text():
         f"{c.rates['f32'] / 1e12:g} TFLOP/s |\n" for c in CARDS),
         "The T4 is here to compare with: it lacks the instructions of Ampere that the kernels use.", ""]
     for s in SHAPES:
-        lines += section(f"## {s.name}: a decoding step, one row at position {POSITIONS - 1}", s, 1, kept)
-        rows = 256
-        lines += section(f"## {s.name}: a prompt's step, rows at positions {POSITIONS - rows} to {POSITIONS - 1}", s, rows, kept)
+        lines += section(f"## {s.name}: a decoding step, one row that attends to {DECODED[1]} positions", s, DECODED, kept)
+        lines += section(f"## {s.name}: a prompt's step, its first {PROMPT[0]} rows", s, PROMPT, kept)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

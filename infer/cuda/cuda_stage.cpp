@@ -159,8 +159,12 @@ void CudaStage::plan_items() {
   }
   // A bound that changes seldom, so that a recording serves many steps.
   max_parts_ = std::bit_ceil(static_cast<uint32_t>(parts));
-  gpu::Attention sizes{.heads = heads_, .cache = cache_, .n_items = static_cast<uint32_t>(items_.size()),
-                       .n_slots = max_slots_, .max_parts = max_parts_};
+  gpu::Attention sizes;
+  sizes.heads = heads_;
+  sizes.cache = cache_;
+  sizes.n_items = static_cast<uint32_t>(items_.size());
+  sizes.n_slots = max_slots_;
+  sizes.max_parts = max_parts_;
   in_parts_ = gpu::partial_bytes(sizes) <= kMostPartials;
   if (in_parts_) return;
   max_parts_ = 0;

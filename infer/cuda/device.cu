@@ -51,9 +51,21 @@ int current_device() {
   return device;
 }
 
+int count_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  const int version = driver_version();
+  if (version == 0 || error == cudaErrorStubLibrary) fail_without_driver(kNeededDriver);
+  if (error == cudaErrorInsufficientDriver) fail_old_driver(kNeededDriver, version);
+  fail_without_devices(cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
+}
+
 void check(cudaError_t error, const char* what, int device) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // or the next call, which may be another's, would report it again
+  if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice) count_devices();  // throws what is wrong
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
     fail_no_kernels(where(device), capability_of(device));
   }
@@ -64,17 +76,6 @@ void check(cudaError_t error, const char* what, int device) {
     fail_out_of_memory(what, where(device), free);
   }
   fail_operation(what, where(device), cudaGetErrorString(error));
-}
-
-int count_devices() {
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return count;
-  cudaGetLastError();
-  const int version = driver_version();
-  if (version == 0 || error == cudaErrorStubLibrary) fail_without_driver(kNeededDriver);
-  if (error == cudaErrorInsufficientDriver) fail_old_driver(kNeededDriver, version);
-  fail_without_devices(cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
 }
 
 cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }

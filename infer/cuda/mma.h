@@ -54,12 +54,26 @@ __device__ inline void multiply_bf16(Sums& s, const TileA& a, const TileB& b) {
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// The words are floats whose mantissas have 10 bits: see to_tf32().
+/// The words are floats, of whose mantissas the upper 10 bits are read.
 __device__ inline void multiply_tf32(Sums& s, const TileA& a, const TileB& b) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
+}
+/// The upper 10 bits of a float's mantissa, which are what a product in tf32 reads, and what is left.
+__device__ inline uint32_t tf32_high(uint32_t x) { return x & 0xFFFFE000U; }
+__device__ inline uint32_t tf32_low(uint32_t x) {
+  return __float_as_uint(__uint_as_float(x) - __uint_as_float(tf32_high(x)));
+}
+/// Three products in tf32 of the words' parts: as exact as one in float, but for 2^-20 of it.
+__device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
+  const TileA high{{tf32_high(a.w[0]), tf32_high(a.w[1]), tf32_high(a.w[2]), tf32_high(a.w[3])}};
+  const TileA low{{tf32_low(a.w[0]), tf32_low(a.w[1]), tf32_low(a.w[2]), tf32_low(a.w[3])}};
+  const TileB b_high{{tf32_high(b.w[0]), tf32_high(b.w[1])}};
+  multiply_tf32(s, low, b_high);
+  multiply_tf32(s, high, TileB{{tf32_low(b.w[0]), tf32_low(b.w[1])}});
+  multiply_tf32(s, high, b_high);
 }
 /// Exact.
 __device__ inline void multiply_s8(IntSums& s, const TileA& a, const TileB& b) {
@@ -79,6 +93,7 @@ __device__ inline void multiply_s8_half(IntSums& s, const TileA& a, const TileB&
 void multiply_f16(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_bf16(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_tf32(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
+void multiply_f32(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_s8(IntSums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_s8_half(IntSums& s, const TileA& a, const TileB& b, int half,
                       std::source_location at = std::source_location::current());

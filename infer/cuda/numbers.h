@@ -40,9 +40,6 @@ using std::sqrt;
 
 [[nodiscard]] __device__ inline float from_bf16(uint16_t bits) { return float_of(static_cast<uint32_t>(bits) << 16U); }
 
-/// x with a mantissa of 10 bits, to the nearest, ties away from zero: what a product in tf32 reads. Of a finite x.
-[[nodiscard]] __device__ inline uint32_t to_tf32(float x) { return (bits_of(x) + 0x1000U) & 0xFFFFE000U; }
-
 /// e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37]: the steps of reference/exp.cpp.
 [[nodiscard]] __device__ inline float exp_of(float x) {
   using namespace kernels::exp_constants;

@@ -12,20 +12,6 @@ namespace folio::infer::gpu {
 __device__ inline TileA tile_a(const Words& v) { return {{v.w[0], v.w[1], v.w[2], v.w[3]}}; }
 __device__ inline TileB tile_b(const Words& v, int half) { return {{v.w[2 * half], v.w[2 * half + 1]}}; }
 
-/// The upper 10 bits of a float's mantissa, which are what a product in tf32 reads, and what is left. Three products of
-/// such parts are as exact as one in float, but for 2^-20 of it.
-__device__ inline uint32_t tf32_high(uint32_t x) { return x & 0xFFFFE000U; }
-__device__ inline uint32_t tf32_low(uint32_t x) { return bits_of(float_of(x) - float_of(tf32_high(x))); }
-
-__device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
-  const TileA high{{tf32_high(a.w[0]), tf32_high(a.w[1]), tf32_high(a.w[2]), tf32_high(a.w[3])}};
-  const TileA low{{tf32_low(a.w[0]), tf32_low(a.w[1]), tf32_low(a.w[2]), tf32_low(a.w[3])}};
-  const TileB b_high{{tf32_high(b.w[0]), tf32_high(b.w[1])}};
-  multiply_tf32(s, low, b_high);
-  multiply_tf32(s, high, TileB{{tf32_low(b.w[0]), tf32_low(b.w[1])}});
-  multiply_tf32(s, high, b_high);
-}
-
 /// Weights of F32, F16 or BF16: the numbers alone.
 template <Kind kFormat>
 struct Floats {

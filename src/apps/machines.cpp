@@ -61,10 +61,10 @@ void require_gpu(const MachineFlags& flags) {
   if (flags.fast) is_for_gpus("--fast");
 }
 
-// A line that is written over at each percent.
+// A line that is written over at each percent, rounded up: the last call may leave out some padding.
 std::function<void(uint64_t, uint64_t)> progress_line() {
   return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
-    const uint64_t percent = total == 0 ? 100 : done * 100 / total;
+    const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
     if (percent == std::exchange(shown, percent)) return;
     fmt::print(stderr, "\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
                percent == 100 ? "\n" : "");

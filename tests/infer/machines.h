@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "infer/cpu/cpu.h"
+#include "infer/cuda/cuda.h"
 #include "infer/engine/engine.h"
 
 namespace folio::infer::test {
@@ -27,7 +28,9 @@ class RecordingStage final : public Stage {
   [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
   [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
   [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
+  [[nodiscard]] size_t max_rows() const override { return inner_->max_rows(); }
   [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
+  void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
   [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
 
   void begin(const Step& step) override {
@@ -218,11 +221,24 @@ inline std::vector<MachineKind> machine_kinds() {
     for (int i = 0; i < 2; ++i) machines.push_back(std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options)));
     return machines;
   };
+  const auto cuda = [](const CpuOptions&) {
+    Machines machines;
+    machines.push_back(make_cuda({.max_rows = kMaxRows}));
+    return machines;
+  };
+  const auto cpu_and_cuda = [](const CpuOptions& options) {
+    Machines machines;
+    machines.push_back(std::make_unique<Cpu>(options));
+    machines.push_back(make_cuda({.max_rows = kMaxRows}));
+    return machines;
+  };
   return {{"cpu", CacheType::F32, one},
           {"cpu_f16", CacheType::F16, one},
           {"two_cpus", CacheType::F32, two},
           {"recorded", CacheType::F32, recorded},
-          {"two_recorded_f16", CacheType::F16, two_recorded}};
+          {"two_recorded_f16", CacheType::F16, two_recorded},
+          {"cuda", CacheType::F32, cuda},
+          {"cpu_and_cuda_f16", CacheType::F16, cpu_and_cuda}};
 }
 
 /// The machines of a kind, and an equal part of a model's layers on each.

@@ -71,7 +71,7 @@ void Block::run(Index grid, Index block, size_t shared_bytes, const std::functio
   };
   const uint64_t n = product(grid);
   try {
-    races::begin_launch(n);
+    races::begin_launch();
     if (order_.kind == Order::Kind::kRandom) {
       block_order_.resize(n);
       std::iota(block_order_.begin(), block_order_.end(), 0U);
@@ -133,7 +133,7 @@ void Block::begin_block(Index index) {
   n_at_barrier_ = 0;
   error_ = nullptr;
   shared_.begin_block(shared_bytes_, shared_limit_);
-  races::begin_block();
+  races::begin_block((index.z * grid_.y + index.y) * grid_.x + index.x);
 }
 
 void Block::run_block(Index index) {

@@ -74,7 +74,8 @@ class Block {
   [[nodiscard]] std::string name(const BlockThread& t) const;
 
   void run_threads();  ///< what a fiber does
-  Fiber& current_fiber() { return *current_->fiber; }
+  [[nodiscard]] const BlockThread& thread_at(unsigned number) const { return threads_[number]; }
+  [[nodiscard]] Fiber& current_fiber() { return *current_->fiber; }
 
  private:
   void run_block(Index index);
@@ -96,9 +97,6 @@ class Block {
   [[noreturn]] void fail_barrier(const std::source_location& at) const;
   [[noreturn]] void fail_stuck() const;
   [[nodiscard]] std::string where(unsigned warp, unsigned lane) const;
-  [[nodiscard]] const BlockThread& thread_at(unsigned warp, unsigned lane) const {
-    return threads_[warp * kLanes + lane];
-  }
 
   FiberPool fibers_;
   SharedMemory shared_;

@@ -46,7 +46,7 @@ void* allocate(int device, size_t bytes) {
                   device, bytes, free, all.shape.memory_bytes);
     all.used[d] += bytes;
   }
-  void* data = ::operator new(bytes, kAlignment);
+  void* data = static_cast<unsigned char*>(::operator new(bytes + 2 * races::kRedZone, kAlignment)) + races::kRedZone;
   std::memset(data, 0xFF, bytes);
   races::allocated(data, bytes);
   return data;
@@ -55,7 +55,7 @@ void* allocate(int device, size_t bytes) {
 void release(int device, void* data, size_t bytes) {
   if (data == nullptr) return;
   races::freed(data);
-  ::operator delete(data, kAlignment);
+  ::operator delete(static_cast<unsigned char*>(data) - races::kRedZone, kAlignment);
   Devices& all = devices_of_host();
   const std::lock_guard lock(all.mutex);
   all.used[static_cast<size_t>(device)] -= bytes;

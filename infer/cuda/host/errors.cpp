@@ -11,7 +11,7 @@ std::string Block::where(unsigned warp, unsigned lane) const {
   const Warp& w = warps_[warp];
   const uint32_t bit = 1U << lane;
   if ((w.exists & bit) == 0) return core::message("lane {} of warp {} is not in the block", lane, warp);
-  const std::string name = Block::name(thread_at(warp, lane));
+  const std::string name = Block::name(thread_at(warp * kLanes + lane));
   if ((w.finished & bit) != 0) return core::message("{} has returned", name);
   if ((w.at_barrier & bit) != 0) return core::message("{} waits at the barrier of {}", name, place(barrier_at_));
   for (unsigned i = 0; i < w.n_meetings; ++i) {

@@ -117,6 +117,34 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
+/// Floats as the sum of two numbers of tf32, of which the product of the smaller ones is left out.
+FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
+  const Words32 words = gather<Sums>(lanes);
+  const auto low = [](uint32_t word) {
+    return Tf32::number(std::bit_cast<uint32_t>(std::bit_cast<float>(word) - Tf32::number(word, 0)), 0);
+  };
+  Doubles high_b[8];
+  Doubles all_b[8];
+  for (unsigned k = 0; k < 8; ++k) {
+    for (unsigned n = 0; n < kColumns; ++n) {
+      high_b[k][n] = Tf32::number(words.b[n][k], 0);
+      all_b[k][n] = high_b[k][n] + low(words.b[n][k]);
+    }
+  }
+  for (unsigned r = 0; r < kRows; ++r) {
+    Doubles sums{};
+    for (unsigned k = 0; k < 8; ++k) {
+      sums += static_cast<double>(Tf32::number(words.a[r][k], 0)) * all_b[k] +
+              static_cast<double>(low(words.a[r][k])) * high_b[k];
+    }
+    for (unsigned t = 0; t < 4; ++t) {
+      float* c = operands<Sums>(lanes, r % 8 * 4 + t).sums->c + r / 8 * 2;
+      c[0] = static_cast<float>(c[0] + sums[2 * t]);
+      c[1] = static_cast<float>(c[1] + sums[2 * t + 1]);
+    }
+  }
+}
+
 /// The columns [16 half, 16 half + 16) of A, or all with `depth` 32.
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
@@ -163,6 +191,10 @@ void multiply_bf16(Sums& s, const TileA& a, const TileB& b, std::source_location
 
 void multiply_tf32(Sums& s, const TileA& a, const TileB& b, std::source_location at) {
   multiply(s, a, b, 0, multiply_floats<Tf32>, at);
+}
+
+void multiply_f32(Sums& s, const TileA& a, const TileB& b, std::source_location at) {
+  multiply(s, a, b, 0, multiply_split_floats, at);
 }
 
 void multiply_s8(IntSums& s, const TileA& a, const TileB& b, std::source_location at) {

@@ -59,9 +59,9 @@ void check_aligned(const void* address, const char* what) {
                 what, [&] { return core::message("{}", address); });
 }
 
-void land(const PendingCopy& copy) {
+void land(const PendingCopy& copy, const void* caller) {
   std::memcpy(copy.to, copy.from, 16);
-  races::write(copy.to, 16, __builtin_return_address(0));
+  races::write(copy.to, 16, caller);
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ void wait_copies(int pending) {
   BlockThread& me = block().current();
   size_t landed = 0;
   while (landed < me.copies.size() && me.copies[landed].batch + static_cast<unsigned>(pending) < me.batches) {
-    land(me.copies[landed]);
+    land(me.copies[landed], __builtin_return_address(0));
     ++landed;
   }
   me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));

@@ -55,6 +55,29 @@ __global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const 
   }
 }
 
+__global__ void joins(unsigned* total, unsigned* parts, unsigned* done) {
+  parts[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  if (atomicAdd(done, 1U) != gridDim.x - 1) return;
+  *total = 0;
+  for (unsigned i = 0; i < gridDim.x * blockDim.x; ++i) *total += parts[i];
+}
+
+__global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done) {
+  FOLIO_SHARED(unsigned, is_last, 1);
+  parts[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *is_last = atomicAdd(done, 1U) == gridDim.x - 1 ? 1U : 0U;
+  __syncthreads();
+  if (*is_last == 0) return;
+  unsigned sum = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x * blockDim.x; i += blockDim.x) sum += parts[i];
+  atomicAdd(total, sum);
+}
+
 __global__ void copy_tiles(Words* y, const Words* x) {
   constexpr unsigned kTiles = 4;
   FOLIO_DYNAMIC_SHARED(bytes);

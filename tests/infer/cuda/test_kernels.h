@@ -15,6 +15,9 @@ __global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);
 __global__ void reverse_blocks(float* y, const float* x);
 /// total[0] = the sum of x: each block adds a part, and the last block to finish joins the parts (n_blocks).
 __global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const unsigned* x, unsigned n);
+/// The same in two other ways: what a block writes, the last one reads.
+__global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
+__global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
 /// y = x (16-byte words), 4 tiles a block through asynchronous copies, two on their way at once.
 __global__ void copy_tiles(Words* y, const Words* x);
 /// What each lane gets: [0] __shfl_sync of lane 5, [1] of xor 3, [2] down 4, [3] up 4, [4] ballot of odd lanes, [5]
@@ -37,6 +40,8 @@ __global__ void multiply(Kind kind, uint32_t* c, const uint32_t* a, const uint32
 __global__ void without_barrier(float* y, const float* x);
 __global__ void without_second_barrier(float* y, const float* x);
 __global__ void without_warp_barrier(float* y, const float* x);
+__global__ void half_a_warp_barrier(float* y, const float* x);
+__global__ void waits_behind_barrier(Words* y, const Words* x);
 __global__ void without_any_copy_wait(Words* y, const Words* x);
 __global__ void with_late_copy_wait(Words* y, const Words* x);
 __global__ void without_barrier_after_copies(Words* y, const Words* x);

@@ -4,8 +4,8 @@ namespace folio::infer::gpu::test {
 
 __global__ void without_barrier(float* y, const float* x) {
   FOLIO_SHARED(float, tile, 1024);
-  tile[threadIdx.x] = x[threadIdx.x];  // place: missing barrier
-  y[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+  tile[threadIdx.x] = x[threadIdx.x];                   // place: missing barrier
+  y[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];  // place: reads too early
 }
 
 __global__ void without_second_barrier(float* y, const float* x) {
@@ -21,8 +21,25 @@ __global__ void without_warp_barrier(float* y, const float* x) {
   FOLIO_SHARED(float, tile, 1024);
   const unsigned i = threadIdx.x;
   tile[i] = x[i];
-  const float mine = __shfl_xor_sync(kAllLanes, x[i], 1);  // orders nothing
-  y[i] = mine + tile[i - lane_id() + kWarp - 1 - lane_id()];
+  const float mine = __shfl_xor_sync(kAllLanes, x[i], 1);     // orders nothing
+  y[i] = mine + tile[i - lane_id() + kWarp - 1 - lane_id()];  // place: no warp barrier
+}
+
+__global__ void half_a_warp_barrier(float* y, const float* x) {
+  FOLIO_SHARED(float, tile, 32);
+  const unsigned i = threadIdx.x;
+  tile[i] = x[i];
+  __syncwarp(i < 16 ? 0x0000FFFFU : 0xFFFF0000U);
+  y[i] = tile[31 - i];
+}
+
+__global__ void waits_behind_barrier(Words* y, const Words* x) {
+  FOLIO_SHARED(Words, tile, 32);
+  copy_async(&tile[threadIdx.x], &x[threadIdx.x]);
+  commit_copies();
+  __syncthreads();
+  wait_copies<0>();
+  store(&y[threadIdx.x], load(&tile[31 - threadIdx.x]));
 }
 
 __global__ void without_any_copy_wait(Words* y, const Words* x) {

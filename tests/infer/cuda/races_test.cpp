@@ -1,0 +1,118 @@
+// Laws of the race detector: every planted race is seen in every order, with both lines; what is right is left alone
+// (emulator_test.cpp, built with it, too).
+#include <numeric>
+#include <vector>
+
+#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/faults.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+using host::Order;
+using host::OrderScope;
+using test::contains;
+using test::error_of;
+using test::on_device;
+using test::place_of;
+
+class Races : public ::testing::TestWithParam<Order> {
+ protected:
+  /// Of a kernel that reads x and writes y, in one block.
+  template <typename T>
+  std::string error_of_copy(void (*kernel)(T*, const T*), unsigned threads) {
+    std::vector<float> numbers(1024);
+    std::iota(numbers.begin(), numbers.end(), 1.0F);
+    const DeviceMemory x = on_device(stream_, numbers);
+    const DeviceMemory y(stream_, x.bytes());
+    return error_of([&] { launch(kernel, {}, {threads}, 0, stream_, y.as<T>(), x.as<T>()); });
+  }
+
+  OrderScope scope_{GetParam()};
+  Stream stream_{0};
+};
+
+INSTANTIATE_TEST_SUITE_P(Orders, Races, ::testing::ValuesIn(host::all_orders()));
+
+TEST_P(Races, AMissingBarrier) {
+  const std::string error = error_of_copy(test::without_barrier, 64);
+  EXPECT_TRUE(contains(error, "a race in shared memory"));
+  EXPECT_TRUE(contains(error, place_of("missing barrier")));
+  EXPECT_TRUE(contains(error, place_of("reads too early")));
+  EXPECT_TRUE(contains(error_of_copy(test::without_second_barrier, 64), "a race in shared memory"));
+}
+
+TEST_P(Races, AMissingWarpBarrier) {
+  EXPECT_TRUE(contains(error_of_copy(test::without_barrier, 32), "a race in shared memory"));
+  const std::string error = error_of_copy(test::without_warp_barrier, 32);
+  EXPECT_TRUE(contains(error, "a race in shared memory"));
+  EXPECT_TRUE(contains(error, place_of("no warp barrier")));
+}
+
+TEST_P(Races, AWarpBarrierOrdersItsLanesAlone) {
+  EXPECT_TRUE(contains(error_of_copy(test::half_a_warp_barrier, 32), "a race in shared memory"));
+}
+
+TEST_P(Races, CopiesOfOthersNeedWaitAndBarrier) {
+  EXPECT_TRUE(contains(error_of_copy(test::without_barrier_after_copies, 32), "a race in shared memory"));
+  EXPECT_TRUE(contains(error_of_copy(test::waits_behind_barrier, 32), "a race in shared memory"));
+}
+
+TEST_P(Races, AnAccessOutsideOfSharedArrays) {
+  const auto error = [&](void (*kernel)(float*)) {
+    const DeviceMemory out(stream_, 256);
+    return error_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream_, out.as<float>()); });
+  };
+  const std::string past = error(test::write_past_dynamic);
+  EXPECT_TRUE(contains(past, "byte 128 of the dynamic shared memory, which has 128"));
+  EXPECT_TRUE(contains(past, place_of("past dynamic")));
+  EXPECT_TRUE(contains(error(test::read_past_dynamic), "byte 128 of the dynamic shared memory"));
+  EXPECT_TRUE(contains(error(test::read_before_array), "outside of the shared arrays"));
+}
+
+TEST_P(Races, AnAccessOutsideOfDeviceMemory) {
+  const DeviceMemory out(stream_, 256);
+  const auto error = [&](unsigned n) {
+    return error_of([&] { launch(test::write_past_device_memory, {}, {32}, 0, stream_, out.as<float>(), n); });
+  };
+  EXPECT_EQ(error(63), "");
+  EXPECT_TRUE(contains(error(64), "writes 4 bytes at byte 256 of device memory"));
+}
+
+TEST_P(Races, TwoBlocksThatWriteOneWord) {
+  const DeviceMemory out(stream_, 256);
+  const std::string error =
+      error_of([&] { launch(test::two_blocks_one_word, {8}, {32}, 0, stream_, out.as<unsigned>()); });
+  EXPECT_TRUE(contains(error, "a race in device memory"));
+  EXPECT_TRUE(contains(error, place_of("one word")));
+}
+
+TEST_P(Races, ABlockThatReadsWhatAnotherWrites) {
+  const DeviceMemory out(stream_, 256);
+  EXPECT_TRUE(contains(error_of([&] { launch(test::reads_other_block, {8}, {32}, 0, stream_, out.as<unsigned>()); }),
+                       "a race in device memory"));
+}
+
+TEST_P(Races, TwoWarpsThatWriteOneWord) {
+  const DeviceMemory out(stream_, 256);
+  EXPECT_TRUE(contains(error_of([&] { launch(test::two_warps_one_word, {}, {64}, 0, stream_, out.as<unsigned>()); }),
+                       "a barrier between them is missing"));
+}
+
+TEST_P(Races, JoiningNeedsAFenceAndABarrier) {
+  const auto error = [&](void (*kernel)(unsigned*, unsigned*, unsigned*)) {
+    const DeviceMemory total(stream_, 4);
+    const DeviceMemory parts(stream_, 4096);
+    const DeviceMemory done = on_device(stream_, std::vector<unsigned>{0});
+    return error_of([&] {
+      launch(kernel, {8}, {64}, 0, stream_, total.as<unsigned>(), parts.as<unsigned>(), done.as<unsigned>());
+    });
+  };
+  EXPECT_TRUE(contains(error(test::joins_without_fence), "only __threadfence() and an atomic order blocks"));
+  EXPECT_TRUE(contains(error(test::joins_before_barrier), "a race in device memory"));
+  EXPECT_EQ(error(test::joins), "");
+  EXPECT_EQ(error(test::joins_with_own_fences), "");
+}
+
+}  // namespace
+}  // namespace folio::infer::gpu
