@@ -487,6 +487,7 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
 
   likeliest = kEnd - state.likeliest;
   finite = state.not_finite == 0;
+  __syncthreads();  // all have read them
   if (draws_one) find_levels({in, logit_of(likeliest)}, state);
   if (threadIdx.x > 0) return;
   const bool any = likeliest != kEnd;
