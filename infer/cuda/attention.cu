@@ -3,12 +3,13 @@
 // plain   A thread a (row, head). It reads each key and value by itself, also those that its neighbours, which share
 //         the key/value head, have just read.
 // parts   For few rows. Positions are cut into parts of 64; a warp takes a part for all queries that share the keys
-//         (attention_body.h), so each key and value is read from memory once, and 64 · 2 · head_dim numbers are on their
-//         way for each warp. The memory's bandwidth bounds it: 2 n_kv_heads head_dim numbers a position. What the parts
-//         found goes to memory, and the block of an item that ends last joins them in order. No block waits.
-// rows    For prompts. A block takes eight items, 128 (row, head) slots, and goes through the parts; each part's keys and
-//         values come to shared memory once for all, asynchronously, while the part before it is worked on. Tensor cores
-//         bound it: 4 head_dim operations for each slot and position.
+//         (attention_body.h), so each key and value is read from memory once, and 64 · 2 · head_dim numbers are on
+//         their way for each warp. The memory's bandwidth bounds it: 2 n_kv_heads head_dim numbers a position. What the
+//         parts found goes to memory, and the block of an item that ends last joins them in order. No block waits.
+// rows    For prompts. A block takes eight items, 128 (row, head) slots, and goes through the parts; each part's keys
+// and
+//         values come to shared memory once for all, asynchronously, while the part before it is worked on. Tensor
+//         cores bound it: 4 head_dim operations for each slot and position.
 //
 // A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
 // doesn't depend on how its prompt was cut. Parts that lie before a sliding window are left out.
@@ -20,8 +21,9 @@ namespace {
 constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
-constexpr unsigned kRowWarps = kGroupItems;
-constexpr unsigned kRowThreads = kRowWarps * kWarp;
+// Of a block that goes through the parts; half of a group of items, where their queries fill shared memory.
+template <typename H>
+inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 constexpr int kJoinParts = 32;  // parts whose weights are computed at once
 
 __device__ float cache_number(const CacheView& cache, const uint8_t* head, size_t index) {
@@ -48,7 +50,8 @@ __global__ void attention_plain(Attention in) {
     const uint8_t* keys = in.cache.data + in.cache.key_offset(block, in.layer, kv_head);
     const uint8_t* values = in.cache.data + in.cache.value_offset(block, in.layer, kv_head);
     float score = 0.0F;
-    for (size_t d = 0; d < dim; ++d) score = fmaf(q[d], cache_number(in.cache, keys, in.cache.key_index(in_block, d)), score);
+    for (size_t d = 0; d < dim; ++d)
+      score = fmaf(q[d], cache_number(in.cache, keys, in.cache.key_index(in_block, d)), score);
     const Join join = join_of(max, score * in.scale);
     max = larger_of(max, score * in.scale);
     sum = joined(sum, 1.0F, join);
@@ -80,18 +83,21 @@ __device__ void store_output(const Attention& in, size_t row, size_t head, size_
   if (d < in.heads.head_dim) in.out[(row * in.heads.n_heads + head) * in.heads.head_dim + d] = value;
 }
 
-// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), each slot's numbers, then its max and
-// its sum. All threads of the block.
+// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), each slot's numbers, then its max
+// and its sum. All threads of the block.
 template <typename H>
 __device__ void join_parts(const Attention& in, const AttentionItem& item, size_t kv_head, const float* partials,
                            int32_t n_parts) {
   constexpr int kStride = H::kPadded + 2;
   constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kPartThreads);
-  FOLIO_SHARED(float, keep, kItemSlots * kJoinParts);
-  FOLIO_SHARED(float, add, kItemSlots * kJoinParts);
-  FOLIO_SHARED(float, before, kItemSlots * kJoinParts);  // the largest score before a part
+  FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
+  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);
+  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);  // the largest score before a part
   const int n_slots = item.n_rows * item.n_queries;
-  const auto number = [&](int32_t part, int slot, int d) { return partials[(static_cast<size_t>(part) * in.n_slots + static_cast<size_t>(slot)) * kStride + static_cast<size_t>(d)]; };
+  const auto number = [&](int32_t part, int slot, int d) {
+    return partials[(static_cast<size_t>(part) * in.n_slots + static_cast<size_t>(slot)) * kStride +
+                    static_cast<size_t>(d)];
+  };
   float most = kNothing;  // of a slot, in the thread that has its number
   float sum = 0.0F;
   float totals[kOutputs];
@@ -146,7 +152,8 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 }
 
 template <typename H>
-__global__ __launch_bounds__(kPartThreads, H::kPadded > 128 ? 2 : 4) void attention_parts(const __grid_constant__ Attention in) {
+__global__ __launch_bounds__(kPartThreads,
+                             H::kPadded > 128 ? 2 : 4) void attention_parts(const __grid_constant__ Attention in) {
   FOLIO_DYNAMIC_SHARED(shared);
   FOLIO_SHARED(uint32_t, n_ready, 1);
   constexpr int kStride = H::kPadded + 2;
@@ -202,7 +209,7 @@ template <typename H>
 __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
   for (unsigned b = 0; b < 2; ++b) {
     if (from.keys[b] == nullptr) break;
-    for (unsigned at = threadIdx.x * 16; at < static_cast<unsigned>(H::kHeadBytes); at += kRowThreads * 16) {
+    for (unsigned at = threadIdx.x * 16; at < static_cast<unsigned>(H::kHeadBytes); at += kRowWarps<H> * kWarp * 16) {
       copy_async(to + b * H::kHeadBytes + at, from.keys[b] + at);
       copy_async(to + (2 + b) * H::kHeadBytes + at, from.values[b] + at);
     }
@@ -210,28 +217,30 @@ __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
 }
 
 template <typename H, bool kStaged>
-__global__ __launch_bounds__(kRowThreads, 1) void attention_rows(const __grid_constant__ Attention in) {
+__global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const __grid_constant__ Attention in) {
   FOLIO_DYNAMIC_SHARED(shared);  // the queries of the warps, then two parts
   const size_t kv_head = blockIdx.x;
-  const size_t group = gridDim.y - 1 - blockIdx.y;  // the longest ones first
+  constexpr unsigned kWarps = kRowWarps<H>;
+  const size_t group = gridDim.y - 1 - blockIdx.y;         // the longest ones first
+  const AttentionItem* items = in.items + group * kWarps;  // of one sequence, some at the end perhaps empty
+  if (items[0].n_rows == 0) return;
   const unsigned warp = threadIdx.x / kWarp;
-  const AttentionItem item = in.items[group * kRowWarps + warp];  // of one sequence, some at the end perhaps empty
+  const AttentionItem item = items[warp];
   const Slots slots = slots_of(in, item, kv_head);
   const bool active = item.n_rows > 0;
 
   // What the whole group sees: from its first item to its last.
-  const Slots first = slots_of(in, in.items[group * kRowWarps], kv_head);
+  const Slots first = slots_of(in, items[0], kv_head);
   int32_t group_last = first.item_last;
-  for (unsigned w = 1; w < kRowWarps; ++w) {
-    const AttentionItem& other = in.items[group * kRowWarps + w];
-    const int32_t last = other.n_rows > 0 ? in.rows.positions[other.row] + other.n_rows - 1 : 0;
+  for (unsigned w = 1; w < kWarps; ++w) {
+    const int32_t last = items[w].n_rows > 0 ? in.rows.positions[items[w].row] + items[w].n_rows - 1 : 0;
     group_last = last > group_last ? last : group_last;
   }
   Slots whole = first;
   whole.item_last = group_last;
 
   uint8_t* queries = shared + warp * H::kQueryBytes;
-  uint8_t* stages = shared + kRowWarps * H::kQueryBytes;
+  uint8_t* stages = shared + kWarps * H::kQueryBytes;
   store_queries<H>(in, item, kv_head, queries);
   __syncwarp();
 
@@ -249,7 +258,8 @@ __global__ __launch_bounds__(kRowThreads, 1) void attention_rows(const __grid_co
     if constexpr (kStaged) {
       __syncthreads();  // all are done with the part before, whose place is next
       if (part + 1 < end) {
-        fetch_part<H>(blocks_of_part(in, whole, kv_head, part + 1), stages + (part + 1 - begin) % 2 * 4 * H::kHeadBytes);
+        fetch_part<H>(blocks_of_part(in, whole, kv_head, part + 1),
+                      stages + (part + 1 - begin) % 2 * 4 * H::kHeadBytes);
       }
       commit_copies();
       wait_copies<1>();
@@ -291,18 +301,19 @@ __global__ __launch_bounds__(kRowThreads, 1) void attention_rows(const __grid_co
 
 template <typename H>
 void launch_rows(Stream& stream, const Attention& in) {
-  const Grid grid{in.heads.n_kv_heads, in.n_items / kRowWarps};
-  constexpr size_t kQueries = kRowWarps * H::kQueryBytes;
+  constexpr unsigned kThreads = kRowWarps<H> * kWarp;
+  const Grid grid{in.heads.n_kv_heads, in.n_items / kRowWarps<H>};
+  constexpr size_t kQueries = kRowWarps<H> * H::kQueryBytes;
   constexpr size_t kStages = size_t{2} * 4 * H::kHeadBytes;
   constexpr size_t kMost = size_t{227} << 10U;  // of any GPU so far
   if constexpr (kQueries + kStages <= kMost) {
     if (kQueries + kStages <= in.shared_bytes) {
-      return launch(attention_rows<H, true>, grid, {kRowThreads}, kQueries + kStages, stream, in);
+      return launch(attention_rows<H, true>, grid, {kThreads}, kQueries + kStages, stream, in);
     }
   }
   constexpr size_t kSmall = size_t{99} << 10U;  // what does not fit the smallest GPU reads the cache itself
   if constexpr (kQueries + kStages > kSmall) {
-    launch(attention_rows<H, false>, grid, {kRowThreads}, kQueries, stream, in);
+    launch(attention_rows<H, false>, grid, {kThreads}, kQueries, stream, in);
   }
 }
 
@@ -331,7 +342,8 @@ void launch_padded(Stream& stream, const Attention& in) {
 
 void attention(Stream& stream, const Attention& in, Form form) {
   if (form == Form::Plain) {
-    launch(attention_plain, {static_cast<unsigned>(ceil_div(in.heads.n_heads, 32)), in.rows.n_rows}, {32}, 0, stream, in);
+    launch(attention_plain, {static_cast<unsigned>(ceil_div(in.heads.n_heads, 32)), in.rows.n_rows}, {32}, 0, stream,
+           in);
   } else if (in.cache.half) {
     launch_padded<true>(stream, in);
   } else {

@@ -23,12 +23,12 @@ struct HeadSizes {
   static constexpr int kPadded = kPaddedDim;
   static constexpr bool kHalf = kF16;
   static constexpr int kWordNumbers = kHalf ? 2 : 1;
-  static constexpr int kTileDims = 16 * kWordNumbers;     ///< dimensions of a tile of keys: two steps of k
-  static constexpr int kKeyTiles = kPadded / kTileDims;   ///< of eight positions
+  static constexpr int kTileDims = 16 * kWordNumbers;    ///< dimensions of a tile of keys: two steps of k
+  static constexpr int kKeyTiles = kPadded / kTileDims;  ///< of eight positions
   static constexpr int kValueTiles = kPadded / 8;
   static constexpr int kNumberBytes = kHalf ? 2 : 4;
-  static constexpr int kQueryBytes = 16 * kPadded * kNumberBytes;   ///< of a warp's slots
-  static constexpr int kHeadBytes = 32 * kPadded * kNumberBytes;    ///< keys or values of a cache block
+  static constexpr int kQueryBytes = 16 * kPadded * kNumberBytes;  ///< of a warp's slots
+  static constexpr int kHeadBytes = 32 * kPadded * kNumberBytes;   ///< keys or values of a cache block
 };
 
 __device__ inline float larger_of(float a, float b) { return a > b ? a : b; }
@@ -77,14 +77,15 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
     const unsigned step = i / 128;
     const int slot = static_cast<int>(lane / 4 + word % 2 * 8);
     // As CacheView::key_index has it: a lane's words of two steps are consecutive dimensions.
-    const unsigned d = step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) +
-                       (step % 2 * 2 + word / 2) * H::kWordNumbers;
+    const unsigned d =
+        step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) + (step % 2 * 2 + word / 2) * H::kWordNumbers;
     float x[2] = {0.0F, 0.0F};
     if (slot_exists(item, slot)) {
       const size_t row = static_cast<size_t>(item.row + slot / item.n_queries);
       const size_t head = kv_head * in.heads.queries() + static_cast<size_t>(item.query + slot % item.n_queries);
       for (unsigned e = 0; e < H::kWordNumbers; ++e) {
-        if (d + e < in.heads.head_dim) x[e] = in.query[(row * in.heads.n_heads + head) * in.heads.head_dim + d + e] * in.scale;
+        if (d + e < in.heads.head_dim)
+          x[e] = in.query[(row * in.heads.n_heads + head) * in.heads.head_dim + d + e] * in.scale;
       }
     }
     reinterpret_cast<uint32_t*>(to)[i] = H::kHalf ? two_halves(x[0], x[1]) : bits_of(x[0]);
@@ -117,7 +118,8 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       if (blocks.keys[j / 4] == nullptr) break;
-      const Words k = load(blocks.keys[j / 4] + ((j % 4 * H::kKeyTiles + tile) * 32 + static_cast<int>(lane_id())) * 16);
+      const Words k =
+          load(blocks.keys[j / 4] + ((j % 4 * H::kKeyTiles + tile) * 32 + static_cast<int>(lane_id())) * 16);
       if constexpr (H::kHalf) {
         multiply_f16(scores[j], q0, tile_b(k, 0));
         multiply_f16(scores[j], q1, tile_b(k, 1));
@@ -173,7 +175,8 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       if (blocks.values[b] == nullptr) break;
-      const uint8_t* at = blocks.values[b] + ((n * 8 + static_cast<int>(lane_group())) * 32 + static_cast<int>(8 * t)) * H::kNumberBytes;
+      const uint8_t* at = blocks.values[b] +
+                          ((n * 8 + static_cast<int>(lane_group())) * 32 + static_cast<int>(8 * t)) * H::kNumberBytes;
       if constexpr (H::kHalf) {
         Words v = load(at);
         if (!whole) {
@@ -184,8 +187,8 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
           const Sums& p0 = scores[b * 4 + pair * 2];
           const Sums& p1 = scores[b * 4 + pair * 2 + 1];
           multiply_f16(sums,
-                       TileA{{two_halves(p0.c[0], p0.c[1]), two_halves(p0.c[2], p0.c[3]),
-                              two_halves(p1.c[0], p1.c[1]), two_halves(p1.c[2], p1.c[3])}},
+                       TileA{{two_halves(p0.c[0], p0.c[1]), two_halves(p0.c[2], p0.c[3]), two_halves(p1.c[0], p1.c[1]),
+                              two_halves(p1.c[2], p1.c[3])}},
                        tile_b(v, pair));
         }
       } else {
@@ -200,7 +203,8 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const Sums& p = scores[b * 4 + two * 2 + i];
-            multiply_f32(sums, TileA{{bits_of(p.c[0]), bits_of(p.c[2]), bits_of(p.c[1]), bits_of(p.c[3])}}, tile_b(v, i));
+            multiply_f32(sums, TileA{{bits_of(p.c[0]), bits_of(p.c[2]), bits_of(p.c[1]), bits_of(p.c[3])}},
+                         tile_b(v, i));
           }
         }
       }

@@ -13,11 +13,11 @@ namespace {
 
 using gpu::Kind;
 
-constexpr size_t kRecordedRows = 64;                     // steps of more rows last longer than their launches
-constexpr size_t kMostRecordings = 64;                   // shapes that are kept
-constexpr size_t kMostPartials = size_t{128} << 20U;     // bytes of attention's parts side by side
-constexpr size_t kLogitsRows = 64;                       // that the workspace has room for from the start
-constexpr size_t kReserve = size_t{256} << 20U;          // bytes that CUDA itself takes: kernels, recordings
+constexpr size_t kRecordedRows = 64;                  // steps of more rows last longer than their launches
+constexpr size_t kMostRecordings = 64;                // shapes that are kept
+constexpr size_t kMostPartials = size_t{128} << 20U;  // bytes of attention's parts side by side
+constexpr size_t kLogitsRows = 64;                    // that the workspace has room for from the start
+constexpr size_t kReserve = size_t{256} << 20U;       // bytes that CUDA itself takes: kernels, recordings
 constexpr auto kPartPositions = static_cast<int64_t>(gpu::kPartPositions);
 
 std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
@@ -242,7 +242,8 @@ void CudaStage::send(const Step& step) {
     const StepRow& row = rows_[i];
     words(p.tokens)[i] = row.token;
     words(p.positions)[i] = static_cast<int32_t>(row.position);
-    words(p.tables)[i] = static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
+    words(p.tables)[i] =
+        static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
     if (row.wanted) words(p.wanted)[wanted++] = static_cast<int32_t>(i);
   }
   std::memcpy(to + p.items, items_.data(), items_.size() * sizeof(gpu::AttentionItem));
@@ -372,8 +373,7 @@ void CudaStage::project_to_residual(Slot in, WeightId weight) {
 
 void CudaStage::rotate_and_store(int64_t layer) {
   const auto* angles = angles_.as<float>();
-  gpu::rotate_and_store(stream_, attention_of_step().rows, heads_, angles,
-                        angles + n_angles_ * heads_.head_dim / 2,
+  gpu::rotate_and_store(stream_, attention_of_step().rows, heads_, angles, angles + n_angles_ * heads_.head_dim / 2,
                         core::info(config_.family).pairs == core::RopePairs::Halves, at(Slot::Query), at(Slot::Key),
                         at(Slot::Value), cache_, static_cast<size_t>(layer - layers_.first));
 }
@@ -434,9 +434,7 @@ void CudaStage::draw() {
 
 // ---- To the host and back ----
 
-bool CudaStage::draws() const {
-  return layers_.last == config_.n_layers && width(Slot::Logits) <= gpu::kMostTokens;
-}
+bool CudaStage::draws() const { return layers_.last == config_.n_layers && width(Slot::Logits) <= gpu::kMostTokens; }
 
 Ticket CudaStage::fetch_logits() {
   const size_t bytes = n_wanted_ * width(Slot::Logits) * sizeof(float);

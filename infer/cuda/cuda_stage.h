@@ -93,8 +93,8 @@ class CudaStage final : public Stage {
 
   // Activations, for as many rows as a step has had.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;                        ///< Residual's wanted rows
-  gpu::DeviceMemory delta_;                           ///< what is to be added to Residual
+  gpu::DeviceMemory gathered_;  ///< Residual's wanted rows
+  gpu::DeviceMemory delta_;     ///< what is to be added to Residual
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
@@ -123,8 +123,8 @@ class CudaStage final : public Stage {
   gpu::PinnedMemory drawn_;
 
   // Operations that are held back, and what is packed.
-  bool gathered_rows_ = false;        ///< Residual is gathered_
-  bool delta_pending_ = false;        ///< delta_ is not added yet
+  bool gathered_rows_ = false;  ///< Residual is gathered_
+  bool delta_pending_ = false;  ///< delta_ is not added yet
   std::optional<WeightId> norm_pending_;
   bool activate_pending_ = false;
   std::optional<Slot> packed_slot_;

@@ -63,8 +63,8 @@ class CudaWeights::Upload {
   uint64_t done_ = 0;
 };
 
-CudaWeights::CudaWeights(const core::StoredModel& model, LayerRange layers, gpu::Stream& stream,
-                         core::ThreadPool& pool, uint64_t free_bytes, const Progress& on_progress)
+CudaWeights::CudaWeights(const core::StoredModel& model, LayerRange layers, gpu::Stream& stream, core::ThreadPool& pool,
+                         uint64_t free_bytes, const Progress& on_progress)
     : by_role_(load(model, layers, stream, pool, free_bytes, on_progress)) {}
 
 StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers, gpu::Stream& stream,

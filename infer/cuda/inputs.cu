@@ -4,9 +4,9 @@
 // plain  A thread a row. Threads of a warp read from rows that lie far apart: each 4 bytes cost a sector of 32.
 // fast   A block a row, thread i the numbers i, i + 256, …: neighbours read neighbours. A group of 32 numbers is a
 //        warp, so its maximum is five shuffles. Bytes: 4 k in, 1 to 4 k out for each row. For one row it is bound by
-//        the latency of two trips to memory, some 2 µs, and that is why norm.cu and swiglu.cu do it with their own work.
+//        the latency of two trips to memory, some 2 µs, and that is why norm.cu and swiglu.cu do it with their own
+//        work.
 #include "infer/cuda/inputs.h"
-
 #include "infer/cuda/kernels.h"
 
 namespace folio::infer::gpu {
@@ -50,8 +50,8 @@ __global__ void pack_plain(const float* x, PackedInputs to) {
     to.row_scales[row] = 1.0F / scale;
   }
   for (size_t i = 0; i < padded; ++i) {
-    uint8_t* number = to.data + to.block_offset(row / kTileColumns, i / kBlockK) +
-                      to.number_offset(row % kTileColumns, i % kBlockK);
+    uint8_t* number =
+        to.data + to.block_offset(row / kTileColumns, i / kBlockK) + to.number_offset(row % kTileColumns, i % kBlockK);
     const float v = i < to.k ? x[i] : 0.0F;
     if constexpr (kKind == Kind::F32) *reinterpret_cast<float*>(number) = v;
     if constexpr (kKind == Kind::F16) *reinterpret_cast<uint16_t*>(number) = to_f16(v * scale);

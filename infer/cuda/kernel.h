@@ -54,10 +54,10 @@ __device__ inline void store(void* to, const Words& v) { *static_cast<Words*>(to
 /// Copies 16 bytes from global to shared memory, on their way until this thread's wait_copies(); the other threads see
 /// them after a barrier behind it.
 __device__ inline void copy_async(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(shared))),
-               "l"(global)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+      "l"(global)
+      : "memory");
 }
 /// Ends a batch of this thread's copies.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

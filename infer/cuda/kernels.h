@@ -93,13 +93,13 @@ void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, 
 /// Consecutive rows of one sequence, or some heads of one row, that a warp attends for together: at most 16 (row, head)
 /// pairs that share a key/value head.
 struct AttentionItem {
-  int32_t row;       ///< the first
-  int32_t n_rows;    ///< 0: fills up a group of kGroupItems
-  int32_t query;     ///< the first of the queries that share a key/value head, and how many of them
+  int32_t row;     ///< the first
+  int32_t n_rows;  ///< 0: fills up a group of kGroupItems
+  int32_t query;   ///< the first of the queries that share a key/value head, and how many of them
   int32_t n_queries;
 };
 inline constexpr size_t kItemSlots = 16;
-inline constexpr size_t kGroupItems = 8;  ///< items of one sequence that a block attends for, without partials
+inline constexpr size_t kGroupItems = 8;      ///< items of one sequence that a block attends for, without partials
 inline constexpr size_t kPartPositions = 64;  ///< positions that are computed separately and then joined in order
 inline constexpr size_t kMaxGpuHeadDim = 256;
 
@@ -111,9 +111,9 @@ struct Attention {
   int32_t window = 0;                    ///< a row sees so many positions, its own included
   const AttentionItem* items = nullptr;  ///< on the device; of a sequence in order
   uint32_t n_items = 0;
-  uint32_t n_slots = 0;    ///< at least the (row, head) pairs of any item
-  uint32_t max_parts = 0;  ///< at least the parts of kPartPositions that any row sees, counted from its first one
-  float scale = 0.0F;      ///< 1 / sqrt(head_dim)
+  uint32_t n_slots = 0;          ///< at least the (row, head) pairs of any item
+  uint32_t max_parts = 0;        ///< at least the parts of kPartPositions that any row sees, counted from its first one
+  float scale = 0.0F;            ///< 1 / sqrt(head_dim)
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
   float* partials = nullptr;     ///< partial_bytes(); null: no parts in parallel
@@ -124,12 +124,13 @@ struct Attention {
 /// out = softmax(scale q kᵀ) v over the positions that a row sees, read from the cache. Positions are cut into parts
 /// counted from 0; of each part m = max s, p = exp(s - m), Σ p and Σ p v; the parts are joined in order, each rescaled
 /// to the larger maximum (online softmax, Milakov & Gimelshein 2018; Dao 2023). With `partials`, the parts of an item
-/// are computed side by side and the last one that is ready joins them; without, a warp goes through them, and the items
-/// come in groups of kGroupItems. Both give the same bits.
+/// are computed side by side and the last one that is ready joins them; without, a warp goes through them, and the
+/// items come in groups of kGroupItems. Both give the same bits.
 void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
 /// Of the partials of a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
-  return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (in.cache.padded() + 2) * sizeof(float);
+  return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (in.cache.padded() + 2) *
+         sizeof(float);
 }
 
 }  // namespace folio::infer::gpu

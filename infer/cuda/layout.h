@@ -1,6 +1,6 @@
 // Where each number lies on the device. Weights, the inputs of products and the KV cache are stored in the order in
-// which the lanes of a warp read them for a product on the tensor cores (mma.h): a lane's 16 bytes lie together, and the
-// 512 bytes of a warp too. So a kernel loads tiles as they are, and nobody shuffles. README.md draws a tile.
+// which the lanes of a warp read them for a product on the tensor cores (mma.h): a lane's 16 bytes lie together, and
+// the 512 bytes of a warp too. So a kernel loads tiles as they are, and nobody shuffles. README.md draws a tile.
 //
 // The same functions place the numbers on the host and find them on the device.
 #pragma once
@@ -36,7 +36,7 @@ enum class Kind : uint8_t { F32, F16, BF16, Groups };
 struct Place {
   size_t tile;  ///< of k, in the block
   size_t lane_in_group;
-  size_t half;  ///< of the tile's columns
+  size_t half;    ///< of the tile's columns
   size_t number;  ///< in the word
 };
 [[nodiscard]] FOLIO_BOTH constexpr Place place_of(size_t column, size_t bytes) {

@@ -9,11 +9,12 @@
 
 namespace folio::infer {
 
-/// The matrix that a tensor (n_out, k) becomes, without its data. Throws core::Error for a type that weights don't have.
+/// The matrix that a tensor (n_out, k) becomes, without its data. Throws core::Error for a type that weights don't
+/// have.
 [[nodiscard]] gpu::PackedMatrix packed_layout(const core::TensorView& tensor);
 
 /// Packs row tiles from `first` on into `tiles`, as many as it holds; the threads share them.
-void pack_tiles(const core::TensorView& tensor, const gpu::PackedMatrix& layout, size_t first,
-                std::span<uint8_t> tiles, core::ThreadPool& pool);
+void pack_tiles(const core::TensorView& tensor, const gpu::PackedMatrix& layout, size_t first, std::span<uint8_t> tiles,
+                core::ThreadPool& pool);
 
 }  // namespace folio::infer

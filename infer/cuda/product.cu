@@ -3,7 +3,8 @@
 //
 // plain  A thread an output. It walks along a row of weights, so neighbouring threads read far apart, and one chain of
 //        additions waits for itself.
-// fast   A block takes 16 outputs (a tile's rows), each of its eight warps an eighth of k. A lane loads 16 bytes, a warp
+// fast   A block takes 16 outputs (a tile's rows), each of its eight warps an eighth of k. A lane loads 16 bytes, a
+// warp
 //        512 that lie together, several tiles ahead of the products, so that some 64 KB a multiprocessor are on their
 //        way: bandwidth times latency. The tensor cores multiply by eight rows of inputs at once; for one row seven of
 //        eight products are of nothing, which costs no time, as the cores wait for memory anyway. At the end the eight
@@ -25,14 +26,16 @@ __global__ void product_plain(const float* x, size_t n_rows, Product p) {
   if (output >= p.weight.n_out) return;
   for (size_t row = 0; row < n_rows; ++row) {
     float total = 0.0F;
-    for (size_t i = 0; i < p.weight.k; ++i) total = fmaf(weight_at(p.weight, output, i), x[row * p.weight.k + i], total);
+    for (size_t i = 0; i < p.weight.k; ++i)
+      total = fmaf(weight_at(p.weight, output, i), x[row * p.weight.k + i], total);
     p.out[row * p.weight.n_out + output] = p.bias == nullptr ? total : p.bias[output] + total;
   }
 }
 
 template <typename Format, int kRowTiles, int kColumnTiles>
-__global__ __launch_bounds__(kThreads, kColumnTiles == 1 ? 2 : 1) void product_narrow(
-    const __grid_constant__ Products products, const PackedInputs x) {
+__global__ __launch_bounds__(kThreads,
+                             kColumnTiles == 1 ? 2 : 1) void product_narrow(const __grid_constant__ Products products,
+                                                                            const PackedInputs x) {
   constexpr int kUnroll = kColumnTiles == 1 ? Format::kUnroll : 1;  // many products hide what one load takes
   const Work work = work_of(products, blockIdx.x, kRowTiles);
   const PackedMatrix& w = work.product->weight;

@@ -54,12 +54,10 @@ struct Groups {
   static constexpr size_t kStepColumns = kBlockK;
   static constexpr int kUnroll = kBits == 4 && !kMinimums ? 4 : 2;  // what the registers hold
   static constexpr size_t kInputBytes = 1280;
-  static constexpr int kLoads = kBits / 2;                    ///< of 16 bytes a lane
-  static constexpr int kScales = 128 / kGroupColumns;         ///< groups of a step
+  static constexpr int kLoads = kBits / 2;             ///< of 16 bytes a lane
+  static constexpr int kScales = 128 / kGroupColumns;  ///< groups of a step
   static constexpr int kScalesOfTile = 32 / kGroupColumns;
-  [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) {
-    return w.block_bytes();
-  }
+  [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
   struct Weights {
     Words quants[kLoads];

@@ -36,8 +36,8 @@ __device__ void copy_tiles(uint8_t* to, const uint8_t* from, size_t stride, size
 }
 
 template <typename Format, bool kFastSums>
-__global__ __launch_bounds__(kThreads, 1) void product_tiled(
-    const __grid_constant__ Products products, const PackedInputs x) {
+__global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_constant__ Products products,
+                                                             const PackedInputs x) {
   constexpr int kColumnTiles = kColumnTilesOf<Format>;
   constexpr size_t kBlockColumns = kColumnTilesOfBlock<Format>;
   const Work work = work_of(products, blockIdx.y, kRowTilesOfBlock);
@@ -53,8 +53,8 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(
   const auto fetch = [&](size_t step) {
     if (step < n_steps) {
       uint8_t* stage = shared + step % kStages * stage_bytes;
-      copy_tiles(stage, w.data + work.first_tile * w.tile_bytes() + step * step_bytes, w.tile_bytes(),
-                 kRowTilesOfBlock, w.row_tiles() - work.first_tile, step_bytes);
+      copy_tiles(stage, w.data + work.first_tile * w.tile_bytes() + step * step_bytes, w.tile_bytes(), kRowTilesOfBlock,
+                 w.row_tiles() - work.first_tile, step_bytes);
       copy_tiles(stage + weights_bytes, x.data + first_column * x.tile_bytes() + step * Format::kInputBytes,
                  x.tile_bytes(), kBlockColumns, x.column_tiles() - first_column, Format::kInputBytes);
     }
@@ -124,8 +124,7 @@ void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& produ
       const size_t bytes = Format::step_bytes(products.list[i].weight);
       step_bytes = bytes > step_bytes ? bytes : step_bytes;
     }
-    const size_t shared =
-        kStages * (kRowTilesOfBlock * step_bytes + kColumnTilesOfBlock<Format> * Format::kInputBytes);
+    const size_t shared = kStages * (kRowTilesOfBlock * step_bytes + kColumnTilesOfBlock<Format> * Format::kInputBytes);
     launch(fast_sums ? product_tiled<Format, true> : product_tiled<Format, false>, grid, {kThreads}, shared, stream,
            products, x);
   });

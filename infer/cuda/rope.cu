@@ -38,8 +38,8 @@ __global__ __launch_bounds__(kThreads) void rotate_and_store_rows(RowsView rows,
   const size_t position = static_cast<size_t>(rows.positions[row]);
   const size_t pairs = heads.head_dim / 2;
   const size_t in_block = position % CacheView::kPositions;
-  const auto block = static_cast<size_t>(
-      rows.blocks[static_cast<size_t>(rows.tables[row]) + position / CacheView::kPositions]);
+  const auto block =
+      static_cast<size_t>(rows.blocks[static_cast<size_t>(rows.tables[row]) + position / CacheView::kPositions]);
   cosines += position * pairs;
   sines += position * pairs;
   query += row * heads.n_heads * heads.head_dim;

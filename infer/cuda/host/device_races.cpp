@@ -76,37 +76,36 @@ bool DeviceRaces::ordered(const Moment& before, unsigned thread) const {
   return interval < k.interval || (interval == k.interval && (k.warp == kAnyWarp || k.warp == warp));
 }
 
-bool DeviceRaces::readers_ordered(const DeviceCell& cell, unsigned thread) const {
-  if (!cell.was_read) return true;
-  if (!ordered(cell.read, thread)) return false;
-  const uint32_t interval = cell.read.interval_and_thread / kThreads;
-  if (cell.many_warps && cell.read.block == block_ && interval == interval_) return false;
-  if (!cell.many_blocks) return true;
+const Moment* DeviceRaces::reader_against(const DeviceCell& cell, unsigned thread) const {
+  if (!cell.was_read) return nullptr;
+  if (!ordered(cell.read, thread)) return &cell.read;
+  if (cell.many_warps && !ordered(cell.warp_read, thread)) return &cell.warp_read;
+  if (!cell.many_blocks) return nullptr;
   // Which blocks have read is not kept: the writer has to know all that ran.
   const uint32_t latest = cell.other_read.interval_and_thread / kThreads;
-  return std::all_of(ran_.begin(), ran_.end(), [&](uint32_t block) {
+  const bool knows_all = std::all_of(ran_.begin(), ran_.end(), [&](uint32_t block) {
     const auto known = known_.find(block);
     return known != known_.end() && known->second.interval >= latest;
   });
+  return knows_all ? nullptr : &cell.other_read;
 }
 
 void DeviceRaces::add_reader(DeviceCell& cell, const Access& access) const {
-  const Moment me = now(access);
   if (!cell.was_read) {
     cell.many_warps = false;
     cell.many_blocks = false;
-  } else if (cell.read.block == block_) {
-    cell.many_warps = !ordered(cell.read, access.thread) ||
-                      (cell.many_warps && cell.read.interval_and_thread / kThreads == interval_);
-  } else {
+  } else if (cell.read.block != block_) {
     if (!cell.many_blocks || cell.read.interval_and_thread > cell.other_read.interval_and_thread) {
       cell.other_read = cell.read;
     }
     cell.many_blocks = true;
     cell.many_warps = false;
+  } else if (!ordered(cell.read, access.thread)) {
+    cell.many_warps = true;
+    cell.warp_read = cell.read;
   }
   cell.was_read = true;
-  cell.read = me;
+  cell.read = now(access);
 }
 
 std::optional<BlockAccess> DeviceRaces::touch(DeviceRange& range, size_t offset, const Access& access) {
@@ -121,9 +120,7 @@ std::optional<BlockAccess> DeviceRaces::touch(DeviceRange& range, size_t offset,
     add_reader(cell, access);
     return std::nullopt;
   }
-  if (!readers_ordered(cell, access.thread)) {
-    return found(Action::kRead, cell.many_blocks && cell.read.block == block_ ? cell.other_read : cell.read);
-  }
+  if (const Moment* reader = reader_against(cell, access.thread)) return found(Action::kRead, *reader);
   cell.write = now(access);
   cell.write_action = access.action;
   cell.written = true;

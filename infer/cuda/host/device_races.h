@@ -32,12 +32,13 @@ struct Moment {
 struct DeviceCell {
   Moment write;
   Moment read;        // the last one
-  Moment other_read;  // of another block, with the most barriers
+  Moment warp_read;   // of another warp of its block, if many_warps
+  Moment other_read;  // of another block, with the most barriers, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
-  bool many_warps = false;   // of read.block have read
-  bool many_blocks = false;  // have read
+  bool many_warps = false;
+  bool many_blocks = false;
 };
 
 /// An allocation, with its cells where it was touched.
@@ -89,7 +90,8 @@ class DeviceRaces {
   static void learn(Knowledge& of, uint32_t block, Known known);
   [[nodiscard]] Moment now(const Access& access) const;
   [[nodiscard]] bool ordered(const Moment& before, unsigned thread) const;
-  [[nodiscard]] bool readers_ordered(const DeviceCell& cell, unsigned thread) const;
+  /// A reader that nothing orders before a write of this thread, or null.
+  [[nodiscard]] const Moment* reader_against(const DeviceCell& cell, unsigned thread) const;
   void add_reader(DeviceCell& cell, const Access& access) const;
 
   uint64_t launch_ = 0;

@@ -99,6 +99,14 @@ TEST_P(Races, TwoWarpsThatWriteOneWord) {
                        "a barrier between them is missing"));
 }
 
+TEST_P(Races, AWriteOfWhatAnotherWarpReads) {
+  const DeviceMemory out(stream_, 4096);
+  const std::string error =
+      error_of([&] { launch(test::resets_what_others_read, {}, {96}, 0, stream_, out.as<unsigned>()); });
+  EXPECT_TRUE(contains(error, "a barrier between them is missing"));
+  EXPECT_TRUE(contains(error, place_of("read before reset")));
+}
+
 TEST_P(Races, JoiningNeedsAFenceAndABarrier) {
   const auto error = [&](void (*kernel)(unsigned*, unsigned*, unsigned*)) {
     const DeviceMemory total(stream_, 4);

@@ -1,9 +1,13 @@
-// Device memory from vectors and back.
+// Device memory from vectors and back, matrices of any type, and what the kernels' tests share.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstring>
+#include <functional>
 #include <vector>
 
+#include "core/tensor_view.h"
 #include "infer/cuda/device.h"
 
 namespace folio::infer::gpu::test {
@@ -27,5 +31,8 @@ template <typename T>
 [[nodiscard]] inline std::vector<uint8_t> bytes_of(Stream& stream, const DeviceMemory& memory) {
   return on_host<uint8_t>(stream, memory);
 }
+
+/// The sizes at which a kernel that works in tiles, warps and blocks goes wrong.
+inline const std::vector<size_t> kSizes{1, 2, 31, 32, 33, 127, 128, 129, 576};
 
 }  // namespace folio::infer::gpu::test

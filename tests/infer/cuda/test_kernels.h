@@ -63,6 +63,7 @@ __global__ void takes_turns(unsigned* out, unsigned* turn);
 __global__ void joins_without_fence(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_before_barrier(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void two_warps_one_word(unsigned* out);
+__global__ void resets_what_others_read(unsigned* out);
 __global__ void load_misaligned(float* out, const float* x);
 
 }  // namespace folio::infer::gpu::test

@@ -181,6 +181,12 @@ __global__ void joins_before_barrier(unsigned* total, unsigned* parts, unsigned*
 
 __global__ void two_warps_one_word(unsigned* out) { out[threadIdx.x / 64] = 1; }
 
+__global__ void resets_what_others_read(unsigned* out) {
+  const unsigned x = out[0];  // place: read before reset
+  if (threadIdx.x == 0) out[0] = 0;
+  out[1 + threadIdx.x] = x;
+}
+
 __global__ void load_misaligned(float* out, const float* x) {
   const Words v = load(x + 1);
   out[threadIdx.x] = __builtin_bit_cast(float, v.w[0]);

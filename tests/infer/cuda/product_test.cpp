@@ -1,0 +1,397 @@
+// Laws of packed weights and of the products. Packing moves numbers and changes none. Both forms lie within their
+// rounding errors of the exact product, for every type and size. A row's result does not depend on the number of rows,
+// and no result on the order of blocks and threads.
+#include <cmath>
+
+#include "core/float16.h"
+#include "infer/cuda/host/emulator.h"
+#include "infer/cuda/kernels.h"
+#include "infer/cuda/pack.h"
+#include "infer/reference/reference.h"
+#include "tests/infer/cuda/support.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+using core::DType;
+using infer::test::random_floats;
+using infer::test::same_bits;
+using test::on_device;
+using test::on_host;
+
+constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
+                            DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+
+bool in_blocks(DType type) { return core::quant_info(type) != nullptr; }
+
+// A random tensor, and the matrix that it becomes.
+struct Weights {
+  Weights(Stream& stream, DType type, size_t n_out, size_t k, uint64_t seed = 1) {
+    if (in_blocks(type)) {
+      bytes = infer::test::random_blocks(type, n_out * k / core::info(type).block_elements, seed, 1.0);
+    } else {
+      for (const float x : random_floats(n_out * k, seed)) {
+        const uint32_t f32 = std::bit_cast<uint32_t>(x);
+        const uint32_t bits = type == DType::F32   ? f32
+                              : type == DType::F16 ? core::float_to_f16(x)
+                                                   : core::float_to_bf16(x);
+        const auto* from = reinterpret_cast<const std::byte*>(&bits);
+        bytes.insert(bytes.end(), from, from + core::info(type).block_bytes);
+      }
+    }
+    tensor = {
+        .name = "w", .type = type, .shape = {static_cast<int64_t>(n_out), static_cast<int64_t>(k)}, .bytes = bytes};
+    numbers = core::to_floats(tensor);
+    matrix = packed_layout(tensor);
+    std::vector<uint8_t> tiles(matrix.bytes(), 0xFF);
+    core::ThreadPool pool(1);
+    pack_tiles(tensor, matrix, 0, tiles, pool);
+    memory = on_device(stream, tiles);
+    matrix.data = memory.as<uint8_t>();
+  }
+
+  std::vector<std::byte> bytes;
+  core::TensorView tensor;
+  std::vector<float> numbers;  ///< (n_out, k)
+  DeviceMemory memory;
+  PackedMatrix matrix;
+};
+
+// Rows of inputs, as they are and packed for a kind of weights.
+struct Inputs {
+  Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
+      : rows(std::move(x)), floats(on_device(stream, rows)) {
+    packed = {.n_rows = static_cast<uint32_t>(rows.size() / k), .k = static_cast<uint32_t>(k), .kind = kind};
+    data = DeviceMemory(stream, packed.bytes());
+    scales = DeviceMemory(stream, (packed.n_rows + kTileColumns) * sizeof(float));
+    packed.data = data.as<uint8_t>();
+    packed.row_scales = scales.as<float>();
+    pack_inputs(stream, floats.as<float>(), packed, form);
+  }
+
+  std::vector<float> rows;  ///< (n_rows, k)
+  DeviceMemory floats;
+  DeviceMemory data;
+  DeviceMemory scales;
+  PackedInputs packed;
+};
+
+std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, const float* bias = nullptr,
+                           bool fast_sums = false) {
+  const DeviceMemory out(stream, size_t{x.packed.n_rows} * w.matrix.n_out * sizeof(float));
+  const Product p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
+  multiply(stream, x.packed, &p, 1, fast_sums);
+  return on_host<float>(stream, out);
+}
+
+struct Exact {
+  double value = 0.0;
+  double bound = 0.0;
+};
+
+// Σ w x, and by how much a product may miss it: roundings of the inputs, and of sums that may cut instead of round.
+Exact exact(const Weights& w, std::span<const float> x, size_t output) {
+  const size_t k = x.size();
+  Exact e;
+  double magnitudes = 0.0;
+  double weights = 0.0;
+  double largest = 0.0;
+  std::vector<float> inputs(x.begin(), x.end());
+  const bool groups = w.matrix.kind == Kind::Groups;
+  if (groups) {  // what is quantized is defined to the bit, so its error is none of the product's
+    std::vector<int8_t> values(k);
+    std::vector<float> scales(k / 32);
+    std::vector<float> scaled_sums(k / 32);
+    std::vector<int32_t> sums(k / 16);
+    kernels::reference::quantize(x.data(), k, {values.data(), scales.data(), scaled_sums.data(), sums.data()});
+    for (size_t i = 0; i < k; ++i) inputs[i] = static_cast<float>(values[i]) * scales[i / 32];
+  }
+  for (size_t i = 0; i < k; ++i) {
+    const double number = w.numbers[output * k + i];
+    e.value += number * inputs[i];
+    magnitudes += std::abs(number * inputs[i]);
+    weights += std::abs(number);
+    largest = std::max(largest, std::abs(static_cast<double>(inputs[i])));
+  }
+  const auto n = static_cast<double>(k);
+  switch (w.matrix.kind) {
+    case Kind::F32:  // the lower parts of both, and their product; three sums of n / 8 tiles
+      e.bound = magnitudes * (3 * 0x1p-20 + (3 * n / 8 + 12) * 0x1p-23);
+      break;
+    case Kind::F16:  // of the inputs' small numbers, multiples of 2^-24 are left where the largest is 2^14
+      e.bound = magnitudes * (0x1p-11 + (n / 16 + 12) * 0x1p-23) + weights * largest * 0x1p-38;
+      break;
+    case Kind::BF16:
+      e.bound = magnitudes * (0x1p-8 + (n / 16 + 12) * 0x1p-23);
+      break;
+    case Kind::Groups: {
+      // With minimums, a group's two summands may be larger than what remains of them. A quant is below 64, or 256.
+      const double parts = weights * largest * (w.matrix.minimums ? 64.0 : 1.0);
+      e.bound = std::max(magnitudes, parts) * (2 * n / 16 + 12) * 0x1p-23;
+      break;
+    }
+  }
+  e.bound += 1e-37;  // what is below the smallest normal number
+  return e;
+}
+
+TEST(Packed, KeepsEveryNumber) {
+  Stream stream(0);
+  for (const DType type : kTypes) {
+    for (const size_t n_out : {1U, 15U, 16U, 17U, 40U}) {
+      for (const size_t k : {size_t{1}, size_t{33}, size_t{130}, size_t{256}, size_t{512}}) {
+        if (k % core::info(type).block_elements != 0) continue;
+        const Weights w(stream, type, n_out, k);
+        std::vector<int32_t> rows(n_out);
+        std::iota(rows.begin(), rows.end(), 0);
+        const DeviceMemory tokens = on_device(stream, rows);
+        const DeviceMemory out(stream, n_out * k * sizeof(float));
+        embed(stream, w.matrix, tokens.as<int32_t>(), n_out, out.as<float>());
+        ASSERT_TRUE(same_bits(on_host<float>(stream, out), w.numbers))
+            << core::info(type).name << " " << n_out << " x " << k;
+      }
+    }
+  }
+}
+
+TEST(Packed, AnyNumberOfThreadsAndPiecesMakesTheSameTiles) {
+  Stream stream(0);
+  const Weights w(stream, DType::Q4_0, 100, 512);
+  std::vector<uint8_t> tiles(w.matrix.bytes(), 0xFF);
+  core::ThreadPool pool(3);
+  const size_t tile = w.matrix.tile_bytes();
+  pack_tiles(w.tensor, w.matrix, 0, std::span(tiles).first(2 * tile), pool);
+  pack_tiles(w.tensor, w.matrix, 2, std::span(tiles).subspan(2 * tile), pool);
+  EXPECT_EQ(tiles, on_host<uint8_t>(stream, w.memory));
+}
+
+TEST(Packed, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
+  Stream stream(0);
+  const auto bits = [&](DType type) {
+    return 8.0 * static_cast<double>(Weights(stream, type, 64, 1024).matrix.bytes()) / (64 * 1024);
+  };
+  EXPECT_EQ(bits(DType::F32), 32.0);
+  EXPECT_EQ(bits(DType::F16), 16.0);
+  EXPECT_EQ(bits(DType::Q8_0), 8.5);
+  EXPECT_EQ(bits(DType::Q4_0), 4.5);
+  EXPECT_EQ(bits(DType::Q4_1), 5.0);
+  EXPECT_EQ(bits(DType::Q4_K), 6.0);
+  EXPECT_EQ(bits(DType::Q6_K), 10.0);
+}
+
+class ProductOf : public ::testing::TestWithParam<DType> {
+ protected:
+  // Sizes of k that the type has.
+  [[nodiscard]] std::vector<size_t> widths() const {
+    const size_t block = core::info(GetParam()).block_elements;
+    if (block == 1) return test::kSizes;
+    if (block == 32) return {32, 64, 128, 160, 576};
+    return {256, 768};
+  }
+  void expect_near(const std::vector<float>& got, const Inputs& x, const Weights& w, const std::string& what) {
+    const size_t k = w.matrix.k;
+    for (size_t n = 0; n < x.packed.n_rows; ++n) {
+      for (size_t r = 0; r < w.matrix.n_out; ++r) {
+        const Exact e = exact(w, std::span(x.rows).subspan(n * k, k), r);
+        ASSERT_NEAR(got[n * w.matrix.n_out + r], e.value, e.bound)
+            << what << ", row " << n << ", output " << r << ", " << w.matrix.n_out << " x " << k;
+      }
+    }
+  }
+  Stream stream_{0};
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, ProductOf, ::testing::ValuesIn(kTypes),
+                         [](const auto& info) { return std::string(core::info(info.param).name); });
+
+TEST_P(ProductOf, LiesWithinItsRoundings) {
+  for (const size_t k : widths()) {
+    for (const size_t n_out : {1U, 31U, 33U}) {
+      const Weights w(stream_, GetParam(), n_out, k, k + n_out);
+      for (const size_t n_rows : {1U, 9U}) {
+        const Inputs x(stream_, random_floats(n_rows * k, 5 * k + n_rows), k, w.matrix.kind);
+        expect_near(product(stream_, x, w), x, w, "fast");
+      }
+    }
+  }
+}
+
+TEST_P(ProductOf, OfManyRowsLiesWithinItsRoundings) {
+  const size_t k = widths().back();
+  for (const size_t n_out : {40U, 130U}) {
+    const Weights w(stream_, GetParam(), n_out, k, 3);
+    const Inputs x(stream_, random_floats(133 * k, 4), k, w.matrix.kind);
+    expect_near(product(stream_, x, w), x, w, "tiled");
+    expect_near(product(stream_, x, w, nullptr, true), x, w, "tiled, in one sum");
+  }
+}
+
+// Plain inputs are not rounded: so it is compared with the sum of the numbers.
+TEST_P(ProductOf, ThePlainFormIsTheSumInOrder) {
+  for (const size_t k : widths()) {
+    const Weights w(stream_, GetParam(), 33, k, k);
+    const Inputs x(stream_, random_floats(2 * k, 5), k, w.matrix.kind);
+    const DeviceMemory out(stream_, 2 * 33 * sizeof(float));
+    multiply_plain(stream_, x.floats.as<float>(), 2, {.weight = w.matrix, .out = out.as<float>()});
+    const auto got = on_host<float>(stream_, out);
+    for (size_t n = 0; n < 2; ++n) {
+      for (size_t r = 0; r < 33; ++r) {
+        float sum = 0.0F;
+        for (size_t i = 0; i < k; ++i) sum = std::fma(w.numbers[r * k + i], x.rows[n * k + i], sum);
+        ASSERT_EQ(got[n * 33 + r], sum) << r;
+      }
+    }
+  }
+}
+
+TEST_P(ProductOf, ARowDoesNotDependOnItsCompanions) {
+  const size_t k = widths().back();
+  const Weights w(stream_, GetParam(), 50, k, 3);
+  const auto rows = random_floats(140 * k, 4);
+  const Inputs all(stream_, rows, k, w.matrix.kind);
+  const auto expected = product(stream_, all, w);
+  for (const auto& [first, n] : {std::pair{0, 1}, {5, 1}, {3, 8}, {64, 9}, {70, 64}, {7, 65}}) {
+    const auto begin = rows.begin() + first * static_cast<ptrdiff_t>(k);
+    const Inputs some(stream_, {begin, begin + n * static_cast<ptrdiff_t>(k)}, k, w.matrix.kind);
+    const auto out = expected.begin() + first * 50;
+    EXPECT_TRUE(same_bits(product(stream_, some, w), std::vector<float>(out, out + n * 50))) << first << ", " << n;
+  }
+}
+
+TEST_P(ProductOf, IsTheSameInAllOrders) {
+  const size_t k = widths().back();
+  const Weights w(stream_, GetParam(), 40, k, 3);
+  for (const size_t n_rows : {1U, 70U}) {
+    const auto rows = random_floats(n_rows * k, 4);
+    host::require_same_in_all_orders(
+        [&] {
+          const Inputs x(stream_, rows, k, w.matrix.kind);
+          const auto out = product(stream_, x, w);
+          std::vector<uint8_t> bytes(out.size() * sizeof(float));
+          std::memcpy(bytes.data(), out.data(), bytes.size());
+          return bytes;
+        },
+        1);
+  }
+}
+
+TEST(Products, SeveralMatricesOfOneFormatAreTheSameAsEach) {
+  Stream stream(0);
+  for (const size_t n_rows : {1U, 20U, 70U}) {
+    const size_t k = 192;
+    const Weights a(stream, DType::F16, 40, k, 1);
+    const Weights b(stream, DType::F16, 17, k, 2);
+    const Weights c(stream, DType::F16, 150, k, 3);
+    const DeviceMemory bias = on_device(stream, random_floats(17, 9));
+    const Inputs x(stream, random_floats(n_rows * k, 4), k, Kind::F16);
+    std::vector<DeviceMemory> out;
+    std::vector<Product> products;
+    for (const Weights* w : {&a, &b, &c}) {
+      out.emplace_back(stream, n_rows * w->matrix.n_out * sizeof(float));
+      products.push_back(
+          {.weight = w->matrix, .bias = w == &b ? bias.as<float>() : nullptr, .out = out.back().as<float>()});
+    }
+    multiply(stream, x.packed, products.data(), products.size());
+    EXPECT_TRUE(same_bits(on_host<float>(stream, out[0]), product(stream, x, a)));
+    EXPECT_TRUE(same_bits(on_host<float>(stream, out[1]), product(stream, x, b, bias.as<float>())));
+    EXPECT_TRUE(same_bits(on_host<float>(stream, out[2]), product(stream, x, c)));
+  }
+}
+
+TEST(Products, ABiasIsAdded) {
+  Stream stream(0);
+  const Weights w(stream, DType::F32, 5, 40);
+  const Inputs x(stream, random_floats(80, 4), 40, Kind::F32);
+  const auto biases = random_floats(5, 9);
+  const DeviceMemory bias = on_device(stream, biases);
+  const auto without = product(stream, x, w);
+  const auto with = product(stream, x, w, bias.as<float>());
+  for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i], biases[i % 5] + without[i]);
+}
+
+// Large and small numbers of F16's inputs: the row's scale keeps them in range.
+TEST(Products, InputsBeyondTheRangeOfF16AreScaled) {
+  Stream stream(0);
+  const size_t k = 64;
+  const Weights w(stream, DType::F16, 20, k);
+  for (const double scale : {1e-30, 1e-3, 1.0, 1e6, 1e30}) {
+    const Inputs x(stream, random_floats(k, 4, scale), k, Kind::F16);
+    const auto got = product(stream, x, w);
+    for (size_t r = 0; r < 20; ++r) {
+      const Exact e = exact(w, x.rows, r);
+      EXPECT_NEAR(got[r], e.value, e.bound) << scale;
+    }
+  }
+}
+
+TEST(Products, DamageStaysVisible) {
+  Stream stream(0);
+  for (const DType type : kTypes) {
+    const size_t k = 256;
+    const Weights w(stream, type, 20, k);
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+      auto rows = random_floats(2 * k, 4);
+      rows[k + 7] = bad;
+      const Inputs x(stream, rows, k, w.matrix.kind);
+      const auto got = product(stream, x, w);
+      for (size_t r = 0; r < 20; ++r) {
+        EXPECT_TRUE(std::isfinite(got[r])) << core::info(type).name;
+        EXPECT_FALSE(std::isfinite(got[20 + r])) << core::info(type).name << " " << bad;
+      }
+    }
+  }
+}
+
+TEST(PackedInputs, OfGroupsAreTheReferencesBits) {
+  Stream stream(0);
+  for (const size_t k : {32U, 96U, 160U, 576U}) {
+    auto rows = random_floats(10 * k, k, 3.0);
+    for (size_t i = 0; i < 32; ++i) rows[i] = 0.0F;
+    rows[k + 3] = std::nanf("");
+    rows[2 * k + 5] = INFINITY;
+    for (size_t i = 0; i < 32; ++i) rows[3 * k + i] *= 1e-32F;
+    for (const Form form : {Form::Plain, Form::Fast}) {
+      const Inputs x(stream, rows, k, Kind::Groups, form);
+      const auto bytes = on_host<uint8_t>(stream, x.data);
+      for (size_t n = 0; n < 10; ++n) {
+        std::vector<int8_t> values(k);
+        std::vector<float> scales(k / 32);
+        std::vector<float> scaled_sums(k / 32);
+        std::vector<int32_t> sums(k / 16);
+        kernels::reference::quantize(&rows[n * k], k, {values.data(), scales.data(), scaled_sums.data(), sums.data()});
+        for (size_t i = 0; i < k; ++i) {
+          const uint8_t* block = bytes.data() + x.packed.block_offset(n / 8, i / kBlockK);
+          ASSERT_EQ(static_cast<int8_t>(block[x.packed.number_offset(n % 8, i % kBlockK)]), values[i]) << n << " " << i;
+          float scale = 0.0F;
+          float sum = 0.0F;
+          std::memcpy(&scale, block + x.packed.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
+          std::memcpy(&sum, block + x.packed.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
+          if (std::isnan(scales[i / 32])) {
+            ASSERT_TRUE(std::isnan(scale) && std::isnan(sum));
+          } else {
+            ASSERT_TRUE(same_bits(std::vector{scale, sum}, std::vector{scales[i / 32], scaled_sums[i / 32]}));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedInputs, BothFormsAreTheSame) {
+  Stream stream(0);
+  for (const Kind kind : {Kind::F32, Kind::F16, Kind::BF16}) {
+    for (const size_t k : test::kSizes) {
+      const auto rows = random_floats(8 * k, k, 100.0);
+      const Inputs plain(stream, rows, k, kind, Form::Plain);
+      const Inputs fast(stream, rows, k, kind);
+      EXPECT_EQ(on_host<uint8_t>(stream, plain.data), on_host<uint8_t>(stream, fast.data)) << k;
+      if (kind == Kind::F16) {
+        EXPECT_EQ(on_host<uint32_t>(stream, plain.scales), on_host<uint32_t>(stream, fast.scales)) << k;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::gpu

@@ -1,0 +1,316 @@
+// Laws of the kernels that take rows one by one: norm, SwiGLU, RoPE and the cache, embeddings. Plain, fast and fused
+// forms lie within the derived bound of the reference, or have its bits, at every size and in all orders.
+#include <cmath>
+
+#include "core/float16.h"
+#include "infer/cuda/host/emulator.h"
+#include "infer/cuda/kernels.h"
+#include "infer/reference/reference.h"
+#include "tests/infer/cuda/support.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+using infer::test::random_floats;
+using infer::test::same_bits;
+using test::on_device;
+using test::on_host;
+
+constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
+
+// Memory for packed rows.
+struct Packing {
+  Packing(Stream& stream, size_t n_rows, size_t k, Kind kind) {
+    view = {.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind};
+    data = DeviceMemory(stream, view.bytes());
+    scales = DeviceMemory(stream, (n_rows + kTileColumns) * sizeof(float));
+    view.data = data.as<uint8_t>();
+    view.row_scales = scales.as<float>();
+  }
+  DeviceMemory data;
+  DeviceMemory scales;
+  PackedInputs view;
+};
+
+// |computed - x / sqrt(mean + eps) * weight|: the sum of squares has a relative error of n roundings, of which the root
+// halves; three more operations follow.
+double norm_bound(size_t dim, double value) {
+  return std::abs(value) * (static_cast<double>(dim) / 2 + 8) * 0x1p-24 + 1e-37;
+}
+
+std::vector<double> exact_norm(std::span<const float> x, std::span<const float> weight, double eps, size_t dim) {
+  std::vector<double> out;
+  for (size_t n = 0; n < x.size() / dim; ++n) {
+    double sum = 0.0;
+    for (size_t i = 0; i < dim; ++i) sum += std::pow(static_cast<double>(x[n * dim + i]), 2);
+    for (size_t i = 0; i < dim; ++i) {
+      out.push_back(x[n * dim + i] / std::sqrt(sum / static_cast<double>(dim) + eps) * weight[i]);
+    }
+  }
+  return out;
+}
+
+TEST(RmsNorm, BothFormsLieWithinTheirRoundings) {
+  Stream stream(0);
+  std::vector<size_t> sizes = test::kSizes;
+  sizes.push_back(257);
+  for (const size_t dim : sizes) {
+    for (const size_t n : {1U, 9U, 33U}) {
+      const auto x = random_floats(n * dim, dim);
+      const auto w = random_floats(dim, 2);
+      const auto expected = exact_norm(x, w, 1e-5F, dim);
+      const DeviceMemory device_x = on_device(stream, x);
+      const DeviceMemory device_w = on_device(stream, w);
+      for (const Form form : {Form::Plain, Form::Fast}) {
+        const DeviceMemory out(stream, n * dim * sizeof(float));
+        rms_norm(stream, device_x.as<float>(), device_w.as<float>(), 1e-5F, n, dim, out.as<float>(), form);
+        const auto got = on_host<float>(stream, out);
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], norm_bound(dim, expected[i])) << dim;
+      }
+    }
+  }
+}
+
+TEST(RmsNorm, InPlaceIsTheSame) {
+  Stream stream(0);
+  for (const size_t dim : {32U, 300U}) {
+    const DeviceMemory x = on_device(stream, random_floats(5 * dim, 1));
+    const DeviceMemory w = on_device(stream, random_floats(dim, 2));
+    const DeviceMemory out(stream, 5 * dim * sizeof(float));
+    rms_norm(stream, x.as<float>(), w.as<float>(), 1e-5F, 5, dim, out.as<float>());
+    rms_norm(stream, x.as<float>(), w.as<float>(), 1e-5F, 5, dim, x.as<float>());
+    EXPECT_TRUE(same_bits(on_host<float>(stream, x), on_host<float>(stream, out)));
+  }
+}
+
+TEST(RmsNorm, FusedIsAddThenNormThenPack) {
+  Stream stream(0);
+  for (const Kind kind : kKinds) {
+    for (const size_t dim : test::kSizes) {
+      if (kind == Kind::Groups && dim % 32 != 0) continue;
+      const size_t n = 9;
+      const auto x = random_floats(n * dim, dim);
+      const auto delta = random_floats(n * dim, 3);
+      const auto w = random_floats(dim, 2);
+      const DeviceMemory device_delta = on_device(stream, delta);
+      const DeviceMemory device_w = on_device(stream, w);
+      for (const bool with_delta : {false, true}) {
+        std::vector<float> sum = x;
+        for (size_t i = 0; i < sum.size() && with_delta; ++i) sum[i] = x[i] + delta[i];
+        const auto expected = exact_norm(sum, w, 1e-5F, dim);
+        const DeviceMemory residual = on_device(stream, x);
+        const DeviceMemory out(stream, n * dim * sizeof(float));
+        const Packing packed(stream, n, dim, kind);
+        add_norm_pack(stream, residual.as<float>(), with_delta ? device_delta.as<float>() : nullptr,
+                      device_w.as<float>(), 1e-5F, out.as<float>(), packed.view);
+        EXPECT_TRUE(same_bits(on_host<float>(stream, residual), sum));
+        const auto got = on_host<float>(stream, out);
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], norm_bound(dim, expected[i])) << dim;
+        const Packing apart(stream, n, dim, kind);
+        pack_inputs(stream, out.as<float>(), apart.view);
+        EXPECT_EQ(on_host<uint8_t>(stream, packed.data), on_host<uint8_t>(stream, apart.data)) << dim;
+      }
+    }
+  }
+}
+
+TEST(SwiGlu, HasTheReferencesBits) {
+  Stream stream(0);
+  for (const size_t n : test::kSizes) {
+    const auto gate = random_floats(n, n, 20.0);
+    const auto up = random_floats(n, 2, 3.0);
+    std::vector<float> expected(n);
+    kernels::reference::swiglu(gate.data(), up.data(), n, expected.data());
+    const DeviceMemory device_gate = on_device(stream, gate);
+    const DeviceMemory device_up = on_device(stream, up);
+    swiglu(stream, device_gate.as<float>(), device_up.as<float>(), n);
+    EXPECT_TRUE(same_bits(on_host<float>(stream, device_gate), expected)) << n;
+  }
+}
+
+TEST(SwiGlu, FusedIsTheSameAndPacked) {
+  Stream stream(0);
+  for (const Kind kind : kKinds) {
+    for (const size_t k : test::kSizes) {
+      if (kind == Kind::Groups && k % 32 != 0) continue;
+      const auto gate = random_floats(9 * k, k, 5.0);
+      const DeviceMemory up = on_device(stream, random_floats(9 * k, 2));
+      const DeviceMemory one = on_device(stream, gate);
+      const DeviceMemory other = on_device(stream, gate);
+      const Packing packed(stream, 9, k, kind);
+      const Packing apart(stream, 9, k, kind);
+      swiglu_pack(stream, one.as<float>(), up.as<float>(), packed.view);
+      swiglu(stream, other.as<float>(), up.as<float>(), 9 * k);
+      pack_inputs(stream, other.as<float>(), apart.view);
+      EXPECT_TRUE(same_bits(on_host<float>(stream, one), on_host<float>(stream, other)));
+      EXPECT_EQ(on_host<uint8_t>(stream, packed.data), on_host<uint8_t>(stream, apart.data)) << k;
+    }
+  }
+}
+
+TEST(RowKernels, AreTheSameInAllOrders) {
+  Stream stream(0);
+  for (const Kind kind : kKinds) {
+    const size_t dim = 576;
+    const auto x = random_floats(3 * dim, 1);
+    const DeviceMemory delta = on_device(stream, random_floats(3 * dim, 2));
+    const DeviceMemory w = on_device(stream, random_floats(dim, 3));
+    host::require_same_in_all_orders([&] {
+      const DeviceMemory residual = on_device(stream, x);
+      const DeviceMemory out(stream, 3 * dim * sizeof(float));
+      const Packing packed(stream, 3, dim, kind);
+      add_norm_pack(stream, residual.as<float>(), delta.as<float>(), w.as<float>(), 1e-5F, out.as<float>(),
+                    packed.view);
+      swiglu_pack(stream, out.as<float>(), residual.as<float>(), packed.view);
+      auto bytes = test::bytes_of(stream, out);
+      const auto more = test::bytes_of(stream, packed.data);
+      bytes.insert(bytes.end(), more.begin(), more.end());
+      return bytes;
+    });
+  }
+}
+
+TEST(Residual, RowsAreGatheredAndSumsAdded) {
+  Stream stream(0);
+  for (const size_t dim : test::kSizes) {
+    const auto x = random_floats(5 * dim, 1);
+    const auto delta = random_floats(5 * dim, 2);
+    const DeviceMemory device_x = on_device(stream, x);
+    const DeviceMemory device_delta = on_device(stream, delta);
+    const DeviceMemory rows = on_device(stream, std::vector<int32_t>{4, 0, 2});
+    for (const bool with_delta : {false, true}) {
+      const DeviceMemory out(stream, 3 * dim * sizeof(float));
+      gather(stream, device_x.as<float>(), with_delta ? device_delta.as<float>() : nullptr, rows.as<int32_t>(), 3, dim,
+             out.as<float>());
+      std::vector<float> expected;
+      for (const size_t row : {4U, 0U, 2U}) {
+        for (size_t i = 0; i < dim; ++i)
+          expected.push_back(x[row * dim + i] + (with_delta ? delta[row * dim + i] : 0.0F));
+      }
+      EXPECT_TRUE(same_bits(on_host<float>(stream, out), expected));
+    }
+    add(stream, device_x.as<float>(), device_delta.as<float>(), 5 * dim);
+    const auto sums = on_host<float>(stream, device_x);
+    for (size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], x[i] + delta[i]);
+  }
+}
+
+// Rows of two sequences at their positions: query and key are the reference's rotations, and the cache has key and
+// value where its layout says.
+TEST(Rope, RotatesAsTheReferenceAndStores) {
+  Stream stream(0);
+  for (const bool half : {false, true}) {
+    for (const bool halves : {false, true}) {
+      for (const uint32_t head_dim : {2U, 6U, 32U, 48U, 64U, 80U, 256U}) {
+        const Heads heads{.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim};
+        CacheView cache{.n_layers = 2, .n_kv_heads = 2, .head_dim = head_dim, .half = half};
+        const DeviceMemory memory(stream, 4 * cache.block_bytes());
+        stream.fill(memory.as<void>(), 0, memory.bytes());
+        cache.data = memory.as<uint8_t>();
+        const std::vector<int32_t> positions{33, 34, 0, 63};
+        const std::vector<int32_t> tables{0, 0, 2, 2};
+        const std::vector<int32_t> blocks{3, 1, 0, 2};
+        const size_t n = positions.size();
+        const size_t pairs = head_dim / 2;
+        std::vector<float> cosines(64 * pairs);
+        std::vector<float> sines(64 * pairs);
+        for (size_t i = 0; i < cosines.size(); ++i) {
+          cosines[i] = std::cos(static_cast<float>(i) * 0.37F);
+          sines[i] = std::sin(static_cast<float>(i) * 0.37F);
+        }
+        auto query = random_floats(n * 6 * head_dim, 1);
+        auto key = random_floats(n * 2 * head_dim, 2);
+        const auto value = random_floats(n * 2 * head_dim, 3);
+        const DeviceMemory q = on_device(stream, query);
+        const DeviceMemory k = on_device(stream, key);
+        const DeviceMemory v = on_device(stream, value);
+        const DeviceMemory c = on_device(stream, cosines);
+        const DeviceMemory s = on_device(stream, sines);
+        const DeviceMemory p = on_device(stream, positions);
+        const DeviceMemory t = on_device(stream, tables);
+        const DeviceMemory b = on_device(stream, blocks);
+        const RowsView rows{.tokens = nullptr,
+                            .positions = p.as<int32_t>(),
+                            .tables = t.as<int32_t>(),
+                            .blocks = b.as<int32_t>(),
+                            .n_rows = static_cast<uint32_t>(n)};
+        rotate_and_store(stream, rows, heads, c.as<float>(), s.as<float>(), halves, q.as<float>(), k.as<float>(),
+                         v.as<float>(), cache, 1);
+        const auto stored = on_host<uint8_t>(stream, memory);
+        const auto number = [&](size_t offset, size_t index) {
+          if (half) {
+            uint16_t bits = 0;
+            std::memcpy(&bits, stored.data() + offset + 2 * index, 2);
+            return core::f16_to_float(bits);
+          }
+          float x = 0.0F;
+          std::memcpy(&x, stored.data() + offset + 4 * index, 4);
+          return x;
+        };
+        const auto kept = [&](float x) { return half ? core::f16_to_float(core::float_to_f16(x)) : x; };
+        const auto kind = halves ? core::RopePairs::Halves : core::RopePairs::Adjacent;
+        for (size_t row = 0; row < n; ++row) {
+          const auto position = static_cast<size_t>(positions[row]);
+          std::vector<float> cos(head_dim);
+          std::vector<float> sin(head_dim);
+          for (size_t d = 0; d < head_dim; ++d) {
+            const size_t pair = position * pairs + (halves ? d % pairs : d / 2);
+            cos[d] = cosines[pair];
+            sin[d] = (halves ? d < pairs : d % 2 == 0) ? -sines[pair] : sines[pair];
+          }
+          kernels::reference::rope(&query[row * 6 * head_dim], cos.data(), sin.data(), 6, head_dim, kind);
+          kernels::reference::rope(&key[row * 2 * head_dim], cos.data(), sin.data(), 2, head_dim, kind);
+          const auto block = static_cast<size_t>(blocks[static_cast<size_t>(tables[row]) + position / 32]);
+          for (size_t head = 0; head < 2; ++head) {
+            for (size_t d = 0; d < head_dim; ++d) {
+              const size_t i = (row * 2 + head) * head_dim + d;
+              ASSERT_EQ(number(cache.key_offset(block, 1, head), cache.key_index(position % 32, d)), kept(key[i]));
+              ASSERT_EQ(number(cache.value_offset(block, 1, head), cache.value_index(position % 32, d)),
+                        kept(value[i]));
+            }
+          }
+        }
+        EXPECT_TRUE(same_bits(on_host<float>(stream, q), query)) << head_dim;
+        EXPECT_TRUE(same_bits(on_host<float>(stream, k), key)) << head_dim;
+      }
+    }
+  }
+}
+
+// Each number has a place of its own within the head's bytes.
+TEST(CacheLayout, NoTwoNumbersShareAPlace) {
+  for (const bool half : {false, true}) {
+    for (const uint32_t head_dim : {32U, 64U, 128U, 256U}) {
+      const CacheView cache{.n_layers = 1, .n_kv_heads = 1, .head_dim = head_dim, .half = half};
+      std::vector<int> keys(32 * head_dim);
+      std::vector<int> values(32 * head_dim);
+      for (size_t position = 0; position < 32; ++position) {
+        for (size_t d = 0; d < head_dim; ++d) {
+          ++keys.at(cache.key_index(position, d));
+          ++values.at(cache.value_index(position, d));
+        }
+      }
+      EXPECT_EQ(keys, std::vector<int>(32 * head_dim, 1));
+      EXPECT_EQ(values, std::vector<int>(32 * head_dim, 1));
+    }
+  }
+}
+
+TEST(CopyBlocks, CopiesWholeBlocksAndNothingElse) {
+  Stream stream(0);
+  CacheView cache{.n_layers = 3, .n_kv_heads = 2, .head_dim = 20, .half = true};
+  std::vector<uint8_t> bytes(5 * cache.block_bytes());
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(core::random_below(1, i, 256));
+  const DeviceMemory memory = on_device(stream, bytes);
+  const DeviceMemory pairs = on_device(stream, std::vector<int32_t>{0, 3, 1, 2});
+  cache.data = memory.as<uint8_t>();
+  copy_blocks(stream, cache, pairs.as<int32_t>(), 2);
+  const auto block = [&](size_t i) { return bytes.begin() + static_cast<ptrdiff_t>(i * cache.block_bytes()); };
+  std::copy(block(0), block(1), block(3));
+  std::copy(block(1), block(2), block(2));
+  EXPECT_EQ(on_host<uint8_t>(stream, memory), bytes);
+}
+
+}  // namespace
+}  // namespace folio::infer::gpu
