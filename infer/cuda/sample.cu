@@ -1,25 +1,22 @@
 // A token from a row of logits: penalty, top-k, top-p, min-p, temperature, then one sample, as sampling/sampler.h does.
 //
-// Tokens have places: the likeliest comes first, equals in the order of their ids. A filter keeps the tokens up to some
-// place, and the draw is a place, too: that of the first token up to which the weights (ones for top-k, likelihoods for
-// top-p, chances for the draw) add to more than a target. choose() is this law; who adds and who selects differs.
-// Weights are whole numbers, e^x in units of 2^-44: their sums are exact, so no order of threads or blocks changes
-// them.
+// Tokens have ranks: the likeliest comes first, equals in the order of their ids. A filter keeps the tokens up to some
+// rank, and the draw is a rank, too: of the first token up to which the weights (ones for top-k, likelihoods for
+// top-p, chances for the draw) add to more than a target. choose() says so once; who adds and who selects differs.
+// Weights are whole numbers, e^x in units of 2^-44: sums are exact, so no order of threads or blocks changes them.
 //
-// plain  One thread draws. It walks from a token to the next one in order and reads the whole row for each step.
-// fast   Two kernels over all multiprocessors, in blocks of kChunk logits; the last block of a row that is ready goes
-// on
-//        with what all have found. Both read the row (4 vocab_size bytes, from the L2 cache, where the product has just
-//        left it), 2048 numbers a block, thread i the numbers i, i + 256, …: so a row takes the time of a few launches,
-//        whatever its length, and not that of one multiprocessor's way to the cache.
-//          survey  finds the likeliest token and counts the logits by their size; then, how far down the row one has to
-//                  go for enough of the weight, and at most kMostCandidates tokens. For temperature 0 it is done.
-//          settle  writes down these candidates and adds the weights of all; then the last block sorts the candidates
-//          in
-//                  shared memory and chooses among them.
-//        Where that isn't far enough (a row so flat that thousands of tokens are as likely, or a draw from its end),
-//        the last block chooses from the row: it finds a place two bits at a time, and reads the row for each.
-#include "infer/cuda/block.h"
+// plain  One thread draws. It walks from a token to the next in order, and reads the whole row for each step.
+// fast   Three kernels. A block of the first two reads 4096 logits, thread i the numbers i, i + 512, …. The row
+//        (4 vocab_size bytes, twice) comes from the second cache, where the product has just left it: the launches take
+//        longer than the bytes.
+//        survey  The likeliest token, and how many logits there are of each size. The last block of the row to come
+//                joins them: the counts give bounds of the weight above each size, and so how many of the likeliest
+//                tokens surely have top-p's cut, or the draw. Mostly some dozens; for temperature 0 the draw is done.
+//        list    Writes down these candidates, and adds the weights of all tokens.
+//        settle  A block a row. It sorts the candidates in shared memory and chooses. If more than kMostCandidates were
+//                needed (so many tokens are as likely, or top-k is as large), it chooses from the row, which it then
+//                reads for each two bits of a rank: some hundred times as long.
+#include "infer/cuda/numbers.h"
 #include "infer/cuda/sample.h"
 
 namespace folio::infer::gpu {
@@ -27,50 +24,49 @@ namespace {
 
 // What 64-bit atomics take.
 using Sum = unsigned long long;
-using Place = unsigned long long;
+using Rank = unsigned long long;
 
-constexpr unsigned kChunk = 2048;           // logits of a block
-constexpr unsigned kMostCandidates = 2048;  // that a block sorts
+constexpr unsigned kThreads = 512;
+constexpr unsigned kWarps = kThreads / kWarp;
+constexpr unsigned kChunk = 4096;           // logits of a block
+constexpr unsigned kMostCandidates = 8192;  // that a block sorts
 constexpr unsigned kBins = 2048;            // of logits, by their size
 constexpr float kBinsOfOne = 4.0F;          // bins from x to x + 1; below and above them, the ends take all
 constexpr float kUnits = 0x1.0p44F;         // of weight in 1: 2^19 of them fit a Sum
-constexpr Sum kNear = Sum{1} << 21U;        // 1e-7: candidates have at least this weight
 constexpr int kIdBits = 19;
-constexpr int kPlaceBits = 32 + kIdBits + 1;  // rounded up to an even number
-constexpr Place kEnd = (Place{1} << kPlaceBits) - 1;
+constexpr int kRankBits = 32 + kIdBits + 1;  // rounded up to an even number
+constexpr Rank kEnd = (Rank{1} << kRankBits) - 1;
 constexpr float kFloor = -3.402823466e+38F;  // the smallest that is finite
 
-/// Of one row. All zero before a draw, but for what the survey leaves to settle and the candidates.
+/// Of one row. All zero before a draw, but for what the survey found and the candidates.
 struct State {
   // survey
-  Sum likeliest;  ///< kEnd - the first place
+  Sum likeliest;  ///< kEnd - the first rank
   unsigned not_finite;
   unsigned n_surveyed;  ///< blocks that are done
   uint32_t counts[kBins];
-  // settle
+  // list
   Sum total;  ///< of all weights
-  unsigned n_gathered;
   unsigned n_listed;
   // what the survey found
-  unsigned decided;   ///< there is nothing to draw
-  unsigned n_levels;  ///< the highest levels that have the candidates
-  unsigned n_candidates;
+  unsigned decided;    ///< there is nothing to draw
+  unsigned n_levels;   ///< the highest levels that have the candidates
   unsigned n_allowed;  ///< tokens that may be drawn
   float largest;
-  Place candidates[kMostCandidates];
+  Rank candidates[kMostCandidates];
 };
 
 __device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) != 0x7F800000U; }
 
 // Rises as the logit falls, then as the id rises.
-__device__ inline Place place_of(float logit, unsigned id) {
+__device__ inline Rank rank_of(float logit, unsigned id) {
   const uint32_t bits = bits_of(logit + 0.0F);  // one zero
   const uint32_t rising = (bits >> 31U) != 0 ? ~bits : bits | 0x80000000U;
-  return (static_cast<Place>(~rising) << kIdBits) | id;
+  return (static_cast<Rank>(~rising) << kIdBits) | id;
 }
-__device__ inline unsigned id_of(Place place) { return static_cast<unsigned>(place) & ((1U << kIdBits) - 1); }
-__device__ inline float logit_of(Place place) {
-  const uint32_t rising = ~static_cast<uint32_t>(place >> kIdBits);
+__device__ inline unsigned id_of(Rank rank) { return static_cast<unsigned>(rank) & ((1U << kIdBits) - 1); }
+__device__ inline float logit_of(Rank rank) {
+  const uint32_t rising = ~static_cast<uint32_t>(rank >> kIdBits);
   return float_of((rising >> 31U) != 0 ? rising & 0x7FFFFFFFU : ~rising);
 }
 
@@ -109,11 +105,11 @@ struct Weights {
   [[nodiscard]] __device__ Weight first() const { return in.top_p < 1.0F ? Weight::Likelihood : Weight::Chance; }
 };
 
-// The place of the token that is drawn. `tokens` has sum(weight, last), of the places up to `last`, and
-// select(weight, last, target), the first place up to which the weights add to more than `target`, or kEnd.
+// The rank of the token that is drawn. `tokens` has sum(weight, last), of the ranks up to `last`, and
+// select(weight, last, target), the first rank up to which the weights add to more than `target`, or kEnd.
 template <typename Tokens>
-__device__ Place choose(const DrawInput& in, Tokens& tokens) {
-  Place last = kEnd;  // that is kept
+__device__ Rank choose(const DrawInput& in, Tokens& tokens) {
+  Rank last = kEnd;  // that is kept
   if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
   if (in.top_p < 1.0F) {  // the fewest whose sum is at least the share
     const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
@@ -143,20 +139,20 @@ class PlainRow {
     return true;
   }
   // kEnd if it may not be drawn.
-  [[nodiscard]] __device__ Place place(unsigned id) const {
+  [[nodiscard]] __device__ Rank rank(unsigned id) const {
     float logit = logits_[id];
     for (unsigned i = 0; i < in_.n_penalized + in_.n_never; ++i) {
       if (ids_[i] != static_cast<int32_t>(id)) continue;
       if (i >= in_.n_penalized) return kEnd;
       logit = penalized(logit, in_.repeat_penalty);
     }
-    return logit < kFloor ? kEnd : place_of(logit, id);
+    return logit < kFloor ? kEnd : rank_of(logit, id);
   }
-  // The first place that is at least `first`, or kEnd.
-  [[nodiscard]] __device__ Place next(Place first) const {
-    Place next = kEnd;
+  // The first rank that is at least `first`, or kEnd.
+  [[nodiscard]] __device__ Rank next(Rank first) const {
+    Rank next = kEnd;
     for (unsigned id = 0; id < vocab_size_; ++id) {
-      const Place p = place(id);
+      const Rank p = rank(id);
       if (p >= first && p < next) next = p;
     }
     return next;
@@ -174,17 +170,17 @@ struct PlainTokens {
   const PlainRow& row;
   Weights weights;
 
-  [[nodiscard]] __device__ Sum sum(Weight weight, Place last) const {
+  [[nodiscard]] __device__ Sum sum(Weight weight, Rank last) const {
     Sum sum = 0;
     for (unsigned id = 0; id < row.vocab_size(); ++id) {
-      const Place p = row.place(id);
+      const Rank p = row.rank(id);
       if (p != kEnd && p <= last) sum += weights(weight, logit_of(p));
     }
     return sum;
   }
-  [[nodiscard]] __device__ Place select(Weight weight, Place last, Sum target) const {
+  [[nodiscard]] __device__ Rank select(Weight weight, Rank last, Sum target) const {
     Sum sum = 0;
-    for (Place p = row.next(0); p != kEnd && p <= last; p = row.next(p + 1)) {
+    for (Rank p = row.next(0); p != kEnd && p <= last; p = row.next(p + 1)) {
       sum += weights(weight, logit_of(p));
       if (sum > target) return p;
     }
@@ -197,7 +193,7 @@ __global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawI
   const DrawInput& in = draws[blockIdx.x];
   const PlainRow row(logits, vocab_size, in, ids);
   int32_t& token = tokens[blockIdx.x];
-  const Place likeliest = row.next(0);
+  const Rank likeliest = row.next(0);
   if (!row.all_finite()) {
     token = kNotFinite;
   } else if (likeliest == kEnd) {
@@ -218,7 +214,7 @@ struct Scan {
   Sum total;
 };
 __device__ inline Scan block_scan(Sum value) {
-  FOLIO_SHARED(Sum, sums, kBlockWarps);
+  FOLIO_SHARED(Sum, sums, kWarps);
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned lane = threadIdx.x % kWarp;
   Sum up_to = value;
@@ -229,7 +225,7 @@ __device__ inline Scan block_scan(Sum value) {
   if (lane == kWarp - 1) sums[warp] = up_to;
   __syncthreads();
   Scan scan{up_to - value, 0};
-  for (unsigned w = 0; w < kBlockWarps; ++w) {
+  for (unsigned w = 0; w < kWarps; ++w) {
     if (w < warp) scan.before += sums[w];
     scan.total += sums[w];
   }
@@ -240,16 +236,16 @@ __device__ inline Scan block_scan(Sum value) {
 __device__ inline Sum block_total(Sum value) { return block_scan(value).total; }
 
 // The least of the threads' values, or kEnd.
-__device__ inline Place block_first(Place value) {
-  FOLIO_SHARED(Place, first, kBlockWarps);
+__device__ inline Rank block_first(Rank value) {
+  FOLIO_SHARED(Rank, first, kWarps);
   for (int distance = 16; distance > 0; distance /= 2) {
-    const Place other = __shfl_xor_sync(kAllLanes, value, distance);
+    const Rank other = __shfl_xor_sync(kAllLanes, value, distance);
     value = other < value ? other : value;
   }
   if (threadIdx.x % kWarp == 0) first[threadIdx.x / kWarp] = value;
   __syncthreads();
-  Place least = kEnd;
-  for (unsigned w = 0; w < kBlockWarps; ++w) least = first[w] < least ? first[w] : least;
+  Rank least = kEnd;
+  for (unsigned w = 0; w < kWarps; ++w) least = first[w] < least ? first[w] : least;
   __syncthreads();
   return least;
 }
@@ -276,31 +272,31 @@ class Row {
         ids_(ids + in.first_id),
         marks_(marks) {}
 
-  // f(place, logit as it was) of a chunk's tokens; kEnd for those that may not be drawn.
+  // f(rank, logit as it was) of a chunk's tokens; kEnd for those that may not be drawn.
   template <typename F>
   __device__ void visit(unsigned chunk, F f) const {
     const unsigned first = chunk * kChunk;
     const bool marked = in_.n_penalized + in_.n_never > 0;
     if (marked) mark(first);
-    constexpr unsigned kEach = kChunk / kBlockThreads;
+    constexpr unsigned kEach = kChunk / kThreads;
     float raw[kEach];  // all on their way at once
     for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned id = first + j * kBlockThreads + threadIdx.x;
+      const unsigned id = first + j * kThreads + threadIdx.x;
       raw[j] = id < vocab_size_ ? logits_[id] : 0.0F;
     }
     for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned i = j * kBlockThreads + threadIdx.x;
+      const unsigned i = j * kThreads + threadIdx.x;
       if (first + i >= vocab_size_) return;
       const uint8_t mark = marked ? marks_[i] : kNone;
       const float logit = mark == kPenalized ? penalized(raw[j], in_.repeat_penalty) : raw[j];
-      f(logit < kFloor || mark == kNever ? kEnd : place_of(logit, first + i), raw[j]);
+      f(logit < kFloor || mark == kNever ? kEnd : rank_of(logit, first + i), raw[j]);
     }
   }
 
   template <typename F>
   __device__ void visit_all(F f) const {
     for (unsigned chunk = 0; chunk * kChunk < vocab_size_; ++chunk) {
-      visit(chunk, [&](Place p, float) {
+      visit(chunk, [&](Rank p, float) {
         if (p != kEnd) f(p);
       });
     }
@@ -313,9 +309,9 @@ class Row {
 
   __device__ void mark(unsigned first) const {
     __syncthreads();  // the marks before have been read
-    for (unsigned i = threadIdx.x; i < kChunk; i += kBlockThreads) marks_[i] = kNone;
+    for (unsigned i = threadIdx.x; i < kChunk; i += kThreads) marks_[i] = kNone;
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kBlockThreads) {
+    for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kThreads) {
       const unsigned at = static_cast<unsigned>(ids_[i]) - first;
       if (at < kChunk) marks_[at] = i < in_.n_penalized ? kPenalized : kNever;
     }
@@ -334,27 +330,27 @@ struct RowTokens {
   const Row& row;
   Weights weights;
 
-  __device__ Sum sum(Weight weight, Place last) const {
+  __device__ Sum sum(Weight weight, Rank last) const {
     Sum sum = 0;
-    row.visit_all([&](Place p) {
+    row.visit_all([&](Rank p) {
       if (p <= last) sum += weights(weight, logit_of(p));
     });
     return block_total(sum);
   }
 
-  __device__ Place select(Weight weight, Place last, Sum target) const {
-    Place first = 0;  // the place is not before this one
-    Sum before = 0;   // weights of what is
-    for (int bit = kPlaceBits - 2; bit >= 0; bit -= 2) {
+  __device__ Rank select(Weight weight, Rank last, Sum target) const {
+    Rank first = 0;  // the rank is not before this one
+    Sum before = 0;  // weights of what is
+    for (int bit = kRankBits - 2; bit >= 0; bit -= 2) {
       Sum sums[3] = {0, 0, 0};
-      row.visit_all([&](Place p) {
+      row.visit_all([&](Rank p) {
         if (p < first || p > last) return;
-        const Place quarter = (p - first) >> static_cast<unsigned>(bit);
+        const Rank quarter = (p - first) >> static_cast<unsigned>(bit);
         if (quarter > 2) return;
         const Sum w = weights(weight, logit_of(p));
-        for (Place q = 0; q < 3; ++q) sums[q] += quarter <= q ? w : 0;
+        for (Rank q = 0; q < 3; ++q) sums[q] += quarter <= q ? w : 0;
       });
-      Place step = 0;
+      Rank step = 0;
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
@@ -369,34 +365,26 @@ struct RowTokens {
   }
 };
 
-// The first n places of a row, in order, in shared memory; a thread has eight neighbours. Where they don't suffice,
-// `beyond` is set, and nothing that is returned means anything.
+// The first n ranks of a row, in order, in shared memory; a thread has neighbours. Where they don't suffice, `beyond`
+// is set, and nothing that is returned means anything.
 class Candidates {
  public:
-  __device__ Candidates(const Weights& weights, const Place* places, unsigned n, bool are_all, Sum total)
-      : weights_(weights), places_(places), n_(n), are_all_(are_all), total_(total) {}
+  __device__ Candidates(const Weights& weights, const Rank* ranks, unsigned n, bool are_all, Sum total)
+      : weights_(weights),
+        ranks_(ranks),
+        first_(smaller(threadIdx.x * ((n + kThreads - 1) / kThreads), n)),
+        end_(smaller(first_ + (n + kThreads - 1) / kThreads, n)),
+        are_all_(are_all),
+        total_(total) {}
 
-  __device__ Sum sum(Weight weight, Place last) const {
-    if (last == kEnd) return total_;
-    Sum sum = 0;
-    for (unsigned i = first(); i < first() + kEach; ++i) {
-      if (i < n_ && places_[i] <= last) sum += weights_(weight, logit_of(places_[i]));
-    }
-    return block_total(sum);
-  }
+  __device__ Sum sum(Weight weight, Rank last) const { return last == kEnd ? total_ : block_total(own(weight, last)); }
 
-  __device__ Place select(Weight weight, Place last, Sum target) {
-    Sum own[kEach];
-    Sum sum = 0;
-    for (unsigned i = 0; i < kEach; ++i) {
-      const unsigned at = first() + i;
-      if (at < n_ && places_[at] <= last) sum += weights_(weight, logit_of(places_[at]));
-      own[i] = sum;
-    }
-    const Sum before = block_scan(sum).before;
-    Place found = kEnd;
-    for (unsigned i = kEach; i > 0; --i) {
-      if (before + own[i - 1] > target && first() + i - 1 < n_) found = places_[first() + i - 1];
+  __device__ Rank select(Weight weight, Rank last, Sum target) {
+    Sum up_to = block_scan(own(weight, last)).before;
+    Rank found = kEnd;
+    for (unsigned i = first_; i < end_ && found == kEnd; ++i) {
+      if (ranks_[i] <= last) up_to += weights_(weight, logit_of(ranks_[i]));
+      if (up_to > target) found = ranks_[i];
     }
     found = block_first(found);
     if (found == kEnd && !are_all_) beyond = true;
@@ -406,59 +394,85 @@ class Candidates {
   bool beyond = false;
 
  private:
-  static constexpr unsigned kEach = kMostCandidates / kBlockThreads;
-  [[nodiscard]] __device__ static unsigned first() { return threadIdx.x * kEach; }
+  [[nodiscard]] __device__ static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
+  [[nodiscard]] __device__ Sum own(Weight weight, Rank last) const {
+    Sum sum = 0;
+    for (unsigned i = first_; i < end_; ++i) {
+      if (ranks_[i] <= last) sum += weights_(weight, logit_of(ranks_[i]));
+    }
+    return sum;
+  }
 
   const Weights& weights_;
-  const Place* places_;
-  unsigned n_;
+  const Rank* ranks_;
+  unsigned first_;  // of this thread, and behind them
+  unsigned end_;
   bool are_all_;
-  Sum total_;
+  Sum total_;  // of Weights::first(), of the whole row
 };
 
-// Which levels have the candidates: the highest, as long as they are few enough and not all that is needed is above.
+// Which levels have the candidates: the highest, until they surely have what is needed, as long as they are few. The
+// tokens of a level weigh no more than if all were at its top, and no less than if all were at its bottom.
 __device__ void find_levels(const Weights& weights, State& state) {
-  constexpr unsigned kEach = kBins / kBlockThreads;
-  const unsigned first = threadIdx.x * kEach;
+  constexpr unsigned kEach = kBins / kThreads;
   const DrawInput& in = weights.in;
-  Sum own = 0;
-  for (unsigned i = first; i < first + kEach; ++i) own += state.counts[i];
-  const Scan scan = block_scan(own);
-  Place out = kBins;  // the first level that isn't one
-  Sum above = scan.before;
-  for (unsigned i = first; i < first + kEach; ++i) {
-    const float top = i == 0 || top_of(i) > weights.largest ? weights.largest : top_of(i);
-    const bool needed = in.top_k > 0 ? above < in.top_k : weights(weights.first(), top) >= kNear;
-    above += state.counts[i];
-    if ((!needed || above > kMostCandidates) && out == kBins) out = i;
+  const unsigned first = threadIdx.x * kEach;
+  unsigned counts[kEach];
+  Sum least[kEach];
+  Sum most[kEach];
+  Sum n_own = 0;
+  Sum least_own = 0;
+  Sum most_own = 0;
+  for (unsigned i = 0; i < kEach; ++i) {
+    const unsigned level = first + i;
+    counts[i] = state.counts[level];
+    least[i] = most[i] = 0;
+    if (counts[i] > 0) {
+      const float top = level == 0 || top_of(level) > weights.largest ? weights.largest : top_of(level);
+      most[i] = counts[i] * weights(weights.first(), top);
+      if (level + 1 < kBins) least[i] = counts[i] * weights(weights.first(), top_of(level + 1));
+    }
+    n_own += counts[i];
+    least_own += least[i];
+    most_own += most[i];
+  }
+  const Scan n_tokens = block_scan(n_own);
+  const Scan of_most = block_scan(most_own);
+  Sum n_above = n_tokens.before;
+  Sum least_above = block_scan(least_own).before;
+  Sum most_below = of_most.total - of_most.before;
+  const double share = in.top_p < 1.0F ? in.top_p : in.uniform;
+  Rank out = kBins;  // the first level that is out
+  for (unsigned i = 0; i < kEach; ++i) {
+    const Sum largest = n_above > 0 ? static_cast<Sum>(kUnits) : 0;
+    const auto above = static_cast<double>(least_above > largest ? least_above : largest);
+    const bool enough =
+        in.top_k > 0 ? n_above >= in.top_k : n_above > 0 && above >= share * (above + static_cast<double>(most_below));
+    n_above += counts[i];
+    least_above += least[i];
+    most_below -= most[i];
+    if ((enough || n_above > kMostCandidates) && out == kBins) out = first + i;
   }
   const auto n_levels = static_cast<unsigned>(block_first(out));
-  Sum inside = 0;
-  for (unsigned i = first; i < first + kEach; ++i) {
-    if (i < n_levels) inside += state.counts[i];
-    state.counts[i] = 0;
-  }
-  const auto n_candidates = static_cast<unsigned>(block_total(inside));
+  for (unsigned i = first; i < first + kEach; ++i) state.counts[i] = 0;
   if (threadIdx.x > 0) return;
   state.n_levels = n_levels;
-  state.n_candidates = n_candidates;
-  state.n_allowed = static_cast<unsigned>(scan.total);
+  state.n_allowed = static_cast<unsigned>(n_tokens.total);
   state.largest = weights.largest;
 }
 
-__global__ __launch_bounds__(kBlockThreads) void survey(const float* logits, unsigned vocab_size,
-                                                        const DrawInput* draws, const int32_t* ids, State* states,
-                                                        int32_t* tokens) {
+__global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
+                                                   const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
   FOLIO_SHARED(uint32_t, counts, kBins);
   const DrawInput& in = draws[blockIdx.y];
   State& state = states[blockIdx.y];
   const bool draws_one = in.temperature > 0.0F;
-  for (unsigned i = threadIdx.x; i < kBins; i += kBlockThreads) counts[i] = 0;
+  for (unsigned i = threadIdx.x; i < kBins; i += kThreads) counts[i] = 0;
   __syncthreads();
-  Place likeliest = kEnd;
+  Rank likeliest = kEnd;
   bool finite = true;
-  Row(logits, vocab_size, in, ids, marks).visit(blockIdx.x, [&](Place p, float raw) {
+  Row(logits, vocab_size, in, ids, marks).visit(blockIdx.x, [&](Rank p, float raw) {
     finite = finite && is_finite(raw);
     likeliest = p < likeliest ? p : likeliest;
     if (draws_one && p != kEnd) atomicAdd(&counts[level_of(logit_of(p))], 1U);
@@ -466,13 +480,14 @@ __global__ __launch_bounds__(kBlockThreads) void survey(const float* logits, uns
   if (!finite) atomicMax(&state.not_finite, 1U);
   likeliest = block_first(likeliest);
   if (threadIdx.x == 0) atomicMax(&state.likeliest, kEnd - likeliest);
-  for (unsigned i = threadIdx.x; draws_one && i < kBins; i += kBlockThreads) {
+  for (unsigned i = threadIdx.x; draws_one && i < kBins; i += kThreads) {
     if (counts[i] > 0) atomicAdd(&state.counts[i], counts[i]);
   }
   if (!is_last_block(&state.n_surveyed, gridDim.x)) return;
 
   likeliest = kEnd - state.likeliest;
   finite = state.not_finite == 0;
+  __syncthreads();  // all have read them
   if (draws_one) find_levels({in, logit_of(likeliest)}, state);
   if (threadIdx.x > 0) return;
   const bool any = likeliest != kEnd;
@@ -485,21 +500,23 @@ __global__ __launch_bounds__(kBlockThreads) void survey(const float* logits, uns
   state.n_surveyed = 0;
 }
 
-// Puts n places in order, by a bitonic network (Batcher 1968) over the next power of two; those behind n are kEnd.
-__device__ inline void sort(Place* places, unsigned n) {
+// Puts n ranks in order, by a bitonic network (Batcher 1968) over the next power of two.
+__device__ inline void sort(Rank* ranks, unsigned n) {
   unsigned size = 1;
   while (size < n) size *= 2;
+  for (unsigned i = n + threadIdx.x; i < size; i += kThreads) ranks[i] = kEnd;
+  __syncthreads();
   for (unsigned run = 2; run <= size; run *= 2) {
     for (unsigned distance = run / 2; distance > 0; distance /= 2) {
-      for (unsigned pair = threadIdx.x; pair < size / 2; pair += kBlockThreads) {
+      for (unsigned pair = threadIdx.x; pair < size / 2; pair += kThreads) {
         const unsigned low = 2 * pair - pair % distance;
         const unsigned high = low + distance;
         const bool rising = (low & run) == 0;
-        const Place a = places[low];
-        const Place b = places[high];
+        const Rank a = ranks[low];
+        const Rank b = ranks[high];
         if ((a > b) == rising) {
-          places[low] = b;
-          places[high] = a;
+          ranks[low] = b;
+          ranks[high] = a;
         }
       }
       __syncthreads();
@@ -507,27 +524,24 @@ __device__ inline void sort(Place* places, unsigned n) {
   }
 }
 
-// Two blocks a multiprocessor are enough, and then no register is spilled.
-__global__ __launch_bounds__(kBlockThreads, 2) void settle(const float* logits, unsigned vocab_size,
-                                                           const DrawInput* draws, const int32_t* ids, State* states,
-                                                           int32_t* tokens) {
+__global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned vocab_size, const DrawInput* draws,
+                                                 const int32_t* ids, State* states) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
-  FOLIO_SHARED(Place, places, kMostCandidates);
+  FOLIO_SHARED(Rank, ranks, kChunk);
   FOLIO_SHARED(unsigned, n_found, 2);  // candidates of this block, and where the row's list has room for them
   State& state = states[blockIdx.y];
   if (state.decided == 1) return;
   const DrawInput& in = draws[blockIdx.y];
   const Weights weights{in, state.largest};
   const unsigned n_levels = state.n_levels;
-  const Row row(logits, vocab_size, in, ids, marks);
   if (threadIdx.x == 0) n_found[0] = 0;
   __syncthreads();
   Sum sum = 0;
-  row.visit(blockIdx.x, [&](Place p, float) {
+  Row(logits, vocab_size, in, ids, marks).visit(blockIdx.x, [&](Rank p, float) {
     if (p == kEnd) return;
     const float logit = logit_of(p);
     sum += weights(weights.first(), logit);
-    if (level_of(logit) < n_levels) places[atomicAdd(&n_found[0], 1U)] = p;
+    if (level_of(logit) < n_levels) ranks[atomicAdd(&n_found[0], 1U)] = p;
   });
   sum = block_total(sum);
   if (threadIdx.x == 0) {
@@ -535,25 +549,32 @@ __global__ __launch_bounds__(kBlockThreads, 2) void settle(const float* logits, 
     n_found[1] = atomicAdd(&state.n_listed, n_found[0]);
   }
   __syncthreads();
-  for (unsigned i = threadIdx.x; i < n_found[0]; i += kBlockThreads) state.candidates[n_found[1] + i] = places[i];
-  if (!is_last_block(&state.n_gathered, gridDim.x)) return;
+  for (unsigned i = threadIdx.x; i < n_found[0]; i += kThreads) state.candidates[n_found[1] + i] = ranks[i];
+}
 
-  const unsigned n = state.n_candidates;
-  for (unsigned i = threadIdx.x; i < kMostCandidates; i += kBlockThreads) {
-    places[i] = i < n ? state.candidates[i] : kEnd;
-  }
-  __syncthreads();
-  sort(places, n);
-  Candidates candidates(weights, places, n, n == state.n_allowed, state.total);
-  Place drawn = choose(in, candidates);
+// A block a multiprocessor is enough, and then no register is spilled.
+__global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
+                                                      const int32_t* ids, State* states, int32_t* tokens) {
+  FOLIO_SHARED(uint8_t, marks, kChunk);
+  FOLIO_DYNAMIC_SHARED(bytes);
+  auto* ranks = reinterpret_cast<Rank*>(bytes);  // (kMostCandidates)
+  State& state = states[blockIdx.x];
+  if (state.decided == 1) return;
+  const DrawInput& in = draws[blockIdx.x];
+  const Weights weights{in, state.largest};
+  const unsigned n = state.n_listed;
+  for (unsigned i = threadIdx.x; i < n; i += kThreads) ranks[i] = state.candidates[i];
+  sort(ranks, n);
+  Candidates candidates(weights, ranks, n, n == state.n_allowed, state.total);
+  Rank drawn = choose(in, candidates);
   if (candidates.beyond) {
+    const Row row(logits, vocab_size, in, ids, marks);
     RowTokens all{row, weights};
     drawn = choose(in, all);
   }
   if (threadIdx.x > 0) return;
-  tokens[blockIdx.y] = static_cast<int32_t>(id_of(drawn));
+  tokens[blockIdx.x] = static_cast<int32_t>(id_of(drawn));
   state.total = 0;
-  state.n_gathered = 0;
   state.n_listed = 0;
 }
 
@@ -571,8 +592,9 @@ void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const D
   }
   auto* states = static_cast<State*>(workspace);
   const Grid blocks{(vocab + kChunk - 1) / kChunk, n};
-  launch(survey, blocks, {kBlockThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
-  launch(settle, blocks, {kBlockThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
+  launch(survey, blocks, {kThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
+  launch(list, blocks, {kThreads}, 0, stream, logits, vocab, draws, ids, states);
+  launch(settle, {n}, {kThreads}, kMostCandidates * sizeof(Rank), stream, logits, vocab, draws, ids, states, tokens);
 }
 
 }  // namespace folio::infer::gpu

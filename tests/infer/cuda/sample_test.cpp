@@ -203,7 +203,7 @@ TEST(Sample, DrawsFromLargeVocabularies) {
   expect_hosts_tokens(made_up_cases(39, 9, 151936));
 }
 
-// FOLIO_DRAWS=100000 on a GPU.
+// FOLIO_DRAWS says how many: 100000, where there is time.
 TEST(Sample, DrawsTheTokensOfTheHostOfManyRows) {
   const char* many = std::getenv("FOLIO_DRAWS");
   const size_t n = many == nullptr ? 500 : static_cast<size_t>(std::atoll(many));
