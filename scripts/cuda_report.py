@@ -5,9 +5,9 @@ Usage: scripts/cuda_report.py [--update]
 
 The nvcc is that of scripts/requirements-cuda.txt, in build/cuda-venv, so that the numbers are everybody's; where it
 can't be had, a line says so and the exit code is 0. Warnings are errors, and so are spilled registers. How many warps
-fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much in a comment of its file,
+fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much at most in a comment of its file,
 where names in braces stand for template arguments, and * for any:
-// cuda_report: product<*, {tiles}> has up to 512 * tiles bytes of dynamic shared memory
+// cuda_report: product<*, {tiles}> shares 512 * tiles bytes
 """
 import argparse
 import concurrent.futures
@@ -135,7 +135,7 @@ def bytes_said(name, comments):
 
 def parse(source, said, ptx):
     names = readable(re.findall(r"Compiling entry function '(\w+)'", said))
-    comments = re.findall(r"// cuda_report: (.+) has up to (.+) bytes of dynamic shared memory", source.read_text())
+    comments = re.findall(r"// cuda_report: (.+) shares (.+) bytes", source.read_text())
     dynamic = re.findall(r"^\.extern \.shared .* (\w+)\[\];", ptx, re.MULTILINE)
     kernels = []
     # A function that isn't inlined has properties of its own, in the paragraph of the kernel that comes first.

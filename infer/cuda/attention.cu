@@ -14,10 +14,10 @@
 // A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
 // doesn't depend on how its prompt was cut. Parts that lie before a sliding window are left out.
 //
-// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> has up to 64 * dim * (4 - 2 * half) bytes of dynamic shared
-// memory cuda_report: attention_rows<HeadSizes<256, false>, false> has up to 65536 bytes of dynamic shared memory
-// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, {staged}> has up to (128 + 256 * staged) * dim * (4 - 2 * half)
-// bytes of dynamic shared memory
+// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 64 * dim * (4 - 2 * half) bytes
+// cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
+// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
+// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
 #include "infer/cuda/attention_body.h"
 
 namespace folio::infer::gpu {

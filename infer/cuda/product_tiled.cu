@@ -11,10 +11,10 @@
 // anew. `fast_sums` leaves that out. Blocks with the same weights and other rows are neighbours in the grid, so that
 // weights come from memory once and inputs stay in the second cache.
 //
-// cuda_report: product_tiled<Floats<{kind}>, *> has up to 98304 bytes of dynamic shared memory
-// cuda_report: product_tiled<Groups<4, 32, {minimums}>, *> has up to 58368 + 9216 * minimums bytes of dynamic shared
-// memory cuda_report: product_tiled<Groups<8, 32, false>, *> has up to 82944 bytes of dynamic shared memory
-// cuda_report: product_tiled<Groups<8, *>, *> has up to 92160 bytes of dynamic shared memory
+// cuda_report: product_tiled<Floats<{kind}>, *> shares 98304 bytes
+// cuda_report: product_tiled<Groups<4, 32, {minimums}>, *> shares 58368 + 9216 * minimums bytes
+// cuda_report: product_tiled<Groups<8, 32, false>, *> shares 82944 bytes
+// cuda_report: product_tiled<Groups<8, *>, *> shares 92160 bytes
 #include "infer/cuda/product_body.h"
 
 namespace folio::infer::gpu {

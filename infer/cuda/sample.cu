@@ -553,7 +553,7 @@ __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned v
 }
 
 // A block a multiprocessor is enough, and then no register is spilled.
-// cuda_report: settle has up to 65536 bytes of dynamic shared memory
+// cuda_report: settle shares 65536 bytes
 __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                       const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
