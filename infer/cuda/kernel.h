@@ -41,7 +41,7 @@ struct alignas(16) Words {
 #define FOLIO_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 
 [[nodiscard]] __device__ inline Words load(const void* from) { return *static_cast<const Words*>(from); }
-/// Of memory that no kernel of this launch writes and that is read once: it doesn't stay in the first cache.
+/// Of memory that no kernel of this launch writes and that is read once: it doesn't stay in the L1 cache.
 [[nodiscard]] __device__ inline Words load_once(const void* from) {
   Words v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
