@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "core/error.h"
 #include "infer/cuda/device.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();
   try {
-    const auto devices = folio::infer::gpu::devices();
-    if (!GTEST_FLAG_GET(list_tests)) fmt::print("on {}\n", devices.front().name);
+    fmt::print("on {}\n", folio::infer::gpu::devices().front().name);
+    std::fflush(stdout);
   } catch (const folio::core::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;
