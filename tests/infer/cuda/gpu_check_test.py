@@ -71,7 +71,8 @@ def test_a_cut_off_command_leaves_its_lines_and_the_step_goes_on(tmp_path):
     assert run.command("slow", ["sh", "-c", "echo first; sleep 60"], seconds=1) is None
     assert run.command("broken", ["sh", "-c", "echo second; exit 3"]) is None
     assert run.command("fine", ["echo", "third"]) == ["third"]
-    assert run.failed == ["slow", "broken"]
+    assert run.command("absent", [tmp_path / "nothing"]) is None
+    assert run.failed == ["slow", "broken", "absent"]
     text = (tmp_path / "decode.txt").read_text()
     assert "first" in text and "slow: cut off" in text and "exit code 3" in text and "third" in text
 
