@@ -117,7 +117,7 @@ cache (F16) once, and the activations (F32) in and out. Products with F16 and at
 on the tensor cores with sums in F32, products with Q8_0 and Q4_0 at that of 8-bit integers, all else at that of F32.
 With Q4_0, the output is Q8_0, as `export` writes it.
 
-What a kernel finds in the second cache, since the one before it has just written it there, it need not read from
+What a kernel finds in the L2 cache, since the one before it has just written it there, it need not read from
 memory: what mostly moves activations (`norm`, `rope`, `swiglu`, `sample`) may be faster than its bound, and so may two
 kernels in one. The start of a kernel is not counted. A step is the sum of its calls.
 

@@ -5,8 +5,9 @@ Usage: scripts/cuda_report.py [--update]
 
 The nvcc is that of scripts/requirements-cuda.txt, in build/cuda-venv, so that the numbers are everybody's; where it
 can't be had, a line says so and the exit code is 0. Warnings are errors, and so are spilled registers. How many warps
-fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much in a comment of its file:
-// cuda_report: NAME has up to 65536 bytes of dynamic shared memory
+fit is known of kernels with __launch_bounds__. One with dynamic shared memory says how much at most in a comment of its file,
+where names in braces stand for template arguments, and * for any:
+// cuda_report: product<*, {tiles}> shares 512 * tiles bytes
 """
 import argparse
 import concurrent.futures
@@ -121,9 +122,20 @@ def compile_file(nvcc, source):
     return kernels, problems
 
 
+def bytes_said(name, comments):
+    """What the first comment whose pattern fits the kernel's name says; None if none does."""
+    for pattern, expression in comments:
+        regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(pattern)).replace(r"\*", ".+")
+        found = re.fullmatch(regex, name)
+        if found:
+            value = {"true": True, "false": False}
+            return int(eval(expression, {}, {k: value[v] if v in value else int(v) for k, v in found.groupdict().items()}))
+    return None
+
+
 def parse(source, said, ptx):
     names = readable(re.findall(r"Compiling entry function '(\w+)'", said))
-    comments = dict(re.findall(r"// cuda_report: (\w+) has up to (\d+) bytes of dynamic shared memory", source.read_text()))
+    comments = re.findall(r"// cuda_report: (.+) shares (.+) bytes", source.read_text())
     dynamic = re.findall(r"^\.extern \.shared .* (\w+)\[\];", ptx, re.MULTILINE)
     kernels = []
     # A function that isn't inlined has properties of its own, in the paragraph of the kernel that comes first.
@@ -140,8 +152,7 @@ def parse(source, said, ptx):
         for n in bound.groups("1") if bound else []:
             k.threads = max(k.threads, 1) * int(n)
         if any(re.search(rf"\b{re.escape(name)}\b", body) for name in dynamic):
-            said_bytes = comments.get(k.name.split("<")[0])
-            k.dynamic_shared = int(said_bytes) if said_bytes else None
+            k.dynamic_shared = bytes_said(k.name, comments)
         kernels.append(k)
     return kernels
 

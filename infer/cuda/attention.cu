@@ -13,6 +13,11 @@
 //
 // A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
 // doesn't depend on how its prompt was cut. Parts that lie before a sliding window are left out.
+//
+// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 64 * dim * (4 - 2 * half) bytes
+// cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
+// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
+// cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
 #include "infer/cuda/attention_body.h"
 
 namespace folio::infer::gpu {
@@ -94,9 +99,9 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   FOLIO_SHARED(float, add, kItemSlots* kJoinParts);
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);  // the largest score before a part
   const int n_slots = item.n_rows * item.n_queries;
+  const uint32_t part_numbers = in.n_slots * kStride;  // all fit 32 bits: kMostPartials of cuda_stage.cpp
   const auto number = [&](int32_t part, int slot, int d) {
-    return partials[(static_cast<size_t>(part) * in.n_slots + static_cast<size_t>(slot)) * kStride +
-                    static_cast<size_t>(d)];
+    return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
   };
   float most = kNothing;  // of a slot, in the thread that has its number
   float sum = 0.0F;

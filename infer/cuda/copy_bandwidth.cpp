@@ -7,7 +7,7 @@
 namespace folio::infer::gpu {
 
 double copy_bandwidth(Stream& stream, size_t most) {
-  constexpr size_t kLeast = size_t{64} << 20U;  // a smaller copy stays in the second cache
+  constexpr size_t kLeast = size_t{64} << 20U;  // a smaller copy stays in the L2 cache
   const auto all = devices();
   const auto info =
       std::ranges::find_if(all, [&](const DeviceInfo& device) { return device.index == stream.device(); });

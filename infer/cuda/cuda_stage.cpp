@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "core/rope_scaling.h"
@@ -66,7 +67,8 @@ CacheFit CudaStage::cache_fit() const {
   if (options_.cache_bytes) {
     return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(*options_.cache_bytes / block_bytes)};
   }
-  size_t workspace = kReserve + kMostPartials;
+  const auto angles = static_cast<size_t>(config_.context_length * config_.head_dim);
+  size_t workspace = kReserve + kMostPartials + angles * sizeof(float);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
     workspace += 2 * rows * widths_[s] * sizeof(float);  // as they are, and packed
@@ -106,10 +108,7 @@ float* CudaStage::at(Slot slot) const {
 
 void CudaStage::begin(const Step& step) {
   stream_.use();
-  if (recording_) {  // a step that was recorded failed
-    recording_ = false;
-    static_cast<void>(stream_.end_recording());
-  }
+  abandon_recording();
   rows_.assign(step.rows.begin(), step.rows.end());
   n_rows_ = rows_.size();
   n_wanted_ = step.n_wanted;
@@ -126,6 +125,15 @@ void CudaStage::begin(const Step& step) {
   }
   make_room(step);
   send(step);
+}
+
+// A step failed while it was recorded: what there is of it goes, whatever it is.
+void CudaStage::abandon_recording() {
+  if (!std::exchange(recording_, false)) return;
+  try {
+    static_cast<void>(stream_.end_recording());
+  } catch (const core::Error&) {  // the failure was reported when it happened
+  }
 }
 
 // Runs of rows of one sequence, cut into what a warp takes. Without parts in parallel, eight to a block.

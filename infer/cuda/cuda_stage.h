@@ -65,6 +65,7 @@ class CudaStage final : public Stage {
 
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] gpu::Attention attention_of_step() const;
+  void abandon_recording();
   void plan_items();
   void send(const Step& step);
   void make_room(const Step& step);

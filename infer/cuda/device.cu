@@ -1,4 +1,8 @@
 // device.h on CUDA's runtime.
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "infer/cuda/device.h"
@@ -262,6 +266,15 @@ double Event::since(Event& start) {
 
 // ---- Launches ----
 
-void check_launch(const char* kernel) { check(cudaGetLastError(), kernel, current_device()); }
+void check_launch(const void* kernel) {
+  const cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) return;
+  const char* mangled = nullptr;
+  const bool known = cudaFuncGetName(&mangled, kernel) == cudaSuccess && mangled != nullptr;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      known ? abi::__cxa_demangle(mangled, nullptr, nullptr, &status) : nullptr, std::free);
+  check(error, name ? name.get() : known ? mangled : "a kernel", current_device());
+}
 
 }  // namespace folio::infer::gpu

@@ -39,7 +39,8 @@ __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t 
 
 /// Packs row `row`; value(i) gives its numbers for i < k, and is called once or twice for each, by any thread.
 template <Kind kKind, typename Value>
-__device__ void pack_row(const PackedInputs& to, size_t row, Value value) {
+__device__ void pack_row(PackedInputs to, size_t row, Value value) {
+  to.kind = kKind;  // a constant from here on: places are shifts, not divisions
   uint8_t* tile = to.data + row / kTileColumns * to.tile_bytes();
   const size_t r = row % kTileColumns;
   const size_t padded = to.k_blocks() * kBlockK;

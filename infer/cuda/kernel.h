@@ -41,7 +41,7 @@ struct alignas(16) Words {
 #define FOLIO_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 
 [[nodiscard]] __device__ inline Words load(const void* from) { return *static_cast<const Words*>(from); }
-/// Of memory that no kernel of this launch writes and that is read once: it doesn't stay in the first cache.
+/// Of memory that no kernel of this launch writes and that is read once: it doesn't stay in the L1 cache.
 [[nodiscard]] __device__ inline Words load_once(const void* from) {
   Words v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -67,8 +67,8 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-/// Raises an error of the device layer where a launch failed.
-void check_launch(const char* kernel);
+/// Throws core::Error, with the kernel's name, if the launch failed.
+void check_launch(const void* kernel);
 
 /// kernel<<<grid, block, shared_bytes, stream>>>(args...). Throws core::Error.
 template <typename... Parameters, typename... Arguments>
@@ -80,7 +80,7 @@ void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_
   }
   kernel<<<dim3(grid.x, grid.y, grid.z), dim3(block.x, block.y, block.z), shared_bytes,
            static_cast<cudaStream_t>(stream.handle())>>>(static_cast<Parameters>(arguments)...);
-  check_launch("a kernel");
+  check_launch(reinterpret_cast<const void*>(kernel));
 }
 
 #else

@@ -7,7 +7,7 @@
 //
 // plain  One thread draws. It walks from a token to the next in order, and reads the whole row for each step.
 // fast   Three kernels. A block of the first two reads 4096 logits, thread i the numbers i, i + 512, …. The row
-//        (4 vocab_size bytes, twice) comes from the second cache, where the product has just left it: the launches take
+//        (4 vocab_size bytes, twice) comes from the L2 cache, where the product has just left it: the launches take
 //        longer than the bytes.
 //        survey  The likeliest token, and how many logits there are of each size. The last block of the row to come
 //                joins them: the counts give bounds of the weight above each size, and so how many of the likeliest
@@ -553,6 +553,7 @@ __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned v
 }
 
 // A block a multiprocessor is enough, and then no register is spilled.
+// cuda_report: settle shares 65536 bytes
 __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                       const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);

@@ -61,9 +61,9 @@ class Runner {
   /// Rows that a step may have: of all stages the fewest.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
-  /// Runs the rows, at most max_rows(), and stores their keys and values. Tokens are drawn where the logits are, if that
-  /// machine does so: logits that nobody wants don't come to the host. Throws core::Error, and changes nothing, if a
-  /// token, a sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing
+  /// Runs the rows, at most max_rows(), and stores their keys and values. Tokens are drawn where the logits are, if
+  /// that machine does so: logits that nobody wants don't come to the host. Throws core::Error, and changes nothing, if
+  /// a token, a sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing
   /// either.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 

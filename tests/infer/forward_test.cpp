@@ -67,13 +67,14 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_name);
 
-// A relative error of a stage is about u sqrt(K), for roundings point in all directions (Higham 2002, 2.8). A layer has
-// eight stages (two norms, four products in a row, softmax, silu), nine where heads are normalized, the output two
-// more; errors of stages add, relative to the size of the logits. Where matrices are in groups, their inputs have an
-// error of their own: a step of m / 127, hence m / (127 sqrt(12)) on average, and m, the largest of 32 numbers, is at
-// most sqrt(32) of their root mean square. Four matrices stand in a row in a layer, and then comes the output. Where
-// the cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it, too, which moves a score by
-// 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and once in the denominator.
+// A relative error of a stage is about u sqrt(K), u that of a product, for roundings point in all directions (Higham
+// 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu), nine where heads are
+// normalized, the output two more; errors of stages add, relative to the size of the logits. Where matrices are in
+// groups, their inputs have an error of their own: a step of m / 127, hence m / (127 sqrt(12)) on average, and m, the
+// largest of 32 numbers, is at most sqrt(32) of their root mean square. Four matrices stand in a row in a layer, and
+// then comes the output. Where the cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it,
+// too, which moves a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and
+// once in the denominator.
 TEST_P(ForwardOn, IsTheTextbooksModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -87,7 +88,7 @@ TEST_P(ForwardOn, IsTheTextbooksModel) {
   const double size = std::sqrt(square / static_cast<double>(got.size()));
   const double widest = std::sqrt(static_cast<double>(std::max(c.dim, c.hidden_dim)));
   double tolerance =
-      0x1.0p-24 * widest * static_cast<double>((core::info(c.family).qk_norm ? 9 : 8) * c.n_layers + 2) * size;
+      kind().roundoff * widest * static_cast<double>((core::info(c.family).qk_norm ? 9 : 8) * c.n_layers + 2) * size;
   if (core::quant_info(GetParam().shape.type) != nullptr) {
     tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>(4 * c.n_layers + 1) * size;
   }

@@ -1,4 +1,4 @@
-// The kernels one by one. What reads weights or the cache has so many copies of them that they don't stay in the second
+// The kernels one by one. What reads weights or the cache has so many copies of them that they don't stay in the L2
 // cache; activations do stay there, as in a step, where the kernel before has just written them.
 #include <cmath>
 #include <functional>

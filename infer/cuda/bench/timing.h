@@ -1,4 +1,4 @@
-// The time of one launch, and memory for its operands: a GPU keeps in its second cache what it has just read, so a
+// The time of one launch, and memory for its operands: a GPU keeps in its L2 cache what it has just read, so a
 // kernel that reads from memory in a step has to read other bytes in each launch here, too.
 #pragma once
 

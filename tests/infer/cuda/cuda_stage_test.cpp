@@ -1,0 +1,139 @@
+// Laws of the GPU as a machine, on the emulator: what doesn't fit is an error with the sizes, the cache takes what it
+// is given and no more than the context needs, progress is told, and a step that failed leaves the next ones whole.
+#include <gtest/gtest.h>
+
+#include "infer/cuda/cuda.h"
+#include "infer/cuda/host/emulator.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using gpu::host::DeviceScope;
+
+core::StoredModel model_of(core::DType type = core::DType::F16) {
+  test::Shape shape = test::small_shapes()[0];
+  shape.type = type;
+  return test::random_model_of(shape);
+}
+
+std::vector<float> logits_of(const core::StoredModel& model, Machine& machine, size_t n_tokens) {
+  Runner runner(model, machine);
+  const auto tokens = test::random_tokens(n_tokens, 1, model.config.vocab_size);
+  return test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens));
+}
+
+TEST(CudaStage, AModelThatDoesNotFitIsAnErrorWithTheSizes) {
+  const core::StoredModel model = model_of();
+  const DeviceScope small({.memory_bytes = 100'000});
+  const auto cuda = make_cuda({});
+  EXPECT_ERROR(Runner(model, *cuda),
+               "layers 0 to 2 take 0.00 GB on the GPU, which has 0.00 GB free; leave more layers to the CPU with "
+               "--gpu-layers N, or take a file with smaller weights");
+}
+
+TEST(CudaStage, WhereNoBlockOfTheCacheFitsIsAnError) {
+  const core::StoredModel model = model_of();
+  const DeviceScope small({.memory_bytes = 10'000'000});
+  const auto cuda = make_cuda({});
+  EXPECT_ERROR(Runner(model, *cuda), "no memory is left for the KV cache");
+  const auto with_some = make_cuda({.cache_bytes = 1'000'000});
+  EXPECT_NO_THROW(Runner(model, *with_some));
+  const auto with_too_much = make_cuda({.cache_bytes = uint64_t{1} << 40U});
+  EXPECT_ERROR(Runner(model, *with_too_much, {.n_sequences = 1'000'000}), "free");
+}
+
+TEST(CudaStage, TheCacheTakesWhatItIsGivenAndNoMoreThanItNeeds) {
+  const core::StoredModel model = model_of();  // its context is 128 positions, four blocks
+  const auto cuda = make_cuda({});
+  const Runner all(model, *cuda);
+  EXPECT_EQ(all.cache().n_blocks(), 4);
+  const auto with_three = make_cuda({.cache_bytes = 3 * all.block_bytes() + 5});
+  EXPECT_EQ(Runner(model, *with_three).cache().n_blocks(), 3);
+  EXPECT_EQ(Runner(model, *with_three, {.max_positions = 40}).cache().n_blocks(), 2);
+  EXPECT_ERROR(Runner(model, *make_cuda({.cache_bytes = 10})), "no memory is left for the KV cache");
+}
+
+TEST(CudaStage, TellsHowMuchIsLoaded) {
+  const core::StoredModel model = model_of();
+  std::vector<uint64_t> done;
+  uint64_t all = 0;
+  const auto cuda = make_cuda({.on_progress = [&](uint64_t some, uint64_t total) {
+    done.push_back(some);
+    all = total;
+  }});
+  const Runner runner(model, *cuda);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_GT(done.size(), 10U);
+  EXPECT_LE(done.back(), all);
+  EXPECT_GT(done.back() + 256, all) << "but for what aligns the last tensor";
+  EXPECT_EQ(runner.load_report().weight_bytes, all);
+}
+
+TEST(CudaStage, WhatIsNotThereIsRefused) {
+  EXPECT_ERROR(make_cuda({.device = 3}), "3");
+  test::Shape wide = test::small_shapes()[0];
+  wide.config.dim = 600;
+  wide.config.n_heads = wide.config.n_kv_heads = 2;
+  wide.config.head_dim = 300;
+  const core::StoredModel model = test::random_model_of(wide);
+  EXPECT_ERROR(Runner(model, *make_cuda({})),
+               "heads of 300 dimensions are wider than the 256 that run on a GPU; take --device cpu");
+}
+
+// A prompt in one step, in many, and one row at a time: the same bits, for each type of weights.
+TEST(CudaStage, AStepsRowsDoNotChangeTheResult) {
+  for (const core::DType type : {core::DType::F32, core::DType::F16, core::DType::BF16, core::DType::Q8_0}) {
+    const core::StoredModel model = model_of(type);
+    const auto whole = make_cuda({.max_rows = 2048});
+    const auto expected = logits_of(model, *whole, 100);
+    for (const size_t most : {1U, 7U, 64U, 65U}) {
+      const auto cuda = make_cuda({.max_rows = most});
+      Runner runner(model, *cuda);
+      const auto tokens = test::random_tokens(100, 1, model.config.vocab_size);
+      const auto rows = test::rows_of(runner.cache().add_sequence(), tokens);
+      std::vector<float> got;
+      for (size_t i = 0; i < rows.size(); i += most) {
+        const auto some = runner.forward(std::span(rows).subspan(i, std::min(most, rows.size() - i))).logits;
+        got.insert(got.end(), some.begin(), some.end());
+      }
+      EXPECT_TRUE(test::same_bits(got, expected)) << core::info(type).name << ", " << most << " rows at once";
+    }
+  }
+}
+
+// One sum instead of eight: other roundings, the same model.
+TEST(CudaStage, FastIsNear) {
+  const core::StoredModel model = model_of(core::DType::F32);
+  const auto exact = logits_of(model, *make_cuda({}), 100);
+  const auto fast = logits_of(model, *make_cuda({.fast = true}), 100);
+  double most = 0.0;
+  for (size_t i = 0; i < exact.size(); ++i) most = std::max(most, std::abs(static_cast<double>(exact[i] - fast[i])));
+  EXPECT_LT(most, 1e-4);
+}
+
+// Memory runs out within a step; when there is more, the sequence goes on as if nothing had been.
+TEST(CudaStage, AStepThatFailedChangesNothing) {
+  const core::StoredModel model = model_of();
+  const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);
+  const auto cuda = make_cuda({.cache_bytes = 1'000'000});
+  const auto expected = logits_of(model, *cuda, 60);
+  Runner runner(model, *cuda);
+  const auto rows = test::rows_of(runner.cache().add_sequence(), tokens);
+  std::vector<float> got;
+  const auto take = [&](std::span<const Row> some) {
+    const auto logits = runner.forward(some).logits;
+    got.insert(got.end(), logits.begin(), logits.end());
+  };
+  take(std::span(rows).first(2));
+  {
+    const DeviceScope full({.memory_bytes = 1});
+    EXPECT_ERROR(runner.forward(std::span(rows).subspan(2, 50)), "free");
+  }
+  take(std::span(rows).subspan(2, 1));
+  take(std::span(rows).subspan(3));
+  EXPECT_TRUE(test::same_bits(got, expected));
+}
+
+}  // namespace
+}  // namespace folio::infer

@@ -1,0 +1,89 @@
+// Whole models on the emulated GPU: the golden model, and the first layers of a published one. Their likeliest tokens
+// are the CPU's, and with weights in groups the products differ from the CPU's by the order of their sums alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/formats/model_files.h"
+#include "infer/cuda/cuda.h"
+#include "tests/infer/support.h"
+#include "tests/infer/textbook.h"
+
+namespace folio::infer {
+namespace {
+
+// The model's first layers, with its embeddings and output.
+core::StoredModel shortened(const core::StoredModel& model, int64_t n_layers) {
+  core::StoredModel part = model;
+  const auto manifest = core::tensor_manifest(model.config);
+  part.tensors.clear();
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest[i].layer < n_layers) part.tensors.push_back(model.tensors[i]);
+  }
+  part.config.n_layers = n_layers;
+  return part;
+}
+
+// What a machine says after each token of a text: logits, and the likeliest `n_more` tokens, one step each.
+struct Said {
+  std::vector<float> logits;
+  std::vector<int32_t> more;
+};
+Said said(const core::StoredModel& model, Machine& machine, std::span<const int32_t> text, size_t n_more) {
+  Runner runner(model, machine, {.max_positions = 64, .type = CacheType::F16});
+  const SequenceId sequence = runner.cache().add_sequence();
+  Said s;
+  std::vector<Row> rows = test::rows_of(sequence, text);
+  int64_t position = static_cast<int64_t>(text.size());
+  for (size_t i = 0; i <= n_more; ++i) {
+    const auto some = test::run(runner, rows);
+    s.logits.insert(s.logits.end(), some.begin(), some.end());
+    if (i == n_more) break;
+    const auto last = std::span(some).last(static_cast<size_t>(model.config.vocab_size));
+    s.more.push_back(static_cast<int32_t>(std::max_element(last.begin(), last.end()) - last.begin()));
+    rows = test::rows_of(sequence, std::span(s.more).last(1), position++);
+  }
+  return s;
+}
+
+// The root of the mean square of what a machine's logits are away from the exact ones.
+double error_of(std::span<const float> logits, const std::vector<std::vector<double>>& exact) {
+  double sum = 0.0;
+  size_t i = 0;
+  for (const auto& row : exact) {
+    for (const double x : row) sum += std::pow(logits[i++] - x, 2);
+  }
+  EXPECT_EQ(i, logits.size());
+  return std::sqrt(sum / static_cast<double>(i));
+}
+
+// The likeliest tokens are the CPU's, and the logits as near to the exact ones as the CPU's are, up to `factor`.
+void expect_as_good_as_the_cpu(const core::StoredModel& model, const std::vector<int32_t>& prompt, size_t n_more,
+                               double factor) {
+  Cpu cpu;
+  const auto cuda = make_cuda({});
+  const Said expected = said(model, cpu, prompt, n_more);
+  const Said got = said(model, *cuda, prompt, n_more);
+  EXPECT_EQ(got.more, expected.more);
+  std::vector<int32_t> text = prompt;
+  text.insert(text.end(), got.more.begin(), got.more.end());
+  const auto exact = test::Textbook(model).logits(text);
+  EXPECT_LE(error_of(got.logits, exact), factor * error_of(expected.logits, exact));
+}
+
+// Both round keys and values to F16; the GPU rounds queries and probabilities, too.
+TEST(GpuModels, TheGoldenModelSaysWhatItSaysOnTheCpu) {
+  const core::StoredModel model = core::read_model(FOLIO_GOLDEN);
+  expect_as_good_as_the_cpu(model, test::random_tokens(9, 1, model.config.vocab_size), 30, 2.0);
+}
+
+// Both round the inputs of products to eight bits, which outweighs all else.
+TEST(GpuModels, APublishedModelsFirstLayersSayWhatTheySayOnTheCpu) {
+  const std::filesystem::path file = FOLIO_SMOLLM2;
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
+  expect_as_good_as_the_cpu(shortened(core::read_model(file), 2), {504, 3575, 282, 4649, 314}, 4, 1.1);
+}
+
+}  // namespace
+}  // namespace folio::infer
