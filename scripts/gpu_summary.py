@@ -85,6 +85,8 @@ def add_decode(s):
     s.add("the same, static cache and reduce-overhead", 1.3, None, ratio(ours, max(static, default=None)), "×")
     together = [s.last("tokens_per_s", part="decode", shape="8b", type="f16", batch=n, context=512, fast=False) for n in (64, 1)]
     s.add("64 sequences of 512 over one, 8 B f16", 30, None, ratio(*together), "×")
+    at = dict(part="decode", shape="8b", type="f16", batch=64, context=512)
+    s.add("its time over that with --fast", None, None, ratio(s.last("us", **at, fast=False), s.last("us", **at, fast=True)), "×")
 
 
 def add_attention(s):
