@@ -103,6 +103,8 @@ def bundle(args):
         if corpus.exists():  # for train
             (top / "data/tinyshakespeare").mkdir()
             shutil.copy(corpus, top / "data/tinyshakespeare")
+        else:
+            print(f"gpu_check: without {corpus}, which scripts/get_tinyshakespeare.py fetches, the step train can't run there")
         with tarfile.open(args.out, "w:gz", compresslevel=6) as tar:
             tar.add(top, NAME)
     size = args.out.stat().st_size

@@ -111,6 +111,37 @@ def test_half_a_row_does_not_count(tmp_path):
     assert "not measured" in (tmp_path / "summary.md").read_text()
 
 
+class Arguments:
+    """What the steps ask for."""
+
+    def __init__(self, folder):
+        self.out, self.build = folder, BUILD
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+@pytest.mark.skipif(not (BUILD / "cuda_bench").exists() or not (BUILD / "tests/model_check").exists(),
+                    reason="this build has no programs for GPUs")
+@pytest.mark.parametrize("step", list(gpu_check.MEASURED))
+def test_a_step_calls_programs_with_flags_that_they_know(step, tmp_path, monkeypatch):
+    called = []
+
+    def command(run, name, argv, seconds=0, env=None):
+        called.append([str(a) for a in argv])
+        return ["[  PASSED  ] 1 test."]
+
+    monkeypatch.setattr(gpu_check.Run, "command", command)
+    gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 60), Arguments(tmp_path))
+    assert called
+    for argv in called:
+        if "--tool" in argv:  # what the sanitizer runs
+            argv = argv[argv.index("--error-exitcode") + 2:]
+        if argv[0].endswith("export") or "plot" in argv:
+            continue
+        done = subprocess.run(argv, capture_output=True, text=True)
+        assert done.returncode == 1, (argv, done.stderr)  # 2 is wrong usage
+        assert "GPU" in done.stderr, (argv, done.stderr)
+
+
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")
 @pytest.mark.skipif(not (BUILD / "export").exists(), reason="export is not built")
 def test_the_bundle_has_at_most_60_mb_and_all_that_is_needed(tmp_path):
@@ -126,3 +157,18 @@ def test_the_bundle_has_at_most_60_mb_and_all_that_is_needed(tmp_path):
                  "deps/lib/libutf8proc.a", "deps/cmake/GTest/GTestConfig.cmake"):
         assert top + name in names, name
     assert not any("/build" in name or "smollm2/" in name for name in names)
+
+
+@pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")
+@pytest.mark.skipif(not (BUILD / "export").exists(), reason="export is not built")
+def test_the_first_layers_are_those_of_the_model(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    subprocess.run([BUILD / "export", SMOLLM2, "--layers", "2", "--out", tmp_path / "two.gguf"], check=True, capture_output=True)
+    two, all_of_it = gguf.GGUFReader(tmp_path / "two.gguf"), gguf.GGUFReader(SMOLLM2)
+    assert two.fields["llama.block_count"].contents() == 2
+    tensors = {tensor.name: tensor for tensor in all_of_it.tensors}
+    assert {tensor.name for tensor in two.tensors} == {name for name in tensors if not name.startswith("blk.") or int(name.split(".")[1]) < 2}
+    for tensor in two.tensors:
+        assert tensor.tensor_type == tensors[tensor.name].tensor_type and (tensor.data == tensors[tensor.name].data).all()
+    too_many = subprocess.run([BUILD / "export", SMOLLM2, "--layers", "31", "--out", tmp_path / "x.gguf"], capture_output=True, text=True)
+    assert too_many.returncode == 2 and "the model has 30" in too_many.stderr
