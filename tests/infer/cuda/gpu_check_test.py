@@ -107,7 +107,7 @@ def test_peers_and_batches_are_ratios():
 def test_half_a_row_does_not_count(tmp_path):
     (tmp_path / "decode.jsonl").write_text(json.dumps(decode_row()) + '\n{"part": "dec')
     assert gpu_check.read_rows(tmp_path / "decode.jsonl") == [decode_row()]
-    assert gpu_check.summarize(tmp_path, ["decode"]) > 0
+    assert gpu_check.summarize(tmp_path, ["decode"])[1] > 0
     assert "not measured" in (tmp_path / "summary.md").read_text()
 
 
