@@ -5,8 +5,8 @@
 
 namespace folio::infer::gpu {
 
-/// Bytes per second, read and written, of copies of 4 GB within the device's memory, the best of five; of less, where
-/// less is free.
-[[nodiscard]] double copy_bandwidth(Stream& stream);
+/// Bytes per second, read and written, of copies of `most` bytes within the device's memory, the best of five; of less,
+/// where less is free.
+[[nodiscard]] double copy_bandwidth(Stream& stream, size_t most = size_t{4} << 30U);
 
 }  // namespace folio::infer::gpu

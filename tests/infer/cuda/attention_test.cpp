@@ -17,6 +17,7 @@ using infer::test::random_floats;
 using infer::test::same_bits;
 using test::on_device;
 using test::on_host;
+using test::unwritten;
 
 struct Case {
   uint32_t n_kv_heads = 2;
@@ -69,7 +70,7 @@ class Setting {
     const DeviceMemory blocks = on_device(stream, blocks_);
     const DeviceMemory device_items = on_device(stream, items);
     const DeviceMemory query = on_device(stream, query_);
-    const DeviceMemory out(stream, query_.size() * sizeof(float));
+    const DeviceMemory out = unwritten(stream, query_.size() * sizeof(float));
     cache_.data = memory.as<uint8_t>();
     Attention in;
     in.rows = {.tokens = nullptr,
@@ -89,7 +90,7 @@ class Setting {
     in.query = query.as<float>();
     in.out = out.as<float>();
     in.shared_bytes = shared_bytes;
-    const DeviceMemory partials(stream, partial_bytes(in));
+    const DeviceMemory partials = unwritten(stream, partial_bytes(in));
     const DeviceMemory counters = on_device(stream, std::vector<uint32_t>(items.size() * heads_.n_kv_heads));
     in.partials = in_parts ? partials.as<float>() : nullptr;
     in.counters = counters.as<uint32_t>();
@@ -273,6 +274,7 @@ TEST_P(GpuAttention, IsTheSameWithLessSharedMemory) {
   Case c{.n_kv_heads = 1, .queries = 4, .head_dim = 128, .half = GetParam(), .lengths = {150}, .n_rows = {40}};
   Setting setting(c);
   const host::DeviceScope large({.shared_bytes = size_t{227} << 10U});
+  if (devices()[0].shared_bytes < size_t{227} << 10U) GTEST_SKIP() << "a block of this GPU has less";
   EXPECT_TRUE(same_bits(setting.run(Form::Fast, false, size_t{227} << 10U), setting.run(Form::Fast, false)));
 }
 

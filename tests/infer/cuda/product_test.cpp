@@ -23,6 +23,7 @@ using infer::test::random_floats;
 using infer::test::same_bits;
 using test::on_device;
 using test::on_host;
+using test::unwritten;
 
 constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
                             DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
@@ -67,8 +68,8 @@ struct Inputs {
   Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
       : rows(std::move(x)), floats(on_device(stream, rows)) {
     packed = {.n_rows = static_cast<uint32_t>(rows.size() / k), .k = static_cast<uint32_t>(k), .kind = kind};
-    data = DeviceMemory(stream, packed.bytes());
-    scales = DeviceMemory(stream, (packed.n_rows + kTileColumns) * sizeof(float));
+    data = unwritten(stream, packed.bytes());
+    scales = unwritten(stream, (packed.n_rows + kTileColumns) * sizeof(float));
     packed.data = data.as<uint8_t>();
     packed.row_scales = scales.as<float>();
     pack_inputs(stream, floats.as<float>(), packed, form);
@@ -83,7 +84,7 @@ struct Inputs {
 
 std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, const float* bias = nullptr,
                            bool fast_sums = false) {
-  const DeviceMemory out(stream, size_t{x.packed.n_rows} * w.matrix.n_out * sizeof(float));
+  const DeviceMemory out = unwritten(stream, size_t{x.packed.n_rows} * w.matrix.n_out * sizeof(float));
   const Product p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
   multiply(stream, x.packed, &p, 1, fast_sums);
   return on_host<float>(stream, out);
@@ -150,7 +151,7 @@ TEST(Packed, KeepsEveryNumber) {
         std::vector<int32_t> rows(n_out);
         std::iota(rows.begin(), rows.end(), 0);
         const DeviceMemory tokens = on_device(stream, rows);
-        const DeviceMemory out(stream, n_out * k * sizeof(float));
+        const DeviceMemory out = unwritten(stream, n_out * k * sizeof(float));
         embed(stream, w.matrix, tokens.as<int32_t>(), n_out, out.as<float>());
         ASSERT_TRUE(same_bits(on_host<float>(stream, out), w.numbers))
             << core::info(type).name << " " << n_out << " x " << k;
@@ -236,7 +237,7 @@ TEST_P(ProductOf, ThePlainFormIsTheSumInOrder) {
   for (const size_t k : widths()) {
     const Weights w(stream_, GetParam(), 33, k, k);
     const Inputs x(stream_, random_floats(2 * k, 5), k, w.matrix.kind);
-    const DeviceMemory out(stream_, 2 * 33 * sizeof(float));
+    const DeviceMemory out = unwritten(stream_, 2 * 33 * sizeof(float));
     multiply_plain(stream_, x.floats.as<float>(), 2, {.weight = w.matrix, .out = out.as<float>()});
     const auto got = on_host<float>(stream_, out);
     for (size_t n = 0; n < 2; ++n) {
@@ -292,7 +293,7 @@ TEST(Products, SeveralMatricesOfOneFormatAreTheSameAsEach) {
     std::vector<DeviceMemory> out;
     std::vector<Product> products;
     for (const Weights* w : {&a, &b, &c}) {
-      out.emplace_back(stream, n_rows * w->matrix.n_out * sizeof(float));
+      out.push_back(unwritten(stream, n_rows * w->matrix.n_out * sizeof(float)));
       products.push_back(
           {.weight = w->matrix, .bias = w == &b ? bias.as<float>() : nullptr, .out = out.back().as<float>()});
     }

@@ -16,6 +16,7 @@ using infer::test::random_floats;
 using infer::test::same_bits;
 using test::on_device;
 using test::on_host;
+using test::unwritten;
 
 constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
 
@@ -23,8 +24,8 @@ constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
 struct Packing {
   Packing(Stream& stream, size_t n_rows, size_t k, Kind kind) {
     view = {.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind};
-    data = DeviceMemory(stream, view.bytes());
-    scales = DeviceMemory(stream, (n_rows + kTileColumns) * sizeof(float));
+    data = unwritten(stream, view.bytes());
+    scales = unwritten(stream, (n_rows + kTileColumns) * sizeof(float));
     view.data = data.as<uint8_t>();
     view.row_scales = scales.as<float>();
   }
@@ -63,7 +64,7 @@ TEST(RmsNorm, BothFormsLieWithinTheirRoundings) {
       const DeviceMemory device_x = on_device(stream, x);
       const DeviceMemory device_w = on_device(stream, w);
       for (const Form form : {Form::Plain, Form::Fast}) {
-        const DeviceMemory out(stream, n * dim * sizeof(float));
+        const DeviceMemory out = unwritten(stream, n * dim * sizeof(float));
         rms_norm(stream, device_x.as<float>(), device_w.as<float>(), 1e-5F, n, dim, out.as<float>(), form);
         const auto got = on_host<float>(stream, out);
         for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], norm_bound(dim, expected[i])) << dim;
@@ -77,7 +78,7 @@ TEST(RmsNorm, InPlaceIsTheSame) {
   for (const size_t dim : {32U, 300U}) {
     const DeviceMemory x = on_device(stream, random_floats(5 * dim, 1));
     const DeviceMemory w = on_device(stream, random_floats(dim, 2));
-    const DeviceMemory out(stream, 5 * dim * sizeof(float));
+    const DeviceMemory out = unwritten(stream, 5 * dim * sizeof(float));
     rms_norm(stream, x.as<float>(), w.as<float>(), 1e-5F, 5, dim, out.as<float>());
     rms_norm(stream, x.as<float>(), w.as<float>(), 1e-5F, 5, dim, x.as<float>());
     EXPECT_TRUE(same_bits(on_host<float>(stream, x), on_host<float>(stream, out)));
@@ -100,7 +101,7 @@ TEST(RmsNorm, FusedIsAddThenNormThenPack) {
         for (size_t i = 0; i < sum.size() && with_delta; ++i) sum[i] = x[i] + delta[i];
         const auto expected = exact_norm(sum, w, 1e-5F, dim);
         const DeviceMemory residual = on_device(stream, x);
-        const DeviceMemory out(stream, n * dim * sizeof(float));
+        const DeviceMemory out = unwritten(stream, n * dim * sizeof(float));
         const Packing packed(stream, n, dim, kind);
         add_norm_pack(stream, residual.as<float>(), with_delta ? device_delta.as<float>() : nullptr,
                       device_w.as<float>(), 1e-5F, out.as<float>(), packed.view);
@@ -158,7 +159,7 @@ TEST(RowKernels, AreTheSameInAllOrders) {
     const DeviceMemory w = on_device(stream, random_floats(dim, 3));
     host::require_same_in_all_orders([&] {
       const DeviceMemory residual = on_device(stream, x);
-      const DeviceMemory out(stream, 3 * dim * sizeof(float));
+      const DeviceMemory out = unwritten(stream, 3 * dim * sizeof(float));
       const Packing packed(stream, 3, dim, kind);
       add_norm_pack(stream, residual.as<float>(), delta.as<float>(), w.as<float>(), 1e-5F, out.as<float>(),
                     packed.view);
@@ -180,7 +181,7 @@ TEST(Residual, RowsAreGatheredAndSumsAdded) {
     const DeviceMemory device_delta = on_device(stream, delta);
     const DeviceMemory rows = on_device(stream, std::vector<int32_t>{4, 0, 2});
     for (const bool with_delta : {false, true}) {
-      const DeviceMemory out(stream, 3 * dim * sizeof(float));
+      const DeviceMemory out = unwritten(stream, 3 * dim * sizeof(float));
       gather(stream, device_x.as<float>(), with_delta ? device_delta.as<float>() : nullptr, rows.as<int32_t>(), 3, dim,
              out.as<float>());
       std::vector<float> expected;
@@ -205,7 +206,7 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
       for (const uint32_t head_dim : {2U, 6U, 32U, 48U, 64U, 80U, 256U}) {
         const Heads heads{.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim};
         CacheView cache{.n_layers = 2, .n_kv_heads = 2, .head_dim = head_dim, .half = half};
-        const DeviceMemory memory(stream, 4 * cache.block_bytes());
+        const DeviceMemory memory = unwritten(stream, 4 * cache.block_bytes());
         stream.fill(memory.as<void>(), 0, memory.bytes());
         cache.data = memory.as<uint8_t>();
         const std::vector<int32_t> positions{33, 34, 0, 63};

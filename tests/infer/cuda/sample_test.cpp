@@ -21,6 +21,7 @@ namespace {
 
 using test::on_device;
 using test::on_host;
+using test::unwritten;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -49,8 +50,8 @@ std::vector<int32_t> drawn(const std::vector<Case>& cases, Form form = Form::Fas
   const DeviceMemory device_logits = on_device(stream, logits);
   const DeviceMemory device_draws = on_device(stream, draws);
   const DeviceMemory device_ids = on_device(stream, ids);
-  const DeviceMemory workspace(stream, draw_workspace_bytes(cases.size()));
-  const DeviceMemory tokens(stream, cases.size() * sizeof(int32_t));
+  const DeviceMemory workspace = unwritten(stream, draw_workspace_bytes(cases.size()));
+  const DeviceMemory tokens = unwritten(stream, cases.size() * sizeof(int32_t));
   stream.fill(workspace.as<uint8_t>(), 0, workspace.bytes());
   const auto draw = [&] {
     stream.fill(tokens.as<uint8_t>(), 0x77, tokens.bytes());
@@ -334,11 +335,11 @@ TEST(Sample, ARecordedDrawReadsItsInputsAnew) {
   constexpr size_t kVocab = 3000;
   constexpr size_t kDraws = 4;
   Stream stream(0);
-  const DeviceMemory logits(stream, kDraws * kVocab * sizeof(float));
-  const DeviceMemory draws(stream, kDraws * sizeof(DrawInput));
-  const DeviceMemory ids(stream, kDraws * 200 * sizeof(int32_t));
-  const DeviceMemory workspace(stream, draw_workspace_bytes(kDraws));
-  const DeviceMemory tokens(stream, kDraws * sizeof(int32_t));
+  const DeviceMemory logits = unwritten(stream, kDraws * kVocab * sizeof(float));
+  const DeviceMemory draws = unwritten(stream, kDraws * sizeof(DrawInput));
+  const DeviceMemory ids = unwritten(stream, kDraws * 200 * sizeof(int32_t));
+  const DeviceMemory workspace = unwritten(stream, draw_workspace_bytes(kDraws));
+  const DeviceMemory tokens = unwritten(stream, kDraws * sizeof(int32_t));
   stream.fill(workspace.as<uint8_t>(), 0, workspace.bytes());
   stream.begin_recording();
   draw_tokens(stream, logits.as<float>(), kVocab, draws.as<DrawInput>(), ids.as<int32_t>(), kDraws,

@@ -20,6 +20,13 @@ template <typename T>
   return memory;
 }
 
+/// Memory that nobody has written: floats in it are NaN, on a GPU as on the emulator.
+[[nodiscard]] inline DeviceMemory unwritten(Stream& stream, size_t bytes) {
+  DeviceMemory memory(stream, bytes);
+  stream.fill(memory.as<void>(), 0xFF, bytes);
+  return memory;
+}
+
 template <typename T>
 [[nodiscard]] std::vector<T> on_host(Stream& stream, const DeviceMemory& memory) {
   std::vector<T> values(memory.bytes() / sizeof(T));

@@ -1,0 +1,31 @@
+// cuBLAS, to compare with: looked for when the program runs, since neither a build nor a serving program needs it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "infer/cuda/device.h"
+
+namespace folio::infer::gpu::bench {
+
+class Cublas {
+ public:
+  /// The library at `path`, or the one that the loader finds. Null where there is none, with the reason in `why`.
+  [[nodiscard]] static std::unique_ptr<Cublas> open(const std::string& path, Stream& stream, std::string& why);
+  ~Cublas();
+  Cublas(const Cublas&) = delete;
+  Cublas& operator=(const Cublas&) = delete;
+
+  /// out (n_rows, n_out) = x (n_rows, k) · weightᵀ, weight (n_out, k), all F16, sums in F32.
+  void multiply(const void* x, size_t n_rows, const void* weight, size_t n_out, size_t k, void* out);
+
+ private:
+  struct Functions;
+  explicit Cublas(std::unique_ptr<Functions> functions);
+
+  void* handle_ = nullptr;
+  DeviceMemory workspace_;
+  std::unique_ptr<Functions> functions_;
+};
+
+}  // namespace folio::infer::gpu::bench

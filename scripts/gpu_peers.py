@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""What transformers and LibTorch reach on the same card, to set beside cuda_bench; and pictures of what it measured.
+
+Usage: scripts/gpu_peers.py decode [--json FILE]      transformers, plain and compiled with a static cache, 1.1 B shape
+       scripts/gpu_peers.py attention [--json FILE]   scaled_dot_product_attention for a prompt of 8,192
+       scripts/gpu_peers.py plot ROWS.jsonl --out DIR time per token against context and batch, with the bytes' bound
+       scripts/gpu_peers.py libraries                 the folders of CUDA's libraries that this Python's torch brings
+
+Each row is printed, and appended to FILE as a JSON object of a line.
+"""
+import argparse
+import collections
+import json
+import pathlib
+import statistics
+import sys
+import time
+
+SHAPES = {"1.1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
+                       num_key_value_heads=4, vocab_size=32000),
+          "tiny": dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, vocab_size=96)}
+
+
+class Rows:
+    def __init__(self, path):
+        self.path = path
+
+    def add(self, **row):
+        print(" ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in row.items()),
+              flush=True)
+        if self.path:
+            with open(self.path, "a", encoding="utf-8") as out:
+                out.write(json.dumps(row) + "\n")
+
+
+def wait(device):
+    import torch
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds_of(run, device):
+    wait(device)
+    start = time.perf_counter()
+    run()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def per_token(generate, tokens, repetitions, device):
+    """Seconds of a token behind the first one: the median of the repetitions. generate(n) makes n tokens."""
+    generate(tokens)  # compiles, and fills caches
+    generate(tokens)
+    first = statistics.median(seconds_of(lambda: generate(1), device) for _ in range(repetitions))
+    all_of_them = statistics.median(seconds_of(lambda: generate(tokens), device) for _ in range(repetitions))
+    return (all_of_them - first) / (tokens - 1)
+
+
+def generated(model, prompt, length, **how):
+    """transformers' own generate(), greedy, with caches for the same length whatever it makes."""
+    def run(tokens):
+        with_length = dict(how)
+        if "cache_implementation" in how:
+            with_length["cache_config"] = {"max_cache_len": length}
+        try:
+            model.generate(prompt, do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, **with_length)
+        except (TypeError, ValueError):
+            model.generate(prompt, do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, **how)
+    return run
+
+
+def looped(model, prompt, length, device):
+    """The loop that transformers' guide writes out: one compiled step, a static cache, and nothing else."""
+    import torch
+    from transformers import StaticCache
+
+    def step(token, position, cache):
+        logits = model(token, position_ids=position[None], cache_position=position, past_key_values=cache, use_cache=True,
+                       return_dict=True).logits
+        return logits[:, -1].argmax(-1, keepdim=True)
+
+    compiled = torch.compile(step, mode="reduce-overhead", fullgraph=True)
+    cache = StaticCache(config=model.config, max_cache_len=length)
+
+    def run(tokens):
+        cache.reset()
+        token = step(prompt, torch.arange(prompt.shape[1], device=device), cache).clone()
+        position = torch.tensor([prompt.shape[1]], device=device)
+        for _ in range(tokens - 1):
+            token = compiled(token, position, cache).clone()
+            position = position + 1
+        token.tolist()
+    return run
+
+
+def decode(args):
+    import torch
+    import transformers
+    from transformers import CompileConfig, LlamaConfig, LlamaForCausalLM
+    device, rows = args.device, Rows(args.json)
+    length = args.context + args.tokens + 8
+    config = LlamaConfig(**SHAPES[args.shape], max_position_embeddings=length, tie_word_embeddings=False,
+                         bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    torch.manual_seed(1)
+    dtype = torch.float16 if device == "cuda" else torch.float32
+    with torch.device(device):
+        model = LlamaForCausalLM(config).to(dtype).eval()
+    model.generation_config.eos_token_id = None
+    model.generation_config.pad_token_id = 0
+    prompt = torch.randint(0, config.vocab_size, (1, args.context), device=device)
+    compiled = CompileConfig(mode="reduce-overhead", fullgraph=True)
+    ways = {"generate": lambda: generated(model, prompt, length),
+            "generate, static cache, reduce-overhead": lambda: generated(model, prompt, length, cache_implementation="static",
+                                                                         compile_config=compiled),
+            "loop, static cache, reduce-overhead": lambda: looped(model, prompt, length, device)}
+    failed = 0
+    with torch.inference_mode(False), torch.no_grad():
+        for name, way in ways.items():
+            try:
+                seconds = per_token(way(), args.tokens, args.repetitions, device)
+            except Exception as error:  # a way that this version doesn't have: the others count
+                print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
+                failed += 1
+                continue
+            rows.add(part="peer decode", peer=name, shape=args.shape, type=str(dtype).replace("torch.", ""),
+                     context=args.context, us=1e6 * seconds, tokens_per_s=1 / seconds, transformers=transformers.__version__,
+                     torch=torch.__version__)
+    return 1 if failed == len(ways) else 0
+
+
+def attention(args):
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+    rows, device, n = Rows(args.json), args.device, args.positions
+    dtype = torch.float16 if device == "cuda" else torch.float32
+    torch.manual_seed(1)
+    query, key, value = (torch.randn(1, heads, n, 128, device=device, dtype=dtype) for heads in (32, 8, 8))
+    wide_key, wide_value = (x.repeat_interleave(4, dim=1) for x in (key, value))
+    ways = {"grouped": lambda: scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True),
+            "repeated heads": lambda: scaled_dot_product_attention(query, wide_key, wide_value, is_causal=True)}
+    for name, way in ways.items():
+        for _ in range(3):
+            way()
+        us = 1e6 * statistics.median(seconds_of(lambda: [way() for _ in range(args.launches)], device) / args.launches
+                                     for _ in range(args.repetitions))
+        rows.add(part="peer attention", peer=f"scaled_dot_product_attention, {name}", context=n, us=us,
+                 tflop_per_s=4 * 32 * 128 * n * (n + 1) / 2 / us / 1e6, torch=torch.__version__)
+    return 0
+
+
+def read_rows(path):
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def plot(args):
+    try:
+        import matplotlib
+        matplotlib.use("svg")
+        from matplotlib import pyplot
+    except ImportError:
+        print("plot: this Python has no matplotlib, so there are no pictures")
+        return 0
+    rows = [row for row in read_rows(args.rows) if row["part"] == "decode" and not row["fast"]]
+    batch_context = [row["context"] for row in rows if row["batch"] > 1]
+    pictures = {"context": ("positions before it", lambda row: row["batch"] == 1),
+                "batch": ("sequences decoded together", lambda row: row["context"] in batch_context)}
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name, (label, wanted) in pictures.items():
+        lines = collections.defaultdict(dict)
+        for row in filter(wanted, rows):
+            lines[row["shape"], row["type"]][row[name]] = row
+        lines = {key: line for key, line in lines.items() if len(line) > 1}
+        if not lines:
+            continue
+        figure, axes = pyplot.subplots(figsize=(8, 5))
+        for i, ((shape, kind), line) in enumerate(sorted(lines.items())):
+            xs = sorted(line)
+            axes.plot(xs, [line[x]["us"] / line[x]["batch"] for x in xs], "o-", color=f"C{i}", label=f"{shape} {kind}")
+            axes.plot(xs, [line[x]["bound_us"] / line[x]["batch"] for x in xs], ":", color=f"C{i}")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel(label)
+        axes.set_ylabel("µs a token")
+        axes.set_title("Dotted: the bytes at a copy's bandwidth", fontsize=10)
+        axes.grid(True, which="both", alpha=0.3)
+        axes.legend(fontsize=8)
+        figure.savefig(args.out / f"decode_{name}.svg")
+        print(args.out / f"decode_{name}.svg")
+    return 0
+
+
+def libraries(_):
+    import importlib.util
+    found = importlib.util.find_spec("nvidia")
+    folders = [folder for root in (found.submodule_search_locations if found else [])
+               for folder in sorted(pathlib.Path(root).glob("**/lib")) if any(folder.glob("*.so*"))]
+    print(":".join(map(str, folders)))
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+
+    def command(run, *flags):
+        sub = commands.add_parser(run.__name__)
+        sub.set_defaults(run=run)
+        for name, value in flags:
+            sub.add_argument(name, type=type(value), default=value)
+        return sub
+
+    command(decode, ("--json", ""), ("--device", "cuda"), ("--shape", "1.1b"), ("--context", 128), ("--tokens", 128),
+            ("--repetitions", 5))
+    command(attention, ("--json", ""), ("--device", "cuda"), ("--positions", 8192), ("--launches", 10), ("--repetitions", 5))
+    pictures = command(plot)
+    pictures.add_argument("rows", type=pathlib.Path)
+    pictures.add_argument("--out", type=pathlib.Path, required=True)
+    command(libraries)
+    args = parser.parse_args()
+    if getattr(args, "device", "") == "cuda":
+        try:
+            import torch
+        except ImportError:
+            sys.exit("gpu_peers.py: this Python has no torch")
+        if not torch.cuda.is_available():
+            sys.exit("gpu_peers.py: torch sees no GPU")
+    sys.exit(args.run(args))
+
+
+if __name__ == "__main__":
+    main()

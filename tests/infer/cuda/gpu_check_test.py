@@ -1,0 +1,174 @@
+"""scripts/gpu_check where there is no GPU: what it says, what a cut-off step leaves, its table, and its bundle."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ["FOLIO_BUILD_DIR"])
+SMOLLM2 = ROOT / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name.removesuffix(".py"), str(ROOT / "scripts" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+gpu_check = load("gpu_check")
+import gpu_bundle  # noqa: E402: beside it
+import gpu_summary  # noqa: E402
+
+
+def has_gpu():
+    return gpu_check.why_no_gpu() is None
+
+
+def measured(what):
+    """The table's row, cell by cell."""
+    summary = gpu_summary.Summary(what)
+    gpu_summary.add_decode(summary)
+    return {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in summary.lines}, summary.missed
+
+
+def decode_row(**given):
+    return {"part": "decode", "shape": "8b", "type": "f16", "batch": 1, "context": 1024, "fast": False, "us": 100.0,
+            "tokens_per_s": 10.0, "share_of_copy": 0.9, **given}
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_without_a_gpu_each_step_says_so_and_fails(tmp_path):
+    done = subprocess.run([ROOT / "scripts/gpu_check", "run", "--out", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["correctness", "decode", "attention", "prompt"]
+    assert all("GPU" in line or "driver" in line for line in lines)
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+@pytest.mark.parametrize("step", ["decode", "attention"])
+def test_without_a_gpu_peers_say_so_and_fail(step):
+    done = subprocess.run([sys.executable, ROOT / "scripts/gpu_peers.py", step], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "gpu_peers.py: " in done.stderr
+
+
+def test_an_unknown_step_is_refused(tmp_path):
+    done = subprocess.run([ROOT / "scripts/gpu_check", "run", "decod", "--out", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2
+
+
+def test_a_cut_off_command_leaves_its_lines_and_the_step_goes_on(tmp_path):
+    run = gpu_check.Run("decode", tmp_path, time.monotonic() + 60)
+    assert run.command("slow", ["sh", "-c", "echo first; sleep 60"], seconds=1) is None
+    assert run.command("broken", ["sh", "-c", "echo second; exit 3"]) is None
+    assert run.command("fine", ["echo", "third"]) == ["third"]
+    assert run.command("absent", [tmp_path / "nothing"]) is None
+    assert run.failed == ["slow", "broken", "absent"]
+    text = (tmp_path / "decode.txt").read_text()
+    assert "first" in text and "slow: cut off" in text and "exit code 3" in text and "third" in text
+
+
+def test_a_step_whose_time_is_up_begins_nothing(tmp_path):
+    run = gpu_check.Run("decode", tmp_path, time.monotonic())
+    with pytest.raises(gpu_check.Cut):
+        run.command("late", ["touch", tmp_path / "made"])
+    assert not (tmp_path / "made").exists() and run.failed == ["late"]
+
+
+def test_a_bar_is_held_missed_or_not_measured():
+    table, missed = measured([decode_row(), decode_row(fast=True, us=80.0), decode_row(type="q8_0", share_of_copy=0.5)])
+    assert table["decode 8 B f16, share of a copy's bandwidth"] == ["≥ 85 %", "92 %", "90 %", "yes"]
+    assert table["decode 8 B q8_0, share of a copy's bandwidth"] == ["≥ 75 %", "88 %", "50 %", "no"]
+    assert table["decode 8 B q4_0, share of a copy's bandwidth"] == ["≥ 60 %", "75 %", "not measured", "no"]
+    assert missed > 2  # what is not measured is not held
+
+
+def test_peers_and_batches_are_ratios():
+    rows = [decode_row(shape="1.1b", context=128, tokens_per_s=600.0), decode_row(context=512, tokens_per_s=100.0),
+            decode_row(context=512, batch=64, tokens_per_s=3100.0),
+            {"part": "peer decode", "peer": "generate", "tokens_per_s": 100.0},
+            {"part": "peer decode", "peer": "generate, static cache", "tokens_per_s": 300.0},
+            {"part": "peer decode", "peer": "loop, static cache", "tokens_per_s": 400.0}]
+    table, _ = measured(rows)
+    assert table["decode 1.1 B f16 over transformers"][2:] == ["6 ×", "yes"]
+    assert table["the same, static cache and reduce-overhead"][2:] == ["1.5 ×", "yes"]  # over the faster of both
+    assert table["64 sequences of 512 over one, 8 B f16"][2:] == ["31 ×", "yes"]
+
+
+def test_half_a_row_does_not_count(tmp_path):
+    (tmp_path / "decode.jsonl").write_text(json.dumps(decode_row()) + '\n{"part": "dec')
+    assert gpu_check.read_rows(tmp_path / "decode.jsonl") == [decode_row()]
+    assert gpu_check.summarize(tmp_path, ["decode"])[1] > 0
+    assert "not measured" in (tmp_path / "summary.md").read_text()
+
+
+class Arguments:
+    """What the steps ask for."""
+
+    def __init__(self, folder):
+        self.out, self.build = folder, BUILD
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+@pytest.mark.skipif(not (BUILD / "cuda_bench").exists() or not (BUILD / "tests/model_check").exists(),
+                    reason="this build has no programs for GPUs")
+@pytest.mark.parametrize("step", list(gpu_check.MEASURED))
+def test_a_step_calls_programs_with_flags_that_they_know(step, tmp_path, monkeypatch):
+    called = []
+
+    def command(run, name, argv, seconds=0, env=None):
+        called.append([str(a) for a in argv])
+        return ["[  PASSED  ] 1 test."]
+
+    monkeypatch.setattr(gpu_check.Run, "command", command)
+    gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 60), Arguments(tmp_path))
+    assert called
+    for argv in called:
+        if "--tool" in argv:  # what the sanitizer runs
+            argv = argv[argv.index("--error-exitcode") + 2:]
+        if argv[0].endswith("export") or "plot" in argv:
+            continue
+        done = subprocess.run(argv, capture_output=True, text=True)
+        assert done.returncode == 1, (argv, done.stderr)  # 2 is wrong usage
+        assert "GPU" in done.stderr, (argv, done.stderr)
+
+
+@pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")
+@pytest.mark.skipif(not (BUILD / "export").exists(), reason="export is not built")
+def test_the_bundle_has_at_most_60_mb_and_all_that_is_needed(tmp_path):
+    out = tmp_path / "bundle.tar.gz"
+    subprocess.run([ROOT / "scripts/gpu_check", "bundle", out, "--build", BUILD], check=True, capture_output=True)
+    assert out.stat().st_size <= 60_000_000
+    with tarfile.open(out) as tar:
+        names = set(tar.getnames())
+    top = gpu_bundle.NAME + "/"
+    for name in ("CMakeLists.txt", "infer/cuda/product.cu", "scripts/gpu_check", "scripts/gpu_peers.py", gpu_bundle.MODEL,
+                 "deps/include/fmt/format.h", "deps/include/nlohmann/json.hpp", "deps/include/CLI/CLI.hpp",
+                 "deps/include/gtest/gtest.h", "deps/include/utf8proc.h", "deps/googletest/src/gtest-all.cc",
+                 "deps/lib/libutf8proc.a", "deps/cmake/GTest/GTestConfig.cmake"):
+        assert top + name in names, name
+    assert not any("/build" in name or "smollm2/" in name for name in names)
+
+
+@pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches the model")
+@pytest.mark.skipif(not (BUILD / "export").exists(), reason="export is not built")
+def test_the_first_layers_are_those_of_the_model(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    subprocess.run([BUILD / "export", SMOLLM2, "--layers", "2", "--out", tmp_path / "two.gguf"], check=True, capture_output=True)
+    two, all_of_it = gguf.GGUFReader(tmp_path / "two.gguf"), gguf.GGUFReader(SMOLLM2)
+    assert two.fields["llama.block_count"].contents() == 2
+    tensors = {tensor.name: tensor for tensor in all_of_it.tensors}
+    assert {tensor.name for tensor in two.tensors} == {name for name in tensors if not name.startswith("blk.") or int(name.split(".")[1]) < 2}
+    for tensor in two.tensors:
+        assert tensor.tensor_type == tensors[tensor.name].tensor_type and (tensor.data == tensors[tensor.name].data).all()
+    too_many = subprocess.run([BUILD / "export", SMOLLM2, "--layers", "31", "--out", tmp_path / "x.gguf"], capture_output=True, text=True)
+    assert too_many.returncode == 2 and "the model has 30" in too_many.stderr

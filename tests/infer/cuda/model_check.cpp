@@ -1,0 +1,308 @@
+#include "tests/infer/cuda/model_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "infer/cpu/cpu.h"
+#include "infer/forward/runner.h"
+
+namespace folio::infer::test {
+namespace {
+
+constexpr double kDelta = 1e-3;
+
+// By how much a machine of ours may miss what a product takes, relative to it: the bounds that product_test.cpp,
+// row_kernels_test.cpp and attention_test.cpp hold the kernels to.
+constexpr double kF16 = 0x1p-11;
+constexpr double kThreeParts = 3 * 0x1p-20;  // of F32 as TF32: the lower parts of both, and their product
+
+// A number's rounding as weights of this type ask for it, and that of a sum over k of them, joined in any order.
+double error_of_product(core::DType type, size_t k) {
+  const auto n = static_cast<double>(k);
+  switch (type) {
+    case core::DType::F32:
+      return kThreeParts + (3 * n / 8 + 12) * 0x1p-23;
+    case core::DType::F16:
+      return kF16 + (n / 16 + 12) * 0x1p-23;
+    case core::DType::BF16:
+      return 0x1p-8 + (n / 16 + 12) * 0x1p-23;
+    default:  // quantized by both in the same way
+      return (2 * n / 16 + 12) * 0x1p-23;
+  }
+}
+// Of a norm, which is what most products take.
+double error_of_norm(int64_t dim) { return (static_cast<double>(dim) / 2 + 8) * 0x1p-24; }
+double rounding_in_attention(CacheType type) { return type == CacheType::F16 ? kF16 : kThreeParts; }
+
+// A stage whose inputs are off by a random part of what they may be off.
+class PerturbedStage final : public Stage {
+ public:
+  PerturbedStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, CacheType cache_type, uint64_t seed)
+      : inner_(std::move(inner)), config_(model.config), seed_(seed) {
+    const auto manifest = core::tensor_manifest(config_);
+    const auto output = config_.tie_embeddings ? core::Role::TokenEmbedding : core::Role::Output;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (manifest[i].role == core::Role::Wq) type_ = model.tensors[i].type;
+      if (manifest[i].role == output) output_type_ = model.tensors[i].type;
+    }
+    attention_ = rounding_in_attention(cache_type);
+  }
+
+  [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
+  [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
+  [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
+  [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
+  void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
+  [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
+
+  void begin(const Step& step) override {
+    n_rows_ = step.rows.size();
+    n_wanted_ = step.n_wanted;
+    n_positions_ = 0;
+    for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
+    inner_->begin(step);
+  }
+  void embed(WeightId table) override { inner_->embed(table); }
+  void norm(Slot in, WeightId weight, Slot out) override { inner_->norm(in, weight, out); }
+  void norm_heads(Slot slot, WeightId weight) override { inner_->norm_heads(slot, weight); }
+  void project(Slot in, std::span<const Projection> projections) override {
+    perturb_input(in, projections.front().out == Slot::Logits ? output_type_ : type_);
+    inner_->project(in, projections);
+  }
+  void project_to_residual(Slot in, WeightId weight) override {
+    perturb_input(in, type_);
+    inner_->project_to_residual(in, weight);
+  }
+  // A probability's rounding has the effect of one of the value that it weighs.
+  void rotate_and_store(int64_t layer) override {
+    perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
+    inner_->rotate_and_store(layer);
+  }
+  void attend(int64_t layer) override {
+    perturb(Slot::Query, attention_ + (static_cast<double>(config_.head_dim) + 8.0) * 0x1p-23);
+    inner_->attend(layer);
+  }
+  void activate() override { inner_->activate(); }
+  void gather() override {
+    inner_->gather();
+    n_rows_ = n_wanted_;
+  }
+  void end() override { inner_->end(); }
+  Ticket fetch_logits() override { return inner_->fetch_logits(); }
+  std::span<float> wait(Ticket ticket) override { return inner_->wait(ticket); }
+  void read(Slot slot, std::span<float> values) override { inner_->read(slot, values); }
+  void write(Slot slot, std::span<const float> values) override { inner_->write(slot, values); }
+
+ private:
+  void perturb_input(Slot in, core::DType type) {
+    perturb(in, error_of_product(type, width(in)) + error_of_norm(config_.dim));
+  }
+  void perturb(Slot slot, double error) {
+    values_.resize(n_rows_ * width(slot));
+    inner_->read(slot, values_);
+    for (float& x : values_) {
+      const double r = 2.0 * core::random_uniform(seed_, counter_++) - 1.0;
+      x = static_cast<float>(static_cast<double>(x) * (1.0 + error * r));
+    }
+    inner_->write(slot, values_);
+  }
+
+  std::unique_ptr<Stage> inner_;
+  const core::ModelConfig& config_;
+  uint64_t seed_;
+  uint64_t counter_ = 0;
+  core::DType type_ = core::DType::F32;  ///< of the layers' matrices
+  core::DType output_type_ = core::DType::F32;
+  double attention_ = 0.0;
+  size_t n_rows_ = 0;
+  size_t n_wanted_ = 0;
+  int64_t n_positions_ = 0;
+  std::vector<float> values_;
+};
+
+class PerturbedCpu final : public Machine {
+ public:
+  PerturbedCpu(size_t n_threads, uint64_t seed) : cpu_({.n_threads = n_threads}), seed_(seed) {}
+  [[nodiscard]] std::string describe() const override { return cpu_.describe(); }
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+                                            CacheType cache_type) override {
+    return std::make_unique<PerturbedStage>(cpu_.load(model, layers, cache_type), model, cache_type, seed_);
+  }
+
+ private:
+  Cpu cpu_;
+  uint64_t seed_;
+};
+
+using OnLogits = std::function<void(size_t position, std::span<const float> logits)>;
+
+// A model that reads one sequence.
+class Reader {
+ public:
+  Reader(const core::StoredModel& model, Machine& machine, size_t n_positions, CacheType cache_type)
+      : runner_(model, machine,
+                {.max_positions = static_cast<int64_t>(n_positions), .n_sequences = 1, .type = cache_type}),
+        sequence_(runner_.cache().add_sequence()) {}
+
+  /// In as few steps as there can be.
+  void read(std::span<const int32_t> tokens, const OnLogits& on_logits) {
+    while (!tokens.empty()) {
+      const auto some = tokens.first(std::min(tokens.size(), runner_.max_rows()));
+      std::vector<Row> rows;
+      for (const int32_t token : some) {
+        rows.push_back({.token = token, .sequence = sequence_, .position = static_cast<int64_t>(next_ + rows.size())});
+      }
+      const auto logits = runner_.forward(rows).logits;
+      const size_t vocab_size = logits.size() / some.size();
+      for (size_t i = 0; i < some.size(); ++i) on_logits(next_ + i, logits.subspan(i * vocab_size, vocab_size));
+      next_ += some.size();
+      tokens = tokens.subspan(some.size());
+    }
+  }
+
+ private:
+  Runner runner_;
+  SequenceId sequence_;
+  size_t next_ = 0;
+};
+
+// The prompt and what the CPU drew behind it, with its logits at each position.
+struct Text {
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<float>> logits;
+};
+
+Text written_by_cpu(const core::StoredModel& model, std::span<const int32_t> prompt, const CheckOptions& o) {
+  Cpu cpu({.n_threads = o.n_threads});
+  Reader reader(model, cpu, prompt.size() + o.n_drawn, o.cache_type);
+  Sampler sampler({.seed = 1}, {});
+  Text text{.tokens = {prompt.begin(), prompt.end()}, .logits = {}};
+  const auto keep = [&](size_t, std::span<const float> logits) {
+    text.logits.emplace_back(logits.begin(), logits.end());
+  };
+  reader.read(prompt, keep);
+  for (size_t i = 0; i < o.n_drawn; ++i) {
+    std::vector<float> scratch = text.logits.back();
+    text.tokens.push_back(sampler.sample(scratch, text.tokens, static_cast<int64_t>(text.tokens.size())));
+    reader.read(std::span(text.tokens).last(1), keep);
+  }
+  return text;
+}
+
+size_t likeliest(std::span<const float> logits) {
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// The bound. Both do the same operations; what differs is how the inputs of products are rounded and how sums are
+// joined. To first order a logit's deviation is Σ g_i e_i over all numbers x_i that are rounded, where e_i is x_i's
+// error, |e_i| ≤ u_i |x_i|, and g_i is how the logit depends on it. The u_i are the kernels' (listed
+// above); the g_i are the model's, and the CPU itself shows what they come to: it reads the tokens some times more with
+// every x_i multiplied by 1 + u_i r_i, r_i independent and uniform in [-1, 1). The variance of a logit is then
+// σ² = Σ (g_i u_i x_i)² / 3. If errors are independent and of mean zero, Hoeffding's inequality says of any one logit
+// P(|deviation| > t) ≤ 2 exp(-t² / (6 σ²)), and of all V logits at all N positions together that none is beyond
+// t = σ sqrt(6 ln(2 V N / δ)) but with a probability of δ = 1/1000.
+//
+// σ² of token j at position p is taken as a_p b_j, a_p the mean over the tokens at the position, b_j the token's share
+// over all positions; the bound of a position is that of its largest b_j.
+//
+// Quantized inputs are not of first order: a number near a border falls on one side or the other, by a 127th of its
+// group's largest, and what comes after it crosses more borders. However small the u_i, deviations end as large as
+// quantization itself makes them. The CPU's runs show that as well, and how many likeliest tokens it changes.
+struct Sensitivity {
+  std::vector<double> bounds;  ///< (positions)
+  double n_other = 0.0;        ///< positions where the likeliest token is another, in the mean of the runs
+};
+
+Sensitivity sensitivity_of(const core::StoredModel& model, const Text& text, const CheckOptions& o) {
+  const size_t n = text.tokens.size();
+  const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
+  const auto n_runs = static_cast<double>(o.n_runs);
+  Sensitivity result;
+  std::vector<std::vector<float>> squares(n, std::vector<float>(vocab_size));  // means over the runs
+  for (size_t run = 0; run < o.n_runs; ++run) {
+    PerturbedCpu cpu(o.n_threads, run + 1);
+    Reader(model, cpu, n, o.cache_type).read(text.tokens, [&](size_t position, std::span<const float> logits) {
+      const auto& expected = text.logits[position];
+      for (size_t j = 0; j < vocab_size; ++j) {
+        const float deviation = logits[j] - expected[j];
+        squares[position][j] += deviation * deviation / static_cast<float>(n_runs);
+      }
+      if (likeliest(logits) != likeliest(expected)) result.n_other += 1.0 / n_runs;
+    });
+  }
+  std::vector<double> of_position(n);
+  std::vector<double> of_token(vocab_size);
+  for (size_t p = 0; p < n; ++p) {
+    for (const float square : squares[p])
+      of_position[p] += static_cast<double>(square) / static_cast<double>(vocab_size);
+    core::require(of_position[p] > 0.0, "position {} of the perturbed runs deviates by nothing", p);
+    for (size_t j = 0; j < vocab_size; ++j) {
+      of_token[j] += static_cast<double>(squares[p][j]) / of_position[p] / static_cast<double>(n);
+    }
+  }
+  const double largest = *std::max_element(of_token.begin(), of_token.end());
+  const double factor = 6.0 * std::log(2.0 * static_cast<double>(vocab_size) * static_cast<double>(n) / kDelta);
+  for (const double variance : of_position) result.bounds.push_back(std::sqrt(factor * variance * largest));
+  return result;
+}
+
+}  // namespace
+
+bool CheckResult::holds() const {
+  const double allowed =
+      std::max(static_cast<double>(n_positions) / 100.0, n_other_of_cpu + 3 * std::sqrt(n_other_of_cpu));
+  return n_outside == 0 && n_wrong == 0 && static_cast<double>(n_other) <= allowed;
+}
+
+std::string CheckResult::to_string() const {
+  const auto share = [&](double n) { return 100.0 * n / static_cast<double>(n_positions); };
+  return fmt::format(
+      "{} positions: logits differ by up to {:.2e}, bounds are around {:.2e}, at most {:.0f}% of one is reached, {} "
+      "positions are beyond; the likeliest token is another at {:.2f}% (of the CPU against itself: {:.2f}%), at {} "
+      "positions wrongly; the two best are closer than twice the bound at {:.1f}%",
+      n_positions, largest_difference, median_bound, 100.0 * largest_share, n_outside,
+      share(static_cast<double>(n_other + n_wrong)), share(n_other_of_cpu), n_wrong,
+      share(static_cast<double>(n_close)));
+}
+
+CheckResult check_model(const core::StoredModel& model, Machine& machine, std::span<const int32_t> prompt,
+                        const CheckOptions& options) {
+  const Text text = written_by_cpu(model, prompt, options);
+  Sensitivity sensitivity = sensitivity_of(model, text, options);
+  std::vector<double>& bounds = sensitivity.bounds;
+  CheckResult result{.n_positions = text.tokens.size(), .n_other_of_cpu = sensitivity.n_other};
+  const auto compare = [&](size_t p, std::span<const float> got) {
+    std::vector<float> sorted = text.logits[p];
+    const size_t best = likeliest(sorted);
+    double difference = 0.0;
+    for (size_t j = 0; j < got.size(); ++j) {
+      core::require(std::isfinite(got[j]), "the logit of token {} at position {} is not finite", j, p);
+      difference = std::max(difference, std::abs(static_cast<double>(got[j]) - sorted[j]));
+    }
+    std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
+    const bool close = static_cast<double>(sorted[0]) - sorted[1] <= 2.0 * bounds[p];
+    const bool other = likeliest(got) != best;
+    result.largest_difference = std::max(result.largest_difference, difference);
+    result.largest_share = std::max(result.largest_share, difference / bounds[p]);
+    result.n_outside += difference > bounds[p] ? 1 : 0;
+    result.n_close += close ? 1 : 0;
+    result.n_other += close && other ? 1 : 0;
+    result.n_wrong += !close && other ? 1 : 0;
+  };
+  Reader reader(model, machine, text.tokens.size(), options.cache_type);
+  reader.read(std::span(text.tokens).first(prompt.size()), compare);
+  for (size_t i = prompt.size(); i < text.tokens.size(); ++i) {
+    reader.read(std::span(text.tokens).subspan(i, 1), compare);
+  }
+  std::nth_element(bounds.begin(), bounds.begin() + static_cast<std::ptrdiff_t>(bounds.size() / 2), bounds.end());
+  result.median_bound = bounds[bounds.size() / 2];
+  return result;
+}
+
+}  // namespace folio::infer::test

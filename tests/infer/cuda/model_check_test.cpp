@@ -1,0 +1,100 @@
+// model_check on the emulator: a GPU's logits lie within the bound for each type of weights and cache, on random models
+// and on one layer of a published one; and a machine that rounds more than it should is seen.
+#include "tests/infer/cuda/model_check.h"
+
+#include <filesystem>
+
+#include "infer/cuda/cuda.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::test {
+namespace {
+
+using core::DType;
+
+core::StoredModel small_model(DType type) {
+  return random_model_of({"small",
+                          {.vocab_size = 61,
+                           .dim = 64,
+                           .n_layers = 2,
+                           .n_heads = 4,
+                           .n_kv_heads = 2,
+                           .hidden_dim = 128,
+                           .context_length = 128,
+                           .tie_embeddings = false},
+                          type});
+}
+
+class ModelCheck : public ::testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Types, ModelCheck,
+                         ::testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1),
+                         [](const auto& info) { return std::string(core::info(info.param).name); });
+
+TEST_P(ModelCheck, TheGpuIsWithinTheBound) {
+  const core::StoredModel model = small_model(GetParam());
+  for (const CacheType cache_type : {CacheType::F32, CacheType::F16}) {
+    const auto machine = make_cuda({});
+    const CheckResult result = check_model(model, *machine, random_tokens(70, 3, model.config.vocab_size),
+                                           {.cache_type = cache_type, .n_drawn = 20, .n_runs = 4, .n_threads = 1});
+    EXPECT_EQ(result.n_positions, 90U);
+    EXPECT_TRUE(result.holds()) << result.to_string();
+    std::printf("%s\n", result.to_string().c_str());
+  }
+}
+
+// The GPU, with the weights of another model.
+class Swapped final : public Machine {
+ public:
+  explicit Swapped(const core::StoredModel& model) : model_(model), inner_(make_cuda({})) {}
+  [[nodiscard]] std::string describe() const override { return inner_->describe(); }
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& /*model*/, LayerRange layers,
+                                            CacheType cache_type) override {
+    return inner_->load(model_, layers, cache_type);
+  }
+
+ private:
+  const core::StoredModel& model_;
+  std::unique_ptr<Machine> inner_;
+};
+
+// Weights that were rounded to eight bits instead of eleven: one bit more than what a row's rounding may do.
+TEST(ModelChecked, RoundingsThatShouldNotBeAreSeen) {
+  const core::StoredModel model = small_model(DType::F16);
+  core::StoredModel rounded = model;
+  std::vector<std::vector<std::byte>> bytes;
+  const core::TensorStream stream = core::stream_as(model.tensors, DType::BF16);
+  for (size_t i = 0; i < rounded.tensors.size(); ++i) {
+    const auto some = stream.bytes(i);
+    bytes.emplace_back(some.begin(), some.end());
+    rounded.tensors[i].type = stream.tensors[i].type;
+    rounded.tensors[i].bytes = bytes.back();
+  }
+  Swapped machine(rounded);
+  const CheckResult result = check_model(model, machine, random_tokens(40, 3, model.config.vocab_size),
+                                         {.n_drawn = 5, .n_runs = 4, .n_threads = 1});
+  EXPECT_GT(result.n_outside, 0U) << result.to_string();
+  EXPECT_FALSE(result.holds());
+}
+
+// On the first layer of a published model, which `make smollm2` fetches: its widths, its vocabulary, and its numbers.
+TEST(ModelChecked, APublishedLayerIsWithinTheBound) {
+  const std::filesystem::path file = FOLIO_SMOLLM2;
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
+  core::StoredModel model = core::read_model(file);
+  const auto manifest = core::tensor_manifest(model.config);
+  std::vector<core::TensorView> kept;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest[i].layer < 1) kept.push_back(model.tensors[i]);
+  }
+  model.tensors = kept;
+  model.config.n_layers = 1;
+  const auto machine = make_cuda({});
+  const CheckResult result = check_model(model, *machine, random_tokens(9, 5, model.config.vocab_size),
+                                         {.n_drawn = 3, .n_runs = 3, .n_threads = 1});
+  EXPECT_TRUE(result.holds()) << result.to_string();
+  std::printf("%s\n", result.to_string().c_str());
+}
+
+}  // namespace
+}  // namespace folio::infer::test
