@@ -61,6 +61,14 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
              .head_dim = heads_.head_dim,
              .half = cache_type == CacheType::F16} {}
 
+// A step may be on its way.
+CudaStage::~CudaStage() {
+  try {
+    stream_.wait();
+  } catch (const core::Error&) {  // the GPU failed, and does nothing any more
+  }
+}
+
 // What the largest step needs beside weights and cache.
 CacheFit CudaStage::cache_fit() const {
   const size_t block_bytes = cache_.block_bytes();
@@ -120,8 +128,8 @@ void CudaStage::begin(const Step& step) {
   draws_.clear();
   ids_.clear();
   for (const Draw& d : step.draws) {
-    draws_.push_back(gpu::draw_input(d.row, d.sampler->options(), d.sampler->never(), d.history,
-                                     static_cast<int64_t>(d.history.size()), width(Slot::Logits), ids_));
+    draws_.push_back(gpu::draw_input(d.row, d.sampler->options(), d.sampler->never(), d.history, d.position,
+                                     width(Slot::Logits), ids_));
   }
   make_room(step);
   send(step);
@@ -217,10 +225,8 @@ void CudaStage::make_room(const Step& step) {
     grow(partials_, gpu::partial_bytes(attention_of_step()));
     grow(counters_, items_.size() * heads_.n_kv_heads * sizeof(uint32_t));
   }
-  if (!draws_.empty()) {
-    grow(draw_workspace_, gpu::draw_workspace_bytes(draws_.size()));
-    grow(tokens_, draws_.size() * sizeof(int32_t));
-  }
+  if (!draws_.empty()) grow(draw_workspace_, gpu::draw_workspace_bytes(draws_.size()));
+  if (draws()) grow(tokens_, options_.max_rows * sizeof(int32_t));
 }
 
 // All that a step brings, in one copy. What changes in length from step to step comes last, and is found by offsets
@@ -284,9 +290,12 @@ void CudaStage::end() {
   flush();
   if (!recording_) return;
   recording_ = false;
-  if (recordings_.size() >= kMostRecordings) recordings_.clear();
-  const auto made = recordings_.emplace(shape_, stream_.end_recording()).first;
-  stream_.run(made->second);
+  gpu::Recording made = stream_.end_recording();
+  if (recordings_.size() >= kMostRecordings) {
+    stream_.wait();  // for the one that runs
+    recordings_.clear();
+  }
+  stream_.run(recordings_.emplace(shape_, std::move(made)).first->second);
 }
 
 // ---- Operations ----
@@ -338,8 +347,8 @@ void CudaStage::flush() {
 }
 
 void CudaStage::embed(WeightId table) {
-  gpu::embed(stream_, weights_.matrix(table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t), n_rows_,
-             at(Slot::Residual));
+  gpu::embed(stream_, weights_.matrix(table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t),
+             tokens_.as<int32_t>(), n_rows_, at(Slot::Residual));
 }
 
 void CudaStage::norm(Slot in, WeightId weight, Slot out) {
@@ -458,14 +467,24 @@ std::span<float> CudaStage::wait(Ticket /*ticket*/) {
 
 Ticket CudaStage::fetch_tokens() {
   const size_t bytes = draws_.size() * sizeof(int32_t);
-  if (drawn_.bytes() < bytes) drawn_ = gpu::PinnedMemory(std::bit_ceil(bytes));
-  stream_.copy_out(drawn_.as<void>(), tokens_.as<void>(), bytes);
-  return {};
+  Drawn& drawn = drawn_[++n_fetched_ % drawn_.size()];
+  drawn.n = draws_.size();
+  if (drawn.tokens.bytes() < bytes) {
+    drawn.arrived.wait();
+    drawn.tokens = gpu::PinnedMemory(std::bit_ceil(bytes));
+  }
+  stream_.copy_out(drawn.tokens.as<void>(), tokens_.as<void>(), bytes);
+  drawn.arrived.record(stream_);
+  return Ticket{n_fetched_};
 }
 
-std::span<const int32_t> CudaStage::wait_tokens(Ticket /*ticket*/) {
-  stream_.wait();
-  return {drawn_.as<int32_t>(), draws_.size()};
+std::span<const int32_t> CudaStage::wait_tokens(Ticket ticket) {
+  const auto number = static_cast<uint64_t>(ticket);
+  core::require(n_fetched_ - number < drawn_.size(),
+                "the tokens of a step were waited for when two more had been begun");
+  Drawn& drawn = drawn_[number % drawn_.size()];
+  drawn.arrived.wait();
+  return {drawn.tokens.as<int32_t>(), drawn.n};
 }
 
 void CudaStage::read(Slot slot, std::span<float> values) {

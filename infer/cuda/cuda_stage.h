@@ -24,6 +24,7 @@ class CudaStage final : public Stage {
   /// Throws core::Error if the weights don't fit the device.
   CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
             LayerRange layers, CacheType cache_type);
+  ~CudaStage() override;
 
   [[nodiscard]] LayerRange layers() const override { return layers_; }
   [[nodiscard]] const StageWeights& weights() const override { return weights_.by_role(); }
@@ -62,6 +63,12 @@ class CudaStage final : public Stage {
     size_t draws, tokens, positions, tables, wanted, items, end;
   };
   static constexpr size_t kKinds = 4;
+  /// Tokens on their way to the host.
+  struct Drawn {
+    gpu::PinnedMemory tokens{};
+    gpu::Event arrived{};
+    size_t n = 0;
+  };
 
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] gpu::Attention attention_of_step() const;
@@ -101,7 +108,7 @@ class CudaStage final : public Stage {
   gpu::DeviceMemory partials_;
   gpu::DeviceMemory counters_;
   gpu::DeviceMemory draw_workspace_;
-  gpu::DeviceMemory tokens_;
+  gpu::DeviceMemory tokens_;  ///< the last draws, for as many rows as a step may have: the next step may take them
 
   // The step in hand.
   Shape shape_{};
@@ -121,7 +128,8 @@ class CudaStage final : public Stage {
   gpu::DeviceMemory step_;
   Places places_{};
   gpu::PinnedMemory logits_;
-  gpu::PinnedMemory drawn_;
+  std::array<Drawn, 2> drawn_;  ///< of the last step that drew, and of the one before
+  uint64_t n_fetched_ = 0;      ///< times that tokens were
 
   // Operations that are held back, and what is packed.
   bool gathered_rows_ = false;  ///< Residual is gathered_

@@ -8,10 +8,14 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-__global__ __launch_bounds__(kThreads) void embed_rows(PackedMatrix table, const int32_t* tokens, float* out) {
+__global__ __launch_bounds__(kThreads) void embed_rows(PackedMatrix table, const int32_t* tokens, const int32_t* drawn,
+                                                       float* out) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= table.k) return;
-  out[blockIdx.y * static_cast<size_t>(table.k) + i] = weight_at(table, static_cast<size_t>(tokens[blockIdx.y]), i);
+  int32_t token = tokens[blockIdx.y];
+  if (token < 0) token = drawn[-1 - token];
+  if (token < 0) token = 0;  // nobody takes the row of a draw that gave no token
+  out[blockIdx.y * static_cast<size_t>(table.k) + i] = weight_at(table, static_cast<size_t>(token), i);
 }
 
 __global__ __launch_bounds__(kThreads) void gather_rows(const float* from, const float* delta, const int32_t* rows,
@@ -31,8 +35,10 @@ unsigned blocks_of(size_t n) { return static_cast<unsigned>(ceil_div(n, kThreads
 
 }  // namespace
 
-void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, size_t n_rows, float* out) {
-  launch(embed_rows, {blocks_of(table.k), static_cast<unsigned>(n_rows)}, {kThreads}, 0, stream, table, tokens, out);
+void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, size_t n_rows,
+           float* out) {
+  launch(embed_rows, {blocks_of(table.k), static_cast<unsigned>(n_rows)}, {kThreads}, 0, stream, table, tokens, drawn,
+         out);
 }
 
 void gather(Stream& stream, const float* from, const float* delta, const int32_t* rows, size_t n, size_t dim,

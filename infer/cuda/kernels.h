@@ -14,8 +14,10 @@ namespace folio::infer::gpu {
 
 enum class Form : uint8_t { Plain, Fast };
 
-/// out (n_rows, k) = the rows `tokens` of the matrix, as floats, exactly.
-void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, size_t n_rows, float* out);
+/// out (n_rows, k) = the rows `tokens` (n_rows) of the matrix, as floats, exactly. In place of a token may stand a
+/// forward/machine.h: drawn_token(), an index of `drawn`; where that is no token, the row is any.
+void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, size_t n_rows,
+           float* out);
 
 /// to (n, dim) = the rows of `from` that `rows` (n) lists, `delta` added if it isn't null. `to` is not `from`.
 void gather(Stream& stream, const float* from, const float* delta, const int32_t* rows, size_t n, size_t dim,

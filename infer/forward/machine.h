@@ -22,19 +22,23 @@ namespace folio::infer {
 enum class Slot : uint8_t { Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits };
 inline constexpr size_t kSlots = 9;
 
+/// In place of a token: the one that the step before drew as its draw `index`, which the host may not have seen yet.
+[[nodiscard]] constexpr int32_t drawn_token(size_t index) { return -1 - static_cast<int32_t>(index); }
+
 /// One row of a step. `table` is the index of its sequence's block table in the step.
 struct StepRow {
-  int32_t token;
+  int32_t token;  ///< or drawn_token(), for a stage that draws
   int32_t table;
   int64_t position;
   bool wanted;  ///< gather() keeps it: its logits are wanted
 };
 
-/// A token to be drawn: that at position history.size() of its sequence.
+/// A token to be drawn.
 struct Draw {
   size_t row;                        ///< of the wanted ones
   Sampler* sampler;                  ///< its options and what it suppresses; on the host it draws
-  std::span<const int32_t> history;  ///< the sequence so far
+  std::span<const int32_t> history;  ///< the sequence so far, but for a token that was drawn and not seen yet
+  int64_t position;                  ///< of the token in its sequence
 };
 
 /// What a step brings from the host. begin() copies what it needs of the spans, and of the samplers.
@@ -128,7 +132,8 @@ class Stage {
   [[nodiscard]] virtual bool draws() const { return false; }
   /// Asks for what was drawn in the host's memory.
   virtual Ticket fetch_tokens() { return {}; }
-  /// Waits for it: (draws), each a token, kNotFinite or kNothingLeft; until the next begin().
+  /// Waits for it, but not for a step that was begun since: (draws), each a token, kNotFinite or kNothingLeft. They
+  /// stay until the second begin() after that of their step. The row of a drawn_token() that is none has any numbers.
   virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
   /// Copies a slot's rows to the host, or from it, and waits. For observers, and to hand Residual on between stages.
   virtual void read(Slot slot, std::span<float> values) = 0;

@@ -78,32 +78,50 @@ Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOpti
 
 StepOutput Runner::forward(std::span<const Row> rows, const Observer& observer) {
   if (rows.empty()) return {};
-  check(rows);
   const Reservation reservation(cache_);
+  const StepOutput output = collect(start(rows, observer));
+  cache_.commit();
+  return output;
+}
+
+Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
+  const Reservation reservation(cache_);
+  const Issued issued = start(rows, observer);
+  cache_.commit();
+  return issued;
+}
+
+// Reserves the rows' places in the cache, and issues all that the step does.
+Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
+  check(rows);
   for (const Part& part : parts_) cache_.reserve(part.sequence, part.count);
   build_step(rows);
+  Stage& last = *stages_.back();
   const Step step{.rows = rows_,
                   .tables = tables_,
                   .table_starts = table_starts_,
                   .copies = cache_.copies(),
                   .n_wanted = n_wanted_,
-                  .draws = stages_.back()->draws() ? draws_ : std::span<const Draw>{},
+                  .draws = last.draws() ? draws_ : std::span<const Draw>{},
                   .observed = static_cast<bool>(observer)};
+  Issued issued{.number = ++n_issued_};
+  n_fed_ = 0;  // until all of the step is issued
   infer::forward(stages_, step, observer);
-  const StepOutput output = collect();
-  cache_.commit();
-  return output;
+  if (last.draws() ? !reported_.empty() : n_wanted_ > 0) issued.logits = last.fetch_logits();
+  if (!step.draws.empty()) issued.tokens = last.fetch_tokens();
+  if (stages_.size() == 1 && !issued.logits && !observer) n_fed_ = step.draws.size();
+  return issued;
 }
 
-// Waits for what the rows want. Where no stage draws, the host does, from the logits.
-StepOutput Runner::collect() {
+// Where no stage draws, the host does, from the logits. A step with logits is the last one that was issued.
+StepOutput Runner::collect(const Issued& issued) {
   Stage& last = *stages_.back();
-  const bool draws_itself = last.draws();
   std::span<float> logits;  // of the wanted rows
-  if (draws_itself ? !reported_.empty() : n_wanted_ > 0) logits = last.wait(last.fetch_logits());
+  if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;
-  if (draws_itself && !draws_.empty()) tokens = last.wait_tokens(last.fetch_tokens());
-  if (!draws_itself) tokens = draw_on_host(logits);
+  if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
+  if (!last.draws()) tokens = draw_on_host(logits);
+  if (!issued.logits) return {.logits = {}, .tokens = tokens};
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   for (size_t i = 0; i < reported_.size(); ++i) {
     if (reported_[i] == i) continue;
@@ -123,7 +141,7 @@ std::span<const int32_t> Runner::draw_on_host(std::span<float> logits) {
       scratch_.assign(row.begin(), row.end());
       row = scratch_;
     }
-    tokens_.push_back(draw.sampler->draw(row, draw.history, static_cast<int64_t>(draw.history.size())));
+    tokens_.push_back(draw.sampler->draw(row, draw.history, draw.position));
   }
   return tokens_;
 }
@@ -134,8 +152,11 @@ void Runner::check(std::span<const Row> rows) {
   for (const Part& part : parts_) part_of_[static_cast<size_t>(part.sequence)] = -1;
   parts_.clear();
   for (const Row& row : rows) {
-    require(row.token >= 0 && row.token < config().vocab_size, "token {} is outside the vocabulary of {}", row.token,
-            config().vocab_size);
+    const bool fed = row.token < 0 && row.token >= -static_cast<int32_t>(n_fed_);
+    require(fed || (row.token >= 0 && row.token < config().vocab_size), "token {} is outside the vocabulary of {}",
+            row.token, config().vocab_size);
+    require(!fed || row.sampler == nullptr || row.sampler->options().repeat_penalty == 1.0F,
+            "a repeat penalty has to know the token of sequence {} at position {}", row.sequence, row.position);
     const int64_t length = cache_.length(row.sequence);
     const auto sequence = static_cast<size_t>(row.sequence);
     if (sequence >= part_of_.size()) part_of_.resize(sequence + 1, -1);
@@ -171,7 +192,12 @@ void Runner::build_step(std::span<const Row> rows) {
                      .position = row.position,
                      .wanted = wanted});
     if (row.wants_logits) reported_.push_back(n_wanted_);
-    if (row.sampler != nullptr) draws_.push_back({.row = n_wanted_, .sampler = row.sampler, .history = row.history});
+    if (row.sampler != nullptr) {
+      draws_.push_back({.row = n_wanted_,
+                        .sampler = row.sampler,
+                        .history = row.history,
+                        .position = static_cast<int64_t>(row.history.size() + (row.token < 0 ? 1 : 0))});
+    }
     n_wanted_ += wanted ? 1 : 0;
   }
 }

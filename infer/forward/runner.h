@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,15 +16,22 @@
 namespace folio::infer {
 
 struct Row {
-  int32_t token;
+  int32_t token;  ///< or drawn_token(), where the step before feeds(): the order is that of its rows with a sampler
   SequenceId sequence;
   int64_t position;  ///< the next of its sequence: rows of one sequence are in order
   bool wants_logits = true;
-  Sampler* sampler = nullptr;          ///< draws the token at position history.size(); null: none is drawn
-  std::span<const int32_t> history{};  ///< the sequence so far
+  Sampler* sampler = nullptr;          ///< draws the token that comes after the row; null: none is drawn
+  std::span<const int32_t> history{};  ///< the sequence so far, but for a drawn_token()
 };
 
-/// What a step gives, in the order of its rows; until the next one.
+/// A step that was issued: what is on its way to the host.
+struct Issued {
+  uint64_t number = 0;  ///< steps are counted from 1
+  std::optional<Ticket> logits{};
+  std::optional<Ticket> tokens{};
+};
+
+/// What a step gives, in the order of its rows; until the next one is issued.
 struct StepOutput {
   std::span<float> logits;          ///< (rows that want logits, vocab_size), the caller's to overwrite
   std::span<const int32_t> tokens;  ///< (rows with a sampler): a token, kNotFinite or kNothingLeft
@@ -67,10 +75,21 @@ class Runner {
   /// either.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
+  /// The first half of forward(): the step is on its way, and the cache holds the rows. Throws as forward() does.
+  [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
+  /// The second half: waits. At most one step is issued between, and only where feeds() was true. A step that nobody
+  /// collects is computed all the same.
+  [[nodiscard]] StepOutput collect(const Issued& issued);
+  /// Whether the next step may take the tokens that the last one draws, and be issued before that one is collected: a
+  /// machine with all layers draws them itself, and no logits are on their way.
+  [[nodiscard]] bool feeds() const { return n_fed_ > 0; }
+  /// Whether no other step was issued since.
+  [[nodiscard]] bool is_last(const Issued& issued) const { return issued.number == n_issued_; }
+
  private:
+  [[nodiscard]] Issued start(std::span<const Row> rows, const Observer& observer);
   void check(std::span<const Row> rows);
   void build_step(std::span<const Row> rows);
-  [[nodiscard]] StepOutput collect();
   [[nodiscard]] std::span<const int32_t> draw_on_host(std::span<float> logits);
 
   const core::StoredModel& model_;
@@ -93,6 +112,8 @@ class Runner {
   std::vector<Draw> draws_;
   std::vector<size_t> reported_;  ///< of the wanted rows those that want logits
   size_t n_wanted_ = 0;
+  size_t n_fed_ = 0;             ///< draws of the last step that rows of the next may take
+  uint64_t n_issued_ = 0;        ///< steps
   std::vector<int32_t> tokens_;  ///< that the host drew
   std::vector<float> scratch_;   ///< (vocab_size)
 };

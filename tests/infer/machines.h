@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,9 +21,10 @@
 
 namespace folio::infer::test {
 
-/// A stage that does nothing when an operation is issued: operations are written down, and done when somebody waits. A
-/// step of a shape that it has seen is replayed from what was written down. So whatever depends on the host's data of
-/// an earlier step, or reads before a wait, is found. It draws tokens itself, with samplers of its own.
+/// A stage that does nothing when an operation is issued: steps and their operations are written down, and done when
+/// somebody waits for them, those that were begun later not even then. A step of a shape that it has seen is replayed
+/// from what was written down. So whatever depends on the host's data of an earlier step, or reads before a wait, is
+/// found. It draws tokens itself, with samplers of its own, and feeds them on.
 class RecordingStage final : public Stage {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
@@ -34,31 +38,34 @@ class RecordingStage final : public Stage {
   [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
 
   void begin(const Step& step) override {
-    catch_up();  // nobody may have waited for a step without wanted rows
-    inner_->begin(step);
-    observed_ = step.observed;
-    shape_ = {step.rows.size(), step.n_wanted, step.table_starts.size(), step.draws.size()};
-    draws_.clear();
-    tokens_.clear();
+    OwnStep& own = steps_.emplace_back();
+    own.number = ++n_begun_;
+    own.rows.assign(step.rows.begin(), step.rows.end());
+    own.tables.assign(step.tables.begin(), step.tables.end());
+    own.table_starts.assign(step.table_starts.begin(), step.table_starts.end());
+    own.copies.assign(step.copies.begin(), step.copies.end());
+    own.n_wanted = step.n_wanted;
+    own.observed = step.observed;
     for (const Draw& d : step.draws) {
       const auto never = d.sampler->never();
-      draws_.push_back({.row = d.row,
-                        .sampler = {d.sampler->options(), {never.begin(), never.end()}},
-                        .history = {d.history.begin(), d.history.end()}});
+      own.draws.push_back({.row = d.row,
+                           .sampler = {d.sampler->options(), {never.begin(), never.end()}},
+                           .history = {d.history.begin(), d.history.end()},
+                           .position = d.position});
     }
-    issued_.clear();
+    shape_ = {step.rows.size(), step.n_wanted, step.table_starts.size(), step.draws.size()};
     open_ = true;
   }
   bool replay() override {
     const auto recorded = recorded_.find(shape_);
-    if (observed_ || recorded == recorded_.end()) return false;
-    issued_ = recorded->second;
+    if (step().observed || recorded == recorded_.end()) return false;
+    step().operations = recorded->second;
     open_ = false;
     ++n_replayed;
     return true;
   }
   void end() override {
-    if (!observed_) recorded_[shape_] = issued_;
+    if (!step().observed) recorded_[shape_] = step().operations;
     open_ = false;
   }
 
@@ -95,41 +102,45 @@ class RecordingStage final : public Stage {
     issue([this](Stage& s) {
       const std::span<const float> logits = s.wait(s.fetch_logits());
       const size_t vocab_size = s.width(Slot::Logits);
-      for (OwnDraw& d : draws_) {
+      drawn_.clear();
+      for (OwnDraw& d : doing_->draws) {
         const auto row = logits.subspan(d.row * vocab_size, vocab_size);
         std::vector<float> scratch(row.begin(), row.end());
-        tokens_.push_back(d.sampler.draw(scratch, d.history, static_cast<int64_t>(d.history.size())));
+        drawn_.push_back(d.sampler.draw(scratch, d.history, d.position));
       }
     });
   }
   Ticket fetch_tokens() override {
     core::require(!open_, "tokens are fetched before the step's operations have ended");
-    return Ticket{++n_tickets_};
+    return Ticket{n_begun_};
   }
   std::span<const int32_t> wait_tokens(Ticket ticket) override {
-    core::require(ticket == Ticket{n_tickets_}, "waited for something else than what was asked for last");
-    catch_up();
-    return tokens_;
+    const auto number = static_cast<uint64_t>(ticket);
+    core::require(n_begun_ - number < 2, "tokens are waited for when two more steps have been begun");
+    catch_up(number);
+    return fetched_[number % 2];
   }
 
   Ticket fetch_logits() override {
     core::require(!open_, "logits are fetched before the step's operations have ended");
     ++n_fetched;
-    return Ticket{++n_tickets_};
+    return Ticket{n_begun_};
   }
   std::span<float> wait(Ticket ticket) override {
-    core::require(ticket == Ticket{n_tickets_}, "waited for something else than what was asked for last");
-    catch_up();
+    core::require(ticket == Ticket{n_begun_}, "logits are waited for when another step has been begun");
+    catch_up(n_begun_);
     return inner_->wait(inner_->fetch_logits());
   }
   void read(Slot slot, std::span<float> values) override {
-    core::require(observed_ || (!open_ && slot == Slot::Residual), "a slot is read within a step that nobody observes");
-    catch_up();
+    core::require(step().observed || (!open_ && slot == Slot::Residual),
+                  "a slot is read within a step that nobody observes");
+    catch_up(n_begun_);
     inner_->read(slot, values);
   }
   void write(Slot slot, std::span<const float> values) override {
-    core::require(open_ && issued_.empty(), "a slot is written after the step's first operation");
-    inner_->write(slot, values);
+    core::require(open_ && !step().begun && step().operations.empty(),
+                  "a slot is written after the step's first operation");
+    step().written.emplace_back(slot, std::vector(values.begin(), values.end()));
   }
 
   int n_issued = 0;
@@ -143,26 +154,65 @@ class RecordingStage final : public Stage {
     size_t row;
     Sampler sampler;
     std::vector<int32_t> history;
+    int64_t position;
+  };
+  struct OwnStep {
+    uint64_t number = 0;
+    std::vector<StepRow> rows;
+    std::vector<BlockId> tables;
+    std::vector<int32_t> table_starts;
+    std::vector<BlockCopy> copies;
+    size_t n_wanted = 0;
+    bool observed = false;
+    std::vector<OwnDraw> draws;
+    std::vector<std::pair<Slot, std::vector<float>>> written;
+    bool begun = false;                 ///< on the inner stage
+    std::vector<Operation> operations;  ///< that are not done yet
   };
 
+  [[nodiscard]] OwnStep& step() { return steps_.back(); }
   void issue(Operation operation) {
     core::require(open_, "an operation is issued outside of a step");
-    issued_.push_back(std::move(operation));
+    step().operations.push_back(std::move(operation));
     ++n_issued;
   }
-  void catch_up() {
-    for (const Operation& operation : std::exchange(issued_, {})) operation(*inner_);
+  // Does what was issued of the steps up to this one. The last one stays, since more of it may come.
+  void catch_up(uint64_t number) {
+    while (!steps_.empty() && steps_.front().number <= number) {
+      do_step(steps_.front());
+      if (steps_.size() == 1) return;
+      steps_.pop_front();
+    }
+  }
+  void do_step(OwnStep& step) {
+    if (!std::exchange(step.begun, true)) {
+      for (StepRow& row : step.rows) {
+        if (row.token < 0) row.token = std::max(drawn_.at(static_cast<size_t>(-1 - row.token)), 0);
+      }
+      drawn_.clear();
+      inner_->begin({.rows = step.rows,
+                     .tables = step.tables,
+                     .table_starts = step.table_starts,
+                     .copies = step.copies,
+                     .n_wanted = step.n_wanted,
+                     .draws = {},
+                     .observed = step.observed});
+      for (const auto& [slot, values] : step.written) inner_->write(slot, values);
+    }
+    doing_ = &step;
+    for (const Operation& operation : std::exchange(step.operations, {})) operation(*inner_);
+    fetched_[step.number % 2] = drawn_;
   }
 
   std::unique_ptr<Stage> inner_;
+  std::deque<OwnStep> steps_;  ///< that were begun and are not done
+  uint64_t n_begun_ = 0;
+  bool open_ = false;  ///< between begin() and end()
   Shape shape_;
   std::map<Shape, std::vector<Operation>> recorded_;
-  std::vector<Operation> issued_;  ///< and not done yet
-  std::vector<OwnDraw> draws_;
-  std::vector<int32_t> tokens_;
-  bool observed_ = false;
-  bool open_ = false;  ///< between begin() and end()
-  uint64_t n_tickets_ = 0;
+  OwnStep* doing_ = nullptr;
+  std::vector<int32_t> drawn_;  ///< by the last step that was done
+  std::array<std::vector<int32_t>, 2> fetched_;
 };
 
 class RecordingMachine final : public Machine {

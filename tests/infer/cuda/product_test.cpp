@@ -152,7 +152,7 @@ TEST(Packed, KeepsEveryNumber) {
         std::iota(rows.begin(), rows.end(), 0);
         const DeviceMemory tokens = on_device(stream, rows);
         const DeviceMemory out = unwritten(stream, n_out * k * sizeof(float));
-        embed(stream, w.matrix, tokens.as<int32_t>(), n_out, out.as<float>());
+        embed(stream, w.matrix, tokens.as<int32_t>(), nullptr, n_out, out.as<float>());
         ASSERT_TRUE(same_bits(on_host<float>(stream, out), w.numbers))
             << core::info(type).name << " " << n_out << " x " << k;
       }
