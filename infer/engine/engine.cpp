@@ -30,13 +30,22 @@ RequestId Engine::add(Request request) {
 bool Engine::step() {
   admit();
   retire_done();
-  plan();
-  if (rows_.empty()) {
-    core::require(active_.empty(), "the KV cache is full: sequences that are kept hold {} of its {} blocks",
-                  cache().blocks_in_use(), cache().n_blocks());
-    return false;
+  try {
+    if (!step_.parts.empty() && !runner_.is_last(step_.issued)) recall();  // somebody else ran a step
+    if (step_.parts.empty()) step_ = issue(plan());
+    if (step_.parts.empty()) {
+      core::require(active_.empty(), "the KV cache is full: sequences that are kept hold {} of its {} blocks",
+                    cache().blocks_in_use(), cache().n_blocks());
+      return false;
+    }
+    Flight next = issue(plan_ahead());
+    hand_out(runner_.collect(step_.issued));
+    step_ = std::move(next);
+  } catch (...) {
+    recall();
+    retire_done();
+    throw;
   }
-  hand_out(runner_.forward(rows_, parts_.front().request->generation.request().observer));
   retire_done();
   return true;
 }
@@ -62,39 +71,78 @@ void Engine::admit() {
   }
 }
 
-void Engine::plan() {
+std::vector<Engine::Part> Engine::plan() {
   rows_.clear();
-  parts_.clear();
+  std::vector<Part> parts;
+  size_t n_draws = 0;
   const size_t most_rows = runner_.max_rows();
   size_t most_reported = std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, most_rows);
   for (Active& a : active_) {
     const bool alone = static_cast<bool>(a.generation.request().observer);
     if (!a.running || rows_.size() == most_rows || (alone && !rows_.empty())) break;
     const size_t n = a.generation.append_rows(rows_, most_rows - rows_.size(), most_reported);
-    if (n > 0) parts_.push_back({.request = &a, .n_rows = n});
+    if (n > 0) {
+      parts.push_back({.request = &a, .n_rows = n, .draw = n_draws});
+      n_draws += rows_.back().sampler != nullptr ? 1 : 0;
+    }
     if (alone) break;
   }
+  return parts;
+}
+
+// A row for each token that the step in flight draws. None if a request has others: it would wait for a step more.
+std::vector<Engine::Part> Engine::plan_ahead() {
+  rows_.clear();
+  if (!runner_.feeds()) return {};
+  const auto waits = [](const Active& a) { return a.running && a.generation.has_to_wait(); };
+  if (std::any_of(active_.begin(), active_.end(), waits)) return {};
+  std::vector<Part> parts;
+  for (const Part& part : step_.parts) {
+    if (part.request->generation.ends_next()) continue;
+    parts.push_back({.request = part.request, .n_rows = 1, .draw = rows_.size()});
+    rows_.push_back(part.request->generation.row_ahead(part.draw));
+  }
+  return parts;
+}
+
+Engine::Flight Engine::issue(std::vector<Part> parts) {
+  if (parts.empty()) return {};
+  Flight flight{.issued = runner_.issue(rows_, parts.front().request->generation.request().observer),
+                .parts = std::move(parts)};
+  for (const Part& part : flight.parts) part.request->generation.issued(part.n_rows);
+  return flight;
 }
 
 void Engine::hand_out(StepOutput output) {
-  auto part = parts_.begin();
-  try {
-    for (; part != parts_.end(); ++part) output = part->request->generation.take(output, part->n_rows);
-  } catch (...) {
-    // The one that failed computes its last row again, those behind it all of theirs.
-    Generation& failed = part->request->generation;
-    failed.undo(failed.done() || failed.n_fresh() > 0 ? 0 : 1);
-    for (++part; part != parts_.end(); ++part) part->request->generation.undo(part->n_rows);
-    retire_done();
-    throw;
+  const std::span<const int32_t> tokens = output.tokens;
+  for (const Part& part : step_.parts) {
+    output.tokens = tokens.subspan(part.draw);
+    output = part.request->generation.take(output, part.n_rows);
   }
+}
+
+// Nobody waits for what is in flight: each request computes its rows again, from the first that it has not taken.
+void Engine::recall() {
+  for (Active& a : active_) a.generation.recall();
+  step_ = {};
 }
 
 void Engine::retire_done() {
   for (auto a = active_.begin(); a != active_.end();) {
-    if (a->generation.done()) ended_.emplace(a->id, a->generation.result());
-    a = a->generation.done() ? active_.erase(a) : std::next(a);
+    const auto next = std::next(a);
+    if (a->generation.done()) {
+      ended_.emplace(a->id, a->generation.result());
+      forget(a);
+    }
+    a = next;
   }
+}
+
+// A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
+void Engine::forget(std::list<Active>::iterator active) {
+  active->generation.recall();
+  std::erase_if(step_.parts, [&](const Part& part) { return part.request == &*active; });
+  active_.erase(active);
 }
 
 void Engine::cancel(RequestId id) {
@@ -113,7 +161,8 @@ GenerateResult Engine::take(RequestId id) {
 }
 
 void Engine::drop(RequestId id) {
-  std::erase_if(active_, [&](const Active& a) { return a.id == id; });
+  const auto active = std::find_if(active_.begin(), active_.end(), [&](const Active& a) { return a.id == id; });
+  if (active != active_.end()) forget(active);
   ended_.erase(id);
 }
 

@@ -39,9 +39,11 @@ class Engine {
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
   RequestId add(Request request);
 
-  /// Plans rows, runs one forward pass, samples tokens and hands out what the requests want. Returns false, and does
-  /// nothing, if no request is left. Whatever is thrown, from a callback too, every request can go on with the next
-  /// step.
+  /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out what the
+  /// requests want. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens
+  /// are there, as long as each request just goes on: so the machine doesn't wait for the host between them. Returns
+  /// false, and does nothing, if no request is left. Whatever is thrown, from a callback too, every request can go on
+  /// with the next step.
   bool step();
 
   /// Ends a request as Interrupted; what it has so far is its result. Nothing happens if it has ended.
@@ -59,23 +61,33 @@ class Engine {
     bool running = false;                     ///< the cache has room for it
     std::unique_ptr<ScopedSequence> owned{};  ///< its sequence, where the caller gave none
   };
-  // Rows of one request in the step in hand.
+  // Rows of one request in a step.
   struct Part {
     Active* request;
     size_t n_rows;
+    size_t draw;  ///< index of its draw, if it has one
+  };
+  // A step that was issued.
+  struct Flight {
+    Issued issued;
+    std::vector<Part> parts;  ///< of requests that wait for it
   };
 
   void admit();
-  void plan();
+  [[nodiscard]] std::vector<Part> plan();
+  [[nodiscard]] std::vector<Part> plan_ahead();
+  [[nodiscard]] Flight issue(std::vector<Part> parts);
   void hand_out(StepOutput output);
+  void recall();
   void retire_done();
+  void forget(std::list<Active>::iterator active);
 
   Runner runner_;
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
-  std::vector<Row> rows_;
-  std::vector<Part> parts_;
+  std::vector<Row> rows_;  ///< that were planned
+  Flight step_;            ///< in flight, and collected next
 };
 
 }  // namespace folio::infer

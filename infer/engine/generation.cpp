@@ -87,8 +87,10 @@ size_t Generation::n_rows() const {
   return request_.on_log_probs ? n_prompt_ - 1 : 0;
 }
 
+// Tokens that the cache does not hold yet. It may hold the row of one that is not known.
 size_t Generation::n_fresh() const {
-  return n_rows() - forgotten_ - static_cast<size_t>(cache_.length(*request_.sequence));
+  const size_t held = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
+  return n_rows() - std::min(held, n_rows());
 }
 
 bool Generation::is_reported(size_t index) const {
@@ -115,15 +117,39 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
   return n;
 }
 
+Row Generation::row_ahead(size_t draw) {
+  return {.token = drawn_token(draw),
+          .sequence = *request_.sequence,
+          .position = static_cast<int64_t>(history_.size() - forgotten_),
+          .wants_logits = false,
+          .sampler = &sampler_,
+          .history = history_};
+}
+
+bool Generation::has_to_wait() const {
+  if (n_fresh() > 0) return true;
+  return !ends_next() && (request_.sampler.repeat_penalty != 1.0F || context_ends(history_.size() + 1));
+}
+
+bool Generation::ends_next() const {
+  const size_t n = history_.size() + 1;
+  return static_cast<int64_t>(n - n_prompt_) >= request_.max_tokens || (!request_.slide && context_ends(n));
+}
+
+bool Generation::context_ends(size_t n_tokens) const { return static_cast<int64_t>(n_tokens - forgotten_) >= context_; }
+
 StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
-  const size_t end = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
-  const size_t first = end - n_rows;
+  const size_t first = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence)) - in_flight_;
+  const size_t end = first + n_rows;
+  in_flight_ -= n_rows - 1;  // the last one is computed again unless its token can be taken
   size_t n_reported = 0;
   for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
   const bool drew = is_last(end - 1);
   const auto logits = output.logits.first(n_reported * vocab_size_);
   if (n_reported > 0) report(logits, std::max(first, reported_));
-  if (drew) go_on(token_of(output.tokens.front(), static_cast<int64_t>(history_.size())));
+  const int32_t token = drew ? token_of(output.tokens.front(), static_cast<int64_t>(history_.size())) : 0;
+  --in_flight_;
+  if (drew) go_on(token);
   if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
   return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drew ? 1 : 0)};
 }
@@ -163,7 +189,7 @@ bool Generation::ends(int32_t token) const {
 // Ends for want of tokens or positions, or makes room by sliding; returns text that was held back.
 std::string Generation::check_room() {
   if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.max_tokens) return end(FinishReason::Length);
-  if (static_cast<int64_t>(history_.size() - forgotten_) < context_) return {};
+  if (!context_ends(history_.size())) return {};
   if (!request_.slide) return end(FinishReason::Length);
   cache_.truncate(*request_.sequence, 0);
   forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
@@ -179,9 +205,10 @@ std::string Generation::end(FinishReason reason) {
 
 void Generation::finish(FinishReason reason) { show(end(reason)); }
 
-void Generation::undo(size_t n_rows) {
+void Generation::recall() {
+  if (in_flight_ == 0) return;
   const SequenceId sequence = *request_.sequence;
-  if (!done_) cache_.truncate(sequence, cache_.length(sequence) - static_cast<int64_t>(n_rows));
+  cache_.truncate(sequence, cache_.length(sequence) - static_cast<int64_t>(std::exchange(in_flight_, 0)));
 }
 
 void Generation::show(const std::string& text) {

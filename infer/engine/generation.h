@@ -30,15 +30,21 @@ class Generation {
   /// off `most_reported`, and no row is appended that would need more. Returns how many were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
-  /// Its last `n_rows` rows were computed, and the cache holds them. Takes what it wants from the front of `output`,
-  /// and returns the rest.
+  /// The row of the token that a step in flight draws as its draw `draw`: it can be issued before the token is known.
+  [[nodiscard]] Row row_ahead(size_t draw);
+  /// Whether nobody can say its next rows before that token is known: it has others yet, its sampler has to know the
+  /// token, or the context slides.
+  [[nodiscard]] bool has_to_wait() const;
+  /// Whether no row comes after that token, whatever it is.
+  [[nodiscard]] bool ends_next() const;
+
+  /// So many rows were issued, and the cache holds them.
+  void issued(size_t n_rows) { in_flight_ += n_rows; }
+  /// The first `n_rows` of those in flight were computed. Takes what it wants from the front of `output`, and returns
+  /// the rest. If this throws before it has taken a token, the last row stays in flight.
   StepOutput take(const StepOutput& output, size_t n_rows);
-
-  /// After a step that failed: forgets the last rows, which are computed again.
-  void undo(size_t n_rows);
-
-  /// Tokens that the cache does not hold yet.
-  [[nodiscard]] size_t n_fresh() const;
+  /// Takes the rows in flight out of the cache again. Unless the request has ended, they are issued anew.
+  void recall();
 
   void finish(FinishReason reason);
   [[nodiscard]] GenerateResult result() const;
@@ -51,6 +57,8 @@ class Generation {
   [[nodiscard]] bool is_reported(size_t index) const;
   [[nodiscard]] bool ends(int32_t token) const;
   [[nodiscard]] size_t n_rows() const;
+  [[nodiscard]] size_t n_fresh() const;
+  [[nodiscard]] bool context_ends(size_t n_tokens) const;
   void report(std::span<const float> logits, size_t first);
   void go_on(int32_t token);
   [[nodiscard]] std::string check_room();
@@ -67,6 +75,7 @@ class Generation {
   size_t n_prompt_;
   size_t reported_ = 0;   ///< rows of the prompt whose logits were handed out
   size_t forgotten_ = 0;  ///< tokens at the beginning of the history that slid out of the context
+  size_t in_flight_ = 0;  ///< rows that the cache holds, and take() has not seen yet
   std::string text_;
   bool done_ = false;
   FinishReason reason_ = FinishReason::Length;

@@ -42,9 +42,10 @@ struct Request {
   // Where.
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
   bool slide = false;   ///< at the end of the context keep the last half and go on
-  /// A sequence of the caller's, whose cache holds the prompt's first tokens, but not all: the others are computed.
-  /// Afterwards it holds the prompt and what was generated, but for a last token that nothing came after. Without one,
-  /// the request has a sequence of its own while it runs.
+  /// A sequence of the caller's, whose cache holds the prompt's first tokens, but not all: the others are computed. It
+  /// has to outlive the request, and until that has ended its length is the engine's. Afterwards it holds the prompt
+  /// and what was generated, but for a last token that nothing came after. Without one, the request has a sequence of
+  /// its own while it runs.
   std::optional<SequenceId> sequence{};
 };
 
