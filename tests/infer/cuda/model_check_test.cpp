@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "infer/cuda/cuda.h"
+#include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::test {

@@ -11,10 +11,6 @@
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
 
-namespace folio::core {
-void PrintTo(DType type, std::ostream* out) { *out << info(type).name; }
-}  // namespace folio::core
-
 namespace folio::infer::gpu {
 namespace {
 

@@ -5,10 +5,15 @@
 
 #include <cstring>
 #include <functional>
+#include <ostream>
 #include <vector>
 
 #include "core/tensor_view.h"
 #include "infer/cuda/device.h"
+
+namespace folio::core {
+inline void PrintTo(DType type, std::ostream* out) { *out << info(type).name; }  // for GoogleTest
+}  // namespace folio::core
 
 namespace folio::infer::gpu::test {
 
