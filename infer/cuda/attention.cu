@@ -99,7 +99,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   FOLIO_SHARED(float, add, kItemSlots* kJoinParts);
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);  // the largest score before a part
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // all fit 32 bits: kMostPartials of cuda_stage.cpp
+  const uint32_t part_numbers = in.n_slots * kStride;  // all fit 32 bits: kMostPartials of attention_plan.h
   const auto number = [&](int32_t part, int slot, int d) {
     return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
   };

@@ -14,12 +14,10 @@ namespace {
 
 using gpu::Kind;
 
-constexpr size_t kRecordedRows = 64;                  // steps of more rows last longer than their launches
-constexpr size_t kMostRecordings = 64;                // shapes that are kept
-constexpr size_t kMostPartials = size_t{128} << 20U;  // bytes of attention's parts side by side
-constexpr size_t kLogitsRows = 64;                    // that the workspace has room for from the start
-constexpr size_t kReserve = size_t{256} << 20U;       // bytes that CUDA itself takes: kernels, recordings
-constexpr auto kPartPositions = static_cast<int64_t>(gpu::kPartPositions);
+constexpr size_t kRecordedRows = 64;             // steps of more rows last longer than their launches
+constexpr size_t kMostRecordings = 64;           // shapes that are kept
+constexpr size_t kLogitsRows = 64;               // that the workspace has room for from the start
+constexpr size_t kReserve = size_t{256} << 20U;  // bytes that CUDA itself takes: kernels, recordings
 
 std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
   const auto dim = static_cast<size_t>(c.dim);
@@ -46,7 +44,7 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
       stream_(options.device),
       config_(model.config),
       layers_(layers),
-      cache_type_(cache_type),
+      window_(config_.sliding_window > 0 ? config_.sliding_window : config_.context_length),
       widths_(widths_of(config_)),
       weights_([&] {
         core::ThreadPool pool;
@@ -124,7 +122,7 @@ void CudaStage::begin(const Step& step) {
   gathered_rows_ = delta_pending_ = activate_pending_ = false;
   norm_pending_.reset();
   packed_slot_.reset();
-  plan_items();
+  attention_ = plan_attention(step.rows, heads_, cache_, window_);
   draws_.clear();
   ids_.clear();
   for (const Draw& d : step.draws) {
@@ -142,57 +140,6 @@ void CudaStage::abandon_recording() {
     static_cast<void>(stream_.end_recording());
   } catch (const core::Error&) {  // the failure was reported when it happened
   }
-}
-
-// Runs of rows of one sequence, cut into what a warp takes. Without parts in parallel, eight to a block.
-void CudaStage::plan_items() {
-  const auto queries = static_cast<int32_t>(heads_.queries());
-  constexpr auto kSlotsOfItem = static_cast<int32_t>(gpu::kItemSlots);
-  const int32_t rows_of_item = std::max(1, kSlotsOfItem / queries);
-  const int64_t window = config_.sliding_window > 0 ? config_.sliding_window : config_.context_length;
-  const auto first_part = [&](const StepRow& row) {
-    return std::max<int64_t>(0, row.position + 1 - window) / kPartPositions;
-  };
-  items_.clear();
-  max_slots_ = 0;
-  int64_t parts = 1;
-  std::vector<size_t> runs;  // where the items of each run begin
-  for (size_t i = 0; i < rows_.size();) {
-    size_t end = i + 1;
-    while (end < rows_.size() && rows_[end].table == rows_[i].table) ++end;
-    runs.push_back(items_.size());
-    for (; i < end; i += static_cast<size_t>(rows_of_item)) {
-      const auto n = static_cast<int32_t>(std::min(end - i, static_cast<size_t>(rows_of_item)));
-      for (int32_t q = 0; q < queries; q += kSlotsOfItem) {
-        const int32_t n_queries = std::min(queries - q, kSlotsOfItem);
-        items_.push_back({.row = static_cast<int32_t>(i), .n_rows = n, .query = q, .n_queries = n_queries});
-        max_slots_ = std::max(max_slots_, static_cast<uint32_t>(n * n_queries));
-      }
-      const StepRow& last = rows_[i + static_cast<size_t>(n) - 1];
-      parts = std::max(parts, last.position / kPartPositions - first_part(rows_[i]) + 1);
-    }
-    i = end;
-  }
-  // A bound that changes seldom, so that a recording serves many steps.
-  max_parts_ = std::bit_ceil(static_cast<uint32_t>(parts));
-  gpu::Attention sizes;
-  sizes.heads = heads_;
-  sizes.cache = cache_;
-  sizes.n_items = static_cast<uint32_t>(items_.size());
-  sizes.n_slots = max_slots_;
-  sizes.max_parts = max_parts_;
-  in_parts_ = gpu::partial_bytes(sizes) <= kMostPartials;
-  if (in_parts_) return;
-  max_parts_ = 0;
-  std::vector<gpu::AttentionItem> whole;
-  runs.push_back(items_.size());
-  for (size_t r = 0; r + 1 < runs.size(); ++r) {
-    for (size_t i = runs[r]; i < runs[r + 1]; ++i) whole.push_back(items_[i]);
-    gpu::AttentionItem none = items_[runs[r]];
-    none.n_rows = 0;
-    while (whole.size() % gpu::kGroupItems != 0) whole.push_back(none);
-  }
-  items_ = std::move(whole);
 }
 
 // Recordings hold the addresses of what they use.
@@ -221,9 +168,9 @@ void CudaStage::make_room(const Step& step) {
     grow(packed_data_[kind], packed_bytes(n_rows_, widest, static_cast<Kind>(kind)));
   }
   grow(row_scales_, (n_rows_ + gpu::kTileColumns) * sizeof(float));
-  if (in_parts_) {
+  if (attention_.max_parts > 0) {
     grow(partials_, gpu::partial_bytes(attention_of_step()));
-    grow(counters_, items_.size() * heads_.n_kv_heads * sizeof(uint32_t));
+    grow(counters_, attention_.items.size() * heads_.n_kv_heads * sizeof(uint32_t));
   }
   if (!draws_.empty()) grow(draw_workspace_, gpu::draw_workspace_bytes(draws_.size()));
   if (draws()) grow(tokens_, options_.max_rows * sizeof(int32_t));
@@ -239,7 +186,7 @@ void CudaStage::send(const Step& step) {
   p.tables = p.positions + n_rows_ * sizeof(int32_t);
   p.wanted = p.tables + n_rows_ * sizeof(int32_t);
   p.items = p.wanted + n_wanted_ * sizeof(int32_t);
-  const size_t ids = p.items + items_.size() * sizeof(gpu::AttentionItem);
+  const size_t ids = p.items + attention_.items.size() * sizeof(gpu::AttentionItem);
   const size_t blocks = ids + ids_.size() * sizeof(int32_t);
   const size_t copies = blocks + step.tables.size() * sizeof(int32_t);
   p.end = copies + step.copies.size() * sizeof(BlockCopy);
@@ -260,7 +207,7 @@ void CudaStage::send(const Step& step) {
         static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
     if (row.wanted) words(p.wanted)[wanted++] = static_cast<int32_t>(i);
   }
-  std::memcpy(to + p.items, items_.data(), items_.size() * sizeof(gpu::AttentionItem));
+  std::memcpy(to + p.items, attention_.items.data(), attention_.items.size() * sizeof(gpu::AttentionItem));
   std::copy(ids_.begin(), ids_.end(), words(ids));
   std::copy(step.tables.begin(), step.tables.end(), words(blocks));
   if (!step.copies.empty()) std::memcpy(to + copies, step.copies.data(), step.copies.size() * sizeof(BlockCopy));
@@ -275,7 +222,7 @@ void CudaStage::send(const Step& step) {
 
 bool CudaStage::replay() {
   if (observed_ || n_rows_ > kRecordedRows) return false;
-  shape_ = {n_rows_, n_wanted_, draws_.size(), items_.size(), max_slots_, max_parts_};
+  shape_ = {n_rows_, n_wanted_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts};
   const auto found = recordings_.find(shape_);
   if (found != recordings_.end()) {
     stream_.run(found->second);
@@ -398,7 +345,6 @@ void CudaStage::rotate_and_store(int64_t layer) {
 gpu::Attention CudaStage::attention_of_step() const {
   const auto* words = step_.as<int32_t>();
   const auto place = [&](size_t bytes) { return words + bytes / sizeof(int32_t); };
-  const int64_t window = config_.sliding_window > 0 ? config_.sliding_window : config_.context_length;
   return {.rows = {.tokens = place(places_.tokens),
                    .positions = place(places_.positions),
                    .tables = place(places_.tables),
@@ -406,15 +352,15 @@ gpu::Attention CudaStage::attention_of_step() const {
                    .n_rows = static_cast<uint32_t>(n_rows_)},
           .heads = heads_,
           .cache = cache_,
-          .window = static_cast<int32_t>(window),
+          .window = static_cast<int32_t>(window_),
           .items = reinterpret_cast<const gpu::AttentionItem*>(place(places_.items)),
-          .n_items = static_cast<uint32_t>(items_.size()),
-          .n_slots = max_slots_,
-          .max_parts = max_parts_,
+          .n_items = static_cast<uint32_t>(attention_.items.size()),
+          .n_slots = attention_.n_slots,
+          .max_parts = attention_.max_parts,
           .scale = 1.0F / std::sqrt(static_cast<float>(heads_.head_dim)),
           .query = at(Slot::Query),
           .out = at(Slot::Heads),
-          .partials = in_parts_ ? partials_.as<float>() : nullptr,
+          .partials = attention_.max_parts > 0 ? partials_.as<float>() : nullptr,
           .counters = counters_.as<uint32_t>(),
           .shared_bytes = device_.shared_bytes};
 }

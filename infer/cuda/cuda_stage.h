@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "infer/cuda/attention_plan.h"
 #include "infer/cuda/cuda.h"
 #include "infer/cuda/cuda_weights.h"
 #include "infer/cuda/kernels.h"
@@ -73,7 +74,6 @@ class CudaStage final : public Stage {
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] gpu::Attention attention_of_step() const;
   void abandon_recording();
-  void plan_items();
   void send(const Step& step);
   void make_room(const Step& step);
   void grow(gpu::DeviceMemory& memory, size_t bytes);
@@ -88,7 +88,7 @@ class CudaStage final : public Stage {
   gpu::Stream stream_;
   const core::ModelConfig& config_;
   LayerRange layers_;
-  CacheType cache_type_;
+  int64_t window_;  ///< positions that a row sees
   std::array<size_t, kSlots> widths_;
   CudaWeights weights_;
   gpu::Heads heads_;
@@ -113,14 +113,11 @@ class CudaStage final : public Stage {
   // The step in hand.
   Shape shape_{};
   std::vector<StepRow> rows_;
-  std::vector<gpu::AttentionItem> items_;
+  AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;
   std::vector<int32_t> ids_;
   size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() the wanted ones
   size_t n_wanted_ = 0;
-  uint32_t max_parts_ = 0;
-  uint32_t max_slots_ = 0;
-  bool in_parts_ = false;  ///< attention's parts side by side
   bool observed_ = false;
   gpu::PinnedMemory sent_;
   gpu::Event sent_arrived_;

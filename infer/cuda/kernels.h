@@ -90,7 +90,7 @@ struct Heads {
 /// (positions, head_dim / 2). `halves`: a pair is (i, i + head_dim / 2), else (2 i, 2 i + 1).
 void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const float* cosines,
                       const float* sines, bool halves, float* query, float* key, const float* value,
-                      const CacheView& cache, size_t layer);
+                      const CacheView& cache, size_t layer, Form form = Form::Fast);
 
 /// Consecutive rows of one sequence, or some heads of one row, that a warp attends for together: at most 16 (row, head)
 /// pairs that share a key/value head.

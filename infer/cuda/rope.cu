@@ -1,10 +1,13 @@
 // Rotary positions (Su et al. 2021), and the way of keys and values into the cache; and copies of whole blocks of it.
 //
-// A block takes a row: its threads the pairs of the query's heads, then those of the key's, which they also store, then
-// the numbers of the value. The two numbers of a pair are rotated by the angle of the row's position. Bytes: 8 a number
-// of query and key, 4 of the value, 2 or 4 into the cache; the angles are shared by all heads and stay near. What a row
-// stores is scattered, since the cache keeps the order of the products that read it (layout.h): a row is stored once
-// and read by every token after it.
+// The pairs of the query's heads come first, then those of the key's, which are also stored, then the numbers of the
+// value. The two numbers of a pair are rotated by the angle of the row's position. Bytes: 8 a number of query and key,
+// 4 of the value, 2 or 4 into the cache; the angles are shared by all heads and stay near. What a row stores is
+// scattered, since the cache keeps the order of the products that read it (layout.h): a row is stored once and read by
+// every token after it.
+//
+// plain  A thread a row, one pair after the other: a decoding step keeps as many threads busy as it has rows.
+// fast   A block a row, thread i the pairs i, i + 256, …: neighbours read neighbours, and all latencies overlap.
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
@@ -22,50 +25,77 @@ __device__ Rotated rotate(float first, float second, float cosine, float sine) {
   return {fmaf(first, cosine, second * -sine), fmaf(second, cosine, first * sine)};
 }
 
-__device__ void store_number(uint8_t* head, size_t index, bool half, float x) {
-  if (half) {
+template <bool kHalf>
+__device__ void store_number(uint8_t* head, size_t index, float x) {
+  if constexpr (kHalf) {
     reinterpret_cast<uint16_t*>(head)[index] = to_f16(x);
   } else {
     reinterpret_cast<float*>(head)[index] = x;
   }
 }
 
-__global__ __launch_bounds__(kThreads) void rotate_and_store_rows(RowsView rows, Heads heads, const float* cosines,
-                                                                  const float* sines, bool halves, float* query,
-                                                                  float* key, const float* value, CacheView cache,
-                                                                  size_t layer) {
-  const size_t row = blockIdx.x;
-  const size_t position = static_cast<size_t>(rows.positions[row]);
-  const size_t pairs = heads.head_dim / 2;
+// What a launch works on.
+struct Rotation {
+  RowsView rows;
+  Heads heads;
+  const float* cosines;
+  const float* sines;
+  bool halves;
+  float* query;
+  float* key;
+  const float* value;
+  CacheView cache;
+  size_t layer;
+};
+
+// The pairs and numbers first, first + step, … of a row.
+template <bool kHalf>
+__device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
+  const Heads& heads = r.heads;
+  CacheView cache = r.cache;
+  cache.half = kHalf;  // a constant from here on: places are shifts, not divisions
+  const size_t position = static_cast<size_t>(r.rows.positions[row]);
+  const uint32_t pairs = heads.head_dim / 2;
   const size_t in_block = position % CacheView::kPositions;
   const auto block =
-      static_cast<size_t>(rows.blocks[static_cast<size_t>(rows.tables[row]) + position / CacheView::kPositions]);
-  cosines += position * pairs;
-  sines += position * pairs;
-  query += row * heads.n_heads * heads.head_dim;
-  key += row * heads.n_kv_heads * heads.head_dim;
-  value += row * heads.n_kv_heads * heads.head_dim;
+      static_cast<size_t>(r.rows.blocks[static_cast<size_t>(r.rows.tables[row]) + position / CacheView::kPositions]);
+  const float* cosines = r.cosines + position * pairs;
+  const float* sines = r.sines + position * pairs;
+  float* query = r.query + row * heads.n_heads * heads.head_dim;
+  float* key = r.key + row * heads.n_kv_heads * heads.head_dim;
+  const float* value = r.value + row * heads.n_kv_heads * heads.head_dim;
 
-  const size_t n_query_pairs = heads.n_heads * pairs;
-  for (size_t i = threadIdx.x; i < n_query_pairs + heads.n_kv_heads * pairs; i += kThreads) {
+  const uint32_t n_query_pairs = heads.n_heads * pairs;
+  for (uint32_t i = first; i < n_query_pairs + heads.n_kv_heads * pairs; i += step) {
     const bool is_key = i >= n_query_pairs;
-    const size_t head = (is_key ? i - n_query_pairs : i) / pairs;
-    const size_t pair = i % pairs;  // both parts are whole heads
+    const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
+    const uint32_t pair = i % pairs;  // both parts are whole heads
     float* x = (is_key ? key : query) + head * heads.head_dim;
-    const size_t d = halves ? pair : 2 * pair;
-    const size_t e = halves ? pair + pairs : 2 * pair + 1;
-    const Rotated r = rotate(x[d], x[e], cosines[pair], sines[pair]);
-    x[d] = r.first;
-    x[e] = r.second;
+    const uint32_t d = r.halves ? pair : 2 * pair;
+    const uint32_t e = r.halves ? pair + pairs : 2 * pair + 1;
+    const Rotated turned = rotate(x[d], x[e], cosines[pair], sines[pair]);
+    x[d] = turned.first;
+    x[e] = turned.second;
     if (!is_key) continue;
-    uint8_t* keys = cache.data + cache.key_offset(block, layer, head);
-    store_number(keys, cache.key_index(in_block, d), cache.half, r.first);
-    store_number(keys, cache.key_index(in_block, e), cache.half, r.second);
+    uint8_t* keys = cache.data + cache.key_offset(block, r.layer, head);
+    store_number<kHalf>(keys, cache.key_index(in_block, d), turned.first);
+    store_number<kHalf>(keys, cache.key_index(in_block, e), turned.second);
   }
-  for (size_t i = threadIdx.x; i < static_cast<size_t>(heads.n_kv_heads) * heads.head_dim; i += kThreads) {
-    uint8_t* values = cache.data + cache.value_offset(block, layer, i / heads.head_dim);
-    store_number(values, cache.value_index(in_block, i % heads.head_dim), cache.half, value[i]);
+  for (uint32_t i = first; i < heads.n_kv_heads * heads.head_dim; i += step) {
+    uint8_t* values = cache.data + cache.value_offset(block, r.layer, i / heads.head_dim);
+    store_number<kHalf>(values, cache.value_index(in_block, i % heads.head_dim), value[i]);
   }
+}
+
+template <bool kHalf>
+__global__ void rotate_plain(const __grid_constant__ Rotation r) {
+  const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row < r.rows.n_rows) rotate_row<kHalf>(r, row, 0, 1);
+}
+
+template <bool kHalf>
+__global__ __launch_bounds__(kThreads) void rotate_fast(const __grid_constant__ Rotation r) {
+  rotate_row<kHalf>(r, blockIdx.x, threadIdx.x, kThreads);
 }
 
 __global__ __launch_bounds__(kThreads) void copy_cache_blocks(CacheView cache, const int32_t* pairs) {
@@ -80,9 +110,13 @@ __global__ __launch_bounds__(kThreads) void copy_cache_blocks(CacheView cache, c
 
 void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const float* cosines,
                       const float* sines, bool halves, float* query, float* key, const float* value,
-                      const CacheView& cache, size_t layer) {
-  launch(rotate_and_store_rows, {rows.n_rows}, {kThreads}, 0, stream, rows, heads, cosines, sines, halves, query, key,
-         value, cache, layer);
+                      const CacheView& cache, size_t layer, Form form) {
+  const Rotation rotation{rows, heads, cosines, sines, halves, query, key, value, cache, layer};
+  if (form == Form::Plain) {
+    launch(cache.half ? rotate_plain<true> : rotate_plain<false>, {(rows.n_rows + 31) / 32}, {32}, 0, stream, rotation);
+  } else {
+    launch(cache.half ? rotate_fast<true> : rotate_fast<false>, {rows.n_rows}, {kThreads}, 0, stream, rotation);
+  }
 }
 
 void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n) {

@@ -123,10 +123,12 @@ class KernelTable {
     const DeviceMemory value = random_floats(stream(), n_ * kv, 3);
     const DeviceMemory angles = random_floats(stream(), n_ * heads.head_dim, 4);
     const auto bytes = static_cast<double>(n_ * (8 * q + 8 * kv + 4 * kv + 2 * 2 * kv));
-    add("rope, store", "f16", "fast", bytes, 3.0 * static_cast<double>(n_ * (q + kv)), 1, [&](size_t) {
-      rotate_and_store(stream(), rows, heads, angles.as<float>(), angles.as<float>() + n_ * heads.head_dim / 2, true,
-                       query.as<float>(), key.as<float>(), value.as<float>(), cache, 0);
-    });
+    for (const auto& [form, name] : {std::pair{Form::Plain, "plain"}, {Form::Fast, "fast"}}) {
+      add("rope, store", "f16", name, bytes, 3.0 * static_cast<double>(n_ * (q + kv)), 1, [&](size_t) {
+        rotate_and_store(stream(), rows, heads, angles.as<float>(), angles.as<float>() + n_ * heads.head_dim / 2, true,
+                         query.as<float>(), key.as<float>(), value.as<float>(), cache, 0, form);
+      });
+    }
   }
 
   void time_products(core::DType type) {

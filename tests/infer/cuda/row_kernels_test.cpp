@@ -201,7 +201,8 @@ TEST(Residual, RowsAreGatheredAndSumsAdded) {
 // value where its layout says.
 TEST(Rope, RotatesAsTheReferenceAndStores) {
   Stream stream(0);
-  for (const bool half : {false, true}) {
+  for (const auto& [half, form] :
+       {std::pair{false, Form::Plain}, {false, Form::Fast}, {true, Form::Plain}, {true, Form::Fast}}) {
     for (const bool halves : {false, true}) {
       for (const uint32_t head_dim : {2U, 6U, 32U, 48U, 64U, 80U, 256U}) {
         const Heads heads{.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim};
@@ -237,7 +238,7 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
                             .blocks = b.as<int32_t>(),
                             .n_rows = static_cast<uint32_t>(n)};
         rotate_and_store(stream, rows, heads, c.as<float>(), s.as<float>(), halves, q.as<float>(), k.as<float>(),
-                         v.as<float>(), cache, 1);
+                         v.as<float>(), cache, 1, form);
         const auto stored = on_host<uint8_t>(stream, memory);
         const auto number = [&](size_t offset, size_t index) {
           if (half) {
