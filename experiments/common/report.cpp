@@ -168,6 +168,14 @@ void Report::picture(const std::string& file_name, const std::string& svg) {
 
 void Report::picture(const std::string& file_name, const train::LineChart& chart) { picture(file_name, chart.svg()); }
 
+void Report::claim_below(const std::string& text, const Interval& interval, double limit) {
+  claim_below(text + " (the interval's upper end)", interval.high, limit);
+}
+
+void Report::claim_above(const std::string& text, const Interval& interval, double limit) {
+  claim_above(text + " (the interval's lower end)", interval.low, limit);
+}
+
 int Report::finish() {
   core::write_file_atomically(directory_ / "results.json", json_.dump(2) + "\n");
   say(fmt::format("\n{}: {}; picture and results.json are in {}", name_,

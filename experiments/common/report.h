@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/common/statistics.h"
 #include "train/line_chart.h"
 
 namespace folio::experiments {
@@ -43,6 +44,10 @@ class Report {
   void claim_below(const std::string& text, const std::vector<double>& by_seed, double limit);
   void claim_above(const std::string& text, const std::vector<double>& by_seed, double limit);
   void claim_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected);
+
+  /// The same of a mean: all of its 95 % interval has to fulfil the claim, and the end that comes nearest is shown.
+  void claim_below(const std::string& text, const Interval& interval, double limit);
+  void claim_above(const std::string& text, const Interval& interval, double limit);
 
   /// Writes `file_name`, an SVG document, into the experiment's folder.
   void picture(const std::string& file_name, const std::string& svg);

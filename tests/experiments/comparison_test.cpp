@@ -5,6 +5,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -162,6 +163,76 @@ TEST(Comparison, EveryJobRunsOnce) {
 
 TEST(Comparison, AJobThatFailsFailsTheStudy) {
   EXPECT_THROW(run_jobs(50, [](size_t i) { core::require(i != 3, "job {} failed", i); }), core::Error);
+}
+
+// A valley in log10 of the rate, and no loss at all beyond a rate that is too large.
+double valley(double rate, double bottom, double limit) {
+  return rate > limit ? NAN : std::pow(std::log10(rate / bottom), 2);
+}
+
+TEST(RateSearch, WalksUntilTheBestRateHasANeighbourOnBothSides) {
+  const std::vector<double> bottoms{3e-3, 0.1, 1e-4};
+  const auto found = search_rates({3e-3, 3e-3, 1e-2}, {1, 2}, [&](size_t which, double rate, uint64_t seed) {
+    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // the seeds' mean decides
+  });
+  EXPECT_EQ(found[0].rates, (std::vector<double>{1e-3, 3e-3, 1e-2}));
+  EXPECT_EQ(found[1].rates, (std::vector<double>{1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3}));
+  EXPECT_EQ(found[2].rates, (std::vector<double>{3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2}));
+  for (size_t i = 0; i < bottoms.size(); ++i) {
+    EXPECT_EQ(found[i].best_rate(), bottoms[i]);
+    EXPECT_NEAR(found[i].losses[found[i].best], 0.0, 1e-12);
+  }
+}
+
+TEST(RateSearch, ARateAtWhichOneSeedDivergesIsNeverChosen) {
+  const auto found = search_rates(
+      {0.1}, {1, 2}, [](size_t, double rate, uint64_t seed) { return valley(rate, 0.1, seed == 1 ? 1e-2 : 1.0); });
+  EXPECT_EQ(found[0].best_rate(), 1e-2);
+  EXPECT_EQ(shown(found[0]), "0.003: 2.319, 0.01: 1.000, 0.03: diverged, 0.1: diverged, 0.3: diverged");
+}
+
+TEST(RateSearch, WithoutSeedsTheMiddleIsTakenUntried) {
+  const auto found = search_rates({0.1}, {}, [](size_t, double, uint64_t) -> double {
+    ADD_FAILURE();
+    return 0.0;
+  });
+  EXPECT_EQ(found[0].best_rate(), 0.1);
+  EXPECT_EQ(shown(found[0]), "0.1: not tried");
+}
+
+TEST(RateSearch, EachVariantIsTunedOnSeedsThatDontJudgeIt) {
+  const Report report("comparison_test", testing::TempDir() + "/comparison_test", 7);
+  const auto judges = paired_seeds(report);
+  for (const uint64_t seed : tuning_seeds(report)) EXPECT_EQ(std::ranges::count(judges, seed), 0);
+
+  const Shakespeare text = random_text();
+  train::TrainConfig setting = small_setting(text);
+  setting.steps = 2;
+  setting.batch_size = 2;
+  setting.window = kConfig.context_length;
+  std::vector<Variant> variants{{"Llama", kConfig}};
+  const auto found = tune_variants(report, text, setting, variants,
+                                   [](nn::Llama& model) { return -model->parameters()[0].sum().item<double>(); });
+  EXPECT_EQ(variants[0].lr, found[0].best_rate());
+  double sum = 0.0;
+  for (const uint64_t seed : tuning_seeds(report)) {
+    setting.seed = seed;
+    nn::Llama model = seeded_llama(kConfig, seed);
+    static_cast<void>(train_model(model, text, with_rate(setting, variants[0].lr)));
+    sum -= model->parameters()[0].sum().item<double>();
+  }
+  EXPECT_DOUBLE_EQ(found[0].losses[found[0].best], sum / 2.0);
+}
+
+TEST(RateSearch, TheCosineEndsAtTheSameShareOfAnotherRate) {
+  train::TrainConfig setting;
+  setting.lr = 3e-3;
+  setting.min_lr = 3e-4;
+  EXPECT_DOUBLE_EQ(with_rate(setting, 0.1).min_lr, 0.01);
+}
+
+TEST(Comparison, ATableSaysHowManyOfItsIntervalsAreExpectedToMiss) {
+  EXPECT_EQ(count_of_intervals(12), "12 intervals, of which 0.6 are expected to miss their true value");
 }
 
 TEST(Comparison, AnIntervalIsShownWithItsSigns) {

@@ -39,6 +39,14 @@ TEST(Report, AClaimHoldsIfEverySeedFulfilsIt) {
   EXPECT_EQ(outcome_of([](Report& r) { r.claim_equal("c", std::vector<int64_t>{3, 4}, 3); }).code, 1);
 }
 
+TEST(Report, AClaimOnAMeanHasToHoldForAllOfItsInterval) {
+  const Interval interval{.mean = 0.2, .low = 0.1, .high = 0.3};
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_above("c", interval, 0.05); }).code, 0);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_above("c", interval, 0.15); }).code, 1);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", interval, 0.35); }).code, 0);
+  EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", interval, 0.25); }).code, 1);
+}
+
 TEST(Report, WhatIsNotANumberFulfilsNoClaim) {
   const double nan = std::nan("");
   EXPECT_EQ(outcome_of([&](Report& r) { r.claim_below("c", std::vector{1.0, nan}, 3.0); }).code, 1);
