@@ -4,11 +4,13 @@
 #include <torch/types.h>
 
 #include <tuple>
+#include <utility>
 
 #include "data/batches.h"
+#include "experiments/10_optimizers/gradient_sizes.h"
+#include "experiments/10_optimizers/optimizer_trials.h"
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
-#include "experiments/common/optimizer_trials.h"
 #include "train/evaluate.h"
 
 namespace {
@@ -17,7 +19,6 @@ using namespace folio;  // NOLINT: a program of one file
 using experiments::Contender;
 using experiments::Report;
 using experiments::Rule;
-using Doubles = std::vector<double>;
 
 // Muon's step from a gradient G = U S Vᵀ, the naive way and the fast one.
 void show_orthogonalized(Report& report, const experiments::Shakespeare& text, const train::TrainConfig& setting) {
@@ -42,99 +43,113 @@ void show_orthogonalized(Report& report, const experiments::Shakespeare& text, c
   report.claim_above("and that in the middle", median, 0.6);
 }
 
-void show_grid(Report& report, const std::vector<Contender>& contenders, int64_t steps) {
+void show_gradient_sizes(Report& report, const experiments::Shakespeare& text, train::TrainConfig setting, double lr) {
+  setting.lr = lr;
+  setting.seed = report.seed();
+  const auto sizes = experiments::gradient_sizes(text, setting);
+  std::vector<std::vector<Report::Json>> rows;
+  for (const auto& size : sizes) {
+    rows.push_back({size.name, fmt::format("{:.1e}", size.rms),
+                    size.share_without < 0.0 ? Report::Json()
+                                             : Report::Json(fmt::format("{:.0f} %", 100.0 * size.share_without))});
+  }
+  report.table("Gradients in training by AdamW", {"of", "root mean square", "rows that are 0"}, rows);
+  report.claim_below("tied, the rows of rare characters without a gradient are", sizes[0].share_without, 0.01);
+  report.claim_above("with an output of its own, they are", sizes[sizes.size() - 2].share_without, 0.5);
+}
+
+void show_rates(Report& report, const std::vector<Contender>& contenders, int64_t steps) {
   train::LineChart chart{.title = fmt::format("Loss after {} steps by learning rate", steps),
                          .x_label = "learning rate",
                          .y_label = "validation loss (nats per character)",
                          .log_x = true};
   std::vector<std::vector<Report::Json>> rows;
-  int64_t at_an_edge = 0;
   for (const Contender& c : contenders) {
     chart.series.push_back({c.name, {}});
-    for (size_t i = 0; i < c.rates.size(); ++i) {
-      chart.series.back().points.push_back({c.rates[i], c.losses[i]});
-      rows.push_back({c.name, fmt::format("{:g}", c.rates[i]), c.losses[i]});
+    for (size_t i = 0; i < c.search.rates.size(); ++i) {
+      chart.series.back().points.push_back({c.search.rates[i], c.search.losses[i]});
     }
-    at_an_edge += c.best == 0 || c.best + 1 == c.rates.size();
+    rows.push_back({c.name, experiments::shown(c.search)});
   }
-  report.table("The grid, on the first seed", {"optimizer", "rate", "loss"}, rows);
+  report.table("Loss by learning rate, mean of the seeds on which it is chosen", {"optimizer", "loss"}, rows);
   report.picture("rates.svg", chart);
-  if (!report.short_form()) report.claim_equal("best rates that lie at an edge of their grid", at_an_edge, 0);
 }
 
-void switch_off(Report& report, const experiments::OptimizerTrials& trials, const Contender& sgd,
-                const Contender& adamw, const Contender& muon) {
+// AdamW and Muon at their best rates without warm-up, without clipping, and without both.
+void switch_off(Report& report, const experiments::OptimizerTrials& trials,
+                const std::vector<const Contender*>& contenders) {
   experiments::IntervalChart chart{.title = "Without warm-up, without clipping",
                                    .subtitle = "loss minus that with both, paired by seed, with 95 % intervals",
                                    .x_label = "nats per character",
                                    .rows = {},
                                    .references = {{"both on", 0.0}}};
-  std::vector<std::vector<Report::Json>> rows;
-  for (const auto& [c, lr] : {std::pair{&sgd, sgd.best_rate()},
-                              {&adamw, adamw.best_rate()},
-                              {&adamw, adamw.rates[adamw.best + 1]},
-                              {&muon, muon.best_rate()}}) {
-    const std::string name = fmt::format("{} at {:g}", c->name, lr);
-    const Doubles both = lr == c->best_rate() ? c->judged : trials.judge(*c, lr);
-    rows.push_back({name + ", both", experiments::joined(both), {}});
-    for (const auto& [off, warmup, clip] :
-         {std::tuple{"no warm-up", false, true}, {"no clipping", true, false}, {"neither", false, false}}) {
-      const Doubles losses = trials.judge(*c, lr, warmup, clip);
-      const experiments::Interval change = experiments::paired_interval_or_difference(losses, both);
-      rows.push_back({name + ", " + off, experiments::joined(losses), experiments::shown(change)});
-      chart.rows.push_back({name + ", " + off, change});
-      if (c == &adamw && lr == c->best_rate() && warmup) {
-        report.claim_above("clipping helps AdamW at its best rate, by", experiments::differences(losses, both), 0.02);
-      }
-      if (c == &muon && !warmup && !clip) {
-        report.claim_below("Muon needs neither warm-up nor clipping: they move its loss by",
-                           experiments::sizes(experiments::differences(losses, both)), 0.05);
-      }
+  std::vector<experiments::Trial> all;
+  for (const Contender* c : contenders) {
+    for (const auto& [warmup, clip] : {std::pair{false, true}, {true, false}, {false, false}}) {
+      all.push_back({c, c->search.best_rate(), warmup, clip});
     }
   }
-  report.table("Warm-up and clipping", {"", "losses", "against both on"}, rows);
+  const auto losses = trials.judge(all);
+  std::vector<std::vector<Report::Json>> rows;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const experiments::Trial& t = all[i];
+    const auto change = experiments::paired_interval(losses[i], t.contender->judged);
+    const std::string name = fmt::format("{} at {:g}, {}", t.contender->name, t.lr,
+                                         t.clip     ? "no warm-up"
+                                         : t.warmup ? "no clipping"
+                                                    : "neither");
+    rows.push_back({name, experiments::mean_of(losses[i]), experiments::shown(change)});
+    chart.rows.push_back({name, change});
+  }
+  report.table("Warm-up and clipping; " + experiments::count_of_intervals(chart.rows.size()),
+               {"", "loss", "against both on"}, rows);
   report.picture("switches.svg", chart.svg());
 }
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   train::TrainConfig setting = experiments::small_setting(text);
-  if (report.short_form()) setting.steps = 40;
+  if (report.short_form()) setting.steps = 10;
   setting.eval_every = setting.steps;
   show_orthogonalized(report, text, setting);
 
-  std::vector<Contender> contenders{
-      {"SGD", {.rule = Rule::Sgd, .momentum = 0.9}, {0.01, 0.03, 0.1, 0.3, 1.0}},
-      {"Adam", {.rule = Rule::Adam}, {3e-4, 1e-3, 3e-3, 1e-2, 3e-2}},
-      {"Adam + L2", {.rule = Rule::AdamL2, .weight_decay = 0.1}, {1e-3, 3e-3, 1e-2, 3e-2, 1e-1}},
-      {"AdamW", {.rule = Rule::AdamW, .weight_decay = 0.1}, {3e-4, 1e-3, 3e-3, 1e-2, 3e-2}},
-      {"Muon", {.rule = Rule::Muon}, {1e-3, 3e-3, 1e-2, 3e-2, 1e-1}}};
-  if (report.short_form()) {
-    for (Contender& c : contenders) c.rates = {c.rates[1], c.rates[2], c.rates[3]};
-  }
-  Contender &sgd = contenders[0], &adam = contenders[1], &l2 = contenders[2], &adamw = contenders[3],
-            &muon = contenders[4];
+  std::vector<Contender> contenders{{"SGD", {.rule = Rule::Sgd, .momentum = 0.9}, 0.1},
+                                    {"SGD, scaled", {.rule = Rule::Scaled, .momentum = 0.9}, 3e-3},
+                                    {"Adam", {.rule = Rule::Adam}, 3e-3},
+                                    {"Adam + L2", {.rule = Rule::AdamL2, .weight_decay = 0.1}, 1e-2},
+                                    {"AdamW", {.rule = Rule::AdamW, .weight_decay = 0.1}, 3e-3},
+                                    {"Muon", {.rule = Rule::Muon}, 1e-2}};
+  Contender &sgd = contenders[0], &scaled = contenders[1], &adam = contenders[2], &l2 = contenders[3],
+            &adamw = contenders[4], &muon = contenders[5];
 
   experiments::OptimizerTrials trials(report, text, setting);
-  trials.choose_rates({&sgd, &adam, &l2, &adamw});
-  trials.muons_adamw_rate = adamw.best_rate();
+  trials.choose_rates({&sgd, &scaled, &adam, &l2, &adamw});
+  trials.muons_adamw_rate = adamw.search.best_rate();
   trials.choose_rates({&muon});
-  show_grid(report, contenders, setting.steps);
+  show_rates(report, contenders, setting.steps);
 
-  for (Contender& c : contenders) c.judged = trials.judge(c, c.best_rate());
+  std::vector<experiments::Trial> best;
+  for (const Contender& c : contenders) best.push_back({&c, c.search.best_rate()});
+  const auto judged = trials.judge(best);
   std::vector<std::vector<Report::Json>> rows;
-  for (const Contender& c : contenders) {
-    rows.push_back({c.name, fmt::format("{:g}", c.best_rate()), experiments::joined(c.judged),
-                    experiments::shown(experiments::paired_interval_or_difference(c.judged, adamw.judged))});
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    Contender& c = contenders[i];
+    c.judged = judged[i];
+    rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(c.judged),
+                    &c == &adamw
+                        ? Report::Json()
+                        : Report::Json(experiments::shown(experiments::paired_interval(c.judged, judged[4])))});
   }
-  report.table("Each at its best rate, on other seeds", {"optimizer", "rate", "losses", "against AdamW"}, rows);
-  report.claim_above("Muon beats AdamW by", experiments::differences(adamw.judged, muon.judged), 0.02);
+  report.table("Each at its best rate; " + experiments::count_of_intervals(rows.size() - 1),
+               {"optimizer", "rate", "loss", "against AdamW"}, rows);
+  show_gradient_sizes(report, text, setting, adamw.search.best_rate());
   if (report.short_form()) return;
-  report.claim_above("AdamW beats SGD by", experiments::differences(sgd.judged, adamw.judged), 0.1);
-  report.claim_above("weight decay in the gradient costs Adam", experiments::differences(l2.judged, adam.judged), 0.3);
-  report.claim_below("Adam and AdamW can't be told apart, losses differ by",
-                     experiments::sizes(experiments::differences(adam.judged, adamw.judged)), 0.15);
-  switch_off(report, trials, sgd, adamw, muon);
+  report.claim_above("Muon beats AdamW by", experiments::paired_interval(adamw.judged, muon.judged), 0.02);
+  report.claim_above("AdamW beats SGD by", experiments::paired_interval(sgd.judged, adamw.judged), 0.1);
+  report.claim_above("weight decay in the gradient costs Adam", experiments::paired_interval(l2.judged, adam.judged),
+                     0.3);
+  report.claim_below("scaling each matrix gains SGD", experiments::paired_interval(sgd.judged, scaled.judged), 0.1);
+  switch_off(report, trials, {&adamw, &muon});
 }
 
 }  // namespace

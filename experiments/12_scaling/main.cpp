@@ -1,12 +1,11 @@
-// How does the loss fall with the model's size and with the tokens that it sees? `--full` fits a law to more of both.
-// Tables, pictures and explanation: README.md beside this file.
+// How does the loss fall with the model's size and with the tokens that it sees, and what is the best share of a
+// budget? Tables, pictures and explanation: README.md beside this file.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
-#include "experiments/common/scaling_grid.h"
+#include "experiments/12_scaling/scaling_grid.h"
 #include "experiments/common/statistics.h"
 
 namespace {
@@ -18,6 +17,7 @@ using experiments::ScalingLaw;
 using experiments::ScalingPoint;
 using experiments::ScalingRuns;
 using Doubles = std::vector<double>;
+using Rows = std::vector<std::vector<Report::Json>>;
 
 // The middle 95 % of some values.
 std::string middle(Doubles values) {
@@ -27,16 +27,32 @@ std::string middle(Doubles values) {
                      values[static_cast<size_t>(std::lround(0.975 * last))]);
 }
 
-void fit(Report& report, const ScalingGrid& grid, train::LineChart& chart) {
-  std::vector<ScalingPoint> points;
-  for (const ScalingRuns& run : grid.runs) points.push_back(run.mean());
-  const ScalingLaw law = experiments::fit_scaling_law(points);
-  const std::vector<ScalingLaw> others = experiments::bootstrap(grid.runs, 200, report.seed());
-  std::vector<std::vector<Report::Json>> rows;
+template <typename NumberOf>
+std::string with_middle(const ScalingLaw& law, const std::vector<ScalingLaw>& others, const NumberOf& number_of) {
+  Doubles values;
+  for (const ScalingLaw& other : others) values.push_back(number_of(other));
+  return fmt::format("{:.3g} {}", number_of(law), middle(values));
+}
+
+// What a training on one token costs, and for what.
+void show_operations(Report& report, const ScalingGrid& grid) {
+  Rows rows;
+  const auto percent = [](double part, double all) { return fmt::format("{:.1f} %", 100.0 * part / all); };
+  for (size_t i = 0; i < grid.widths.size(); ++i) {
+    const double n = grid.at(i, 0).parameters;
+    const auto operations = grid.operations_per_token(n);
+    rows.push_back({grid.widths[i], std::llround(n), std::llround(operations.all()),
+                    percent(operations.matrices, operations.all()), percent(operations.head, operations.all()),
+                    percent(operations.attention, operations.all())});
+  }
+  report.table("Floating-point operations for each token of training",
+               {"width", "N", "operations", "6 N", "the head", "attention's sums"}, rows);
+}
+
+void show_law(Report& report, const ScalingLaw& law, const std::vector<ScalingLaw>& others) {
+  Rows rows;
   const auto add = [&](const std::string& name, const auto& number_of) {
-    Doubles values;
-    for (const ScalingLaw& other : others) values.push_back(number_of(other));
-    rows.push_back({name, fmt::format("{:.3g}", number_of(law)), middle(values)});
+    rows.push_back({name, with_middle(law, others, number_of)});
   };
   add("E", [](const ScalingLaw& l) { return l.E; });
   add("A", [](const ScalingLaw& l) { return l.A; });
@@ -44,30 +60,49 @@ void fit(Report& report, const ScalingGrid& grid, train::LineChart& chart) {
   add("B", [](const ScalingLaw& l) { return l.B; });
   add("beta", [](const ScalingLaw& l) { return l.beta; });
   add("beta / (alpha + beta)", [](const ScalingLaw& l) { return l.beta / (l.alpha + l.beta); });
-  chart.series.push_back({"best by the law", {}});
-  for (const double flops : {1e10, 3e10, 1e11, 3e11}) {
-    add(fmt::format("best N of {:g} operations", flops),
-        [=](const ScalingLaw& l) { return l.optimum(flops).parameters; });
-    add(fmt::format("best D of {:g} operations", flops), [=](const ScalingLaw& l) { return l.optimum(flops).tokens; });
-    chart.series.back().points.push_back({flops, law.optimum(flops).loss});
-  }
-  report.table("L = E + A / N^alpha + B / D^beta", {"", "fit", "the middle 95 % of 200 bootstraps"}, rows);
+  report.table("L = E + A / N^alpha + B / D^beta, with the middle 95 % of 200 bootstraps", {"", "fit"}, rows);
+}
 
-  // How far does it carry? The largest size, and the longest training, by laws that didn't see them.
-  rows = {{"law of all", experiments::relative_deviation(law, points), {}}};
-  const auto leave_out = [&](const std::string& name, const auto& is_out) {
+void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law, const std::vector<ScalingLaw>& others,
+                  train::LineChart& chart) {
+  const auto operations = [&](double n) { return grid.operations_per_token(n).all(); };
+  const ScalingRuns &smallest = grid.runs.front(), &largest = grid.runs.back();
+  Rows rows;
+  chart.series.push_back({"best by the law", {}});
+  for (const double flops : {1e10, 3e10, 5e10, 1e11, 3e11}) {
+    const ScalingPoint best = law.optimum(flops, operations);
+    std::string outside;  // of the trainings that the law was fitted to
+    if (best.parameters < smallest.parameters) outside += "N below all trained; ";
+    if (best.parameters > largest.parameters) outside += "N above all trained; ";
+    if (best.tokens < smallest.tokens) outside += "D below all trained; ";
+    if (best.tokens > largest.tokens) outside += "D above all trained; ";
+    rows.push_back(
+        {fmt::format("{:g}", flops),
+         with_middle(law, others, [&](const ScalingLaw& l) { return l.optimum(flops, operations).parameters; }),
+         with_middle(law, others, [&](const ScalingLaw& l) { return l.optimum(flops, operations).tokens; }),
+         fmt::format("{:.0f}", best.tokens / best.parameters), best.loss,
+         outside.empty() ? "no" : "yes: " + outside.substr(0, outside.size() - 2)});
+    if (outside.empty()) chart.series.back().points.push_back({flops, best.loss});
+  }
+  report.table("The best share of a budget", {"operations", "best N", "best D", "D / N", "loss", "extrapolated"}, rows);
+}
+
+// How far does the law carry? The largest size, and the longest training, by laws that didn't see them.
+void judge_law(Report& report, const ScalingLaw& law, const std::vector<ScalingPoint>& points) {
+  Rows rows{{"law of all", fmt::format("{:.4f}", experiments::relative_deviation(law, points)), {}}};
+  report.claim_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
+  const auto leave_out = [&](const std::string& what, const auto& is_out) {
     std::vector<ScalingPoint> in, out;
     for (const ScalingPoint& p : points) (is_out(p) ? out : in).push_back(p);
     const ScalingLaw partial = experiments::fit_scaling_law(in);
-    rows.push_back({name, experiments::relative_deviation(partial, in), experiments::relative_deviation(partial, out)});
+    const double error = experiments::relative_deviation(partial, out);
+    rows.push_back({"law without " + what, fmt::format("{:.4f}", experiments::relative_deviation(partial, in)),
+                    fmt::format("{:.4f}", error)});
+    report.claim_below("typical relative error on " + what + ", which the law has not seen", error, 0.03);
   };
   const double largest = points.back().parameters, longest = points.back().tokens;
-  leave_out("law without the largest size", [&](const ScalingPoint& p) { return p.parameters == largest; });
-  leave_out("law without the longest training", [&](const ScalingPoint& p) { return p.tokens == longest; });
-  for (auto& row : rows) {
-    for (size_t i : {1, 2})
-      row[i] = row[i].is_null() ? row[i] : Report::Json(fmt::format("{:.4f}", row[i].get<double>()));
-  }
+  leave_out("the largest size", [&](const ScalingPoint& p) { return p.parameters == largest; });
+  leave_out("the longest training", [&](const ScalingPoint& p) { return p.tokens == longest; });
   report.table("Typical relative error", {"", "on what it was fitted to", "on what was left out"}, rows);
 }
 
@@ -75,7 +110,7 @@ void fit(Report& report, const ScalingGrid& grid, train::LineChart& chart) {
 void claim_order(Report& report, const ScalingGrid& grid) {
   const size_t largest = grid.widths.size() - 1, longest = grid.steps.size() - 1;
   const auto claim = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {
-    report.claim_above(text, experiments::differences(before.losses, after.losses), 0.01);
+    report.claim_above(text, experiments::paired_interval(before.losses, after.losses), 0.0);
   };
   for (size_t i = 1; i < grid.widths.size(); ++i) {
     claim(fmt::format("width {} gains over {}", grid.widths[i], grid.widths[i - 1]), grid.at(i - 1, longest),
@@ -87,37 +122,41 @@ void claim_order(Report& report, const ScalingGrid& grid) {
   }
 }
 
-void study(Report& report, bool full) {
-  ScalingGrid grid{.widths = {16, 32, 64}, .steps = {100, 200, 400}};
-  if (report.short_form()) grid = {.widths = {16, 64}, .steps = {50, 200}};
-  if (full) grid = {.widths = {16, 32, 48, 64, 96}, .steps = {100, 200, 400, 800, 1600}};
+void study(Report& report) {
+  ScalingGrid grid{.widths = {16, 32, 48, 64, 96}, .steps = {100, 200, 400, 800, 1600}};
+  if (report.short_form()) grid = {.widths = {16, 64}, .steps = {20, 80}};
   grid.train(report);
 
   train::LineChart chart{.title = "Loss by computation, a line for each size",
-                         .x_label = "floating-point operations, 6 N D",
+                         .x_label = "floating-point operations of the training",
                          .y_label = "validation loss (nats per character)",
                          .log_x = true};
-  std::vector<std::vector<Report::Json>> rows;
+  Rows rows;
+  std::vector<ScalingPoint> points;
   for (size_t i = 0; i < grid.widths.size(); ++i) {
     chart.series.push_back({fmt::format("N = {:.0f}", grid.at(i, 0).parameters), {}});
     for (size_t j = 0; j < grid.steps.size(); ++j) {
-      const ScalingPoint p = grid.at(i, j).mean();
+      const ScalingPoint p = points.emplace_back(grid.at(i, j).mean());
       rows.push_back({fmt::format("width {}, {} steps", grid.widths[i], grid.steps[j]), std::llround(p.parameters),
                       std::llround(p.tokens), p.loss, experiments::joined(grid.at(i, j).losses)});
-      chart.series.back().points.push_back({6.0 * p.parameters * p.tokens, p.loss});
+      chart.series.back().points.push_back({grid.operations_per_token(p.parameters).all() * p.tokens, p.loss});
     }
   }
   report.table("Loss by size and tokens", {"", "N", "D", "mean loss", "by seed"}, rows);
-  claim_order(report, grid);
-  if (full) fit(report, grid, chart);
-  report.picture(full ? "scaling_full.svg" : "scaling.svg", chart);
+  show_operations(report, grid);
+  if (report.short_form()) {
+    report.claim_above("width 64 gains over 16", grid.at(0, 1).mean().loss - grid.at(1, 1).mean().loss, 0.0);
+  } else {
+    claim_order(report, grid);
+    const ScalingLaw law = experiments::fit_scaling_law(points);
+    const std::vector<ScalingLaw> others = experiments::bootstrap(grid.runs, 200, report.seed());
+    show_law(report, law, others);
+    judge_law(report, law, points);
+    show_budgets(report, grid, law, others, chart);
+  }
+  report.picture("scaling.svg", chart);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  // The frame knows no --full: it is this study's own.
-  char** const end = std::remove_if(argv, argv + argc, [](std::string_view flag) { return flag == "--full"; });
-  const bool full = end != argv + argc;
-  return experiments::run(static_cast<int>(end - argv), argv, "12_scaling", [full](Report& r) { study(r, full); });
-}
+int main(int argc, char** argv) { return experiments::run(argc, argv, "12_scaling", study); }

@@ -1,5 +1,5 @@
 // The optimizers that are written out for the study of optimizers, against LibTorch's and against the SVD.
-#include "experiments/common/optimizers.h"
+#include "experiments/10_optimizers/optimizers.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
@@ -80,6 +80,20 @@ TEST(Optimizers, DecayInTheGradientIsNotDecayBesideIt) {
     return std::make_unique<torch::optim::AdamW>(matrices_and_vectors(model, 0.1));
   });
   EXPECT_GT(apart, 1e-3);
+}
+
+TEST(Optimizers, ScaledStepsHaveTheRatesSizeInEveryParameter) {
+  nn::Llama model = seeded_llama(small_model(), 1);
+  std::vector<torch::Tensor> before;
+  for (const torch::Tensor& p : model->parameters()) before.push_back(p.detach().clone());
+  Optimizer optimizer(model, {.rule = Rule::Scaled});
+  const torch::Tensor tokens_BT = torch::randint(11, {4, 9});
+  model->loss(tokens_BT.slice(1, 0, 8), tokens_BT.slice(1, 1, 9)).backward();
+  optimizer.step(0.01);
+  const auto after = model->parameters();
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_NEAR((after[i] - before[i]).square().mean().sqrt().item<double>(), 0.01, 1e-4) << i;
+  }
 }
 
 TEST(Optimizers, OrthogonalizedHasSingularValuesOfAboutOne) {

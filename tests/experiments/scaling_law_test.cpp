@@ -1,9 +1,10 @@
 // The scaling law's fit, on points that a known law made.
-#include "experiments/common/scaling_law.h"
+#include "experiments/12_scaling/scaling_law.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -42,14 +43,30 @@ TEST(ScalingLaw, NoiseIsWhatItsDeviationIs) {
   EXPECT_GT(deviation, 0.004);
 }
 
+double six_n(double n) { return 6.0 * n; }
+
 TEST(ScalingLaw, NothingOfTheSameCostIsBetterThanTheOptimum) {
-  for (const double flops : {1e18, 1e20, 1e22}) {
-    const ScalingPoint best = kHoffmann.optimum(flops);
-    EXPECT_NEAR(6.0 * best.parameters * best.tokens / flops, 1.0, 1e-9);
-    for (const double factor : {0.5, 0.9, 0.99, 1.01, 1.1, 2.0}) {
-      const double n = best.parameters * factor;
-      EXPECT_GT(kHoffmann.loss(n, flops / 6.0 / n), best.loss);
+  const auto with_head = [](double n) { return 6.0 * n + 5e4 * std::sqrt(n); };
+  for (const std::function<double(double)>& operations :
+       {std::function(six_n), std::function<double(double)>(with_head)}) {
+    for (const double flops : {1e18, 1e20, 1e22}) {
+      const ScalingPoint best = kHoffmann.optimum(flops, operations);
+      EXPECT_NEAR(operations(best.parameters) * best.tokens / flops, 1.0, 1e-9);
+      for (const double factor : {0.5, 0.9, 0.99, 1.01, 1.1, 2.0}) {
+        const double n = best.parameters * factor;
+        EXPECT_GT(kHoffmann.loss(n, flops / operations(n)), best.loss);
+      }
     }
+  }
+}
+
+// Hoffmann et al., equation 4.
+TEST(ScalingLaw, ForSixNDTheOptimumIsThePublishedFormula) {
+  const auto [E, A, alpha, B, beta] = kHoffmann;
+  const double g = std::pow(alpha * A / (beta * B), 1.0 / (alpha + beta));
+  for (const double flops : {1e18, 1e22}) {
+    const double n = g * std::pow(flops / 6.0, beta / (alpha + beta));
+    EXPECT_NEAR(kHoffmann.optimum(flops, six_n).parameters / n, 1.0, 1e-5);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "experiments/common/optimizers.h"
+#include "experiments/10_optimizers/optimizers.h"
 
 #include <torch/utils.h>
 
@@ -44,6 +44,10 @@ void Optimizer::update(Slot& slot, double lr) const {
     case Rule::Sgd:
       slot.first.mul_(options_.momentum).add_(g);
       slot.parameter.sub_(lr * slot.first);
+      return;
+    case Rule::Scaled:
+      slot.first.mul_(options_.momentum).add_(g);
+      slot.parameter.sub_(lr * slot.first / (slot.first.square().mean().sqrt() + options_.eps));
       return;
     case Rule::Muon: {
       slot.first.mul_(options_.momentum).add_(g);

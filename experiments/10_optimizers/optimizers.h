@@ -1,4 +1,4 @@
-// Optimizers as a study compares them: each is one update rule of a few lines for one parameter, in plain tensor
+// Optimizers as the study compares them: each is one update rule of a few lines for one parameter, in plain tensor
 // operations. train::AdamW is the one that trains the default; here it is written out beside its rivals.
 #pragma once
 
@@ -13,6 +13,7 @@ namespace folio::experiments {
 
 enum class Rule {
   Sgd,     ///< w -= lr m, with m = momentum m + g
+  Scaled,  ///< w -= lr m / rms(m): each matrix or vector as a whole takes steps of one size
   Adam,    ///< w -= lr m̂ / (√v̂ + eps); Kingma & Ba, "Adam", 2014, algorithm 1
   AdamL2,  ///< Adam with weight decay as it was done before AdamW: λ w is added to the gradient
   AdamW,   ///< Adam, and w -= lr λ w beside it; Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2017

@@ -1,4 +1,4 @@
-#include "experiments/common/scaling_grid.h"
+#include "experiments/12_scaling/scaling_grid.h"
 
 #include <fmt/format.h>
 #include <torch/utils.h>
@@ -40,6 +40,7 @@ double parameters_beside_the_embedding(nn::LlamaImpl& model) {
 void ScalingGrid::train(const Report& report) {
   torch::set_num_threads(1);
   const Shakespeare text = load_shakespeare();
+  shape = small_setting(text).model;
   const std::vector<uint64_t> seeds = report.seeds();
   runs.assign(widths.size() * steps.size(), {.losses = std::vector<double>(seeds.size())});
   std::mutex one_at_a_time;  // for LibTorch's random generator, which is one for all threads, and for the results
@@ -59,6 +60,16 @@ void ScalingGrid::train(const Report& report) {
     run.losses[s] = loss;
     report.say(fmt::format("  width {}, {} steps, seed {}: {:.4f}", config.model.dim, config.steps, config.seed, loss));
   });
+}
+
+Operations ScalingGrid::operations_per_token(double parameters) const {
+  // N = (4 + 3 · 11/4) layers dim² + (2 layers + 1) dim: attention, feed-forward and norms.
+  const auto layers = static_cast<double>(shape.n_layers);
+  const double a = (4.0 + 3.0 * 11.0 / 4.0) * layers, b = 2.0 * layers + 1.0;
+  const double dim = (std::sqrt(b * b + 4.0 * a * parameters) - b) / (2.0 * a);
+  return {.matrices = 6.0 * parameters,
+          .head = 6.0 * static_cast<double>(shape.vocab_size) * dim,
+          .attention = 12.0 * layers * static_cast<double>(shape.context_length) * dim};
 }
 
 }  // namespace folio::experiments

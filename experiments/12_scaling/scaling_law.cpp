@@ -1,4 +1,4 @@
-#include "experiments/common/scaling_law.h"
+#include "experiments/12_scaling/scaling_law.h"
 
 #include <algorithm>
 #include <cmath>
@@ -103,11 +103,20 @@ double ScalingLaw::loss(double parameters, double tokens) const {
   return E + A * std::pow(parameters, -alpha) + B * std::pow(tokens, -beta);
 }
 
-ScalingPoint ScalingLaw::optimum(double flops) const {
-  const double g = std::pow(alpha * A / (beta * B), 1.0 / (alpha + beta));
-  const double n = g * std::pow(flops / 6.0, beta / (alpha + beta));
-  const double d = flops / 6.0 / n;
-  return {n, d, loss(n, d)};
+ScalingPoint ScalingLaw::optimum(double flops, const std::function<double(double)>& operations) const {
+  const auto loss_of = [&](double log_n) { return loss(std::exp(log_n), flops / operations(std::exp(log_n))); };
+  // The valley has one bottom: of three parts of it, the outer one on the higher side can't hold it.
+  double low = std::log(100.0), high = std::log(1e15);
+  while (high - low > 1e-9) {
+    const double third = (high - low) / 3.0;
+    if (loss_of(low + third) < loss_of(high - third)) {
+      high -= third;
+    } else {
+      low += third;
+    }
+  }
+  const double n = std::exp(low);
+  return {n, flops / operations(n), loss_of(low)};
 }
 
 ScalingLaw fit_scaling_law(std::span<const ScalingPoint> points) {

@@ -28,9 +28,10 @@ struct ScalingLaw {
 
   [[nodiscard]] double loss(double parameters, double tokens) const;
 
-  /// The point of least loss among those that cost `flops` = 6 N D: N = G (flops / 6)^(beta / (alpha + beta)) with
-  /// G = (alpha A / (beta B))^(1 / (alpha + beta)).
-  [[nodiscard]] ScalingPoint optimum(double flops) const;
+  /// The point of least loss among those that cost `flops` = operations(N) D, where operations(N) are those of one
+  /// token. For operations(N) = 6 N it is N = G (flops / 6)^(beta / (alpha + beta)), with
+  /// G = (alpha A / (beta B))^(1 / (alpha + beta)). N is looked for from 100 to 1e15.
+  [[nodiscard]] ScalingPoint optimum(double flops, const std::function<double(double parameters)>& operations) const;
 };
 
 /// The law with the least sum of (ln L(N, D) - ln loss)², all five numbers above 0. Throws core::Error for fewer than
