@@ -14,27 +14,21 @@ using experiments::Report;
 using experiments::Variant;
 using Activation = experiments::PlainFeedForwardImpl::Activation;
 
-// The feed-forwards of one width from one kind of first values, SwiGLU first.
-struct Group {
-  std::string name;
-  std::vector<Variant> variants{};
-};
-
-Group make_group(core::ModelConfig model, int64_t dim, bool by_width, bool with_gelu) {
+// SwiGLU, ReLU and GELU, SwiGLU first, of one width and from one kind of first values.
+std::vector<Variant> variants_of(core::ModelConfig model, int64_t dim, bool by_width) {
   model.dim = dim;
   model.head_dim = dim / model.n_heads;
   model.hidden_dim = 11 * dim / 4;
   const auto plain = [](Activation activation) {
     return [=](const core::ModelConfig& c) { return experiments::blocks_with_plain_feed_forward(c, activation); };
   };
-  Group group{fmt::format("width {}, {}", dim, by_width ? "1/√width" : "0.02")};
-  group.variants = {{"SwiGLU", model}, {"ReLU", model, plain(Activation::ReLU)}};
-  if (with_gelu) group.variants.push_back({"GELU", model, plain(Activation::GELU)});
-  for (Variant& variant : group.variants) {
-    variant.name += ", " + group.name;
+  std::vector<Variant> variants{
+      {"SwiGLU", model}, {"ReLU", model, plain(Activation::ReLU)}, {"GELU", model, plain(Activation::GELU)}};
+  for (Variant& variant : variants) {
+    variant.name += by_width ? ", 1/√width" : ", 0.02";
     if (by_width) variant.prepare = experiments::draw_feed_forwards_by_width;
   }
-  return group;
+  return variants;
 }
 
 // The root mean square of what the first feed-forward adds to the stream before training.
@@ -52,71 +46,79 @@ double first_output(const Variant& variant, const experiments::Shakespeare& text
   return rms;
 }
 
-void claim_starts(Report& report, const std::vector<Group>& groups, const experiments::Shakespeare& text) {
-  for (size_t g = 0; g < 2; ++g) {  // the smallest width, from both kinds of first values
-    std::vector<double> share;
-    for (const uint64_t seed : experiments::paired_seeds(report)) {
-      share.push_back(first_output(groups[g].variants[0], text, seed) /
-                      first_output(groups[g].variants[1], text, seed));
+// How loud each of them begins, at widths that need no training to say so.
+void show_starts(Report& report, const experiments::Shakespeare& text, const core::ModelConfig& model) {
+  std::vector<std::vector<Report::Json>> rows;
+  for (const bool by_width : {false, true}) {
+    for (const int64_t dim : {64, 256, 1024}) {
+      if (report.short_form() && dim > 64) continue;
+      std::vector<double> outputs;
+      for (const Variant& variant : variants_of(model, dim, by_width)) {
+        outputs.push_back(first_output(variant, text, report.seed()));
+      }
+      const double share = outputs[0] / outputs[1];
+      rows.push_back({fmt::format("{}, {}", dim, by_width ? "1/√width" : "0.02"), outputs[0], outputs[1], outputs[2],
+                      fmt::format("{:.2f}", share)});
+      const std::string what =
+          fmt::format("width {}, {}: SwiGLU's first output as a share of ReLU's", dim, by_width ? "1/√width" : "0.02");
+      if (by_width) report.claim_above(what, share, 0.5);
+      if (!by_width && dim == 64) report.claim_below(what, share, 0.15);
     }
-    const std::string what = groups[g].name + ": SwiGLU's first output as a share of ReLU's";
-    if (g == 0) report.claim_below(what, share, 0.15);
-    if (g == 1) report.claim_above(what, share, 0.5);
   }
-}
-
-// By group and variant: width 32 from 0.02 and by width, then width 64.
-void claim_losses(Report& report, const std::vector<std::vector<experiments::Outcome>>& all) {
-  const auto apart = [&](size_t group, size_t a, size_t b) {
-    return experiments::differences(all[group][a].losses, all[group][b].losses);
-  };
-  report.claim_above("width 32, 0.02: SwiGLU is worse than ReLU by", apart(0, 0, 1), 0.03);
-  report.claim_above("width 64, 0.02: SwiGLU is worse than ReLU by", apart(2, 0, 1), 0.01);
-  report.claim_above("width 64, 1/√width: ReLU is worse than SwiGLU by", apart(3, 1, 0), 0.015);
-  report.claim_above("width 64, 1/√width: GELU is worse than SwiGLU by", apart(3, 2, 0), 0.01);
-  report.claim_above("width 64: SwiGLU gains from larger first values",
-                     experiments::differences(all[2][0].losses, all[3][0].losses), 0.05);
+  report.table("What the first feed-forward adds before training (root mean square)",
+               {"width, first values of w1 and w3", "SwiGLU", "ReLU", "GELU", "SwiGLU / ReLU"}, rows);
 }
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   train::TrainConfig setting = experiments::small_setting(text);
-  setting.steps = report.short_form() ? 60 : 200;
+  setting.steps = report.short_form() ? 20 : 200;
   setting.eval_every = setting.steps;
   setting.schedule = "cosine";  // a constant rate leaves the noise of the last batches in the losses
   setting.min_lr = setting.lr / 10.0;
+  show_starts(report, text, setting.model);
 
-  std::vector<Group> groups;
-  for (const int64_t dim : {32, 64}) {
-    if (report.short_form() && dim == 64) continue;
-    for (const bool by_width : {false, true}) groups.push_back(make_group(setting.model, dim, by_width, dim == 64));
-  }
-  std::vector<std::vector<Report::Json>> rows;
+  std::vector<Variant> variants = variants_of(setting.model, setting.model.dim, false);
+  for (Variant& variant : variants_of(setting.model, setting.model.dim, true)) variants.push_back(std::move(variant));
+  const auto rates = experiments::tune_variants(report, text, setting, variants);
+  // Its luck is such that two seeds may choose badly: the setting's own rate as well.
+  Variant untuned = variants[0];
+  untuned.name += fmt::format(" at {:g}", untuned.lr = setting.lr);
+  variants.push_back(std::move(untuned));
+  const auto outcomes = experiments::train_variants(report, text, setting, variants, experiments::paired_seeds(report));
+  const auto difference = [&](size_t a, size_t b) {
+    return experiments::paired_interval(outcomes[a].losses, outcomes[b].losses);
+  };
+
+  std::vector<std::vector<Report::Json>> rate_rows, rows;
   std::vector<experiments::IntervalChart::Row> chart;
-  std::vector<std::vector<experiments::Outcome>> all;
-  for (const Group& group : groups) {
-    const auto outcomes =
-        experiments::train_variants(report, text, setting, group.variants, experiments::paired_seeds(report));
-    all.push_back(outcomes);
-    for (size_t i = 0; i < outcomes.size(); ++i) {
-      const auto difference = experiments::paired_interval(outcomes[i].losses, outcomes[0].losses);
-      if (i > 0) {
-        report.claim_equal(outcomes[i].name + ": as many parameters as SwiGLU", outcomes[i].parameters,
-                           outcomes[0].parameters);
-      }
-      rows.push_back({outcomes[i].name, outcomes[i].parameters, first_output(group.variants[i], text, report.seed()),
-                      experiments::mean_of(outcomes[i].losses),
-                      i == 0 ? Report::Json() : Report::Json(experiments::shown(difference))});
-      if (i > 0) chart.push_back({outcomes[i].name, difference});
-    }
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const size_t swiglu = i < 6 ? i / 3 * 3 : 0;  // of the same first values
+    if (i < rates.size()) rate_rows.push_back({outcomes[i].name, experiments::shown(rates[i])});
+    rows.push_back({outcomes[i].name, outcomes[i].parameters, fmt::format("{:g}", variants[i].lr),
+                    experiments::mean_of(outcomes[i].losses),
+                    i == swiglu ? Report::Json() : Report::Json(experiments::shown(difference(i, swiglu)))});
+    if (i == swiglu) continue;
+    chart.push_back({outcomes[i].name, difference(i, swiglu)});
+    report.claim_equal(outcomes[i].name + ": as many parameters as SwiGLU", outcomes[i].parameters,
+                       outcomes[swiglu].parameters);
   }
-  report.table(fmt::format("After {} steps", setting.steps),
-               {"feed-forward", "parameters", "first output", "loss", "against SwiGLU"}, rows);
-  claim_starts(report, groups, text);
-  if (!report.short_form()) claim_losses(report, all);
+  report.table("Loss by learning rate, mean of the seeds on which it is chosen", {"feed-forward", "loss"}, rate_rows);
+  rows.push_back({"SwiGLU, 0.02 against SwiGLU, 1/√width", {}, {}, {}, experiments::shown(difference(0, 3))});
+  rows.push_back({"the same, at 0.003", {}, {}, {}, experiments::shown(difference(6, 3))});
+  rows.push_back({"ReLU, 0.02 against SwiGLU, 0.02 at 0.003", {}, {}, {}, experiments::shown(difference(1, 6))});
+  report.table(fmt::format("After {} steps, each at its best rate; {}", setting.steps,
+                           experiments::count_of_intervals(chart.size() + 3)),
+               {"feed-forward", "parameters", "rate", "loss", "against SwiGLU"}, rows);
+  if (!report.short_form()) {
+    report.claim_above("0.02: SwiGLU at its own rate is worse than ReLU by", difference(0, 1), 0.02);
+    report.claim_above("0.02: SwiGLU at 0.003 is worse than ReLU by", difference(6, 1), 0.02);
+    report.claim_above("1/√width: ReLU is worse than SwiGLU by", difference(4, 3), 0.0);
+    report.claim_above("SwiGLU gains from 1/√width, even against 0.02 at 0.003", difference(6, 3), 0.02);
+  }
   report.picture(
       "swiglu.svg",
-      experiments::IntervalChart{.title = "ReLU and GELU against SwiGLU, at equal parameters",
+      experiments::IntervalChart{.title = "ReLU and GELU against SwiGLU, at equal parameters, each at its best rate",
                                  .subtitle = "names with the spread of the first values of w1 and w3",
                                  .x_label = "validation loss minus that of SwiGLU (nats); below 0 SwiGLU is worse",
                                  .rows = chart,
