@@ -56,6 +56,17 @@ TEST(LineChart, PointsThatAreNotFiniteLeaveAGap) {
   EXPECT_NE(svg.find(">line 2.500<"), std::string::npos) << "the last finite value";
 }
 
+TEST(LineChart, OnLogarithmicAxesAPowerIsAStraightLine) {
+  LineChart chart = chart_of({{1, 3}, {10, 300}, {100, 30000}});
+  chart.log_x = chart.log_y = true;
+  const std::string svg = chart.svg();
+  EXPECT_EQ(xml_fault(svg), "");
+  std::smatch at;
+  ASSERT_TRUE(std::regex_search(svg, at, std::regex(R"(d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)\")")));
+  EXPECT_NEAR(std::stod(at[3]) - std::stod(at[1]), std::stod(at[5]) - std::stod(at[3]), 0.11);
+  EXPECT_NEAR(std::stod(at[4]) - std::stod(at[2]), std::stod(at[6]) - std::stod(at[4]), 0.11);
+}
+
 TEST(LineChart, WithNothingToShowItSaysSo) {
   for (const bool log_x : {false, true}) {
     for (LineChart chart : {LineChart{}, chart_of({}), chart_of({{0, kNan}})}) {
