@@ -14,9 +14,12 @@
 namespace folio::experiments {
 namespace {
 
-template <size_t kLanes>
+using Four = float __attribute__((vector_size(16)));
+using Eight = float __attribute__((vector_size(32)));
+using Sixteen = float __attribute__((vector_size(64)));
+
+template <typename Vec>
 void count_vectors(CountingMemory& memory, const Product& p) {
-  using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
   if (p.n == 1) {
     vector_tiles<Vec, 1>(memory, p, 0, p.r);
   } else {
@@ -48,9 +51,9 @@ std::vector<Step> steps(core::ThreadPool& pool, size_t n) {
   const auto once = [](auto& m, const Product& p) { weights_once(m, p); };
   const auto tiled = [n](auto& m, const Product& p) { n == 1 ? tiles<1>(m, p) : tiles<2>(m, p); };
   const auto vectors = [lanes = vector.lanes](CountingMemory& m, const Product& p) {
-    if (lanes == 4) count_vectors<4>(m, p);
-    if (lanes == 8) count_vectors<8>(m, p);
-    if (lanes == 16) count_vectors<16>(m, p);
+    if (lanes == 4) count_vectors<Four>(m, p);
+    if (lanes == 8) count_vectors<Eight>(m, p);
+    if (lanes == 16) count_vectors<Sixteen>(m, p);
   };
   return {{"by columns", plain(columns), columns},
           {"by rows", plain(rows), rows},
