@@ -85,7 +85,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
 void study(Report& report) {
   core::ThreadPool pool;
   core::ThreadPool alone(1);
-  const double seconds = report.short_form() ? 0.0 : 1.0;
+  const double seconds = report.short_form() ? 0.0 : 2.0;
   const size_t megabytes = report.short_form() ? 64 : 512;
   const experiments::Roof one = experiments::measure_roof(alone, megabytes, seconds);
   const experiments::Roof all = experiments::measure_roof(pool, megabytes, seconds);
