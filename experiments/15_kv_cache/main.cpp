@@ -18,7 +18,6 @@ namespace {
 
 using namespace folio;  // NOLINT: a program of one file
 using experiments::Generation;
-using experiments::kTokens;
 using experiments::Report;
 using experiments::Text;
 using experiments::Work;
@@ -44,16 +43,17 @@ uint64_t count_work(Report& report) {
   const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
   infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
+  const size_t tokens = report.short_form() ? 128 : 256;
   const auto start = std::chrono::steady_clock::now();
-  const Generation without = experiments::generate(runner, false);
+  const Generation without = experiments::generate(runner, tokens, false);
   const auto middle = std::chrono::steady_clock::now();
-  const Generation with = experiments::generate(runner, true);
+  const Generation with = experiments::generate(runner, tokens, true);
   report.say(fmt::format("{} tokens on one thread: {:.2f} s without a cache, {:.3f} s with one (shown, not judged)",
-                         kTokens, std::chrono::duration<double>(middle - start).count(),
+                         tokens, std::chrono::duration<double>(middle - start).count(),
                          std::chrono::duration<double>(std::chrono::steady_clock::now() - middle).count()));
 
   int64_t different = 0;
-  for (size_t i = 0; i < kTokens; ++i) {
+  for (size_t i = 0; i < tokens; ++i) {
     different +=
         std::memcmp(without.logits[i].data(), with.logits[i].data(), with.logits[i].size() * sizeof(float)) != 0;
   }
@@ -64,7 +64,8 @@ uint64_t count_work(Report& report) {
     in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
   }
   report.claim_equal("multiply-adds in matrices with the cache, counted",
-                     static_cast<int64_t>(with.work.back().matrix_multiply_adds), kTokens * in_matrices);
+                     static_cast<int64_t>(with.work.back().matrix_multiply_adds),
+                     static_cast<int64_t>(tokens) * in_matrices);
 
   std::vector<std::vector<Report::Json>> rows;
   std::vector<train::LineChart::Series> lines;
@@ -84,12 +85,12 @@ uint64_t count_work(Report& report) {
     for (const Counted& c : kCounted) {
       if (c.line == nullptr) continue;
       auto& line = lines.emplace_back(train::LineChart::Series{fmt::format("{}, {}", c.line, name), {}});
-      for (size_t n = 1; n <= kTokens; n *= 2) {
+      for (size_t n = 1; n <= tokens; n *= 2) {
         line.points.push_back({static_cast<double>(n), static_cast<double>(c.count(g->work[n - 1])) / 1e6});
       }
     }
   }
-  report.table(fmt::format("{} tokens, and the slope from 32 to {}", kTokens, kTokens),
+  report.table(fmt::format("{} tokens, and the slope from 32 to {}", tokens, tokens),
                {"", "without", "slope", "with", "slope ", "without / with"}, rows);
   report.picture("work.svg", train::LineChart{.title = "Writing n tokens with and without a KV cache",
                                               .x_label = "tokens written, n",
