@@ -1,0 +1,35 @@
+// What this machine reaches, and how long a decoding step of n sequences takes on it. Times are shown, never judged.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "infer/cpu/cpu.h"
+
+namespace folio::experiments {
+
+/// The two roofs of a roofline (Williams et al. 2009).
+struct Roofs {
+  double bytes_per_s = 0.0;          ///< all threads together, read from memory
+  double multiply_adds_per_s = 0.0;  ///< all threads together, the engine's product of matrices that stay in the cache
+};
+
+/// Reads `bytes` of memory, which should be many times the caches. Each roof is the best of several passes.
+[[nodiscard]] Roofs measure_roofs(infer::Cpu& cpu, size_t bytes);
+
+/// A model with random weights that no cache holds, or with `small` one that is quick to make. Its text is noise.
+[[nodiscard]] core::StoredModel random_model(bool small);
+
+struct StepTime {
+  int64_t n_sequences = 0;
+  double seconds = 0.0;        ///< of a step, the best of several
+  double weight_bytes = 0.0;   ///< of a step
+  double multiply_adds = 0.0;  ///< of a step, those of attention included
+};
+
+/// A step of each number of sequences, a token of each.
+[[nodiscard]] std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model,
+                                               std::span<const int64_t> numbers, int repetitions);
+
+}  // namespace folio::experiments
