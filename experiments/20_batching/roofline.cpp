@@ -67,7 +67,8 @@ double product_rate(infer::Cpu& cpu) {
 Roofs measure_roofs(infer::Cpu& cpu, size_t bytes) { return {read_bandwidth(cpu.pool(), bytes), product_rate(cpu)}; }
 
 core::StoredModel random_model(bool small) {
-  core::StoredModel model{.path = "random weights", .format = core::ModelFormat::Gguf, .config = {}};
+  core::StoredModel model{};
+  model.path = "random weights";
   model.config = {.vocab_size = 66,
                   .dim = small ? 128 : 768,
                   .n_layers = small ? 2 : 8,
