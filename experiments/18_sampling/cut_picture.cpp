@@ -20,7 +20,7 @@ constexpr double kNumbers = 56;
 constexpr double kCut = 74;
 constexpr double kGap = 36;
 
-std::string percent(double p) { return p < 0.00095 ? fmt::format("{:.0e}", p) : fmt::format("{:.1f} %", 100.0 * p); }
+std::string percent(double p) { return fmt::format("{:.{}f} %", 100.0 * p, p < 0.01 ? 2 : 1); }
 
 std::string bars(const CutPicture::Panel& panel, double left) {
   std::string body;
@@ -35,7 +35,7 @@ std::string bars(const CutPicture::Panel& panel, double left) {
   return body;
 }
 
-std::string cut_line(const CutPicture::Panel& panel, const CutPicture::Cut& cut, size_t colour, double x) {
+std::string cut_line(const CutPicture::Panel& panel, const Setting& cut, size_t colour, double x) {
   const size_t n = n_kept(panel.model, cut.options);
   const size_t shown = std::min(n, panel.names.size());
   const double bottom = kTop + kRow * static_cast<double>(shown);

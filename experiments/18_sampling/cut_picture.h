@@ -4,15 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "experiments/18_sampling/cuts.h"
+#include "experiments/18_sampling/results.h"
 
 namespace folio::experiments {
 
 struct CutPicture {
-  struct Cut {
-    std::string name;
-    infer::SamplerOptions options;
-  };
   struct Panel {
     std::string title{};               ///< the text before the position
     std::vector<Candidate> model{};    ///< likeliest first
@@ -21,7 +17,7 @@ struct CutPicture {
 
   std::string title;
   std::string subtitle;
-  std::vector<Cut> cuts;
+  std::vector<Setting> cuts;
   std::vector<Panel> panels;
 
   /// One SVG document. A panel shows as many tokens as it has names, as bars, and beside them a line for each cut: from

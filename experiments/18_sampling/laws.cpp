@@ -82,17 +82,18 @@ void claim_laws_of_draws(Report& report, std::span<const float> logits) {
     // The same positions backwards, each from a new sampler; and from another seed.
     SamplerOptions options = settings[0].options;
     options.seed = seed;
-    Sampler forwards(options, {});
-    options.seed = seed + 1000;
-    Sampler elsewhere(options, {});
-    options.seed = seed;
+    std::vector<int32_t> forwards;
+    Sampler sampler(options, {});
+    for (uint64_t i = 0; i < n; ++i) forwards.push_back(drawn(sampler, logits, i));
+    SamplerOptions of_another = options;
+    of_another.seed = seed + 1000;
     other.push_back(0);
     double same = 0.0;
     for (uint64_t i = n; i-- > 0;) {
       Sampler fresh(options, {});
-      const int32_t token = drawn(fresh, logits, i);
-      other.back() += token == drawn(forwards, logits, n - 1 - (n - 1 - i)) ? 0 : 1;
-      same += token == drawn(elsewhere, logits, i) ? 1.0 : 0.0;
+      Sampler elsewhere(of_another, {});
+      other.back() += drawn(fresh, logits, i) == forwards[i] ? 0 : 1;
+      same += drawn(elsewhere, logits, i) == forwards[i] ? 1.0 : 0.0;
     }
     double collision = 0.0;  // two independent draws agree with probability Σ p²
     for (const Candidate& c : model) collision += c.p * c.p;

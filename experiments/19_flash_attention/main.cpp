@@ -66,7 +66,7 @@ double share_of_bound(const Measured& a, const Measured& b, size_t length) {
 void count_bytes(Report& report) {
   train::LineChart chart{.title = "Bytes between memory and cache, one causal head of width 32",
                          .x_label = "positions",
-                         .y_label = "bytes",
+                         .y_label = "MB",
                          .series = {},
                          .log_x = true,
                          .log_y = true};
@@ -84,7 +84,7 @@ void count_bytes(Report& report) {
       bytes[{"all scores", cache}][length] = naive.bytes;
       bytes[{"blocks", cache}][length] = tiled.bytes;
       for (const double moved : {naive.bytes, tiled.bytes})
-        rows.back().push_back(fmt::format("{:.0f} KB", moved / 1e3));
+        rows.back().push_back(fmt::format("{:.3g} MB", moved / 1e6));
       if (cache == 64) continue;
       for (const size_t kept : {naive.kept, tiled.kept}) rows.back().push_back(static_cast<int64_t>(kept));
     }
@@ -94,9 +94,9 @@ void count_bytes(Report& report) {
                 "all scores keep", "blocks keep"},
                rows);
   for (const auto& [which, by_length] : bytes) {
-    chart.series.push_back({fmt::format("{}, {} KiB", which.first, which.second), {}});
+    chart.series.push_back({fmt::format("{}, {}", which.first, which.second == 64 ? "64 KiB" : "1 MiB"), {}});
     for (const auto& [length, moved] : by_length)
-      chart.series.back().points.push_back({static_cast<double>(length), moved});
+      chart.series.back().points.push_back({static_cast<double>(length), moved / 1e6});
   }
   report.picture("bytes.svg", chart);
 

@@ -5,67 +5,24 @@
 #include <cmath>
 #include <set>
 
+#include "experiments/20_batching/batches.h"
 #include "experiments/20_batching/roofline.h"
-#include "experiments/common/counting_machine.h"
 #include "experiments/common/readers_model.h"
 #include "infer/cpu/cpu.h"
-#include "infer/engine/engine.h"
+#include "infer/forward/runner.h"
 
 namespace {
 
 using namespace folio;  // NOLINT: a program of one file
 using experiments::ReadersModel;
 using experiments::Report;
-using experiments::Work;
-
-struct Run {
-  Work work;
-  std::vector<std::vector<int32_t>> texts;
-};
-
-class Batches {
- public:
-  Batches(const Report& report, const ReadersModel& reader, int64_t n_tokens)
-      : reader_(reader), n_tokens_(n_tokens), seed_(report.seed()) {}
-
-  // Requests [first, last) on so many threads; a new one may start every `apart` steps, or all at once with 0.
-  [[nodiscard]] Run run(size_t first, size_t last, size_t n_threads, int64_t apart = 0) const {
-    infer::Cpu cpu({.n_threads = n_threads});
-    experiments::CountingMachine machine(cpu);
-    infer::Engine engine(reader_.model, machine, {.n_sequences = static_cast<int64_t>(last - first)});
-    std::vector<infer::RequestId> ids;
-    bool goes_on = true;
-    for (int64_t step = 0; goes_on || first + ids.size() < last; ++step) {
-      while (first + ids.size() < last && static_cast<int64_t>(ids.size()) * apart <= step) {
-        ids.push_back(engine.add(request(first + ids.size())));
-      }
-      goes_on = engine.step();
-    }
-    Run run{machine.work, {}};
-    for (const infer::RequestId id : ids) run.texts.push_back(engine.take(id).tokens);
-    return run;
-  }
-
- private:
-  // Prompts of 1 to 33 characters, and a seed for each.
-  [[nodiscard]] infer::Request request(size_t i) const {
-    const std::string text = "ROMEO:\nWhat say you, my good lord?\n";
-    return {.prompt = reader_.tokenizer->encode(text.substr(0, 1 + i * 7 % 33)),
-            .max_tokens = n_tokens_,
-            .sampler = {.seed = seed_ + i},
-            .tokenizer = nullptr};
-  }
-
-  const ReadersModel& reader_;
-  int64_t n_tokens_;
-  uint64_t seed_;
-};
+using experiments::Run;
 
 double log_slope(double x0, double y0, double x1, double y1) { return std::log(y1 / y0) / std::log(x1 / x0); }
 
 void count(Report& report, const ReadersModel& reader) {
   const size_t most = report.short_form() ? 8 : 32;
-  const Batches batches(report, reader, report.short_form() ? 24 : 96);
+  const experiments::Batches batches(report, reader);
   std::vector<Run> alone;
   for (size_t i = 0; i < most; ++i) alone.push_back(batches.run(i, i + 1, 1));
 
@@ -134,25 +91,27 @@ void count(Report& report, const ReadersModel& reader) {
 }
 
 void time(Report& report) {
-  infer::Cpu cpu;
+  infer::Cpu cpu({.n_threads = 1});
+  const double seconds = report.short_form() ? 0.0 : 1.0;  // for each measurement
   const core::StoredModel model = experiments::random_model(report.short_form());
-  const experiments::Roofs roofs = experiments::measure_roofs(cpu, size_t{report.short_form() ? 32U : 512U} << 20U);
+  const experiments::Roofs roofs =
+      experiments::measure_roofs(cpu, size_t{report.short_form() ? 32U : 512U} << 20U, seconds);
   const double ridge = roofs.multiply_adds_per_s / roofs.bytes_per_s;
   report.say(
-      fmt::format("{}: memory is read at {:.1f} GB/s, {:.1f} billion multiply-adds/s: the ridge is at {:.1f} "
+      fmt::format("one core, {}: memory is read at {:.1f} GB/s, {:.1f} billion multiply-adds/s: the ridge is at {:.1f} "
                   "multiply-adds for a byte",
-                  cpu.describe(), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9, ridge));
+                  core::isa_name(cpu.kernels().isa), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9, ridge));
   std::vector<int64_t> numbers;
   for (int64_t n = 1; n <= (report.short_form() ? 8 : 128); n *= 2) numbers.push_back(n);
   std::vector<std::vector<Report::Json>> rows;
-  train::LineChart chart{
-      .title = "Tokens a second, by sequences decoded together",
-      .x_label = "sequences",
-      .y_label = fmt::format("tokens/s; {} parameters, {}", core::parameter_count(model.config), cpu.describe()),
-      .series = {{"measured", {}}, {"memory's roof", {}}, {"multiply-adds' roof", {}}},
-      .log_x = true,
-      .log_y = true};
-  for (const experiments::StepTime& t : experiments::time_steps(cpu, model, numbers, report.short_form() ? 3 : 8)) {
+  train::LineChart chart{.title = "Tokens a second, by sequences decoded together",
+                         .x_label = "sequences",
+                         .y_label = fmt::format("tokens/s on one core; {:.1f} million parameters, which no cache holds",
+                                                static_cast<double>(core::parameter_count(model.config)) / 1e6),
+                         .series = {{"measured", {}}, {"memory's roof", {}}, {"multiply-adds' roof", {}}},
+                         .log_x = true,
+                         .log_y = true};
+  for (const experiments::StepTime& t : experiments::time_steps(cpu, model, numbers, seconds)) {
     const auto n = static_cast<double>(t.n_sequences);
     const double by_memory = n * roofs.bytes_per_s / t.weight_bytes;
     const double by_products = n * roofs.multiply_adds_per_s / t.multiply_adds;

@@ -1,8 +1,8 @@
 #include "experiments/20_batching/roofline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <deque>
 #include <functional>
 
@@ -15,56 +15,58 @@
 namespace folio::experiments {
 namespace {
 
-double best_seconds(int repetitions, const std::function<void()>& work) {
+constexpr int64_t kMostPasses = 60;
+
+// The best of five passes or more, until all together have taken so long, but at most 60.
+double best_seconds(double all_together, const std::function<void()>& work) {
   double best = 1e300;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+  double sum = 0.0;
+  for (int i = 0; i < 5 || (i < kMostPasses && sum < all_together); ++i) {
+    const std::clock_t start = std::clock();
     work();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    best = std::min(best, seconds);
+    sum += seconds;
   }
   return best;
 }
 
-double read_bandwidth(core::ThreadPool& pool, size_t bytes) {
+double read_bandwidth(size_t bytes, double all_together) {
   const std::vector<uint64_t> memory(bytes / sizeof(uint64_t), 1);
-  std::vector<uint64_t> sums(pool.size() * 8);  // a line for each thread
-  const size_t share = (memory.size() + pool.size() - 1) / pool.size();
-  const double seconds = best_seconds(5, [&] {
-    pool.parallel_for(memory.size(), share, [&](size_t begin, size_t end) {
-      uint64_t lanes[32] = {};
-      for (size_t i = begin; i + 32 <= end; i += 32) {
-        for (size_t l = 0; l < 32; ++l) lanes[l] ^= memory[i + l];
-      }
-      for (const uint64_t lane : lanes) sums[begin / share * 8] += lane;
-    });
+  uint64_t sum = 0;
+  const double seconds = best_seconds(all_together, [&] {
+    uint64_t lanes[32] = {};
+    for (size_t i = 0; i + 32 <= memory.size(); i += 32) {
+      for (size_t l = 0; l < 32; ++l) lanes[l] ^= memory[i + l];
+    }
+    for (const uint64_t lane : lanes) sum += lane;
   });
-  core::require(sums[0] < ~uint64_t{0}, "the sum is used, so that it is computed");
+  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
   return static_cast<double>(bytes) / seconds;
 }
 
-// A product of 64 rows with 128 KiB of weights for each thread, which stay in its cache.
-double product_rate(infer::Cpu& cpu) {
+// A product of 64 rows with 128 KiB of weights.
+double product_rate(const infer::kernels::Kernels& kernels, double all_together) {
   constexpr size_t kRows = 64;
   constexpr size_t kColumns = 512;
-  constexpr size_t kOut = 64;  // for each thread
-  constexpr int kTimes = 20;
-  const size_t n_out = kOut * cpu.n_threads();
+  constexpr size_t kOut = 64;
+  constexpr int kTimes = 50;
   const std::vector<float> x(kRows * kColumns, 0.5F);
-  const std::vector<float> weight(n_out * kColumns, 0.25F);
-  std::vector<float> out(kRows * n_out);
-  const double seconds = best_seconds(10, [&] {
-    cpu.pool().parallel_for(n_out, kOut, [&](size_t begin, size_t end) {
-      for (int i = 0; i < kTimes; ++i) {
-        cpu.kernels().matmul(x.data(), kRows, weight.data(), kColumns, begin, end, out.data(), n_out, false);
-      }
-    });
+  const std::vector<float> weight(kOut * kColumns, 0.25F);
+  std::vector<float> out(kRows * kOut);
+  const double seconds = best_seconds(all_together, [&] {
+    for (int i = 0; i < kTimes; ++i) {
+      kernels.matmul(x.data(), kRows, weight.data(), kColumns, 0, kOut, out.data(), kOut, false);
+    }
   });
-  return static_cast<double>(kTimes * kRows * n_out * kColumns) / seconds;
+  return static_cast<double>(kTimes * kRows * kOut * kColumns) / seconds;
 }
 
 }  // namespace
 
-Roofs measure_roofs(infer::Cpu& cpu, size_t bytes) { return {read_bandwidth(cpu.pool(), bytes), product_rate(cpu)}; }
+Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds) {
+  return {read_bandwidth(bytes, seconds), product_rate(cpu.kernels(), seconds)};
+}
 
 core::StoredModel random_model(bool small) {
   core::StoredModel model{};
@@ -75,7 +77,7 @@ core::StoredModel random_model(bool small) {
                   .n_heads = 12,
                   .n_kv_heads = 12,
                   .hidden_dim = small ? 352 : 2112,
-                  .context_length = 64,
+                  .context_length = kMostPasses,
                   .tie_embeddings = true};
   if (small) model.config.n_heads = model.config.n_kv_heads = 4;
   auto weights = std::make_shared<core::Weights>();
@@ -93,8 +95,9 @@ core::StoredModel random_model(bool small) {
 }
 
 std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model, std::span<const int64_t> numbers,
-                                 int repetitions) {
+                                 double seconds_each) {
   std::vector<StepTime> times;
+  core::require(cpu.n_threads() == 1, "the processor time of {} threads is not that of a step", cpu.n_threads());
   for (const int64_t n : numbers) {
     CountingMachine machine(cpu);
     infer::Runner runner(model, machine, {.n_sequences = n});
@@ -105,7 +108,7 @@ std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model
                       .sequence = sequences.emplace_back(runner.cache()).id(),
                       .position = 0});
     }
-    const double seconds = best_seconds(repetitions, [&] {
+    const double seconds = best_seconds(seconds_each, [&] {
       runner.forward(rows);
       for (infer::Row& row : rows) ++row.position;
     });
