@@ -9,8 +9,23 @@
 
 namespace folio::experiments {
 
+namespace {
+
+std::filesystem::path newest_run() {
+  try {
+    return core::newest_model();
+  } catch (const core::Error&) {
+    core::fail(
+        "there is no model in {} yet: train one with build/train tinyshakespeare, or take --short, which runs on a "
+        "small model of the tests",
+        core::runs_directory().string());
+  }
+}
+
+}  // namespace
+
 ReadersModel readers_model(const Report& report) {
-  const auto path = report.short_form() ? core::folio_home() / "tests/golden/shakespeare_48" : core::newest_model();
+  const auto path = report.short_form() ? core::folio_home() / "tests/golden/shakespeare_48" : newest_run();
   ReadersModel it{.model = core::read_model(path), .tokenizer = nullptr};
   core::require(!core::is_llama2c(it.model.format), "{}: it has no tokenizer in it; train a model anew", path.string());
   it.tokenizer = it.model.gguf ? data::tokenizer_from_gguf(*it.model.gguf) : data::tokenizer_from_hf(path);
