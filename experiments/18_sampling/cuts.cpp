@@ -5,7 +5,7 @@
 
 namespace folio::experiments {
 
-std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never, double temperature) {
+std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never) {
   std::vector<Candidate> all;
   for (size_t i = 0; i < logits.size(); ++i) {
     const auto token = static_cast<int32_t>(i);
@@ -14,7 +14,7 @@ std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.p > b.p; });
   const double largest = all.front().p;
   double sum = 0.0;
-  for (Candidate& c : all) sum += c.p = std::exp((c.p - largest) / temperature);
+  for (Candidate& c : all) sum += c.p = std::exp(c.p - largest);
   for (Candidate& c : all) c.p /= sum;
   return all;
 }

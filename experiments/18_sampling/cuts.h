@@ -14,9 +14,8 @@ struct Candidate {
   double p;  ///< of the model, or of the distribution that is drawn from
 };
 
-/// softmax(logits / temperature) without the tokens `never`, likeliest first; equal ones in the order of their ids.
-[[nodiscard]] std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never,
-                                            double temperature = 1.0);
+/// softmax(logits) without the tokens `never`, likeliest first; equal ones in the order of their ids.
+[[nodiscard]] std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never);
 
 /// How many of the model's likeliest tokens top-k, top-p and min-p leave; with temperature 0, one.
 [[nodiscard]] size_t n_kept(std::span<const Candidate> model, const infer::SamplerOptions& options);
