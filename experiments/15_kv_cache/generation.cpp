@@ -31,11 +31,11 @@ core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed) {
   return {"random weights", core::ModelFormat::Gguf, config, weights->views(), {weights}, nullptr};
 }
 
-Generation generate(infer::Runner& runner, bool with_cache) {
+Generation generate(infer::Runner& runner, size_t count, bool with_cache) {
   Generation g;
   const infer::ScopedSequence sequence(runner.cache());
   static_cast<void>(take_work());
-  while (g.work.size() < kTokens) {
+  while (g.work.size() < count) {
     if (!with_cache) runner.cache().truncate(sequence.id(), 0);
     std::vector<infer::Row> rows;
     for (int64_t p = runner.cache().length(sequence.id()); p < std::ssize(g.tokens); ++p) {

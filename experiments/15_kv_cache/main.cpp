@@ -18,7 +18,6 @@ namespace {
 
 using namespace folio;  // NOLINT: a program of one file
 using experiments::Generation;
-using experiments::kTokens;
 using experiments::Report;
 using experiments::Text;
 using experiments::Work;
@@ -26,32 +25,35 @@ using experiments::Work;
 struct Counted {
   const char* name;
   uint64_t (*count)(const Work&);
-  double without, with;  // the slopes that are claimed, within 0.15; 0: none
+  double without, with;        // the slopes that are claimed, within 0.15; 0: none
+  const char* line = nullptr;  // its name in the picture, if it is there
 };
 
 constexpr std::array kCounted{
-    Counted{"multiply-adds in matrices", [](const Work& w) { return w.matrix_multiply_adds; }, 2, 1},
-    Counted{"multiply-adds in attention", [](const Work& w) { return w.attention_multiply_adds; }, 3, 2},
+    Counted{"multiply-adds in matrices", [](const Work& w) { return w.matrix_multiply_adds; }, 2, 1, "matrices"},
+    Counted{"multiply-adds in attention", [](const Work& w) { return w.attention_multiply_adds; }, 3, 2, "attention"},
     Counted{"all multiply-adds", [](const Work& w) { return w.multiply_adds(); }, 2, 1},
     Counted{"bytes of matrices", [](const Work& w) { return w.matrix_bytes; }, 1, 1},
     Counted{"bytes of keys and values", [](const Work& w) { return w.cache_bytes; }, 0, 0},
     Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
     Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
 
-void count_work(Report& report) {
+// Returns the bytes of a position in the engine's cache.
+uint64_t count_work(Report& report) {
   const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
   infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
+  const size_t tokens = report.short_form() ? 128 : 256;
   const auto start = std::chrono::steady_clock::now();
-  const Generation without = experiments::generate(runner, false);
+  const Generation without = experiments::generate(runner, tokens, false);
   const auto middle = std::chrono::steady_clock::now();
-  const Generation with = experiments::generate(runner, true);
+  const Generation with = experiments::generate(runner, tokens, true);
   report.say(fmt::format("{} tokens on one thread: {:.2f} s without a cache, {:.3f} s with one (shown, not judged)",
-                         kTokens, std::chrono::duration<double>(middle - start).count(),
+                         tokens, std::chrono::duration<double>(middle - start).count(),
                          std::chrono::duration<double>(std::chrono::steady_clock::now() - middle).count()));
 
   int64_t different = 0;
-  for (size_t i = 0; i < kTokens; ++i) {
+  for (size_t i = 0; i < tokens; ++i) {
     different +=
         std::memcmp(without.logits[i].data(), with.logits[i].data(), with.logits[i].size() * sizeof(float)) != 0;
   }
@@ -62,7 +64,8 @@ void count_work(Report& report) {
     in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
   }
   report.claim_equal("multiply-adds in matrices with the cache, counted",
-                     static_cast<int64_t>(with.work.back().matrix_multiply_adds), kTokens * in_matrices);
+                     static_cast<int64_t>(with.work.back().matrix_multiply_adds),
+                     static_cast<int64_t>(tokens) * in_matrices);
 
   std::vector<std::vector<Report::Json>> rows;
   std::vector<train::LineChart::Series> lines;
@@ -79,14 +82,15 @@ void count_work(Report& report) {
     }
   }
   for (const auto& [g, name] : {std::pair{&without, "without"}, std::pair{&with, "with"}}) {
-    for (const Counted& c : {kCounted[0], kCounted[1]}) {
-      auto& line = lines.emplace_back(train::LineChart::Series{fmt::format("{}, {}", c.name + 17, name), {}});
-      for (size_t n = 1; n <= kTokens; n *= 2) {
+    for (const Counted& c : kCounted) {
+      if (c.line == nullptr) continue;
+      auto& line = lines.emplace_back(train::LineChart::Series{fmt::format("{}, {}", c.line, name), {}});
+      for (size_t n = 1; n <= tokens; n *= 2) {
         line.points.push_back({static_cast<double>(n), static_cast<double>(c.count(g->work[n - 1])) / 1e6});
       }
     }
   }
-  report.table(fmt::format("{} tokens, and the slope from 32 to {}", kTokens, kTokens),
+  report.table(fmt::format("{} tokens, and the slope from 32 to {}", tokens, tokens),
                {"", "without", "slope", "with", "slope ", "without / with"}, rows);
   report.picture("work.svg", train::LineChart{.title = "Writing n tokens with and without a KV cache",
                                               .x_label = "tokens written, n",
@@ -94,9 +98,10 @@ void count_work(Report& report) {
                                               .series = lines,
                                               .log_x = true,
                                               .log_y = true});
+  return runner.block_bytes() / infer::kBlockPositions;
 }
 
-void count_paging(Report& report) {
+void count_paging(Report& report, uint64_t position_bytes) {
   constexpr int64_t kContext = 2048;
   constexpr double kMean = 499;
   const std::vector<Text> texts = experiments::running_texts(1000, kMean, kContext, report.seed());
@@ -110,8 +115,9 @@ void count_paging(Report& report) {
   train::LineChart::Series line{"blocks", {}};
   const auto add = [&](const std::string& name, int64_t positions, int64_t entries) {
     const double wasted = 1.0 - static_cast<double>(used) / static_cast<double>(positions);
-    rows.push_back({name, positions, 100.0 * wasted, 100.0 * 1000.0 * kContext / static_cast<double>(positions),
-                    static_cast<double>(entries) / 1000.0});
+    rows.push_back({name, static_cast<double>(positions) * static_cast<double>(position_bytes) / 1e6,
+                    static_cast<double>(positions - used) * static_cast<double>(position_bytes) / 1e6, 100.0 * wasted,
+                    100'000 * kContext / positions, static_cast<double>(entries) / 1000.0});
     return wasted;
   };
   const double whole = add("the whole context", 1000 * kContext, 0);
@@ -128,8 +134,8 @@ void count_paging(Report& report) {
   }
   report.claim_above("share of the memory that whole contexts waste", whole, 0.8);
   report.claim_below("share that the engine's blocks waste", of_engine, 0.1);
-  report.table(fmt::format("1000 texts, {} positions in use", used),
-               {"reserved", "positions held", "wasted %", "texts in the memory of 100 contexts", "blocks of a text"},
+  report.table(fmt::format("1000 texts, {} positions of {} bytes in use", used, position_bytes),
+               {"reserved", "MB", "MB wasted", "wasted %", "texts in the memory of 100 contexts", "blocks of a text"},
                rows);
   report.picture("paging.svg", train::LineChart{.title = "Memory of the KV cache that holds nothing",
                                                 .x_label = "positions in a block",
@@ -146,10 +152,7 @@ void count_paging(Report& report) {
                      static_cast<double>(shared.blocks) / (100.0 * infer::blocks_for(kPrompt + 1)), 0.1);
 }
 
-void study(Report& report) {
-  count_work(report);
-  count_paging(report);
-}
+void study(Report& report) { count_paging(report, count_work(report)); }
 
 }  // namespace
 

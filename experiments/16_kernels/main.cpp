@@ -52,7 +52,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
     const double seconds = experiments::best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });
     results.push_back(problem.results());
     const double error = experiments::error_by_bound(p, results.back());
-    largest_error = error <= largest_error ? largest_error : error;  // also if it is not a number
+    if (std::isnan(error) || error > largest_error) largest_error = error;  // what is not a number stays
     if (step.in_order) out_of_order += different(results.front(), results.back());
     const double intensity = operations / counts.back().bytes;
     const double roof = (step.threads ? all : one).at(intensity);
@@ -85,7 +85,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
 void study(Report& report) {
   core::ThreadPool pool;
   core::ThreadPool alone(1);
-  const double seconds = report.short_form() ? 0.0 : 1.0;
+  const double seconds = report.short_form() ? 0.0 : 2.0;
   const size_t megabytes = report.short_form() ? 64 : 512;
   const experiments::Roof one = experiments::measure_roof(alone, megabytes, seconds);
   const experiments::Roof all = experiments::measure_roof(pool, megabytes, seconds);

@@ -24,19 +24,24 @@ Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   });
   const double operations = 2.0 * static_cast<double>(kRounds * kPeakSums * step.lanes * pool.size());
 
+  // One piece after the other, so that each was long ago; a piece is short enough to be read without interruption.
+  constexpr size_t kPiece = (size_t{32} << 20U) / sizeof(uint64_t);
   const std::vector<uint64_t> memory((megabytes << 20U) / sizeof(uint64_t), 1);
-  const size_t share = (memory.size() + pool.size() - 1) / pool.size();
+  const size_t share = (kPiece + pool.size() - 1) / pool.size();
+  size_t piece = 0;
   const double read_seconds = best_time(seconds, [&] {
-    pool.parallel_for(memory.size(), share, [&](size_t begin, size_t end) {
+    const uint64_t* from = memory.data() + piece;
+    pool.parallel_for(kPiece, share, [&](size_t begin, size_t end) {
       uint64_t lanes[32] = {};
       for (size_t i = begin; i + 32 <= end; i += 32) {
-        for (size_t l = 0; l < 32; ++l) lanes[l] ^= memory[i + l];
+        for (size_t l = 0; l < 32; ++l) lanes[l] ^= from[i + l];
       }
       for (const uint64_t lane : lanes) sums[begin / share * 8] += static_cast<double>(lane);
     });
+    piece = (piece + kPiece) % memory.size();
   });
   core::require(std::isfinite(sums[0]), "the sums are used, so that they are computed");
-  return {operations / compute_seconds, static_cast<double>(megabytes << 20U) / read_seconds};
+  return {operations / compute_seconds, static_cast<double>(kPiece * sizeof(uint64_t)) / read_seconds};
 }
 
 std::string roofline_picture(const std::string& title, const Roof& one_thread, const Roof& all_threads,

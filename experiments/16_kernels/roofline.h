@@ -20,7 +20,8 @@ struct Roof {
   [[nodiscard]] double at(double operations_per_byte) const;
 };
 
-/// The best of what fits into `seconds`, twice: multiply-adds on registers alone, and reads of `megabytes` of memory.
+/// The best of what fits into `seconds`, twice: multiply-adds on registers alone, and reads of pieces of `megabytes`, a
+/// multiple of 32, of memory.
 [[nodiscard]] Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds);
 
 struct RooflinePoint {

@@ -90,7 +90,8 @@ double error_by_bound(const Product& p, const std::vector<float>& results) {
         exact += product;
         sizes += std::abs(product);
       }
-      worst = std::max(worst, std::abs(results[n * p.r + r] - exact) / (u / (1.0 - u) * sizes));
+      const double error = std::abs(results[n * p.r + r] - exact) / (u / (1.0 - u) * sizes);
+      if (std::isnan(error) || error > worst) worst = error;  // what is not a number stays
     }
   }
   return worst;

@@ -33,7 +33,7 @@ Judged load_judged(bool short_form) {
       judged.model.gguf ? data::tokenizer_from_gguf(*judged.model.gguf) : data::tokenizer_from_hf(path);
   const std::vector<int32_t> tokens = tokenizer->encode(data::load_corpus("tinyshakespeare").text);
   const auto validation = data::split_tokens(tokens, 0.1, 0.0).validation;
-  const auto count = std::min<size_t>(validation.size(), short_form ? 2048 : 32768);
+  const auto count = std::min<size_t>(validation.size(), short_form ? 2048 : 8192);
   judged.validation.assign(validation.begin(), validation.begin() + static_cast<std::ptrdiff_t>(count));
   return judged;
 }

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "infer/forward/passing_stage.h"
+#include "infer/forward/pass_through.h"
 
 namespace folio::experiments {
 namespace {
@@ -12,12 +12,12 @@ namespace {
 using infer::Slot;
 using infer::WeightId;
 
-class CountingStage final : public infer::PassingStage {
+class CountingStage final : public infer::PassThroughStage {
  public:
   CountingStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, infer::CacheType cache_type, Work& work)
-      : PassingStage(std::move(inner)),
+      : PassThroughStage(std::move(inner)),
         work_(work),
-        seen_(model.config.sliding_window > 0 ? model.config.sliding_window : model.config.context_length),
+        seen_(infer::positions_seen(model.config)),
         cached_bytes_(cache_type == infer::CacheType::F16 ? 2 : 4) {
     const auto manifest = core::tensor_manifest(model.config);
     for (size_t i = 0; i < manifest.size(); ++i) {
@@ -36,37 +36,37 @@ class CountingStage final : public infer::PassingStage {
     n_wanted_ = step.n_wanted;
     ++work_.steps;
     work_.rows += n_rows_;
-    PassingStage::begin(step);
+    PassThroughStage::begin(step);
   }
   bool replay() override { return false; }  // so that the forward pass says every operation
 
   void embed(WeightId table) override {
     const Size& size = size_of(table);
     work_.embedding_bytes += n_rows_ * (size.bytes / (size.elements / width(Slot::Residual)));
-    PassingStage::embed(table);
+    PassThroughStage::embed(table);
   }
   void norm(Slot in, WeightId weight, Slot out) override {
     work_.weight_bytes += size_of(weight).bytes;
-    PassingStage::norm(in, weight, out);
+    PassThroughStage::norm(in, weight, out);
   }
   void norm_heads(Slot slot, WeightId weight) override {
     work_.weight_bytes += size_of(weight).bytes;
-    PassingStage::norm_heads(slot, weight);
+    PassThroughStage::norm_heads(slot, weight);
   }
   void project(Slot in, std::span<const infer::Projection> projections) override {
     for (const infer::Projection& p : projections) {
       count_product(p.weight);
       if (p.bias.exists()) work_.weight_bytes += size_of(p.bias).bytes;
     }
-    PassingStage::project(in, projections);
+    PassThroughStage::project(in, projections);
   }
   void project_to_residual(Slot in, WeightId weight) override {
     count_product(weight);
-    PassingStage::project_to_residual(in, weight);
+    PassThroughStage::project_to_residual(in, weight);
   }
   void rotate_and_store(int64_t layer) override {
     work_.cache_bytes_written += n_rows_ * cached_bytes_ * (width(Slot::Key) + width(Slot::Value));
-    PassingStage::rotate_and_store(layer);
+    PassThroughStage::rotate_and_store(layer);
   }
   void attend(int64_t layer) override {
     for (const infer::StepRow& row : rows_) {
@@ -74,11 +74,11 @@ class CountingStage final : public infer::PassingStage {
       work_.cache_bytes_read += positions * cached_bytes_ * (width(Slot::Key) + width(Slot::Value));
       work_.attention_multiply_adds += positions * 2 * width(Slot::Query);
     }
-    PassingStage::attend(layer);
+    PassThroughStage::attend(layer);
   }
   void gather() override {
     n_rows_ = n_wanted_;
-    PassingStage::gather();
+    PassThroughStage::gather();
   }
 
  private:

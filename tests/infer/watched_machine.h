@@ -5,22 +5,23 @@
 #include <string>
 #include <utility>
 
-#include "infer/forward/passing_stage.h"
+#include "infer/forward/pass_through.h"
 
 namespace folio::infer::test {
 
 /// Appends to `events` when a step begins (b) and when its tokens are waited for (w).
-class WatchedStage final : public PassingStage {
+class WatchedStage final : public PassThroughStage {
  public:
-  WatchedStage(std::unique_ptr<Stage> inner, std::string& events) : PassingStage(std::move(inner)), events_(events) {}
+  WatchedStage(std::unique_ptr<Stage> inner, std::string& events)
+      : PassThroughStage(std::move(inner)), events_(events) {}
 
   void begin(const Step& step) override {
     events_ += 'b';
-    PassingStage::begin(step);
+    PassThroughStage::begin(step);
   }
   std::span<const int32_t> wait_tokens(Ticket ticket) override {
     events_ += 'w';
-    return PassingStage::wait_tokens(ticket);
+    return PassThroughStage::wait_tokens(ticket);
   }
 
  private:

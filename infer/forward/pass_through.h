@@ -1,4 +1,4 @@
-// A stage that passes everything on to another: the base of those that watch or count what the engine asks for.
+// A stage that hands every call on to another: the base of those that watch, count or change what passes.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace folio::infer {
 
-class PassingStage : public Stage {
+class PassThroughStage : public Stage {
  public:
-  explicit PassingStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
+  explicit PassThroughStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
 
   [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
   [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
@@ -39,6 +39,9 @@ class PassingStage : public Stage {
   std::span<const int32_t> wait_tokens(Ticket ticket) override { return inner_->wait_tokens(ticket); }
   void read(Slot slot, std::span<float> values) override { inner_->read(slot, values); }
   void write(Slot slot, std::span<const float> values) override { inner_->write(slot, values); }
+
+ protected:
+  [[nodiscard]] Stage& inner() { return *inner_; }
 
  private:
   std::unique_ptr<Stage> inner_;
