@@ -2,10 +2,33 @@
 // one fails. All of GoogleTest's flags work: --gtest_fail_fast=0 goes on after a failure.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <string>
 
 namespace {
+
+constexpr size_t kWidth = 110;
+
+// Words until a line is full, each line behind an indent.
+std::string wrapped(const std::string& text, const std::string& indent) {
+  std::string result;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string out = indent;
+    for (std::string word; words >> word;) {
+      if (out.size() > indent.size() && out.size() + word.size() > kWidth) {
+        result += out + "\n";
+        out = indent;
+      }
+      out += (out.size() > indent.size() ? " " : "") + word;
+    }
+    result += out + "\n";
+  }
+  return result;
+}
 
 class Printer : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override { message_.clear(); }
@@ -15,22 +38,20 @@ class Printer : public testing::EmptyTestEventListener {
     message_ = result.message();
     strip("Failed\n", "");
     strip("C++ exception with description \"", "\" thrown in the test body.");  // a hint, for example
-    for (size_t at = message_.find('\n'); at != std::string::npos; at = message_.find('\n', at + 1)) {
-      message_.replace(at, 1, "\n         ");
-    }
-    if (result.file_name() != nullptr)
-      where_ = std::string(result.file_name()) + ":" + std::to_string(result.line_number());
   }
 
   void OnTestEnd(const testing::TestInfo& law) override {
     if (law.result()->Skipped()) return;
     std::printf("  %s  %s\n", law.result()->Passed() ? "holds" : "FAILS", law.name());
-    if (!message_.empty()) std::printf("         %s\n", message_.c_str());
+    if (law.result()->Passed()) return;
+    std::printf("%s", wrapped(message_, "         ").c_str());
+    const std::string file = law.file();
+    std::printf("         (%s:%d)\n", file.substr(std::min(file.find("experiments/"), file.size())).c_str(),
+                law.line());
   }
 
   void OnTestProgramEnd(const testing::UnitTest& all) override {
-    std::printf("%d of %d laws hold", all.successful_test_count(), all.test_to_run_count());
-    std::printf(where_.empty() ? "\n" : "; the one that fails: %s\n", where_.c_str());
+    std::printf("%d of %d laws hold\n", all.successful_test_count(), all.test_to_run_count());
   }
 
   // Takes a beginning and an end off the message, if it has both.
@@ -43,12 +64,12 @@ class Printer : public testing::EmptyTestEventListener {
   }
 
   std::string message_;
-  std::string where_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // if a law crashes, the ones before it were shown
   testing::GTEST_FLAG(fail_fast) = true;
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();

@@ -5,7 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -22,13 +22,22 @@ inline Floats random_floats(size_t n, uint64_t seed) {
   return x;
 }
 
+/// A number as a message shows it.
+inline std::string shown(double x) {
+  if (std::isnan(x)) return "NaN";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", x);
+  return text;
+}
+
 /// Expects equal lengths and numbers that differ by at most `tolerance`; NaN never does. `why` says what a difference
 /// usually comes from.
 inline void expect_close(const Floats& actual, const Floats& expected, double tolerance, const std::string& why) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     if (std::abs(static_cast<double>(actual[i]) - expected[i]) <= tolerance) continue;
-    ADD_FAILURE() << "number " << i << " is " << actual[i] << ", but has to be " << expected[i] << ".\n" << why;
+    const std::string which = actual.size() == 1 ? "The number" : "Number " + std::to_string(i);
+    ADD_FAILURE() << which << " is " << shown(actual[i]) << ", but has to be " << shown(expected[i]) << ".\n" << why;
     return;
   }
 }
