@@ -69,18 +69,19 @@ def build_folder(group):
     return serving
 
 
-def build(folder, target, why=""):
-    if why:
-        print(why, flush=True)
+def build(folder, target):
+    """Builds it, or shows what the compiler says, without the commands that ninja repeats."""
     done = subprocess.run(["cmake", "--build", folder, "--target", target], stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        print(done.stdout, end="")
+        noise = re.compile(r"^(\[|FAILED: |ninja: |.* -o )")
+        print("\n".join(line for line in done.stdout.splitlines() if not noise.match(line)))
         sys.exit(1)
 
 
 def build_generate():
     folder = build_folder("engine")
-    build(folder, "exercise_generate", "Building generate with your kernels (the first time with the engine: a minute).")
+    print("Building generate with your functions (the first time with the engine: about a minute).", flush=True)
+    build(folder, "exercise_generate")
     program = (folder / "exercises" / "generate").relative_to(ROOT)
     print(f'Now your own arithmetic speaks: {program} "ROMEO:"')
 
@@ -98,6 +99,8 @@ def run(exercise, every):
     build(folder, f"exercise_{exercise.group}_{exercise.name}")
     code = subprocess.run([folder / "exercises" / exercise.group / exercise.name]).returncode
     exercise.set_green(code == 0)
+    if code < 0:
+        print(f"It crashed (signal {-code}) in the law behind the last one that is shown.")
     if code:
         print(f"red: {exercise.file.relative_to(ROOT)}")
         return 1

@@ -143,10 +143,15 @@ TEST(Sampler, TheLineEndsWithAToken) {
 }
 
 TEST(Sampler, MinusInfinityIsNeverDrawn) {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  for (const double uniform : {0.0, 0.5, 1.0 - 0x1p-53}) {
-    if (sample(Floats{kNever, 1.0F, kNever}, kPlain, uniform) == 1) continue;
-    FAIL() << "A token with the logit -infinity was drawn.\nexp(-infinity) is 0: it has no piece of the line.";
+  for (const size_t n : {1, 3, 7, 10, 49, 100, 1000}) {
+    Floats logits(n + 2, 0.0F);
+    logits.front() = logits.back() = -std::numeric_limits<float>::infinity();
+    for (const double uniform : {0.0, 0.5, 1.0 - 0x1p-53}) {
+      const int32_t token = sample(logits, kPlain, uniform);
+      if (token > 0 && token <= static_cast<int32_t>(n)) continue;
+      FAIL() << "Of " << n << " equal logits between two that are -infinity, number " << token << " was drawn.\n"
+             << "exp(-infinity) is 0: it has no piece of the line, and is not its end either. Leave it out.";
+    }
   }
 }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/mistakes/mistakes.h"
@@ -24,7 +23,7 @@ enum class Wrong {
   TemperatureFirst,
   OrderOfIds,
   FallsOffTheEnd,
-  LastTokenOfAll,
+  KeepsTheImpossible,
 };
 
 struct Token {
@@ -33,11 +32,10 @@ struct Token {
   float share = 0.0F;
 };
 
-void find_shares(std::vector<Token>& tokens, float factor) {
-  float largest = tokens[0].logit;
-  for (const Token& t : tokens) largest = std::max(largest, t.logit);
-  float sum = 0.0F;
-  for (Token& t : tokens) sum += t.share = std::exp((t.logit - largest) * factor);
+// The softmax of tokens that are sorted by their logits, divided by their sum and `sum`.
+void find_shares(std::vector<Token>& tokens, float factor, float sum = 0.0F) {
+  for (Token& t : tokens) t.share = std::exp((t.logit - tokens[0].logit) * factor);
+  for (const Token& t : tokens) sum += t.share;
   for (Token& t : tokens) t.share /= sum;
 }
 
@@ -45,7 +43,10 @@ template <Wrong kWrong>
 int32_t draw(std::span<const float> logits, const SamplerOptions& o, double uniform) {
   using enum Wrong;
   std::vector<Token> tokens;
-  for (const float logit : logits) tokens.push_back({static_cast<int32_t>(tokens.size()), logit});
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (kWrong != KeepsTheImpossible && !std::isfinite(logits[i])) continue;
+    tokens.push_back({static_cast<int32_t>(i), logits[i]});
+  }
   if (kWrong == FirstKOfTheVocabulary && o.top_k > 0) tokens.resize(std::min(tokens.size(), o.top_k));
   std::stable_sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.logit > b.logit; });
   float temperature = o.temperature;
@@ -55,22 +56,23 @@ int32_t draw(std::span<const float> logits, const SamplerOptions& o, double unif
   if (o.top_k > 0) tokens.resize(std::min(tokens.size(), o.top_k));
 
   find_shares(tokens, kWrong == TemperatureFirst ? factor : 1.0F);
-  if (kWrong == SharesOfAllTokens && o.top_k > 0) {  // shares of the whole vocabulary
-    float all = 0.0F;
-    for (const float logit : logits) all += std::exp(logit - tokens[0].logit);
-    for (Token& t : tokens) t.share = std::exp(t.logit - tokens[0].logit) / all;
-  }
   size_t n = 0;
   for (float sum = 0.0F; n < tokens.size() && (sum < o.top_p || o.top_p == 1.0F); ++n) sum += tokens[n].share;
   if (kWrong == DropsTheCrossingToken && o.top_p < 1.0F && n > 1) --n;
   const float least = kWrong == MinPOfItsOwn ? o.min_p : o.min_p * tokens[0].share;
   while (n > 1 && tokens[n - 1].share < least) --n;
+  float cut_off = 0.0F;
+  for (const float logit : logits) {
+    if (kWrong == SharesOfAllTokens && logit < tokens[n - 1].logit) {
+      cut_off += std::exp((logit - tokens[0].logit) * factor);
+    }
+  }
   tokens.resize(n);
 
+  find_shares(tokens, factor, cut_off);
   if (kWrong == OrderOfIds) {
     std::sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.id < b.id; });
   }
-  if (kWrong != SharesOfAllTokens) find_shares(tokens, factor);
   for (Token& t : tokens) {
     if (kWrong == LogitsAreShares) t.share = std::max(0.0F, t.logit);
     if (kWrong == EqualShares) t.share = 1.0F / static_cast<float>(tokens.size());
@@ -81,7 +83,7 @@ int32_t draw(std::span<const float> logits, const SamplerOptions& o, double unif
     if ((left -= t.share) < 0.0F) return t.id;
   }
   if (kWrong == FallsOffTheEnd) return static_cast<int32_t>(logits.size());
-  return kWrong == LastTokenOfAll ? static_cast<int32_t>(logits.size()) - 1 : tokens.back().id;
+  return tokens.back().id;
 }
 
 const std::vector<Mistake<decltype(sample)>> kMistakes{
@@ -101,7 +103,7 @@ const std::vector<Mistake<decltype(sample)>> kMistakes{
     {"temperature_first", "FiltersComeBeforeTheTemperature", "at temperature 1", draw<Wrong::TemperatureFirst>},
     {"order_of_ids", "TheLikeliestComesFirst", "not by their ids", draw<Wrong::OrderOfIds>},
     {"falls_off_the_end", "TheLineEndsWithAToken", "take the last token", draw<Wrong::FallsOffTheEnd>},
-    {"last_token_of_all", "MinusInfinityIsNeverDrawn", "no piece of the line", draw<Wrong::LastTokenOfAll>},
+    {"keeps_the_impossible", "MinusInfinityIsNeverDrawn", "no piece of the line", draw<Wrong::KeepsTheImpossible>},
 };
 
 }  // namespace

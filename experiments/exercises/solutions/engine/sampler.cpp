@@ -22,8 +22,10 @@ std::vector<double> softmax(std::span<const float> logits, const std::vector<int
 }  // namespace
 
 int32_t sample(std::span<const float> logits, const SamplerOptions& options, double uniform) {
-  std::vector<int32_t> tokens(logits.size());
-  std::iota(tokens.begin(), tokens.end(), 0);
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (std::isfinite(logits[i])) tokens.push_back(static_cast<int32_t>(i));
+  }
   std::stable_sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) {
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
   });
