@@ -132,3 +132,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except subprocess.CalledProcessError as error:  # its own output says what is wrong
         sys.exit(error.returncode)
+    except KeyboardInterrupt:
+        sys.exit(130)
