@@ -4,7 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+
+#include "experiments/common/line_cache.h"
 
 namespace folio::experiments {
 
@@ -32,12 +33,11 @@ struct Direct {
   }
 };
 
-/// A cache of 256 KiB in lines of 64 bytes that drops the line which was not used for longest. A line that isn't there
-/// is fetched, to be read or to be written. What is written back is not counted.
+/// Behind a cache of 256 KiB. A line that isn't there is fetched, to be read or to be written. What is written back is
+/// not counted.
 class CountingMemory {
  public:
-  static constexpr size_t kLineBytes = 64;
-  static constexpr size_t kLines = (size_t{256} << 10U) / kLineBytes;
+  static constexpr size_t kCacheBytes = size_t{256} << 10U;
 
   /// All numbers of the product lie in [begin, begin + count), at the start of a line.
   CountingMemory(const float* begin, size_t count);
@@ -69,24 +69,15 @@ class CountingMemory {
 
   [[nodiscard]] uint64_t loads() const { return loads_; }
   [[nodiscard]] uint64_t multiply_adds() const { return multiply_adds_; }
-  [[nodiscard]] uint64_t bytes() const { return fetched_ * kLineBytes; }
+  [[nodiscard]] uint64_t bytes() const { return cache_.bytes_fetched(); }
 
  private:
-  // Lines in the order of their last use, as a ring that begins and ends at lines_[0].
-  struct Line {
-    uint32_t newer = 0;
-    uint32_t older = 0;
-    bool cached = false;
-  };
   void touch(const float* at);
-  void unlink(uint32_t line);
 
   const float* begin_;
-  std::vector<Line> lines_;
-  size_t cached_ = 0;
+  LineCache cache_;
   uint64_t loads_ = 0;
   uint64_t multiply_adds_ = 0;
-  uint64_t fetched_ = 0;
 };
 
 }  // namespace folio::experiments

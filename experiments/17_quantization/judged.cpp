@@ -2,40 +2,19 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/formats/model_files.h"
-#include "core/paths.h"
 #include "data/corpus.h"
-#include "data/tokenizers/tokenizer_files.h"
+#include "experiments/common/readers_model.h"
 #include "infer/engine/perplexity.h"
 
 namespace folio::experiments {
-namespace {
 
-std::filesystem::path newest_run() {
-  try {
-    return core::newest_model();
-  } catch (const core::Error&) {
-    core::fail(
-        "there is no model in {} yet: train one with build/train tinyshakespeare, or take --short, which runs on a "
-        "small model of the tests",
-        core::runs_directory().string());
-  }
-}
-
-}  // namespace
-
-Judged load_judged(bool short_form) {
-  const std::filesystem::path path =
-      short_form ? core::folio_home() / "tests" / "golden" / "shakespeare_48" : newest_run();
-  Judged judged{.model = core::read_model(path), .validation = {}};
-  const auto tokenizer =
-      judged.model.gguf ? data::tokenizer_from_gguf(*judged.model.gguf) : data::tokenizer_from_hf(path);
-  const std::vector<int32_t> tokens = tokenizer->encode(data::load_corpus("tinyshakespeare").text);
+Judged load_judged(const Report& report) {
+  ReadersModel reader = readers_model(report);
+  const std::vector<int32_t> tokens = reader.tokenizer->encode(data::load_corpus("tinyshakespeare").text);
   const auto validation = data::split_tokens(tokens, 0.1, 0.0).validation;
-  const auto count = std::min<size_t>(validation.size(), short_form ? 2048 : 8192);
-  judged.validation.assign(validation.begin(), validation.begin() + static_cast<std::ptrdiff_t>(count));
-  return judged;
+  const auto count = std::min<size_t>(validation.size(), report.short_form() ? 2048 : 8192);
+  const auto first = validation.first(count);
+  return {.model = std::move(reader.model), .validation = {first.begin(), first.end()}};
 }
 
 std::vector<double> losses(const core::StoredModel& model, const std::vector<int32_t>& tokens, infer::Cpu& cpu) {

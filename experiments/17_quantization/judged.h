@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/weights.h"
+#include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
 #include "infer/cpu/cpu.h"
 
@@ -16,9 +17,8 @@ struct Judged {
   std::vector<int32_t> validation;  ///< the first tokens of TinyShakespeare's last tenth
 };
 
-/// The newest run's model; in short form a small one of the tests. Throws core::Error that says what to do where there
-/// is none, or if its tokenizer can't read the corpus.
-[[nodiscard]] Judged load_judged(bool short_form);
+/// Of the reader's model (readers_model.h). Throws core::Error if its tokenizer can't read the corpus.
+[[nodiscard]] Judged load_judged(const Report& report);
 
 /// The mean loss of each window of 256 tokens, in nats per token.
 [[nodiscard]] std::vector<double> losses(const core::StoredModel& model, const std::vector<int32_t>& tokens,

@@ -123,7 +123,7 @@ void list_tensors(Study& s) {
 }
 
 void study(Report& report) {
-  Judged judged = experiments::load_judged(report.short_form());
+  Judged judged = experiments::load_judged(report);
   core::StoredModel exact = experiments::as_floats(judged.model);
   Study s{.report = report, .judged = std::move(judged), .exact = std::move(exact)};
   s.losses = experiments::losses(s.exact, s.judged.validation, s.cpu);
