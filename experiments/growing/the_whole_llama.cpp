@@ -1,8 +1,7 @@
 // The whole of it in one file: a text, batches, a Llama (RMSNorm, RoPE, grouped-query attention, SwiGLU), its first
-// values, AdamW with schedule and clipping, and sampling. Only autograd and tensors are LibTorch's. A test proves that
-// it computes what modules/ and train/ compute.
-// Shapes: B windows, T positions, V characters, D width, H query heads, G key/value heads, K numbers in a head,
-// P = K / 2 pairs, F numbers inside the feed-forward.
+// values, AdamW with schedule and clipping, sampling. Tensors and autograd are LibTorch's. A test proves that it
+// computes what modules/ and train/ compute. Shapes: B windows, T positions, V characters, D width, H query heads, G
+// key/value heads, K numbers in a head, P = K / 2 pairs of them, F numbers inside the feed-forward.
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -27,15 +26,13 @@ using torch::Tensor;
 struct Config {
   int64_t V = 65, D = 64, L = 4, H = 4, G = 2, F = 176, T = 32;  // L blocks
   double theta = 10000.0, norm_eps = 1e-5;
-
   int64_t B = 16, steps = 1000;
   double rate = 3e-3, last_rate = 3e-4, warmup = 50;
   double beta1 = 0.9, beta2 = 0.99, adam_eps = 1e-8, decay = 0.1, clip = 1.0;
   uint64_t seed = 1;
 };
 
-// ---- The text: its characters, numbered in order of their codes ----
-
+// A text: its characters, numbered in order of their codes.
 struct Text {
   std::string characters;
   std::vector<int64_t> train, validation;
@@ -45,8 +42,7 @@ struct Text {
     characters.assign(distinct.begin(), distinct.end());
     const std::vector<int64_t> all = encode(text);
     const auto border = all.begin() + static_cast<int64_t>(0.9 * static_cast<double>(all.size()));
-    train.assign(all.begin(), border);
-    validation.assign(border, all.end());
+    train.assign(all.begin(), border), validation.assign(border, all.end());
   }
 
   [[nodiscard]] std::vector<int64_t> encode(const std::string& text) const {
@@ -73,13 +69,10 @@ Batch window(const std::vector<int64_t>& tokens, const std::vector<size_t>& star
 // Windows from random places; which ones follows from the seed and the step.
 Batch random_batch(const std::vector<int64_t>& tokens, const Config& c, int64_t step) {
   std::vector<size_t> starts;
-  for (int64_t b = 0; b < c.B; ++b) {
+  for (int64_t b = 0; b < c.B; ++b)
     starts.push_back(folio::core::random_below(c.seed, step * c.B + b, tokens.size() - c.T));
-  }
   return window(tokens, starts, c.T);
 }
-
-// ---- The model ----
 
 struct Block {
   Tensor attention_norm_D, wq_DD, wk_GD, wv_GD, wo_DD;  // wk and wv: [G · K, D]
@@ -92,7 +85,7 @@ Tensor rms_norm(const Tensor& x_BTD, const Tensor& gain_D, double eps) {
 
 // Position t turns the pair of numbers (2i, 2i + 1) by the angle t · theta^(-2i/K).
 Tensor rotate(const Tensor& x_BHTK, double theta) {
-  const int64_t T = x_BHTK.size(2), K = x_BHTK.size(3);
+  const int64_t T = x_BHTK.size(-2), K = x_BHTK.size(-1);
   const Tensor turn_P = torch::pow(theta, -torch::arange(0, K, 2, torch::kDouble) / static_cast<double>(K));
   const Tensor angle_TP = torch::outer(torch::arange(T, torch::kDouble), turn_P);
   const Tensor cos_TP = angle_TP.cos().to(x_BHTK.scalar_type()), sin_TP = angle_TP.sin().to(x_BHTK.scalar_type());
@@ -115,14 +108,13 @@ struct Llama {
     };
     const auto gains = [&] { return torch::ones(c.D).requires_grad_(); };
     const double s = 0.02, s_out = s / std::sqrt(2.0 * static_cast<double>(c.L));
-    const int64_t kv = c.D / c.H * c.G;
     embedding_VD = matrix(c.V, c.D, s);
     for (int64_t layer = 0; layer < c.L; ++layer) {
       Block& b = blocks.emplace_back();
-      b.attention_norm_D = gains();
-      b.wq_DD = matrix(c.D, c.D, s), b.wk_GD = matrix(kv, c.D, s), b.wv_GD = matrix(kv, c.D, s);
+      b.attention_norm_D = gains(), b.ffn_norm_D = gains();
+      b.wq_DD = matrix(c.D, c.D, s), b.wk_GD = matrix(c.G * c.D / c.H, c.D, s),
+      b.wv_GD = matrix(c.G * c.D / c.H, c.D, s);
       b.wo_DD = matrix(c.D, c.D, s_out);
-      b.ffn_norm_D = gains();
       b.w1_FD = matrix(c.F, c.D, s), b.w2_DF = matrix(c.D, c.F, s_out), b.w3_FD = matrix(c.F, c.D, s);
     }
     norm_D = gains();
@@ -140,7 +132,7 @@ struct Llama {
 
   // Each position's mean of the values of positions 0 to itself, weighted by softmax(q · k / √K).
   [[nodiscard]] Tensor attention(const Block& b, const Tensor& x_BTD) const {
-    const int64_t T = x_BTD.size(1), K = c.D / c.H;
+    const int64_t K = c.D / c.H;
     const auto heads = [&](const Tensor& w, int64_t n) {
       return torch::linear(x_BTD, w).unflatten(-1, {n, K}).transpose(1, 2);  // [B, n, T, K]
     };
@@ -148,7 +140,7 @@ struct Llama {
     const Tensor k_BHTK = rotate(heads(b.wk_GD, c.G), c.theta).repeat_interleave(c.H / c.G, 1);  // H / G queries share
     const Tensor v_BHTK = heads(b.wv_GD, c.G).repeat_interleave(c.H / c.G, 1);                   // a key and a value
     const Tensor scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(K);
-    const Tensor later_TT = torch::ones({T, T}, torch::kBool).triu(1);
+    const Tensor later_TT = torch::ones(scores_BHTT.sizes().slice(2), torch::kBool).triu(1);
     const Tensor weights_BHTT = scores_BHTT.masked_fill(later_TT, -INFINITY).softmax(-1);
     return torch::linear(weights_BHTT.matmul(v_BHTK).transpose(1, 2).flatten(2), b.wo_DD);
   }
@@ -173,13 +165,10 @@ struct Llama {
   }
 };
 
-// ---- Training ----
-
 // Up over the warm-up, then down along half a cosine.
-double learning_rate(const Config& c, int64_t step) {
-  const auto n = static_cast<double>(step);
-  if (n < c.warmup) return c.rate * (n + 1.0) / c.warmup;
-  const double done = (n - c.warmup) / (static_cast<double>(c.steps) - c.warmup);
+double learning_rate(const Config& c, double step) {
+  if (step < c.warmup) return c.rate * (step + 1.0) / c.warmup;
+  const double done = (step - c.warmup) / (static_cast<double>(c.steps) - c.warmup);
   return c.last_rate + (c.rate - c.last_rate) * (1.0 + std::cos(std::numbers::pi * done)) / 2.0;
 }
 
@@ -187,9 +176,8 @@ double learning_rate(const Config& c, int64_t step) {
 void clip(const std::vector<Tensor>& parameters, const Config& c) {
   double squares = 0.0;
   for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();
-  const double length = std::sqrt(squares);
-  if (length <= c.clip) return;
-  for (const Tensor& p : parameters) p.mutable_grad().mul_(c.clip / (length + 1e-6));
+  const double scale = std::min(1.0, c.clip / (std::sqrt(squares) + 1e-6));
+  for (const Tensor& p : parameters) p.mutable_grad().mul_(scale);
 }
 
 // One step of AdamW: against the mean of the gradients, each number divided by its own typical size.
@@ -198,7 +186,7 @@ struct AdamW {
 
   void step(const std::vector<Tensor>& parameters, const Config& c, int64_t step) {
     const torch::NoGradGuard no_grad;
-    const double rate = learning_rate(c, step), n = static_cast<double>(step + 1);
+    const double rate = learning_rate(c, static_cast<double>(step)), n = static_cast<double>(step + 1);
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Tensor &p = parameters[i], &g = p.grad();
       if (mean.size() == i) mean.push_back(torch::zeros_like(p)), square.push_back(torch::zeros_like(p));
@@ -211,8 +199,7 @@ struct AdamW {
   }
 };
 
-// `seen` is told each step's loss, before the step.
-void train(Llama& model, const std::vector<int64_t>& tokens, const std::function<void(int64_t, double)>& seen) {
+void train(Llama& model, const std::vector<int64_t>& tokens, const std::function<void(int64_t, double)>& report_loss) {
   const std::vector<Tensor> parameters = model.parameters();
   AdamW adamw;
   for (int64_t step = 0; step < model.c.steps; ++step) {
@@ -221,7 +208,7 @@ void train(Llama& model, const std::vector<int64_t>& tokens, const std::function
     loss.backward();
     clip(parameters, model.c);
     adamw.step(parameters, model.c, step);
-    seen(step, loss.item<double>());
+    report_loss(step, loss.item<double>());
   }
 }
 
@@ -236,7 +223,7 @@ double validation_loss(const Llama& model, const std::vector<int64_t>& tokens) {
 std::string write(const Llama& model, const Text& text, std::string written, int64_t n) {
   const torch::NoGradGuard no_grad;
   for (int64_t i = 0; i < n; ++i) {
-    const std::string seen = written.substr(written.size() - std::min<size_t>(written.size(), model.c.T));
+    const std::string seen = written.substr(std::max<int64_t>(0, std::ssize(written) - model.c.T));
     const Tensor logits_V = model.forward(torch::tensor(text.encode(seen)).unsqueeze(0))[0][-1];
     written += text.characters[torch::multinomial(logits_V.softmax(-1), 1).item<int64_t>()];
   }
@@ -256,6 +243,7 @@ int main(int argc, char** argv) try {
   });
   std::printf("validation loss %.3f\n\n", whole::validation_loss(model, text.validation));
   std::puts(whole::write(model, text, "ROMEO:", 400).c_str());
+  return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "the_whole_llama: %s\n", error.what());
   return 1;

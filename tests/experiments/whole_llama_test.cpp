@@ -3,6 +3,7 @@
 #include "experiments/growing/the_whole_llama.cpp"
 #undef main
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "data/batches.h"
@@ -62,10 +63,20 @@ struct Losses {
   std::vector<double> whole{}, trainer{}, lengths{};  // of 20 steps; lengths of the gradients before clipping
 };
 
+const data::Corpus& corpus() {
+  static const data::Corpus loaded = data::load_corpus("tinyshakespeare");
+  return loaded;
+}
+
+const whole::Text& text() {
+  static const whole::Text encoded(corpus().text);
+  return encoded;
+}
+
 // Trains both from the same weights: train/'s loop by `config`, the one file's by `c`.
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
-  const data::Corpus corpus = data::load_corpus("tinyshakespeare");
-  const train::Dataset dataset(corpus, config);
+  at::set_num_threads(1);
+  const train::Dataset dataset(corpus(), config);
   train::Trainer trainer(config, dataset);
   whole::Llama model(c);
   {
@@ -75,7 +86,7 @@ Losses both(const whole::Config& c, const train::TrainConfig& config) {
     for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
   }
   Losses losses;
-  whole::train(model, whole::Text(corpus.text).train, [&](int64_t, double loss) { losses.whole.push_back(loss); });
+  whole::train(model, text().train, [&](int64_t, double loss) { losses.whole.push_back(loss); });
   for (int64_t step = 0; step < c.steps; ++step) {
     const train::StepResult result = trainer.step();
     losses.trainer.push_back(result.loss);
@@ -103,16 +114,14 @@ TEST(WholeLlama, FirstValuesAreTheModules) {
 
 TEST(WholeLlama, TextAndBatchesAreThoseOfData) {
   const whole::Config c = small();
-  const data::Corpus corpus = data::load_corpus("tinyshakespeare");
-  const whole::Text text(corpus.text);
-  const train::Dataset dataset(corpus, same(c));
-  EXPECT_TRUE(
-      std::equal(text.train.begin(), text.train.end(), dataset.splits().train.begin(), dataset.splits().train.end()));
-  EXPECT_EQ(text.validation.size(), dataset.splits().validation.size());
+  const train::Dataset dataset(corpus(), same(c));
+  EXPECT_TRUE(std::equal(text().train.begin(), text().train.end(), dataset.splits().train.begin(),
+                         dataset.splits().train.end()));
+  EXPECT_EQ(text().validation.size(), dataset.splits().validation.size());
   const data::BatchSampler sampler(dataset.splits().train, c.B, c.T, c.seed);
   for (const int64_t step : {0, 1, 19}) {
     const auto theirs = train::to_tensors(sampler.batch(static_cast<uint64_t>(step)), torch::kCPU);
-    const whole::Batch ours = whole::random_batch(text.train, c, step);
+    const whole::Batch ours = whole::random_batch(text().train, c, step);
     EXPECT_TRUE(torch::equal(ours.inputs_BT, theirs.inputs_BT));
     EXPECT_TRUE(torch::equal(ours.targets_BT, theirs.targets_BT));
   }
