@@ -18,7 +18,7 @@ using torch::Tensor;
 
 struct Setting {
   int64_t B = 16, T = 32;
-  int64_t steps = 1000;
+  int64_t steps = 800;
   int64_t evaluate_every = 100;
   uint64_t seed = 1;
 };
