@@ -19,7 +19,7 @@ using namespace folio;  // NOLINT: a program of one file
 using experiments::Report;
 using tape::Rung;
 
-constexpr int64_t kRows = 16, kLength = 8, kWidth = 32, kCompared = 20;
+constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as the growing model
 
 std::string small_number(double value) { return fmt::format("{:.1e}", value); }
 
@@ -81,7 +81,7 @@ double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches,
 
 // The mean loss over the first windows of the validation split.
 double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
-  constexpr int64_t kWindows = 1024;
+  constexpr int64_t kWindows = 512;
   tape::Tape tape;
   const auto w = tape::leaves(tape, rung);
   return rung.loss(w, data::consecutive_batch(text.splits.validation, 0, kWindows, kLength)).value()[0];
@@ -96,9 +96,24 @@ int64_t kept(const Rung& rung, const data::Batch& batch) {
   return numbers;
 }
 
+// The graph of the trained head's loss on one short window.
+void draw_head(Report& report, const Rung& rung, const experiments::Shakespeare& text) {
+  const std::vector<int32_t> line = text.tokenizer.encode("ROMEO:\nBe");
+  const auto length = static_cast<int64_t>(line.size()) - 1;
+  const data::Batch batch{
+      .rows = 1, .length = length, .inputs = {line.begin(), line.end() - 1}, .targets = {line.begin() + 1, line.end()}};
+  tape::Tape tape;
+  const tape::Tensor loss = rung.loss(tape::leaves(tape, rung), batch);
+  tape.backward(loss);
+  report.picture("one_head.svg", tape::graph_svg(tape, "The tape of one attention head and its loss",
+                                                 fmt::format("a window of {} characters, vectors of {} numbers, {} "
+                                                             "characters in all",
+                                                             length, kWidth, text.vocab_size)));
+}
+
 void train(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
-  const int64_t steps = report.short_form() ? 60 : 6000;
+  const int64_t steps = report.short_form() ? 25 : 1000;
   const data::BatchSampler sampler(text.splits.train, kRows, kLength, report.seed());
   std::vector<data::Batch> batches;
   for (int64_t step = 0; step < steps; ++step) batches.push_back(sampler.batch(static_cast<uint64_t>(step)));
@@ -128,6 +143,7 @@ void train(Report& report) {
       curve.points.push_back({static_cast<double>(i + 25), mean});
     }
     chart.series.push_back(curve);
+    if (rung.name == "one head") draw_head(report, rung, text);
   }
   report.table(fmt::format("After {} steps", steps),
                {"rung", "first loss", "validation loss", "first 20 losses apart", "limit", "all losses apart"}, rows);
@@ -141,23 +157,8 @@ void train(Report& report) {
   }
 }
 
-// The graph of the loss of one head, on a batch as in training.
-void draw_head(Report& report) {
-  const Rung rung = tape::one_head(65, kWidth, report.seed());
-  data::Batch batch{.rows = 1,
-                    .length = kLength,
-                    .inputs = {30, 27, 25, 17, 27, 10, 0, 13},
-                    .targets = {27, 25, 17, 27, 10, 0, 13, 1}};
-  tape::Tape tape;
-  const tape::Tensor loss = rung.loss(tape::leaves(tape, rung), batch);
-  tape.backward(loss);
-  report.picture("one_head.svg", tape::graph_svg(tape, "The tape of one attention head and its loss",
-                                                 "one window of 8 characters, width 32, 65 characters"));
-}
-
 void study(Report& report) {
   draw_small_graph(report);
-  draw_head(report);
   check_gradients(report);
   train(report);
 }

@@ -38,7 +38,7 @@ Rung bigram(int64_t V) {
                 const Tensor logits_BTV = look_up(w[0], batch.inputs, batch.rows);
                 return cross_entropy(logits_BTV, batch.targets);
               },
-          .rate = 10.0};
+          .rate = 30.0};
 }
 
 Rung one_head(int64_t V, int64_t D, uint64_t seed) {
@@ -56,7 +56,7 @@ Rung one_head(int64_t V, int64_t D, uint64_t seed) {
       .parameters = {drawn("embedding", V, D, 1.0, seed, 0), zeros("output", V, D), drawn("wq", D, D, spread, seed, 1),
                      drawn("wk", D, D, spread, seed, 2), drawn("wv", D, D, spread, seed, 3)},
       .loss = loss,
-      .rate = 0.3};
+      .rate = 0.5};
 }
 
 std::vector<Tensor> leaves(Tape& tape, const Rung& rung) {

@@ -1,4 +1,5 @@
-// Two early rungs of the growing model on a tape: a bigram, and one attention head; and a step of gradient descent.
+// Two early rungs of the growing model on a tape, a bigram and one attention head, with its rates and first values; and
+// a step of gradient descent.
 #pragma once
 
 #include <cstdint>

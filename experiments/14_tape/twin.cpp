@@ -9,11 +9,13 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "core/error.h"
 #include "core/random.h"
 #include "experiments/14_tape/operations.h"
+#include "experiments/growing/04_one_head.h"
 
 namespace folio::tape {
 namespace {
@@ -34,24 +36,27 @@ Twins twins_of(const std::vector<Parameter>& leaves) {
 
 torch::Tensor ids_of(const std::vector<int32_t>& ids) { return torch::tensor(ids).to(torch::kLong); }
 
-torch::Tensor causal(const torch::Tensor& scores) {
-  const auto future = torch::ones(scores.sizes().slice(1), torch::kBool).triu(1);
-  return scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1);
+// The rung of the growing model, in double and with the tape's values.
+std::shared_ptr<growing::Model> growing_model(const Rung& rung, const Twins& values) {
+  std::shared_ptr<growing::Model> model;
+  if (rung.name == "bigram") {
+    model = std::make_shared<growing::Bigram>(values[0].size(-1));
+  } else {
+    core::require(rung.name == "one head", "the growing model has no rung {}", rung.name);
+    model = std::make_shared<growing::OneHead>(values[0].size(-2), values[0].size(-1));
+  }
+  model->to(torch::kDouble);
+  const Twins parameters = model->parameters();
+  core::require(parameters.size() == values.size(), "{}: {} parameters here, {} there", rung.name, values.size(),
+                parameters.size());
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < values.size(); ++i) parameters[i].copy_(values[i][0]);
+  return model;
 }
 
-// The loss of a rung in LibTorch's operations.
-torch::Tensor twin_loss(const std::string& name, const Twins& w, const data::Batch& batch) {
-  const auto tokens_BT = ids_of(batch.inputs).view({batch.rows, batch.length});
-  const auto logits_BTV = [&] {
-    const auto looked_up = torch::embedding(w[0][0], tokens_BT);
-    if (name == "bigram") return looked_up;
-    core::require(name == "one head", "no twin of the rung {}", name);
-    const auto& x_BTD = looked_up;
-    const auto q_BTD = torch::linear(x_BTD, w[2][0]), k_BTD = torch::linear(x_BTD, w[3][0]);
-    const auto weights_BTT = causal(q_BTD.matmul(k_BTD.transpose(1, 2)) / std::sqrt(q_BTD.size(2)));
-    return torch::linear(weights_BTT.matmul(torch::linear(x_BTD, w[4][0])), w[1][0]);
-  }();
-  return torch::cross_entropy_loss(logits_BTV.flatten(0, 1), ids_of(batch.targets));
+torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
+  const auto logits_BTV = model.forward(ids_of(batch.inputs).view({batch.rows, batch.length}));
+  return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
 // An operation or a rung, by both: its result is multiplied by random numbers and summed, which gives a loss.
@@ -60,7 +65,8 @@ struct Case {
   std::vector<Parameter> leaves;
   double roundings;
   std::function<Tensor(const std::vector<Tensor>&)> record;
-  std::function<torch::Tensor(const Twins&)> libtorch;
+  std::function<torch::Tensor(const Twins&)> libtorch;  // of an operation
+  std::shared_ptr<growing::Model> model{};              // of a rung
 };
 
 Values random_values(int64_t n, uint64_t seed) {
@@ -96,7 +102,7 @@ std::vector<Case> make_cases(uint64_t seed) {
       [](auto& w) { return w[0].transpose(1, 2); });
   add(
       "causal softmax", {leaf("scores", square)}, 2 * T, [](auto& w) { return causal_softmax(w[0]); },
-      [](auto& w) { return causal(w[0]); });
+      [](auto& w) { return growing::causal_softmax(w[0]); });
   add(
       "look up", {leaf("table", {1, V, D})}, B * T, [=](auto& w) { return look_up(w[0], ids, B); },
       [=](auto& w) {
@@ -107,9 +113,10 @@ std::vector<Case> make_cases(uint64_t seed) {
       [=](auto& w) { return torch::cross_entropy_loss(w[0].flatten(0, 1), ids_of(next)); });
   for (Rung rung : {bigram(V), one_head(V, D, seed)}) {
     for (Parameter& p : rung.parameters) p.value = random_values(p.shape.size(), ++seed);
+    const auto model = growing_model(rung, twins_of(rung.parameters));
     cases.push_back({"loss of: " + rung.name, rung.parameters, roundings(rung, B, T),
                      [=](auto& w) { return rung.loss(w, batch); },
-                     [=](auto& w) { return twin_loss(rung.name, w, batch); }});
+                     [=](auto& /*w*/) { return growing_loss(*model, batch); }, model});
   }
   return cases;
 }
@@ -174,14 +181,14 @@ std::vector<Check> check_gradients(uint64_t seed) {
     Tape tape;
     const Recorded ours = record(tape, c, weights);
     tape.backward(ours.loss);
-    Twins twins = twins_of(c.leaves);
+    const Twins twins = c.model ? c.model->parameters() : twins_of(c.leaves);
     const torch::Tensor y = c.libtorch(twins);
     const auto r = torch::tensor(weights, torch::kDouble).slice(0, 0, y.numel()).view(y.sizes());
     const auto truth = torch::autograd::grad({y}, twins, {r});
     double error = 0.0;
     for (size_t i = 0; i < twins.size(); ++i) {
       const auto gradient = twin_of(c.leaves[i].shape, ours.leaves[i].gradient());
-      error = std::max(error, ((gradient - truth[i]).norm() / truth[i].norm()).item<double>());
+      error = std::max(error, ((gradient - truth[i].reshape_as(gradient)).norm() / truth[i].norm()).item<double>());
     }
     checks.push_back({c.name, error, c.roundings * 0x1p-53, worst_share(c, weights, ours)});
   }
@@ -189,13 +196,14 @@ std::vector<Check> check_gradients(uint64_t seed) {
 }
 
 std::vector<double> libtorch_losses(const Rung& rung, const std::vector<data::Batch>& batches) {
-  Twins w = twins_of(rung.parameters);
+  const auto model = growing_model(rung, twins_of(rung.parameters));
+  const Twins parameters = model->parameters();
   std::vector<double> losses;
   for (const data::Batch& batch : batches) {
-    const torch::Tensor loss = twin_loss(rung.name, w, batch);
-    const auto gradients = torch::autograd::grad({loss}, w);
-    const torch::NoGradGuard no_grad;
-    for (size_t i = 0; i < w.size(); ++i) w[i].sub_(rung.rate * gradients[i]);
+    model->zero_grad();
+    const torch::Tensor loss = growing_loss(*model, batch);
+    loss.backward();
+    growing::descend(parameters, rung.rate);
     losses.push_back(loss.item<double>());
   }
   return losses;

@@ -1,5 +1,6 @@
-// The tape against LibTorch: the gradients of each operation and of the rungs, also against central differences, and
-// the losses of a training from the same values on the same batches. The only file here that sees LibTorch.
+// The tape against LibTorch: the gradients of each operation and of the growing model's rungs, also against central
+// differences, and the losses of a training from the same values on the same batches. LibTorch is seen in twin.cpp
+// alone.
 #pragma once
 
 #include <cstdint>
