@@ -46,8 +46,8 @@ class Printer : public testing::EmptyTestEventListener {
     if (law.result()->Passed()) return;
     std::printf("%s", wrapped(message_, "         ").c_str());
     const std::string file = law.file();
-    std::printf("         (%s:%d)\n", file.substr(std::min(file.find("experiments/"), file.size())).c_str(),
-                law.line());
+    const size_t at = std::min(file.rfind("experiments/exercises/"), file.rfind("tests/modules/"));
+    std::printf("         (%s:%d)\n", file.substr(std::min(at, file.size())).c_str(), law.line());
   }
 
   void OnTestProgramEnd(const testing::UnitTest& all) override {
