@@ -36,6 +36,8 @@ class Printer : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed() || !message_.empty()) return;  // the first message of a law is enough
     message_ = result.message();
+    const size_t frames = message_.find("\nException raised from ");  // LibTorch's, of its own code
+    if (frames != std::string::npos) message_.erase(frames, message_.find("\" thrown in", frames) - frames);
     strip("Failed\n", "");
     strip("C++ exception with description \"", "\" thrown in the test body.");  // a hint, for example
   }

@@ -1,6 +1,7 @@
 // The laws of a whole Llama that is made of the reader's modules: it is ours, with other code inside.
 #include <torch/utils.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,13 @@ std::vector<std::string> names_and_shapes(const nn::Llama& model) {
 }
 
 TEST(LlamaOfYours, HasTheParametersOfALlama) {
-  EXPECT_EQ(names_and_shapes(yours()), names_and_shapes(nn::Llama(kSmall)))
-      << "Each layer has its own two norms, attention and feed-forward, under the names of nn::BlockParts. Where a "
-         "module "
-         "is used twice, its parameters are listed once.";
+  const nn::Llama mine = yours();
+  EXPECT_EQ(names_and_shapes(mine), names_and_shapes(nn::Llama(kSmall)))
+      << "The names are those of nn::BlockParts, and the sizes the configuration's.";
+  std::set<void*> places;
+  for (const Tensor& p : mine->parameters()) places.insert(p.data_ptr());
+  EXPECT_EQ(places.size(), mine->parameters().size())
+      << "Each layer has its own two norms, attention and feed-forward. Is a module in two places?";
 }
 
 TEST(LlamaOfYours, LogitsEqualOurs) {
