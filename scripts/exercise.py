@@ -80,7 +80,7 @@ def build(folder, target):
 
 def build_generate():
     folder = build_folder("engine")
-    print("Building generate with your functions (the first time with the engine: about a minute).", flush=True)
+    print("Building generate with your functions (with the engine, if nothing has built it yet: minutes).", flush=True)
     build(folder, "exercise_generate")
     program = (folder / "exercises" / "generate").relative_to(ROOT)
     print(f'Now your own arithmetic speaks: {program} "ROMEO:"')
@@ -143,3 +143,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except subprocess.CalledProcessError as error:  # its own output says what is wrong
         sys.exit(error.returncode)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -127,6 +127,11 @@ def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, c
     assert cause in text, done.stdout
 
 
+def test_the_readme_shows_what_is_printed():
+    printed = run("engine_mistakes", "--gtest_filter=RmsNorm.*", mistake="mean_instead_of_mean_square").stdout
+    assert all("        " + line in read("README.md") for line in printed.splitlines()), printed
+
+
 @pytest.mark.parametrize("exercise", ALL)
 def test_every_law_is_one_that_a_mistake_fails(exercise):
     _, laws = laws_of(exercise)

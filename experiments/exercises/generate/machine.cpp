@@ -19,31 +19,12 @@ ExerciseStage::ExerciseStage(const Parts& parts, const core::StoredModel& model,
     : parts_(parts),
       config_(model.config),
       layers_(layers),
+      widths_(infer::slot_widths(model.config)),
       by_role_(model, layers, [&](const core::TensorSpec&, const core::TensorView& tensor) {
         weights_.push_back(core::to_floats(tensor));
         load_report_.weight_bytes += weights_.back().size() * sizeof(float);
         return WeightId{static_cast<int32_t>(weights_.size() - 1)};
       }) {}
-
-size_t ExerciseStage::width(Slot slot) const {
-  switch (slot) {
-    case Slot::Residual:
-    case Slot::Normed:
-      return static_cast<size_t>(config_.dim);
-    case Slot::Query:
-    case Slot::Heads:
-      return static_cast<size_t>(config_.query_dim());
-    case Slot::Key:
-    case Slot::Value:
-      return static_cast<size_t>(config_.kv_dim());
-    case Slot::Gate:
-    case Slot::Up:
-      return static_cast<size_t>(config_.hidden_dim);
-    case Slot::Logits:
-      return static_cast<size_t>(config_.vocab_size);
-  }
-  return 0;
-}
 
 infer::CacheFit ExerciseStage::cache_fit() const {
   const auto bytes = static_cast<size_t>((layers_.last - layers_.first) * 2 * kBlockPositions * config_.kv_dim()) * 4;
@@ -62,7 +43,7 @@ void ExerciseStage::begin(const infer::Step& step) {
   draws_.assign(step.draws.begin(), step.draws.end());
   n_rows_ = rows_.size();
   ++n_steps_;
-  for (size_t s = 0; s < infer::kSlots; ++s) slots_[s].resize(n_rows_ * width(static_cast<Slot>(s)));
+  for (size_t s = 0; s < infer::kSlots; ++s) slots_[s].resize(n_rows_ * widths_[s]);
   for (const BlockId block : step.tables) {
     cache_.resize(std::max(cache_.size(), static_cast<size_t>(block) + 1));
     cache_[static_cast<size_t>(block)].resize(cache_fit().block_bytes / 4);

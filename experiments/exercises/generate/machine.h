@@ -21,7 +21,7 @@ class ExerciseStage final : public infer::Stage {
 
   [[nodiscard]] infer::LayerRange layers() const override { return layers_; }
   [[nodiscard]] const infer::StageWeights& weights() const override { return by_role_; }
-  [[nodiscard]] size_t width(Slot slot) const override;
+  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
   [[nodiscard]] infer::CacheFit cache_fit() const override;
   [[nodiscard]] const infer::LoadReport& load_report() const override { return load_report_; }
 
@@ -53,6 +53,7 @@ class ExerciseStage final : public infer::Stage {
   const Parts& parts_;
   const core::ModelConfig& config_;
   infer::LayerRange layers_;
+  infer::SlotWidths widths_;
   infer::LoadReport load_report_;
   std::vector<std::vector<float>> weights_;  ///< by WeightId
   infer::StageWeights by_role_;              // after weights_, which loading fills
