@@ -18,7 +18,7 @@ using torch::Tensor;
 
 struct Setting {
   int64_t B = 16, T = 32;
-  int64_t steps = 1000;
+  int64_t steps = 800;
   int64_t evaluate_every = 100;
   uint64_t seed = 1;
 };
@@ -30,15 +30,13 @@ struct Batch {
 
 // B windows from random places of the text.
 inline Batch random_batch(Text text, const Setting& s, int64_t step) {
-  Batch batch{torch::empty({s.B, s.T}, torch::kLong), torch::empty({s.B, s.T}, torch::kLong)};
+  std::vector<int64_t> inputs, targets;
   for (int64_t b = 0; b < s.B; ++b) {
-    const uint64_t start = core::random_below(s.seed, step * s.B + b, text.size() - s.T);
-    for (int64_t t = 0; t < s.T; ++t) {
-      batch.inputs_BT[b].data_ptr<int64_t>()[t] = text[start + t];
-      batch.targets_BT[b].data_ptr<int64_t>()[t] = text[start + t + 1];
-    }
+    const auto start = text.begin() + core::random_below(s.seed, step * s.B + b, text.size() - s.T);
+    inputs.insert(inputs.end(), start, start + s.T);
+    targets.insert(targets.end(), start + 1, start + 1 + s.T);
   }
-  return batch;
+  return {torch::tensor(inputs).view({s.B, s.T}), torch::tensor(targets).view({s.B, s.T})};
 }
 
 // A model maps characters [B, T] to logits [B, T, V]: a number for each character that could come next. What stands at

@@ -33,7 +33,8 @@ inline Tensor average_by_matrix(const Tensor& x_TD) { return average_weights(x_T
 // 3. A softmax: equal scores get equal weights, and a score of -infinity, e^-infinity = 0, gets none. That hides what
 // comes later: the causal mask.
 inline Tensor causal_softmax(const Tensor& scores_TT) {  // [..., T, T]
-  const Tensor later_TT = torch::ones_like(scores_TT).triu(1) == 1;
+  const int64_t T = scores_TT.size(-1);
+  const Tensor later_TT = torch::ones({T, T}).triu(1) == 1;
   return scores_TT.masked_fill(later_TT, -kInfinity).softmax(-1);
 }
 inline Tensor average_by_softmax(const Tensor& x_TD) {

@@ -3,7 +3,6 @@
 // p is a parameter, g its gradient; m and v have the parameter's shape.
 #pragma once
 
-#include <algorithm>
 #include <numbers>
 
 #include "experiments/growing/10_depth.h"
@@ -29,8 +28,9 @@ inline double learning_rate(const Recipe& r, int64_t step, int64_t steps) {
 inline void clip(const std::vector<Tensor>& parameters, double limit) {
   double squares = 0.0;
   for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();
-  const double scale = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
-  for (const Tensor& p : parameters) p.mutable_grad().mul_(scale);
+  const double length = std::sqrt(squares);
+  if (length <= limit) return;
+  for (const Tensor& p : parameters) p.mutable_grad().mul_(limit / length);
 }
 
 struct AdamW {

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <mutex>
 #include <string_view>
 
 #include "core/error.h"
-#include "experiments/common/comparison.h"
-#include "experiments/growing/11_adamw.h"
+#include "experiments/growing/climb.h"
 #include "experiments/growing/on_paper.h"
 
 namespace {
@@ -17,76 +15,6 @@ namespace {
 using namespace folio;           // NOLINT: a program of one file
 using namespace folio::growing;  // NOLINT
 using experiments::Report;
-
-struct Rung {
-  int number;
-  std::string name;
-  std::function<std::shared_ptr<Model>()> make;  // with first values from LibTorch's generator
-  double rate = 0.5;                             // of gradient descent; rung 11 has its own rule
-};
-
-std::vector<Rung> rungs(int64_t V) {
-  const int64_t D = 64, H = 4, F = 176, L = 4;
-  const auto deep = [=] { return std::make_shared<Deep>(V, D, H, F, L); };
-  return {{2, "bigram", [=] { return std::make_shared<Bigram>(V); }, 30.0},
-          {3, "averaging", [=] { return std::make_shared<Averaging>(V, D); }},
-          {4, "one head", [=] { return std::make_shared<OneHead>(V, D); }},
-          {5, "four heads", [=] { return std::make_shared<SeveralHeads>(V, D, H); }},
-          {6, "residual", [=] { return std::make_shared<Residual>(V, D, H); }},
-          {7, "norm", [=] { return std::make_shared<Normed>(V, D, std::make_shared<Heads>(D, H)); }},
-          {8, "RoPE", [=] { return std::make_shared<Normed>(V, D, std::make_shared<RotaryHeads>(D, H)); }},
-          {9, "SwiGLU", [=] { return std::make_shared<OneBlock>(V, D, H, F); }},
-          {10, "four blocks", deep},
-          {11, "AdamW", deep}};
-}
-
-// What one rung measured, by seed.
-struct Climbed {
-  int64_t parameters = 0;
-  std::vector<Training> trainings{};
-  std::vector<double> losses{};
-  std::string sample{};      // of the first seed's model
-  double future_seen = 0.0;  // how much a later character changes earlier logits
-};
-
-// The largest change of the logits before the last position when the last character changes.
-double future_seen(Model& model, Text text, int64_t T) {
-  const torch::NoGradGuard no_grad;
-  const Tensor a_1T = torch::tensor(std::vector<int64_t>(text.begin(), text.begin() + T)).unsqueeze(0);
-  const Tensor b_1T = a_1T.clone();
-  b_1T[0][-1] = (b_1T[0][-1] + 1) % 65;
-  return (model.forward(a_1T) - model.forward(b_1T)).narrow(1, 0, T - 1).abs().max().item<double>();
-}
-
-Climbed climb(const Report& report, const Rung& rung, const experiments::Shakespeare& text, const Setting& setting,
-              Text validation, const std::vector<uint64_t>& seeds) {
-  Climbed climbed;
-  climbed.trainings.resize(seeds.size());
-  climbed.losses.resize(seeds.size());
-  std::mutex one_at_a_time;  // LibTorch's generator is one for all threads
-  experiments::run_jobs(seeds.size(), [&](size_t i) {
-    std::unique_lock lock(one_at_a_time);
-    torch::manual_seed(seeds[i]);
-    const std::shared_ptr<Model> model = rung.make();
-    lock.unlock();
-    Setting s = setting;
-    s.seed = seeds[i];
-    const Forward forward = [&](const Tensor& tokens_BT) { return model->forward(tokens_BT); };
-    const auto parameters = model->parameters();
-    Training training = rung.number == 11 ? train_with_adamw(forward, parameters, text.splits.train, validation, s)
-                                          : train_model(forward, parameters, text.splits.train, validation, s,
-                                                        [&](int64_t) { descend(parameters, rung.rate); });
-    lock.lock();
-    climbed.losses[i] = training.validation.back();
-    climbed.trainings[i] = std::move(training);
-    report.say(fmt::format("  {}, seed {}: {:.3f}", rung.name, seeds[i], climbed.losses[i]));
-    if (i > 0) return;
-    for (const Tensor& p : parameters) climbed.parameters += p.numel();
-    climbed.sample = text.tokenizer.decode(sample(forward, text.tokenizer.encode("\n"), 240, s.T, seeds[i]));
-    climbed.future_seen = future_seen(*model, validation, s.T);
-  });
-  return climbed;
-}
 
 // The mean curve of the seeds.
 train::LineChart::Series curve(const std::string& name, const Climbed& climbed, const Setting& s) {
@@ -100,6 +28,22 @@ train::LineChart::Series curve(const std::string& name, const Climbed& climbed, 
   return series;
 }
 
+// What each seed has to show, on top of claim_sound; the table has the rest, with intervals. `all` begins with rung 2.
+void claim_order(Report& report, const std::vector<Climbed>& all, double counted) {
+  const auto gain = [&](int from, int to) {
+    return experiments::differences(all[static_cast<size_t>(from - 2)].losses, all[static_cast<size_t>(to - 2)].losses);
+  };
+  std::vector<double> from_counts;
+  for (const double loss : all[0].losses) from_counts.push_back(loss - counted);
+  report.claim_below("the learned bigram is above the counted one by", from_counts, 0.1);
+  report.claim_above("averaging loses against the bigram", gain(3, 2), 0.3);
+  report.claim_above("a head gains against averaging", gain(3, 4), 0.3);
+  report.claim_above("RoPE gains", gain(7, 8), 0.1);
+  report.claim_above("SwiGLU gains", gain(8, 9), 0.02);
+  report.claim_above("four blocks gain against one", gain(9, 10), 0.05);
+  report.claim_above("AdamW gains", gain(10, 11), 0.05);
+}
+
 void study(Report& report, int only) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   Setting setting{.seed = report.seed()};
@@ -110,9 +54,10 @@ void study(Report& report, int only) {
 
   const Counts counts(text.splits.train, text.vocab_size);
   const double counted = counts.loss(validation);
-  report.say(fmt::format("rung 1, counts: {:.3f}, and writes\n{}", counted, written(counts, text, report.seed())));
-  show_batch(report, text, setting);
-  show_averages(report);
+  if (only <= 1)
+    report.say(fmt::format("rung 1, counts: {:.3f}, and writes\n{}", counted, written(counts, text, report.seed())));
+  if (only == 0 || only == 2) show_batch(report, text, setting);
+  if (only == 0 || only == 3) show_averages(report);
 
   std::vector<std::vector<Report::Json>> rows{{"1 counts", text.vocab_size * text.vocab_size, counted, nullptr}};
   std::vector<train::LineChart::Series> curves;
@@ -133,6 +78,7 @@ void study(Report& report, int only) {
   }
   report.table(fmt::format("Validation loss after {} steps, mean of {} seeds", setting.steps, seeds.size()),
                {"rung", "parameters", "loss", "against the rung before"}, rows);
+  if (!report.short_form() && only == 0) claim_order(report, all, counted);
   report.picture("growing.svg", {.title = "One model that becomes a Llama, rung by rung",
                                  .x_label = "step (512 characters each)",
                                  .y_label = "validation loss (nats per character)",
