@@ -44,6 +44,10 @@ struct Tensor {
 
 class Tape {
  public:
+  Tape() = default;
+  Tape(const Tape&) = delete;  // rules point to the entries of this one
+  Tape& operator=(const Tape&) = delete;
+
   /// A parameter or an input. Throws core::Error unless there are as many values as the shape has.
   Tensor leaf(const std::string& name, Shape shape, Values values);
 
