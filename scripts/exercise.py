@@ -88,7 +88,8 @@ def build_generate():
 
 def train_row():
     folder = build_folder("modules")
-    print("Training a Llama of Folio's modules and one of yours, half a minute or more each.", flush=True)
+    print("Training a Llama of Folio's modules and one of yours, a minute or so each. The first time, the trainer is "
+          "compiled before.", flush=True)
     build(folder, "exercise_row")
     return subprocess.run([folder / "exercises" / "row"]).returncode
 
@@ -103,6 +104,8 @@ def show_list(every):
 def run(exercise, every):
     print(f"{exercise.number} {exercise.full_name}: {exercise.what}", flush=True)
     folder = build_folder(exercise.group)
+    if exercise.group != "engine" and not (folder / "obj" / "modules" / "libfolio_modules.a").exists():
+        print("First set-up, once: LibTorch's headers and Folio's modules are compiled (a minute or two).", flush=True)
     build(folder, f"exercise_{exercise.group}_{exercise.name}")
     code = subprocess.run([folder / "exercises" / exercise.group / exercise.name]).returncode
     exercise.set_green(code == 0)
