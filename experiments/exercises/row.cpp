@@ -1,6 +1,5 @@
 // Trains the growing model's last rung twice from the same first values and on the same batches, once with Folio's
-// modules and once with the reader's, and prints a row for each. Each is trained for a minute or so; --steps N shortens it.
-#include <ATen/Parallel.h>
+// modules and once with the reader's, and prints a row for each. That takes some minutes; --steps N shortens it.
 #include <fmt/format.h>
 #include <torch/utils.h>
 
