@@ -16,10 +16,10 @@ using namespace folio;           // NOLINT: a program of one file
 using namespace folio::growing;  // NOLINT
 using experiments::Report;
 
-// The mean curve of the seeds.
+// The mean curve of the seeds, without step 0, where all begin with ln 65.
 train::LineChart::Series curve(const std::string& name, const Climbed& climbed, const Setting& s) {
   train::LineChart::Series series{name, {}};
-  for (size_t k = 0; k < climbed.trainings[0].validation.size(); ++k) {
+  for (size_t k = 1; k < climbed.trainings[0].validation.size(); ++k) {
     std::vector<double> losses;
     for (const Training& t : climbed.trainings) losses.push_back(t.validation[k]);
     const auto step = std::min(s.steps, static_cast<int64_t>(k) * s.evaluate_every);
