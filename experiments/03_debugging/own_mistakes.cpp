@@ -82,17 +82,18 @@ void study_short_schedule(Report& report, const Shakespeare& text, train::TrainC
   const auto seeds = paired_seeds(report);
   config.eval_every = config.steps;
   for (Schedule& s : schedules) s.losses.resize(seeds.size());
-  run_jobs(schedules.size() * seeds.size(), [&, config](size_t i) mutable {
+  run_jobs(schedules.size() * seeds.size(), [&](size_t i) {
     Schedule& schedule = schedules[i / seeds.size()];
-    config.seed = seeds[i % seeds.size()];
-    nn::Llama model = seeded_llama(config.model, config.seed);
-    train::AdamW adamw(*model, config);
+    train::TrainConfig its = config;
+    its.seed = seeds[i % seeds.size()];
+    nn::Llama model = seeded_llama(its.model, its.seed);
+    train::AdamW adamw(*model, its);
     const auto period = std::lround(schedule.share * static_cast<double>(config.steps));
     const auto update = [&, step = int64_t{0}](double) mutable {
       adamw.step(period == 0 ? config.lr : cosine_rate(config.lr, step, period));
       ++step;
     };
-    schedule.losses[i % seeds.size()] = train_model(model, text, config, update).validation_loss;
+    schedule.losses[i % seeds.size()] = train_model(model, text, its, update).validation_loss;
   });
   Rows rows;
   for (const Schedule& s : schedules) {

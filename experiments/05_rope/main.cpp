@@ -66,14 +66,15 @@ Doubles losses_at_length(const nn::Llama& model, const experiments::Shakespeare&
   return experiments::position_losses(longer, text, length);
 }
 
-void train_and_lengthen(const experiments::Shakespeare& text, train::TrainConfig config,
+void train_and_lengthen(const experiments::Shakespeare& text, const train::TrainConfig& setting,
                         const std::vector<uint64_t>& seeds, std::vector<Trained>& trained, std::vector<Way>& ways) {
   for (Trained& t : trained) t.losses.resize(seeds.size());
   for (Way& way : ways) {
     for (Doubles& losses : way.losses) losses.resize(seeds.size());
   }
   torch::set_num_threads(1);
-  experiments::run_jobs(seeds.size(), [&, config](size_t s) mutable {
+  experiments::run_jobs(seeds.size(), [&](size_t s) {
+    train::TrainConfig config = setting;
     config.seed = seeds[s];
     std::vector<nn::Llama> models;
     for (Trained& t : trained) {

@@ -105,9 +105,10 @@ void study(Report& report) {
   Study masked{.name = "with the mask", .masked = true}, unmasked{.name = "without the mask", .masked = false};
   const auto seeds = report.short_form() ? report.seeds() : experiments::paired_seeds(report);
   for (Study* one : {&masked, &unmasked}) one->mean = one->last = one->sample = Doubles(seeds.size());
-  experiments::run_jobs(seeds.size(), [&, config](size_t s) mutable {
-    config.seed = seeds[s];
-    for (Study* one : {&masked, &unmasked}) run_one(*one, s, text, counts, config);
+  experiments::run_jobs(seeds.size(), [&](size_t s) {
+    train::TrainConfig its = config;
+    its.seed = seeds[s];
+    for (Study* one : {&masked, &unmasked}) run_one(*one, s, text, counts, its);
   });
 
   std::vector<std::vector<Report::Json>> rows;

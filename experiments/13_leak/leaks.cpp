@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "train/evaluate.h"
 
@@ -92,6 +95,37 @@ torch::Tensor gradient_map(Llama& model, std::span<const int32_t> split) {
     rows_T.push_back(gradient_BTD.norm(2, -1).mean(0));
   }
   return torch::stack(rows_T).to(torch::kDouble);
+}
+
+Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows) {
+  const torch::Tensor map_TT = gradient_map(model, split);
+  return {.losses = losses_by_position(model, split, windows),
+          .other_futures = losses_with_other_futures(model, split, windows),
+          .without_future = losses_without_future(model, split, windows),
+          .change = change_from_last_character(model, split),
+          .later_share = (map_TT.triu(1).sum() / map_TT.sum()).item<double>()};
+}
+
+double mean_gain_from_future(const Findings& findings) {
+  double sum = 0.0;
+  const size_t places = findings.losses.size() - 1;
+  for (size_t t = 0; t < places; ++t) sum += findings.other_futures[t] - findings.losses[t];
+  return sum / static_cast<double>(places);
+}
+
+double share_that_occurs(std::span<const int32_t> split, std::span<const int32_t> train, size_t length) {
+  const std::string train_text(train.begin(), train.end());  // a character's token fits a byte
+  const std::string split_text(split.begin(), split.end());
+  std::unordered_set<std::string_view> seen;
+  for (size_t i = 0; i + length <= train_text.size(); ++i) {
+    seen.insert(std::string_view(train_text).substr(i, length));
+  }
+  double occur = 0.0;
+  const size_t pieces = split_text.size() - length + 1;
+  for (size_t i = 0; i < pieces; ++i) {
+    occur += seen.contains(std::string_view(split_text).substr(i, length)) ? 1.0 : 0.0;
+  }
+  return occur / static_cast<double>(pieces);
 }
 
 double loss_as_the_tutorial_takes_it(Llama& model, const data::BatchSampler& batches, uint64_t number) {

@@ -31,6 +31,22 @@ namespace folio::experiments::tutorial {
 /// embedding, its mean over 64 windows. [T, T] in double.
 [[nodiscard]] torch::Tensor gradient_map(Llama& model, std::span<const int32_t> split);
 
+/// All of that.
+struct Findings {
+  std::vector<double> losses{};          ///< by position
+  std::vector<double> other_futures{};   ///< by position
+  std::vector<double> without_future{};  ///< by position
+  double change = 0.0;                   ///< change_from_last_character
+  double later_share = 0.0;              ///< of the gradient map: what lies above its diagonal
+};
+[[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
+
+/// What the future saves: the mean of other_futures - losses over all positions but the last, which has none.
+[[nodiscard]] double mean_gain_from_future(const Findings& findings);
+
+/// How many of the sequences of `length` characters in `split` occur in `train`, too, as a share.
+[[nodiscard]] double share_that_occurs(std::span<const int32_t> split, std::span<const int32_t> train, size_t length);
+
 /// The mean loss of ten random batches with dropout on the attention weights: the tutorial's evaluation. `number` says
 /// which ten. Leaves the dropout off.
 [[nodiscard]] double loss_as_the_tutorial_takes_it(Llama& model, const data::BatchSampler& batches, uint64_t number);
