@@ -97,8 +97,8 @@ void study_short_schedule(Report& report, const Shakespeare& text, train::TrainC
   });
   Rows rows;
   for (const Schedule& s : schedules) {
-    rows.push_back(
-        {s.name, mean_of(s.losses), &s == &schedules[0] ? "" : shown(paired_interval(s.losses, schedules[0].losses))});
+    rows.push_back({s.name, mean_of(s.losses),
+                    &s == &schedules[0] ? "" : shown(paired_interval_or_difference(s.losses, schedules[0].losses))});
   }
   report.table(fmt::format("8 Learning rates, mean loss of {} seeds", seeds.size()), {"", "loss", "against constant"},
                rows);

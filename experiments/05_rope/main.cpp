@@ -149,23 +149,27 @@ void study(Report& report) {
   train_and_lengthen(text, config, seeds, trained, ways);
 
   std::vector<std::vector<Report::Json>> rows, far_rows, differences;
+  const auto against = [](const Doubles& a, const Doubles& b) -> Report::Json {
+    if (a == b) return "";
+    return experiments::shown(experiments::paired_interval_or_difference(a, b));
+  };
   for (const Trained& t : trained) {
-    rows.push_back({t.name, experiments::mean_of(t.losses),
-                    experiments::shown(experiments::paired_interval_or_difference(t.losses, trained[0].losses))});
+    rows.push_back({t.name, experiments::mean_of(t.losses), against(t.losses, trained[0].losses),
+                    against(t.losses, trained[1].losses)});
   }
   for (const Way& way : ways) {
     far_rows.push_back({way.name});
     differences.push_back({way.name});
     for (size_t i = 0; i < kTimes.size(); ++i) {
       far_rows.back().push_back(experiments::mean_of(way.losses[i]));
-      differences.back().push_back(
-          experiments::shown(experiments::paired_interval_or_difference(way.losses[i], ways[0].losses[i])));
+      differences.back().push_back(against(way.losses[i], ways[0].losses[i]));
     }
   }
   const std::vector<std::string> columns{"", "32", "64", "256", "512"};
-  report.table("One layer, mean loss of the seeds, and against no positions", {"", "loss", "difference"}, rows);
+  report.table("One layer, mean loss of the seeds, and 95 % intervals of differences",
+               {"", "loss", "against no positions", "against RoPE"}, rows);
   report.table("Loss over the second half of longer windows, mean of the seeds", columns, far_rows);
-  report.table("The same, more than plain RoPE's", columns, differences);
+  report.table("The same, more than plain RoPE's, with 95 % intervals", columns, differences);
   report.picture("longer.svg", chart_of(ways));
   study_scores(report, config.model);
 
