@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop cuda-all cuda-report format
+.PHONY: help demo programs test smollm2 ladder exercise sanitize fuzz interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -38,8 +38,12 @@ smollm2: ## fetch a published Llama, SmolLM2-135M-Instruct (98 MB), into data/sm
 ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET) --target experiments
+	@cmake --build --preset $(PRESET) --target experiments $(if $(SHORT),,train)
+	@test -n "$(SHORT)" -o -e $(RUN)/model.gguf || build/train tinyshakespeare  # the engine's studies look at it
 	@scripts/ladder.py $(if $(SHORT),--short)
+
+exercise: ## the list of exercises; N=1 (a number or a name) checks your code in one of them
+	@scripts/exercise.py $(N)
 
 sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/bootstrap.sh test

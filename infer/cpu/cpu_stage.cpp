@@ -15,15 +15,6 @@ constexpr size_t kWorthAThread = 8 * 1024;
 constexpr int64_t kRowsTogether = 8;
 static_assert(kBlockPositions % kRowsTogether == 0);
 
-std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
-  const auto dim = static_cast<size_t>(c.dim);
-  const auto query_dim = static_cast<size_t>(c.query_dim());
-  const auto kv_dim = static_cast<size_t>(c.kv_dim());
-  const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
-  // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
-  return {dim, dim, query_dim, kv_dim, kv_dim, query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
-}
-
 }  // namespace
 
 CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, CacheType cache_type)
@@ -31,10 +22,10 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, 
       kernels_(cpu.kernels()),
       config_(model.config),
       layers_(layers),
-      window_(config_.sliding_window > 0 ? config_.sliding_window : config_.context_length),
+      window_(positions_seen(config_)),
       weights_(model, layers, cpu.pool()),
       cache_(Cache<float>{{config_, layers.last - layers.first, kernels_}, {}}),
-      widths_(widths_of(config_)) {
+      widths_(slot_widths(config_)) {
   if (cache_type == CacheType::F16) {
     cache_.emplace<Cache<kernels::F16>>(Cache<kernels::F16>{{config_, layers.last - layers.first, kernels_}, {}});
   }

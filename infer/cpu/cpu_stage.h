@@ -69,7 +69,7 @@ class CpuStage final : public Stage {
   CpuWeights weights_;
   std::variant<Cache<float>, Cache<kernels::F16>> cache_;
   RopeTable rope_;
-  std::array<size_t, kSlots> widths_;
+  SlotWidths widths_;
 
   // The step in hand.
   std::vector<StepRow> rows_;

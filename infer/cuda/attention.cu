@@ -6,9 +6,9 @@
 //         (attention_body.h), so each key and value is read from memory once, and 64 · 2 · head_dim numbers are on
 //         their way for each warp. The memory's bandwidth bounds it: 2 n_kv_heads head_dim numbers a position. What the
 //         parts found goes to memory, and the block of an item that ends last joins them in order. No block waits.
-// rows    For prompts. A block takes eight items, 128 (row, head) slots, and goes through the parts; each part's keys
-// and
-//         values come to shared memory once for all, asynchronously, while the part before it is worked on. Tensor
+// rows    For prompts. A block takes eight items, 128 (row, head) slots, and goes through the parts. The keys and
+// values
+//         of a part come to shared memory once for all, asynchronously, while the part before it is worked on. Tensor
 //         cores bound it: 4 head_dim operations for each slot and position.
 //
 // A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
@@ -19,6 +19,7 @@
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
 #include "infer/cuda/attention_body.h"
+#include "infer/cuda/block.h"
 
 namespace folio::infer::gpu {
 namespace {
@@ -49,14 +50,15 @@ __global__ void attention_plain(Attention in) {
   float max = kNothing;
   float sum = 0.0F;
   for (size_t d = 0; d < dim; ++d) out[d] = 0.0F;
-  for (int32_t p = last + 1 > in.window ? last + 1 - in.window : 0; p <= last; ++p) {
+  for (int32_t p = first_seen(last, in.window); p <= last; ++p) {
     const auto block = static_cast<size_t>(table[p / 32]);
     const auto in_block = static_cast<size_t>(p % 32);
     const uint8_t* keys = in.cache.data + in.cache.key_offset(block, in.layer, kv_head);
     const uint8_t* values = in.cache.data + in.cache.value_offset(block, in.layer, kv_head);
     float score = 0.0F;
-    for (size_t d = 0; d < dim; ++d)
+    for (size_t d = 0; d < dim; ++d) {
       score = fmaf(q[d], cache_number(in.cache, keys, in.cache.key_index(in_block, d)), score);
+    }
     const Join join = join_of(max, score * in.scale);
     max = larger_of(max, score * in.scale);
     sum = joined(sum, 1.0F, join);
@@ -150,9 +152,8 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
     const int index = o * static_cast<int>(kPartThreads) + thread;
     const int slot = index / H::kPadded;
     if (slot >= n_slots) break;
-    store_output(in, static_cast<size_t>(item.row + slot / item.n_queries),
-                 kv_head * in.heads.queries() + static_cast<size_t>(item.query + slot % item.n_queries),
-                 static_cast<size_t>(index % H::kPadded), totals[o] / before[slot]);
+    store_output(in, row_of(item, slot), head_of(in, item, kv_head, slot), static_cast<size_t>(index % H::kPadded),
+                 totals[o] / before[slot]);
   }
 }
 
@@ -160,7 +161,6 @@ template <typename H>
 __global__ __launch_bounds__(kPartThreads,
                              H::kPadded > 128 ? 2 : 4) void attention_parts(const __grid_constant__ Attention in) {
   FOLIO_DYNAMIC_SHARED(shared);
-  FOLIO_SHARED(uint32_t, n_ready, 1);
   constexpr int kStride = H::kPadded + 2;
   const size_t kv_head = blockIdx.y;
   const AttentionItem item = in.items[blockIdx.z];
@@ -199,12 +199,7 @@ __global__ __launch_bounds__(kPartThreads,
           }
         });
   }
-  __threadfence();  // what was stored is seen by whoever sees the counter
-  __syncthreads();
-  if (threadIdx.x == 0) n_ready[0] = atomicAdd(&in.counters[place], 1U) + 1;
-  __syncthreads();
-  if (n_ready[0] != n_blocks) return;
-  __threadfence();
+  if (!is_last_block(&in.counters[place], n_blocks)) return;
   join_parts<H>(in, item, kv_head, partials, n_parts);
   if (threadIdx.x == 0) in.counters[place] = 0;  // for the next launch
 }

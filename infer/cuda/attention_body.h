@@ -48,6 +48,18 @@ struct Slots {
   int32_t item_last;
 };
 
+/// The first position that a row attends to.
+__device__ inline int32_t first_seen(int32_t position, int32_t window) {
+  return position + 1 > window ? position + 1 - window : 0;
+}
+
+/// The row and the head of an item's slot.
+__device__ inline size_t row_of(const AttentionItem& item, int slot) {
+  return static_cast<size_t>(item.row + slot / item.n_queries);
+}
+__device__ inline size_t head_of(const Attention& in, const AttentionItem& item, size_t kv_head, int slot) {
+  return kv_head * in.heads.queries() + static_cast<size_t>(item.query + slot % item.n_queries);
+}
 __device__ inline bool slot_exists(const AttentionItem& item, int slot) { return slot < item.n_rows * item.n_queries; }
 
 __device__ inline Slots slots_of(const Attention& in, const AttentionItem& item, size_t kv_head) {
@@ -55,14 +67,14 @@ __device__ inline Slots slots_of(const Attention& in, const AttentionItem& item,
   for (int h = 0; h < 2; ++h) {
     const int slot = static_cast<int>(lane_group()) + 8 * h;
     const bool exists = slot_exists(item, slot);
-    s.row[h] = static_cast<size_t>(item.row + (exists ? slot / item.n_queries : 0));
-    s.head[h] = kv_head * in.heads.queries() + static_cast<size_t>(item.query + (exists ? slot % item.n_queries : 0));
+    s.row[h] = row_of(item, exists ? slot : 0);
+    s.head[h] = head_of(in, item, kv_head, exists ? slot : 0);
     const int32_t position = in.rows.positions[s.row[h]];
-    s.first[h] = position + 1 > in.window ? position + 1 - in.window : 0;
+    s.first[h] = first_seen(position, in.window);
     s.last[h] = exists ? position : -1;
   }
   const int32_t position = in.rows.positions[item.row];
-  s.item_first = position + 1 > in.window ? position + 1 - in.window : 0;
+  s.item_first = first_seen(position, in.window);
   s.item_last = position + item.n_rows - 1;
   return s;
 }
@@ -81,11 +93,10 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
         step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) + (step % 2 * 2 + word / 2) * H::kWordNumbers;
     float x[2] = {0.0F, 0.0F};
     if (slot_exists(item, slot)) {
-      const size_t row = static_cast<size_t>(item.row + slot / item.n_queries);
-      const size_t head = kv_head * in.heads.queries() + static_cast<size_t>(item.query + slot % item.n_queries);
+      const float* query =
+          in.query + (row_of(item, slot) * in.heads.n_heads + head_of(in, item, kv_head, slot)) * in.heads.head_dim;
       for (unsigned e = 0; e < H::kWordNumbers; ++e) {
-        if (d + e < in.heads.head_dim)
-          x[e] = in.query[(row * in.heads.n_heads + head) * in.heads.head_dim + d + e] * in.scale;
+        if (d + e < in.heads.head_dim) x[e] = query[d + e] * in.scale;
       }
     }
     reinterpret_cast<uint32_t*>(to)[i] = H::kHalf ? two_halves(x[0], x[1]) : bits_of(x[0]);

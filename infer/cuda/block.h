@@ -10,11 +10,8 @@ inline constexpr unsigned kBlockWarps = kBlockThreads / kWarp;
 
 /// Joins the values of a warp: each step adds (or takes the larger of) what the lane at distance 16, 8, 4, 2, 1 has, so
 /// every lane ends with the same.
-__device__ inline float warp_sum(float value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
-  return value;
-}
-__device__ inline int warp_sum(int value) {
+template <typename T>
+__device__ T warp_sum(T value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
   return value;
 }
@@ -46,6 +43,19 @@ __device__ inline uint32_t block_max(uint32_t value) {
   for (unsigned w = 0; w < kBlockWarps; ++w) most = largest[w] > most ? largest[w] : most;
   __syncthreads();
   return most;
+}
+
+/// Whether this block is the last of n that come here. What the others wrote before can then be read. The counter is
+/// the caller's to set to zero again.
+__device__ inline bool is_last_block(uint32_t* n_done, uint32_t n) {
+  FOLIO_SHARED(uint32_t, last, 1);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *last = atomicAdd(n_done, 1U) + 1 == n ? 1 : 0;
+  __syncthreads();
+  const bool is_last = *last == 1;
+  if (is_last) __threadfence();
+  return is_last;
 }
 
 }  // namespace folio::infer::gpu

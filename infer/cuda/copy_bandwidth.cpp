@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-
 namespace folio::infer::gpu {
 
 double copy_bandwidth(Stream& stream, size_t most) {
   constexpr size_t kLeast = size_t{64} << 20U;  // a smaller copy stays in the L2 cache
-  const auto all = devices();
-  const auto info =
-      std::ranges::find_if(all, [&](const DeviceInfo& device) { return device.index == stream.device(); });
-  core::require(info != all.end(), "GPU {} is gone", stream.device());
   // Half of what is free holds both sides of the copy.
-  const size_t bytes = std::clamp<size_t>(info->free_bytes / 4, kLeast, std::max(kLeast, most));
+  const uint64_t free = device_info(stream.device()).free_bytes;
+  const size_t bytes = std::clamp<size_t>(free / 4, kLeast, std::max(kLeast, most));
   DeviceMemory from(stream, bytes);
   DeviceMemory to(stream, bytes);
   stream.fill(from.as<void>(), 1, bytes);

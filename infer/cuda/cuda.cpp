@@ -11,8 +11,8 @@ namespace {
 class Cuda final : public Machine {
  public:
   explicit Cuda(const CudaOptions& options) : options_(options) {
-    const gpu::Stream stream(options.device);  // throws where there is no such device
-    device_ = gpu::devices()[static_cast<size_t>(options.device)];
+    const gpu::Stream stream(options.device);  // throws where there is no such device, or one that is too old
+    device_ = gpu::device_info(options.device);
   }
 
   [[nodiscard]] std::string describe() const override {

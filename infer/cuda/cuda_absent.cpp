@@ -20,6 +20,7 @@ std::unique_ptr<Machine> make_cuda(const CudaOptions& /*options*/) { fail(); }
 namespace gpu {
 
 std::vector<DeviceInfo> devices() { fail(); }
+DeviceInfo device_info(int /*device*/) { fail(); }
 double copy_bandwidth(Stream& /*stream*/, size_t /*most*/) { fail(); }
 Stream::Stream(int device) : device_(device), handle_(nullptr) { fail(); }
 Stream::~Stream() = default;

@@ -19,17 +19,6 @@ constexpr size_t kMostRecordings = 64;           // shapes that are kept
 constexpr size_t kLogitsRows = 64;               // that the workspace has room for from the start
 constexpr size_t kReserve = size_t{256} << 20U;  // bytes that CUDA itself takes: kernels, recordings
 
-std::array<size_t, kSlots> widths_of(const core::ModelConfig& c) {
-  const auto dim = static_cast<size_t>(c.dim);
-  const auto query_dim = static_cast<size_t>(c.query_dim());
-  const auto kv_dim = static_cast<size_t>(c.kv_dim());
-  const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
-  // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
-  return {dim, dim, query_dim, kv_dim, kv_dim, query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
-}
-
-uint64_t free_bytes_of(int device) { return gpu::devices()[static_cast<size_t>(device)].free_bytes; }
-
 size_t packed_bytes(size_t n_rows, size_t k, Kind kind) {
   return gpu::PackedInputs{.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind}
       .bytes();
@@ -44,11 +33,12 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
       stream_(options.device),
       config_(model.config),
       layers_(layers),
-      window_(config_.sliding_window > 0 ? config_.sliding_window : config_.context_length),
-      widths_(widths_of(config_)),
+      window_(positions_seen(config_)),
+      widths_(slot_widths(config_)),
       weights_([&] {
         core::ThreadPool pool;
-        return CudaWeights(model, layers, stream_, pool, free_bytes_of(options.device), options.on_progress);
+        return CudaWeights(model, layers, stream_, pool, gpu::device_info(options.device).free_bytes,
+                           options.on_progress);
       }()),
       heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config_.n_kv_heads),
@@ -79,7 +69,7 @@ CacheFit CudaStage::cache_fit() const {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
     workspace += 2 * rows * widths_[s] * sizeof(float);  // as they are, and packed
   }
-  const uint64_t left = free_bytes_of(options_.device);
+  const uint64_t left = gpu::device_info(options_.device).free_bytes;
   return {.block_bytes = block_bytes,
           .n_blocks = left <= workspace ? 0 : static_cast<int64_t>((left - workspace) / block_bytes)};
 }
@@ -115,13 +105,11 @@ float* CudaStage::at(Slot slot) const {
 void CudaStage::begin(const Step& step) {
   stream_.use();
   abandon_recording();
-  rows_.assign(step.rows.begin(), step.rows.end());
-  n_rows_ = rows_.size();
+  n_rows_ = step.rows.size();
   n_wanted_ = step.n_wanted;
   observed_ = step.observed;
   gathered_rows_ = delta_pending_ = activate_pending_ = false;
   norm_pending_.reset();
-  packed_slot_.reset();
   attention_ = plan_attention(step.rows, heads_, cache_, window_);
   draws_.clear();
   ids_.clear();
@@ -189,18 +177,18 @@ void CudaStage::send(const Step& step) {
   const size_t ids = p.items + attention_.items.size() * sizeof(gpu::AttentionItem);
   const size_t blocks = ids + ids_.size() * sizeof(int32_t);
   const size_t copies = blocks + step.tables.size() * sizeof(int32_t);
-  p.end = copies + step.copies.size() * sizeof(BlockCopy);
+  const size_t bytes = copies + step.copies.size() * sizeof(BlockCopy);
 
-  if (has_sent_) sent_arrived_.wait();
-  if (sent_.bytes() < p.end) sent_ = gpu::PinnedMemory(std::bit_ceil(p.end));
-  grow(step_, p.end);
+  sent_arrived_.wait();
+  if (sent_.bytes() < bytes) sent_ = gpu::PinnedMemory(std::bit_ceil(bytes));
+  grow(step_, bytes);
   auto* to = sent_.as<uint8_t>();
   const auto words = [&](size_t place) { return reinterpret_cast<int32_t*>(to + place); };
   for (gpu::DrawInput& d : draws_) d.first_id += static_cast<uint32_t>(ids / sizeof(int32_t));
   if (!draws_.empty()) std::memcpy(to + p.draws, draws_.data(), draws_.size() * sizeof(gpu::DrawInput));
   size_t wanted = 0;
   for (size_t i = 0; i < n_rows_; ++i) {
-    const StepRow& row = rows_[i];
+    const StepRow& row = step.rows[i];
     words(p.tokens)[i] = row.token;
     words(p.positions)[i] = static_cast<int32_t>(row.position);
     words(p.tables)[i] =
@@ -211,9 +199,8 @@ void CudaStage::send(const Step& step) {
   std::copy(ids_.begin(), ids_.end(), words(ids));
   std::copy(step.tables.begin(), step.tables.end(), words(blocks));
   if (!step.copies.empty()) std::memcpy(to + copies, step.copies.data(), step.copies.size() * sizeof(BlockCopy));
-  stream_.copy_in(step_.as<void>(), to, p.end);
+  stream_.copy_in(step_.as<void>(), to, bytes);
   sent_arrived_.record(stream_);
-  has_sent_ = true;
   if (!step.copies.empty()) {
     gpu::copy_blocks(stream_, cache_, reinterpret_cast<const int32_t*>(step_.as<uint8_t>() + copies),
                      step.copies.size());
@@ -255,40 +242,28 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
           .kind = kind};
 }
 
-void CudaStage::mark_packed(Slot slot, Kind kind) {
-  if (packed_slot_ != slot) is_packed_ = {};
-  packed_slot_ = slot;
-  is_packed_[static_cast<size_t>(kind)] = true;
-}
-
-void CudaStage::changed(Slot slot) {
-  if (packed_slot_ == slot) packed_slot_.reset();
-}
-
-// The slot's rows as the inputs of a product. If the operation that computes them was held back, it is done on the way.
-gpu::PackedInputs CudaStage::packed(Slot slot, Kind kind) {
+// Packs the slot's rows as the inputs of a product. If the operation that computes them was held back, it is done on
+// the way.
+gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind) {
   const gpu::PackedInputs to = inputs(slot, kind);
   if (slot == Slot::Normed && norm_pending_) {
     gpu::add_norm_pack(stream_, at(Slot::Residual), delta_pending_ ? delta_.as<float>() : nullptr,
                        weights_.vector(*norm_pending_), config_.norm_eps, at(Slot::Normed), to);
     norm_pending_.reset();
     delta_pending_ = false;
-    mark_packed(slot, kind);
   } else if (slot == Slot::Gate && activate_pending_) {
     gpu::swiglu_pack(stream_, at(Slot::Gate), at(Slot::Up), to);
     activate_pending_ = false;
-    mark_packed(slot, kind);
-  } else if (packed_slot_ != slot || !is_packed_[static_cast<size_t>(kind)]) {
+  } else {
     gpu::pack_inputs(stream_, at(slot), to);
-    mark_packed(slot, kind);
   }
   return to;
 }
 
 // Does what is held back.
 void CudaStage::flush() {
-  if (norm_pending_) static_cast<void>(packed(Slot::Normed, any_kind_));
-  if (activate_pending_) static_cast<void>(packed(Slot::Gate, any_kind_));
+  if (norm_pending_) pack(Slot::Normed, any_kind_);
+  if (activate_pending_) pack(Slot::Gate, any_kind_);
   if (delta_pending_) gpu::add(stream_, at(Slot::Residual), delta_.as<float>(), n_rows_ * width(Slot::Residual));
   delta_pending_ = false;
 }
@@ -300,7 +275,6 @@ void CudaStage::embed(WeightId table) {
 
 void CudaStage::norm(Slot in, WeightId weight, Slot out) {
   core::require(in == Slot::Residual && out == Slot::Normed, "a GPU normalizes the residual stream alone");
-  changed(out);
   norm_pending_ = weight;
   if (observed_) flush();
 }
@@ -311,6 +285,7 @@ void CudaStage::norm_heads(Slot slot, WeightId weight) {
 }
 
 void CudaStage::project(Slot in, std::span<const Projection> projections) {
+  std::array<bool, kKinds> is_packed{};
   for (size_t i = 0; i < projections.size();) {  // those of one format in one launch
     std::vector<gpu::Product> products;
     const gpu::PackedMatrix& first = weights_.matrix(projections[i].weight);
@@ -320,9 +295,10 @@ void CudaStage::project(Slot in, std::span<const Projection> projections) {
       products.push_back({.weight = weights_.matrix(p.weight),
                           .bias = p.bias.exists() ? weights_.vector(p.bias) : nullptr,
                           .out = at(p.out)});
-      changed(p.out);
     }
-    gpu::multiply(stream_, packed(in, first.kind), products.data(), products.size(), options_.fast);
+    const bool there = std::exchange(is_packed[static_cast<size_t>(first.kind)], true);
+    gpu::multiply(stream_, there ? inputs(in, first.kind) : pack(in, first.kind), products.data(), products.size(),
+                  options_.fast);
   }
 }
 
@@ -330,7 +306,7 @@ void CudaStage::project_to_residual(Slot in, WeightId weight) {
   const gpu::PackedMatrix& matrix = weights_.matrix(weight);
   const gpu::Product product{.weight = matrix, .out = delta_.as<float>()};
   if (delta_pending_) flush();
-  gpu::multiply(stream_, packed(in, matrix.kind), &product, 1, options_.fast);
+  gpu::multiply(stream_, pack(in, matrix.kind), &product, 1, options_.fast);
   delta_pending_ = true;
   if (observed_) flush();
 }
@@ -369,12 +345,10 @@ void CudaStage::attend(int64_t layer) {
   gpu::Attention in = attention_of_step();
   in.layer = static_cast<size_t>(layer - layers_.first);
   gpu::attention(stream_, in);
-  changed(Slot::Heads);
 }
 
 void CudaStage::activate() {
   activate_pending_ = true;
-  changed(Slot::Gate);
   if (observed_) flush();
 }
 
@@ -386,7 +360,6 @@ void CudaStage::gather() {
   delta_pending_ = false;
   gathered_rows_ = true;
   n_rows_ = n_wanted_;
-  packed_slot_.reset();
 }
 
 void CudaStage::draw() {
@@ -442,7 +415,6 @@ void CudaStage::read(Slot slot, std::span<float> values) {
 void CudaStage::write(Slot slot, std::span<const float> values) {
   stream_.copy_in(at(slot), values.data(), values.size_bytes());
   stream_.wait();
-  changed(slot);
 }
 
 }  // namespace folio::infer

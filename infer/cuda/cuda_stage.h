@@ -61,7 +61,7 @@ class CudaStage final : public Stage {
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t>;
   /// Where the parts of the piece begin that begin() sends, in bytes.
   struct Places {
-    size_t draws, tokens, positions, tables, wanted, items, end;
+    size_t draws, tokens, positions, tables, wanted, items;
   };
   static constexpr size_t kKinds = 4;
   /// Tokens on their way to the host.
@@ -77,10 +77,9 @@ class CudaStage final : public Stage {
   void send(const Step& step);
   void make_room(const Step& step);
   void grow(gpu::DeviceMemory& memory, size_t bytes);
-  [[nodiscard]] gpu::PackedInputs packed(Slot slot, gpu::Kind kind);
+  /// Where packed rows of a slot lie.
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
-  void mark_packed(Slot slot, gpu::Kind kind);
-  void changed(Slot slot);
+  gpu::PackedInputs pack(Slot slot, gpu::Kind kind);
   void flush();
 
   CudaOptions options_;
@@ -89,7 +88,7 @@ class CudaStage final : public Stage {
   const core::ModelConfig& config_;
   LayerRange layers_;
   int64_t window_;  ///< positions that a row sees
-  std::array<size_t, kSlots> widths_;
+  SlotWidths widths_;
   CudaWeights weights_;
   gpu::Heads heads_;
   gpu::Kind any_kind_;  ///< of the weights: what a row is packed as that no product waits for
@@ -112,7 +111,6 @@ class CudaStage final : public Stage {
 
   // The step in hand.
   Shape shape_{};
-  std::vector<StepRow> rows_;
   AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;
   std::vector<int32_t> ids_;
@@ -121,20 +119,17 @@ class CudaStage final : public Stage {
   bool observed_ = false;
   gpu::PinnedMemory sent_;
   gpu::Event sent_arrived_;
-  bool has_sent_ = false;
   gpu::DeviceMemory step_;
   Places places_{};
   gpu::PinnedMemory logits_;
   std::array<Drawn, 2> drawn_;  ///< of the last step that drew, and of the one before
   uint64_t n_fetched_ = 0;      ///< times that tokens were
 
-  // Operations that are held back, and what is packed.
+  // Operations that are held back.
   bool gathered_rows_ = false;  ///< Residual is gathered_
   bool delta_pending_ = false;  ///< delta_ is not added yet
   std::optional<WeightId> norm_pending_;
   bool activate_pending_ = false;
-  std::optional<Slot> packed_slot_;
-  std::array<bool, kKinds> is_packed_{};
 
   std::map<Shape, gpu::Recording> recordings_;
   bool recording_ = false;

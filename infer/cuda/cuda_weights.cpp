@@ -35,12 +35,11 @@ class CudaWeights::Upload {
   void send(size_t bytes, Fill fill) {
     Piece& piece = pieces_[next_];
     next_ = 1 - next_;
-    if (piece.sent) piece.arrived.wait();
+    piece.arrived.wait();
     if (piece.memory.bytes() < bytes) piece.memory = gpu::PinnedMemory(std::max(bytes, kPieceBytes));
     fill(std::span(piece.memory.as<uint8_t>(), bytes));
     stream_.copy_in(to_ + done_, piece.memory.as<uint8_t>(), bytes);
     piece.arrived.record(stream_);
-    piece.sent = true;
     done_ += bytes;
     if (on_progress_) on_progress_(done_, total_);
   }
@@ -51,7 +50,6 @@ class CudaWeights::Upload {
   struct Piece {
     gpu::PinnedMemory memory;
     gpu::Event arrived;
-    bool sent = false;
   };
 
   gpu::Stream& stream_;

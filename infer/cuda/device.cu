@@ -66,6 +66,11 @@ int count_devices() {
   fail_without_devices(cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
 }
 
+void require_device(int device) {
+  const int count = count_devices();
+  if (device < 0 || device >= count) fail_no_such_device(device, count);
+}
+
 void check(cudaError_t error, const char* what, int device) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // or the next call, which may be another's, would report it again
@@ -87,29 +92,31 @@ cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
 }  // namespace
 
-std::vector<DeviceInfo> devices() {
-  const int count = count_devices();
-  const int version = driver_version();
+DeviceInfo device_info(int device) {
+  require_device(device);
   const int before = current_device();
-  std::vector<DeviceInfo> all;
-  for (int i = 0; i < count; ++i) {
-    cudaDeviceProp properties;
-    check(cudaGetDeviceProperties(&properties, i), "asking for its properties", i);
-    size_t free = 0;
-    size_t total = 0;
-    check(cudaSetDevice(i), "its start", i);
-    check(cudaMemGetInfo(&free, &total), "asking for its free memory", i);
-    all.push_back({.index = i,
-                   .name = properties.name,
-                   .memory_bytes = total,
-                   .free_bytes = free,
-                   .major = properties.major,
-                   .minor = properties.minor,
-                   .n_multiprocessors = properties.multiProcessorCount,
-                   .shared_bytes = properties.sharedMemPerBlockOptin,
-                   .driver_version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)});
-  }
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), "asking for its properties", device);
+  size_t free = 0;
+  size_t total = 0;
+  check(cudaSetDevice(device), "its start", device);
+  check(cudaMemGetInfo(&free, &total), "asking for its free memory", device);
   check(cudaSetDevice(before), "its start", before);
+  const int version = driver_version();
+  return {.index = device,
+          .name = properties.name,
+          .memory_bytes = total,
+          .free_bytes = free,
+          .major = properties.major,
+          .minor = properties.minor,
+          .n_multiprocessors = properties.multiProcessorCount,
+          .shared_bytes = properties.sharedMemPerBlockOptin,
+          .driver_version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)};
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> all;
+  for (int i = 0; i < count_devices(); ++i) all.push_back(device_info(i));
   return all;
 }
 
@@ -123,8 +130,7 @@ Recording::~Recording() = default;
 // ---- Stream ----
 
 Stream::Stream(int device) : device_(device), handle_(nullptr) {
-  const int count = count_devices();
-  if (device < 0 || device >= count) fail_no_such_device(device, count);
+  require_device(device);
   if (capability_of(device) < kLeastCapability) fail_old_device(where(device), capability_of(device));
   use();
   cudaStream_t stream = nullptr;
@@ -182,56 +188,43 @@ void Stream::run(Recording& recording) {
 
 // ---- Memory ----
 
-DeviceMemory::DeviceMemory(Stream& stream, size_t bytes) : bytes_(bytes), device_(stream.device()) {
-  if (bytes == 0) return;
+namespace {
+
+void* allocate(Stream& stream, size_t bytes) {
+  if (bytes == 0) return nullptr;
   stream.use();
-  const cudaError_t error = cudaMalloc(&data_, bytes);
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     size_t free = 0;
     size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking for its free memory", device_);
-    fail_out_of_memory(where(device_), bytes, free);
+    check(cudaMemGetInfo(&free, &total), "asking for its free memory", stream.device());
+    fail_out_of_memory(where(stream.device()), bytes, free);
   }
-  check(error, "reserving its memory", device_);
+  check(error, "reserving its memory", stream.device());
+  return data;
 }
 
-DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
-
-DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(device_, other.device_);
-  return *this;
-}
-
-DeviceMemory::~DeviceMemory() {
-  if (data_ != nullptr) cudaFree(data_);
-}
-
-PinnedMemory::PinnedMemory(size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  const cudaError_t error = cudaHostAlloc(&data_, bytes, cudaHostAllocPortable);
+void* allocate_pinned(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     fail_out_of_pinned_memory(bytes);
   }
   check(error, "reserving memory of the host", current_device());
+  return data;
 }
 
-PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+}  // namespace
 
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
+DeviceMemory::DeviceMemory(Stream& stream, size_t bytes) : Memory(allocate(stream, bytes), {stream.device(), bytes}) {}
+void FreeOfDevice::operator()(void* data) const { cudaFree(data); }
 
-PinnedMemory::~PinnedMemory() {
-  if (data_ != nullptr) cudaFreeHost(data_);
-}
+PinnedMemory::PinnedMemory(size_t bytes) : Memory(allocate_pinned(bytes), {bytes}) {}
+void FreeOfHost::operator()(void* data) const { cudaFreeHost(data); }
 
 // ---- Event ----
 

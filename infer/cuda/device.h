@@ -25,6 +25,8 @@ struct DeviceInfo {
 
 /// The devices of this machine. Throws if there is no driver, or one that is too old.
 [[nodiscard]] std::vector<DeviceInfo> devices();
+/// One of them; the others are left alone. Throws if there is no such device, too.
+[[nodiscard]] DeviceInfo device_info(int device);
 
 /// Whatever was recorded, to be run again at once: a CUDA graph.
 class Recording {
@@ -70,45 +72,47 @@ class Stream {
   void* handle_;
 };
 
-/// Memory of a device. Throws core::Error with the sizes if it has not so much.
-class DeviceMemory {
+/// Bytes that are given back at the end; movable.
+template <typename Free>
+class Memory {
  public:
-  DeviceMemory() = default;
-  DeviceMemory(Stream& stream, size_t bytes);
-  DeviceMemory(DeviceMemory&& other) noexcept;
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
-  ~DeviceMemory();
+  Memory() = default;
 
-  [[nodiscard]] size_t bytes() const { return bytes_; }
+  [[nodiscard]] size_t bytes() const { return data_ == nullptr ? 0 : data_.get_deleter().bytes; }
   template <typename T>
   [[nodiscard]] T* as() const {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(data_.get());
   }
 
+ protected:
+  Memory(void* data, Free free) : data_(data, free) {}
+
  private:
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
-  int device_ = 0;
+  std::unique_ptr<void, Free> data_;
+};
+
+struct FreeOfDevice {
+  int device = 0;
+  size_t bytes = 0;
+  void operator()(void* data) const;
+};
+struct FreeOfHost {
+  size_t bytes = 0;
+  void operator()(void* data) const;
+};
+
+class DeviceMemory : public Memory<FreeOfDevice> {
+ public:
+  DeviceMemory() = default;
+  /// Throws core::Error with the sizes if the device has not so much.
+  DeviceMemory(Stream& stream, size_t bytes);
 };
 
 /// Memory of the host that copies run from and to while the host goes on.
-class PinnedMemory {
+class PinnedMemory : public Memory<FreeOfHost> {
  public:
   PinnedMemory() = default;
   explicit PinnedMemory(size_t bytes);
-  PinnedMemory(PinnedMemory&& other) noexcept;
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  ~PinnedMemory();
-
-  [[nodiscard]] size_t bytes() const { return bytes_; }
-  template <typename T>
-  [[nodiscard]] T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
 };
 
 /// A point in a stream.
@@ -120,7 +124,7 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream& stream);
-  void wait();  ///< until the stream has come here
+  void wait();  ///< until the stream has come here; at once if it was never recorded
   /// Milliseconds from `start` to this one; waits for both.
   [[nodiscard]] double since(Event& start);
 

@@ -13,23 +13,17 @@ namespace folio::infer::gpu {
 namespace {
 
 __device__ void pack_group_plain(const float* x, const PackedInputs& to, size_t row, size_t first) {
-  constexpr float kLeast = 1e-30F;
   uint32_t largest = 0;
   for (size_t i = first; i < first + kGroup && i < to.k; ++i) largest = larger(largest, magnitude(x[i]));
-  const float m = float_of(largest);
-  const bool zero = !(m >= kLeast) || largest >= kInfinity;
-  const float inverse = zero ? 0.0F : 127.0F / m;
+  const GroupScale g = group_scale(largest);
   uint8_t* block = to.data + to.block_offset(row / kTileColumns, first / kBlockK);
   int sum = 0;
   for (size_t i = first; i < first + kGroup; ++i) {
-    const int value = zero || i >= to.k ? 0 : static_cast<int>(round_to_whole(x[i] * inverse));
-    *reinterpret_cast<int8_t*>(block + to.number_offset(row % kTileColumns, i % kBlockK)) = static_cast<int8_t>(value);
+    const int value = i < to.k ? quant_of(x[i], g) : 0;
+    put_number<Kind::Groups>(block + to.number_offset(row % kTileColumns, i % kBlockK), value);
     sum += value;
   }
-  const float scale = m < kLeast ? 0.0F : m / 127.0F;
-  const size_t group = first % kBlockK / kGroup;
-  *reinterpret_cast<float*>(block + to.scale_offset(row % kTileColumns, group)) = scale;
-  *reinterpret_cast<float*>(block + to.sum_offset(row % kTileColumns, group)) = scale * static_cast<float>(sum);
+  put_group(to, block, row % kTileColumns, first % kBlockK / kGroup, g.scale, sum);
 }
 
 template <Kind kKind>
@@ -53,9 +47,7 @@ __global__ void pack_plain(const float* x, PackedInputs to) {
     uint8_t* number =
         to.data + to.block_offset(row / kTileColumns, i / kBlockK) + to.number_offset(row % kTileColumns, i % kBlockK);
     const float v = i < to.k ? x[i] : 0.0F;
-    if constexpr (kKind == Kind::F32) *reinterpret_cast<float*>(number) = v;
-    if constexpr (kKind == Kind::F16) *reinterpret_cast<uint16_t*>(number) = to_f16(v * scale);
-    if constexpr (kKind == Kind::BF16) *reinterpret_cast<uint16_t*>(number) = to_bf16(v);
+    put_number<kKind>(number, kKind == Kind::F16 ? v * scale : v);
   }
 }
 

@@ -19,22 +19,45 @@ __device__ inline float f16_scale(uint32_t largest) {
   return float_of(static_cast<uint32_t>((exponent < 100 ? exponent : 100) + 127) << 23U);
 }
 
-/// A quant, and with lane 0 of each group its scale and scaled sum: reference/quantize_body.h, a lane for each number.
-__device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t row, size_t column, float x) {
+/// How the numbers of a group are quantized whose largest magnitude is `largest` (bits): reference/quantize_body.h.
+struct GroupScale {
+  float inverse;  ///< 0: the quants are, too
+  float scale;
+};
+__device__ inline GroupScale group_scale(uint32_t largest) {
   constexpr float kLeast = 1e-30F;  // above it, 127 / m is finite
-  const uint32_t largest = warp_max(magnitude(x));
   const float m = float_of(largest);
   const bool zero = !(m >= kLeast) || largest >= kInfinity;
-  const float inverse = zero ? 0.0F : 127.0F / m;
-  const int value = zero ? 0 : static_cast<int>(round_to_whole(x * inverse));
+  return {zero ? 0.0F : 127.0F / m, m < kLeast ? 0.0F : m / 127.0F};
+}
+__device__ inline int quant_of(float x, const GroupScale& g) {
+  return g.inverse == 0.0F ? 0 : static_cast<int>(round_to_whole(x * g.inverse));
+}
+
+/// Stores a number of the row, which is scaled before; a quant is stored as it is.
+template <Kind kKind, typename Number>
+__device__ void put_number(uint8_t* to, Number x) {
+  if constexpr (kKind == Kind::F32) *reinterpret_cast<float*>(to) = x;
+  if constexpr (kKind == Kind::F16) *reinterpret_cast<uint16_t*>(to) = to_f16(x);
+  if constexpr (kKind == Kind::BF16) *reinterpret_cast<uint16_t*>(to) = to_bf16(x);
+  if constexpr (kKind == Kind::Groups) *reinterpret_cast<int8_t*>(to) = static_cast<int8_t>(x);
+}
+/// Stores what belongs to a group of quants whose sum is `sum`.
+__device__ inline void put_group(const PackedInputs& to, uint8_t* block, size_t row, size_t group, float scale,
+                                 int sum) {
+  *reinterpret_cast<float*>(block + to.scale_offset(row, group)) = scale;
+  *reinterpret_cast<float*>(block + to.sum_offset(row, group)) = scale * static_cast<float>(sum);
+}
+
+/// A number of a group, a lane for each.
+__device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t row, size_t column, float x) {
+  const GroupScale g = group_scale(warp_max(magnitude(x)));
+  const int value = quant_of(x, g);
   const int sum = warp_sum(value);
   uint8_t* block = tile + column / kBlockK * to.block_bytes();
   const size_t c = column % kBlockK;
-  *reinterpret_cast<int8_t*>(block + to.number_offset(row, c)) = static_cast<int8_t>(value);
-  if (threadIdx.x % kWarp != 0) return;
-  const float scale = m < kLeast ? 0.0F : m / 127.0F;
-  *reinterpret_cast<float*>(block + to.scale_offset(row, c / kGroup)) = scale;
-  *reinterpret_cast<float*>(block + to.sum_offset(row, c / kGroup)) = scale * static_cast<float>(sum);
+  put_number<Kind::Groups>(block + to.number_offset(row, c), value);
+  if (threadIdx.x % kWarp == 0) put_group(to, block, row, c / kGroup, g.scale, sum);
 }
 
 /// Packs row `row`; value(i) gives its numbers for i < k, and is called once or twice for each, by any thread.
@@ -58,9 +81,7 @@ __device__ void pack_row(PackedInputs to, size_t row, Value value) {
   for (size_t i = threadIdx.x; i < padded; i += kBlockThreads) {
     uint8_t* number = tile + i / kBlockK * to.block_bytes() + to.number_offset(r, i % kBlockK);
     const float x = i < to.k ? value(i) : 0.0F;
-    if constexpr (kKind == Kind::F32) *reinterpret_cast<float*>(number) = x;
-    if constexpr (kKind == Kind::F16) *reinterpret_cast<uint16_t*>(number) = to_f16(x * scale);
-    if constexpr (kKind == Kind::BF16) *reinterpret_cast<uint16_t*>(number) = to_bf16(x);
+    put_number<kKind>(number, kKind == Kind::F16 ? x * scale : x);
   }
 }
 

@@ -12,12 +12,17 @@
 namespace folio::infer::gpu {
 namespace {
 
+// Of the sum of squares.
+__device__ float inverse_of(float sum, size_t dim, float eps) {
+  return 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
+}
+
 __global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= n_vectors) return;
   float sum = 0.0F;
   for (size_t i = 0; i < dim; ++i) sum = fmaf(x[row * dim + i], x[row * dim + i], sum);
-  const float inverse = 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
+  const float inverse = inverse_of(sum, dim, eps);
   for (size_t i = 0; i < dim; ++i) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
 }
 
@@ -27,12 +32,8 @@ __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const
   if (row >= n_vectors) return;
   float sum = 0.0F;
   for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) sum = fmaf(x[row * dim + i], x[row * dim + i], sum);
-  const float inverse = 1.0F / sqrtf(warp_sum(sum) / static_cast<float>(dim) + eps);
+  const float inverse = inverse_of(warp_sum(sum), dim, eps);
   for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
-}
-
-__device__ float inverse_of_block(float sum_of_thread, size_t dim, float eps) {
-  return 1.0F / sqrtf(block_sum(sum_of_thread) / static_cast<float>(dim) + eps);
 }
 
 __global__ __launch_bounds__(kBlockThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
@@ -41,7 +42,7 @@ __global__ __launch_bounds__(kBlockThreads) void norm_block(const float* x, cons
   out += blockIdx.x * dim;
   float sum = 0.0F;
   for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) sum = fmaf(x[i], x[i], sum);
-  const float inverse = inverse_of_block(sum, dim, eps);
+  const float inverse = inverse_of(block_sum(sum), dim, eps);
   for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) out[i] = x[i] * inverse * weight[i];
 }
 
@@ -57,9 +58,9 @@ __global__ __launch_bounds__(kBlockThreads) void add_norm_pack_rows(float* x, co
     if (delta != nullptr) x[i] = v = v + delta[blockIdx.x * dim + i];
     sum = fmaf(v, v, sum);
   }
-  const float inverse = inverse_of_block(sum, dim, eps);
+  const float inverse = inverse_of(block_sum(sum), dim, eps);
   for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) out[i] = x[i] * inverse * weight[i];
-  pack_row<kKind>(packed, blockIdx.x, [&](size_t i) { return x[i] * inverse * weight[i]; });
+  pack_row<kKind>(packed, blockIdx.x, [&](size_t i) { return out[i]; });  // each thread reads what it wrote
 }
 
 }  // namespace

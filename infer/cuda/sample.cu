@@ -16,111 +16,12 @@
 //        settle  A block a row. It sorts the candidates in shared memory and chooses. If more than kMostCandidates were
 //                needed (so many tokens are as likely, or top-k is as large), it chooses from the row, which it then
 //                reads for each two bits of a rank: some hundred times as long.
-#include "infer/cuda/numbers.h"
+#include "infer/cuda/block.h"
 #include "infer/cuda/sample.h"
+#include "infer/cuda/sample_body.h"
 
 namespace folio::infer::gpu {
 namespace {
-
-// What 64-bit atomics take.
-using Sum = unsigned long long;
-using Rank = unsigned long long;
-
-constexpr unsigned kThreads = 512;
-constexpr unsigned kWarps = kThreads / kWarp;
-constexpr unsigned kChunk = 4096;           // logits of a block
-constexpr unsigned kMostCandidates = 8192;  // that a block sorts
-constexpr unsigned kBins = 2048;            // of logits, by their size
-constexpr float kBinsOfOne = 4.0F;          // bins from x to x + 1; below and above them, the ends take all
-constexpr float kUnits = 0x1.0p44F;         // of weight in 1: 2^19 of them fit a Sum
-constexpr int kIdBits = 19;
-constexpr int kRankBits = 32 + kIdBits + 1;  // rounded up to an even number
-constexpr Rank kEnd = (Rank{1} << kRankBits) - 1;
-constexpr float kFloor = -3.402823466e+38F;  // the smallest that is finite
-
-/// Of one row. All zero before a draw, but for what the survey found and the candidates.
-struct State {
-  // survey
-  Sum likeliest;  ///< kEnd - the first rank
-  unsigned not_finite;
-  unsigned n_surveyed;  ///< blocks that are done
-  uint32_t counts[kBins];
-  // list
-  Sum total;  ///< of all weights
-  unsigned n_listed;
-  // what the survey found
-  unsigned decided;    ///< there is nothing to draw
-  unsigned n_levels;   ///< the highest levels that have the candidates
-  unsigned n_allowed;  ///< tokens that may be drawn
-  float largest;
-  Rank candidates[kMostCandidates];
-};
-
-__device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) != 0x7F800000U; }
-
-// Rises as the logit falls, then as the id rises.
-__device__ inline Rank rank_of(float logit, unsigned id) {
-  const uint32_t bits = bits_of(logit + 0.0F);  // one zero
-  const uint32_t rising = (bits >> 31U) != 0 ? ~bits : bits | 0x80000000U;
-  return (static_cast<Rank>(~rising) << kIdBits) | id;
-}
-__device__ inline unsigned id_of(Rank rank) { return static_cast<unsigned>(rank) & ((1U << kIdBits) - 1); }
-__device__ inline float logit_of(Rank rank) {
-  const uint32_t rising = ~static_cast<uint32_t>(rank >> kIdBits);
-  return float_of((rising >> 31U) != 0 ? rising & 0x7FFFFFFFU : ~rising);
-}
-
-// Bins from the top: level 0 has the largest logits.
-__device__ inline unsigned level_of(float logit) {
-  const float bin = logit * kBinsOfOne + kBins / 2;
-  return kBins - 1 - static_cast<unsigned>(bin > 0.0F ? (bin < kBins - 1 ? bin : kBins - 1) : 0.0F);
-}
-// No logit of the level is above it, but for the first.
-__device__ inline float top_of(unsigned level) { return (static_cast<float>(kBins - level) - kBins / 2) / kBinsOfOne; }
-
-// Still finite, unless it falls below all that is: then the token may not be drawn.
-__device__ inline float penalized(float logit, float penalty) {
-  if (!(logit > 0.0F)) return logit * penalty;
-  return logit / penalty < -kFloor ? logit / penalty : -kFloor;
-}
-
-enum class Weight : uint8_t { One, Likelihood, Chance };
-
-// The weights of a row's tokens.
-struct Weights {
-  const DrawInput& in;
-  float largest;
-
-  // Likelihood: e^(logit - largest). Chance: the same at the temperature, if the likelihood is at least min-p.
-  [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
-    if (weight == Weight::One) return 1;
-    float x = logit - largest;
-    if (weight == Weight::Chance) {
-      if (in.min_p > 0.0F && exp_of(x) < in.min_p) return 0;
-      x = x / in.temperature;
-    }
-    return static_cast<Sum>(exp_of(x) * kUnits);
-  }
-  // The one that is summed over all tokens, if one is.
-  [[nodiscard]] __device__ Weight first() const { return in.top_p < 1.0F ? Weight::Likelihood : Weight::Chance; }
-};
-
-// The rank of the token that is drawn. `tokens` has sum(weight, last), of the ranks up to `last`, and
-// select(weight, last, target), the first rank up to which the weights add to more than `target`, or kEnd.
-template <typename Tokens>
-__device__ Rank choose(const DrawInput& in, Tokens& tokens) {
-  Rank last = kEnd;  // that is kept
-  if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
-  if (in.top_p < 1.0F) {  // the fewest whose sum is at least the share
-    const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
-    const auto whole = static_cast<Sum>(share);
-    last =
-        tokens.select(Weight::Likelihood, last, whole > 0 && static_cast<double>(whole) == share ? whole - 1 : whole);
-  }
-  const Sum total = tokens.sum(Weight::Chance, last);
-  const auto drawn = static_cast<Sum>(in.uniform * static_cast<double>(total));
-  return tokens.select(Weight::Chance, last, drawn < total ? drawn : total - 1);
-}
 
 // ---- plain
 
@@ -208,6 +109,39 @@ __global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawI
 
 // ---- fast
 
+constexpr unsigned kThreads = 512;
+constexpr unsigned kWarps = kThreads / kWarp;
+constexpr unsigned kChunk = 4096;           // logits of a block
+constexpr unsigned kMostCandidates = 8192;  // that a block sorts
+constexpr unsigned kBins = 2048;            // of logits, by their size
+constexpr float kBinsOfOne = 4.0F;          // bins from x to x + 1; below and above them, the ends take all
+
+/// Of one row. All zero before a draw, but for what the survey found and the candidates.
+struct State {
+  // survey
+  Sum likeliest;  ///< kEnd - the first rank
+  unsigned not_finite;
+  unsigned n_surveyed;  ///< blocks that are done
+  uint32_t counts[kBins];
+  // list
+  Sum total;  ///< of all weights
+  unsigned n_listed;
+  // what the survey found
+  unsigned decided;    ///< there is nothing to draw
+  unsigned n_levels;   ///< the highest levels that have the candidates
+  unsigned n_allowed;  ///< tokens that may be drawn
+  float largest;
+  Rank candidates[kMostCandidates];
+};
+
+// Bins from the top: level 0 has the largest logits.
+__device__ inline unsigned level_of(float logit) {
+  const float bin = logit * kBinsOfOne + kBins / 2;
+  return kBins - 1 - static_cast<unsigned>(bin > 0.0F ? (bin < kBins - 1 ? bin : kBins - 1) : 0.0F);
+}
+// No logit of the level is above it, but for the first.
+__device__ inline float top_of(unsigned level) { return (static_cast<float>(kBins - level) - kBins / 2) / kBinsOfOne; }
+
 // The sum over the threads up to and without this one, and over all of them.
 struct Scan {
   Sum before;
@@ -248,18 +182,6 @@ __device__ inline Rank block_first(Rank value) {
   for (unsigned w = 0; w < kWarps; ++w) least = first[w] < least ? first[w] : least;
   __syncthreads();
   return least;
-}
-
-// Whether this block is the last of n. What the others wrote before they came here can then be read.
-__device__ inline bool is_last_block(unsigned* n_done, unsigned n) {
-  FOLIO_SHARED(unsigned, last, 1);
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) *last = atomicAdd(n_done, 1U) + 1 == n ? 1 : 0;
-  __syncthreads();
-  const bool is_last = *last == 1;
-  if (is_last) __threadfence();
-  return is_last;
 }
 
 // A row that a block reads together. `marks` (kChunk) is shared memory.

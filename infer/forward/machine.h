@@ -5,6 +5,7 @@
 // positions and tables, or hold an operation back and fuse it with the next.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,13 @@ namespace folio::infer {
 /// The activations of a step: (rows, width of the slot on this machine).
 enum class Slot : uint8_t { Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits };
 inline constexpr size_t kSlots = 9;
+
+/// Numbers of a row in each slot, where one machine has all heads.
+using SlotWidths = std::array<size_t, kSlots>;
+[[nodiscard]] SlotWidths slot_widths(const core::ModelConfig& config);
+
+/// Positions that a row attends to at most, up to its own: the sliding window, or the whole context.
+[[nodiscard]] int64_t positions_seen(const core::ModelConfig& config);
 
 /// In place of a token: the one that the step before drew as its draw `index`, which the host may not have seen yet.
 [[nodiscard]] constexpr int32_t drawn_token(size_t index) { return -1 - static_cast<int32_t>(index); }

@@ -112,26 +112,14 @@ void check(const CLI::App& app, const Options& o) {
   if (o.type == "f32" && o.version == 2) throw core::UsageError("llama2.c version 2 holds q8_0, not f32");
 }
 
-// The first layers alone: a small model of the same widths, with the same tokenizer.
-core::StoredModel with_layers(core::StoredModel model, int64_t layers) {
-  if (layers > model.config.n_layers) {
-    throw core::UsageError(fmt::format("--layers is {}, but the model has {}", layers, model.config.n_layers));
-  }
-  const auto manifest = core::tensor_manifest(model.config);
-  std::vector<core::TensorView> kept;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (manifest[i].layer < layers) kept.push_back(model.tensors[i]);
-  }
-  model.tensors = std::move(kept);
-  model.config.n_layers = layers;
-  return model;
-}
-
 int run(const CLI::App& app, const Options& o) {
   check(app, o);
   const fs::path input = fs::weakly_canonical(o.model);  // checkpoints/best is a link
   core::StoredModel model = core::read_model(input);
-  if (o.layers > 0) model = with_layers(std::move(model), o.layers);
+  if (o.layers > model.config.n_layers) {
+    throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));
+  }
+  if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
   if (o.format == "gguf") export_gguf(model, o);
   if (o.format == "hf") export_hf(model, o);
   if (o.format == "llama2c") export_llama2c(model, o);

@@ -130,6 +130,17 @@ StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> s
   return result;
 }
 
+StoredModel with_layers(StoredModel model, int64_t n_layers) {
+  const auto manifest = tensor_manifest(model.config);
+  std::vector<TensorView> kept;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest[i].layer < n_layers) kept.push_back(model.tensors[i]);
+  }
+  model.tensors = std::move(kept);
+  model.config.n_layers = n_layers;
+  return model;
+}
+
 TensorStream stream_as(std::vector<TensorView> tensors, DType type) {
   const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
   std::vector<TensorView> to = tensors;

@@ -62,6 +62,10 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// of `model`. Throws Error if a row is out of range.
 [[nodiscard]] StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> source_row);
 
+/// The model's first layers alone, with its embedding and output: a small model of the same widths. n_layers is at most
+/// the model's.
+[[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
+
 /// Matrices as `type` (F32, F16, BF16, Q8_0, Q4_0 or Q4_1), vectors (the norms) as F32. With Q4_0 and Q4_1 the
 /// embedding and the output are Q8_0. Throws Error that names the tensor if its rows are not whole blocks. Tensors are
 /// converted when their bytes are requested; this throws Error that names the tensor if a finite value is too large for

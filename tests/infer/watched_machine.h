@@ -5,51 +5,26 @@
 #include <string>
 #include <utility>
 
-#include "infer/forward/machine.h"
+#include "infer/forward/pass_through.h"
 
 namespace folio::infer::test {
 
 /// Appends to `events` when a step begins (b) and when its tokens are waited for (w).
-class WatchedStage final : public Stage {
+class WatchedStage final : public PassThroughStage {
  public:
-  WatchedStage(std::unique_ptr<Stage> inner, std::string& events) : inner_(std::move(inner)), events_(events) {}
+  WatchedStage(std::unique_ptr<Stage> inner, std::string& events)
+      : PassThroughStage(std::move(inner)), events_(events) {}
 
-  [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
-  [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
-  [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
-  [[nodiscard]] size_t max_rows() const override { return inner_->max_rows(); }
-  [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
-  void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
-  [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
   void begin(const Step& step) override {
     events_ += 'b';
-    inner_->begin(step);
+    PassThroughStage::begin(step);
   }
-  bool replay() override { return inner_->replay(); }
-  void embed(WeightId table) override { inner_->embed(table); }
-  void norm(Slot in, WeightId weight, Slot out) override { inner_->norm(in, weight, out); }
-  void norm_heads(Slot slot, WeightId weight) override { inner_->norm_heads(slot, weight); }
-  void project(Slot in, std::span<const Projection> projections) override { inner_->project(in, projections); }
-  void project_to_residual(Slot in, WeightId weight) override { inner_->project_to_residual(in, weight); }
-  void rotate_and_store(int64_t layer) override { inner_->rotate_and_store(layer); }
-  void attend(int64_t layer) override { inner_->attend(layer); }
-  void activate() override { inner_->activate(); }
-  void gather() override { inner_->gather(); }
-  void draw() override { inner_->draw(); }
-  void end() override { inner_->end(); }
-  Ticket fetch_logits() override { return inner_->fetch_logits(); }
-  std::span<float> wait(Ticket ticket) override { return inner_->wait(ticket); }
-  [[nodiscard]] bool draws() const override { return inner_->draws(); }
-  Ticket fetch_tokens() override { return inner_->fetch_tokens(); }
   std::span<const int32_t> wait_tokens(Ticket ticket) override {
     events_ += 'w';
-    return inner_->wait_tokens(ticket);
+    return PassThroughStage::wait_tokens(ticket);
   }
-  void read(Slot slot, std::span<float> values) override { inner_->read(slot, values); }
-  void write(Slot slot, std::span<const float> values) override { inner_->write(slot, values); }
 
  private:
-  std::unique_ptr<Stage> inner_;
   std::string& events_;
 };
 

@@ -220,7 +220,7 @@ class KernelTable {
   std::optional<DeviceMemory> rows_;
 };
 
-size_t shared_bytes_of(const Stream& stream) { return devices()[static_cast<size_t>(stream.device())].shared_bytes; }
+size_t shared_bytes_of(const Stream& stream) { return device_info(stream.device()).shared_bytes; }
 
 }  // namespace
 

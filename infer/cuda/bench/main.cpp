@@ -29,7 +29,7 @@ const std::map<std::string, Part>& parts() {
 void run(const bench::Options& o) {
   Stream stream(o.device);
   bench::Results results(o.json);
-  const DeviceInfo device = devices()[static_cast<size_t>(o.device)];
+  const DeviceInfo device = device_info(o.device);
   static_cast<void>(copy_bandwidth(stream, o.effort.copy_bytes));  // an idle GPU needs a while to raise its clocks
   const double bandwidth = copy_bandwidth(stream, o.effort.copy_bytes);
   std::string why;

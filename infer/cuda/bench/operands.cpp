@@ -6,16 +6,11 @@
 
 #include "core/float16.h"
 #include "core/random.h"
+#include "infer/cuda/attention_plan.h"
 #include "infer/cuda/bench/models.h"
 #include "infer/cuda/pack.h"
 
 namespace folio::infer::gpu::bench {
-namespace {
-
-constexpr size_t kMostPartials = size_t{128} << 20U;  // as the engine's
-
-}  // namespace
-
 // A tile of rows is made, and repeated: the time doesn't depend on the numbers.
 Matrices::Matrices(Stream& stream, core::DType type, size_t n_out, size_t k, size_t n_copies) {
   core::ThreadPool pool(1);
@@ -66,12 +61,15 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   }
   cache_ = repeated(stream, copy_bytes_ * n_copies_, numbers);
 
+  std::vector<StepRow> rows;
   std::vector<int32_t> positions;
   std::vector<int32_t> tables;
   std::vector<int32_t> blocks;
   double seen = 0.0;
   for (size_t s = 0; s < n_sequences; ++s) {
     for (size_t r = context - n_rows; r < context; ++r) {
+      rows.push_back(
+          {.token = 0, .table = static_cast<int32_t>(s), .position = static_cast<int64_t>(r), .wanted = false});
       positions.push_back(static_cast<int32_t>(r));
       tables.push_back(static_cast<int32_t>(blocks.size()));
       seen += static_cast<double>(r + 1);
@@ -90,15 +88,17 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
             .blocks = blocks_.as<int32_t>(),
             .n_rows = static_cast<uint32_t>(positions.size())};
   a.window = static_cast<int32_t>(context);
-  a.max_parts = std::bit_ceil(static_cast<uint32_t>(ceil_div(context, kPartPositions)));
   a.scale = 1.0F / std::sqrt(static_cast<float>(a.heads.head_dim));
   a.query = query_.as<float>();
   a.out = out_.as<float>();
   a.shared_bytes = shared_bytes;
-  plan(n_sequences, n_rows);
-  items_ = on_device(stream, planned_);
+  const AttentionPlan plan = plan_attention(rows, a.heads, a.cache, static_cast<int64_t>(context));
+  items_ = on_device(stream, plan.items);
   a.items = items_.as<AttentionItem>();
-  counters_ = zeros(stream, planned_.size() * a.heads.n_kv_heads * sizeof(uint32_t));
+  a.n_items = static_cast<uint32_t>(plan.items.size());
+  a.n_slots = plan.n_slots;
+  a.max_parts = plan.max_parts;
+  counters_ = zeros(stream, plan.items.size() * a.heads.n_kv_heads * sizeof(uint32_t));
   a.counters = counters_.as<uint32_t>();
   if (a.max_parts > 0) {
     partials_ = DeviceMemory(stream, partial_bytes(a));
@@ -107,34 +107,6 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   const size_t kv = size_t{a.heads.n_kv_heads} * a.heads.head_dim * a.cache.number_bytes();
   bytes_ = static_cast<double>(n_sequences * context * 2 * kv + 2 * positions.size() * width * sizeof(float));
   operations_ = 4.0 * static_cast<double>(width) * seen;
-}
-
-// As CudaStage::plan_items() does it.
-void Attending::plan(size_t n_sequences, size_t n_rows) {
-  Attention& a = attention_;
-  const auto queries = static_cast<int32_t>(a.heads.queries());
-  constexpr auto kSlots = static_cast<int32_t>(kItemSlots);
-  const auto each = static_cast<size_t>(std::max(1, kSlots / queries));
-  const auto fill = [&](bool in_groups) {
-    planned_.clear();
-    for (size_t s = 0; s < n_sequences; ++s) {
-      for (size_t r = 0; r < n_rows; r += each) {
-        const auto n = static_cast<int32_t>(std::min(each, n_rows - r));
-        for (int32_t q = 0; q < queries; q += kSlots) {
-          planned_.push_back({static_cast<int32_t>(s * n_rows + r), n, q, std::min(queries - q, kSlots)});
-          a.n_slots = std::max(a.n_slots, static_cast<uint32_t>(n * planned_.back().n_queries));
-        }
-      }
-      AttentionItem none = planned_.back();
-      none.n_rows = 0;
-      while (in_groups && planned_.size() % kGroupItems != 0) planned_.push_back(none);
-    }
-    a.n_items = static_cast<uint32_t>(planned_.size());
-  };
-  fill(false);
-  if (partial_bytes(a) <= kMostPartials) return;
-  a.max_parts = 0;
-  fill(true);
 }
 
 const Attention& Attending::of(size_t copy) {

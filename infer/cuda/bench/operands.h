@@ -45,14 +45,11 @@ class Attending {
   [[nodiscard]] double operations() const { return operations_; }
 
  private:
-  void plan(size_t n_sequences, size_t n_rows);
-
   Attention attention_;
   size_t copy_bytes_ = 0;
   size_t n_copies_ = 1;
   double bytes_ = 0.0;
   double operations_ = 0.0;
-  std::vector<AttentionItem> planned_;
   DeviceMemory cache_;
   DeviceMemory positions_;
   DeviceMemory tables_;

@@ -53,7 +53,6 @@ void* allocate(int device, size_t bytes) {
 }
 
 void release(int device, void* data, size_t bytes) {
-  if (data == nullptr) return;
   races::freed(data);
   ::operator delete(static_cast<unsigned char*>(data) - races::kRedZone, kAlignment);
   Devices& all = devices_of_host();
@@ -65,6 +64,11 @@ DeviceShape set_shape(DeviceShape shape) {
   Devices& all = devices_of_host();
   const std::lock_guard lock(all.mutex);
   return std::exchange(all.shape, shape);
+}
+
+void require_device(int device) {
+  const int n = device_shape().n_devices;
+  core::require(device >= 0 && device < n, "GPU {}: this machine has {}: choose one from 0 on", device, n);
 }
 
 StreamState& state(void* handle) { return *static_cast<StreamState*>(handle); }
@@ -86,24 +90,27 @@ DeviceScope::~DeviceScope() { set_shape(before_); }
 
 using host::state;
 
-std::vector<DeviceInfo> devices() {
+DeviceInfo device_info(int device) {
+  host::require_device(device);
   host::Devices& all = host::devices_of_host();
   const std::lock_guard lock(all.mutex);
-  std::vector<DeviceInfo> devices;
-  for (int i = 0; i < all.shape.n_devices; ++i) {
-    const auto d = static_cast<size_t>(i);
-    const uint64_t used = d < all.used.size() ? all.used[d] : 0;
-    devices.push_back({.index = i,
-                       .name = "host emulation of a GPU",
-                       .memory_bytes = all.shape.memory_bytes,
-                       .free_bytes = all.shape.memory_bytes - std::min(all.shape.memory_bytes, used),
-                       .major = 8,
-                       .minor = 0,
-                       .n_multiprocessors = 4,
-                       .shared_bytes = all.shape.shared_bytes,
-                       .driver_version = "0.0"});
-  }
-  return devices;
+  const auto d = static_cast<size_t>(device);
+  const uint64_t used = d < all.used.size() ? all.used[d] : 0;
+  return {.index = device,
+          .name = "host emulation of a GPU",
+          .memory_bytes = all.shape.memory_bytes,
+          .free_bytes = all.shape.memory_bytes - std::min(all.shape.memory_bytes, used),
+          .major = 8,
+          .minor = 0,
+          .n_multiprocessors = 4,
+          .shared_bytes = all.shape.shared_bytes,
+          .driver_version = "0.0"};
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> all;
+  for (int i = 0; i < host::device_shape().n_devices; ++i) all.push_back(device_info(i));
+  return all;
 }
 
 Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -112,8 +119,7 @@ Recording& Recording::operator=(Recording&&) noexcept = default;
 Recording::~Recording() = default;
 
 Stream::Stream(int device) : device_(device), handle_(nullptr) {
-  const int n = host::device_shape().n_devices;
-  core::require(device >= 0 && device < n, "GPU {}: this machine has {}: choose one from 0 on", device, n);
+  host::require_device(device);
   handle_ = new host::StreamState;
 }
 Stream::~Stream() { delete static_cast<host::StreamState*>(handle_); }
@@ -155,29 +161,12 @@ void Stream::run(Recording& recording) {
 }
 
 DeviceMemory::DeviceMemory(Stream& stream, size_t bytes)
-    : data_(bytes == 0 ? nullptr : host::allocate(stream.device(), bytes)), bytes_(bytes), device_(stream.device()) {}
-DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
-DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(device_, other.device_);
-  return *this;
-}
-DeviceMemory::~DeviceMemory() { host::release(device_, data_, bytes_); }
+    : Memory(bytes == 0 ? nullptr : host::allocate(stream.device(), bytes), {stream.device(), bytes}) {}
+void FreeOfDevice::operator()(void* data) const { host::release(device, data, bytes); }
 
 PinnedMemory::PinnedMemory(size_t bytes)
-    : data_(bytes == 0 ? nullptr : ::operator new(bytes, host::kAlignment)), bytes_(bytes) {}
-PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-PinnedMemory::~PinnedMemory() {
-  if (data_ != nullptr) ::operator delete(data_, host::kAlignment);
-}
+    : Memory(bytes == 0 ? nullptr : ::operator new(bytes, host::kAlignment), {bytes}) {}
+void FreeOfHost::operator()(void* data) const { ::operator delete(data, host::kAlignment); }
 
 Event::Event() : handle_(new host::Clock::time_point{}) {}
 Event::~Event() { delete static_cast<host::Clock::time_point*>(handle_); }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "infer/cpu/cpu.h"
+#include "infer/forward/pass_through.h"
 #include "infer/forward/runner.h"
 
 namespace folio::infer::test {
@@ -41,10 +42,10 @@ double error_of_norm(int64_t dim) { return (static_cast<double>(dim) / 2 + 8) * 
 double rounding_in_attention(CacheType type) { return type == CacheType::F16 ? kF16 : kThreeParts; }
 
 // A stage whose inputs are off by a random part of what they may be off.
-class PerturbedStage final : public Stage {
+class PerturbedStage final : public PassThroughStage {
  public:
   PerturbedStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, CacheType cache_type, uint64_t seed)
-      : inner_(std::move(inner)), config_(model.config), seed_(seed) {
+      : PassThroughStage(std::move(inner)), config_(model.config), seed_(seed) {
     const auto manifest = core::tensor_manifest(config_);
     const auto output = config_.tie_embeddings ? core::Role::TokenEmbedding : core::Role::Output;
     for (size_t i = 0; i < manifest.size(); ++i) {
@@ -54,50 +55,34 @@ class PerturbedStage final : public Stage {
     attention_ = rounding_in_attention(cache_type);
   }
 
-  [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
-  [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
-  [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
-  [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
-  void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
-  [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
-
   void begin(const Step& step) override {
     n_rows_ = step.rows.size();
     n_wanted_ = step.n_wanted;
     n_positions_ = 0;
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
-    inner_->begin(step);
+    PassThroughStage::begin(step);
   }
-  void embed(WeightId table) override { inner_->embed(table); }
-  void norm(Slot in, WeightId weight, Slot out) override { inner_->norm(in, weight, out); }
-  void norm_heads(Slot slot, WeightId weight) override { inner_->norm_heads(slot, weight); }
   void project(Slot in, std::span<const Projection> projections) override {
     perturb_input(in, projections.front().out == Slot::Logits ? output_type_ : type_);
-    inner_->project(in, projections);
+    PassThroughStage::project(in, projections);
   }
   void project_to_residual(Slot in, WeightId weight) override {
     perturb_input(in, type_);
-    inner_->project_to_residual(in, weight);
+    PassThroughStage::project_to_residual(in, weight);
   }
   // A probability's rounding has the effect of one of the value that it weighs.
   void rotate_and_store(int64_t layer) override {
     perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
-    inner_->rotate_and_store(layer);
+    PassThroughStage::rotate_and_store(layer);
   }
   void attend(int64_t layer) override {
     perturb(Slot::Query, attention_ + (static_cast<double>(config_.head_dim) + 8.0) * 0x1p-23);
-    inner_->attend(layer);
+    PassThroughStage::attend(layer);
   }
-  void activate() override { inner_->activate(); }
   void gather() override {
-    inner_->gather();
+    PassThroughStage::gather();
     n_rows_ = n_wanted_;
   }
-  void end() override { inner_->end(); }
-  Ticket fetch_logits() override { return inner_->fetch_logits(); }
-  std::span<float> wait(Ticket ticket) override { return inner_->wait(ticket); }
-  void read(Slot slot, std::span<float> values) override { inner_->read(slot, values); }
-  void write(Slot slot, std::span<const float> values) override { inner_->write(slot, values); }
 
  private:
   void perturb_input(Slot in, core::DType type) {
@@ -105,15 +90,14 @@ class PerturbedStage final : public Stage {
   }
   void perturb(Slot slot, double error) {
     values_.resize(n_rows_ * width(slot));
-    inner_->read(slot, values_);
+    PassThroughStage::read(slot, values_);
     for (float& x : values_) {
       const double r = 2.0 * core::random_uniform(seed_, counter_++) - 1.0;
       x = static_cast<float>(static_cast<double>(x) * (1.0 + error * r));
     }
-    inner_->write(slot, values_);
+    PassThroughStage::write(slot, values_);
   }
 
-  std::unique_ptr<Stage> inner_;
   const core::ModelConfig& config_;
   uint64_t seed_;
   uint64_t counter_ = 0;

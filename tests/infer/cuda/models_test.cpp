@@ -13,18 +13,6 @@
 namespace folio::infer {
 namespace {
 
-// The model's first layers, with its embeddings and output.
-core::StoredModel shortened(const core::StoredModel& model, int64_t n_layers) {
-  core::StoredModel part = model;
-  const auto manifest = core::tensor_manifest(model.config);
-  part.tensors.clear();
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (manifest[i].layer < n_layers) part.tensors.push_back(model.tensors[i]);
-  }
-  part.config.n_layers = n_layers;
-  return part;
-}
-
 // What a machine says after each token of a text: logits, and the likeliest `n_more` tokens, one step each.
 struct Said {
   std::vector<float> logits;
@@ -82,7 +70,7 @@ TEST(GpuModels, TheGoldenModelSaysWhatItSaysOnTheCpu) {
 TEST(GpuModels, APublishedModelsFirstLayersSayWhatTheySayOnTheCpu) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
-  expect_as_good_as_the_cpu(shortened(core::read_model(file), 2), {504, 3575, 282, 4649, 314}, 4, 1.1);
+  expect_as_good_as_the_cpu(core::with_layers(core::read_model(file), 2), {504, 3575, 282, 4649, 314}, 4, 1.1);
 }
 
 }  // namespace

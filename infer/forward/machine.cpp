@@ -1,0 +1,18 @@
+#include "infer/forward/machine.h"
+
+namespace folio::infer {
+
+SlotWidths slot_widths(const core::ModelConfig& c) {
+  const auto dim = static_cast<size_t>(c.dim);
+  const auto query_dim = static_cast<size_t>(c.query_dim());
+  const auto kv_dim = static_cast<size_t>(c.kv_dim());
+  const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
+  // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
+  return {dim, dim, query_dim, kv_dim, kv_dim, query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
+}
+
+int64_t positions_seen(const core::ModelConfig& c) {
+  return c.sliding_window > 0 ? c.sliding_window : c.context_length;
+}
+
+}  // namespace folio::infer
