@@ -98,10 +98,11 @@ void study_short_schedule(Report& report, const Shakespeare& text, train::TrainC
   Rows rows;
   for (const Schedule& s : schedules) {
     rows.push_back({s.name, mean_of(s.losses),
-                    &s == &schedules[0] ? "" : shown(paired_interval_or_difference(s.losses, schedules[0].losses))});
+                    &s == &schedules[0] ? "" : shown(paired_interval_or_difference(s.losses, schedules[0].losses)),
+                    &s == &schedules[2] ? shown(paired_interval_or_difference(s.losses, schedules[1].losses)) : ""});
   }
-  report.table(fmt::format("8 Learning rates, mean loss of {} seeds", seeds.size()), {"", "loss", "against constant"},
-               rows);
+  report.table(fmt::format("8 Learning rates, mean loss of {} seeds", seeds.size()),
+               {"", "loss", "against constant", "against the whole cosine"}, rows);
 }
 
 void study_rates(Report& report) {

@@ -5,20 +5,19 @@
 namespace folio::experiments::tutorial {
 namespace {
 
-// What the future saves each place: the mean over the seeds.
-train::LineChart::Series saved_by_place(const Variant& v) {
-  train::LineChart::Series series{.name = v.name, .points = {}};
-  for (size_t t = 0; t < v.findings[0].losses.size(); ++t) {
+train::LineChart::Series by_position(const std::string& name, const std::vector<Findings>& findings,
+                                     std::vector<double> Findings::*losses) {
+  train::LineChart::Series series{.name = name, .points = {}};
+  for (size_t t = 0; t < (findings[0].*losses).size(); ++t) {
     double sum = 0.0;
-    for (const Findings& f : v.findings) sum += f.other_futures[t] - f.losses[t];
-    series.points.push_back({static_cast<double>(t), sum / static_cast<double>(v.findings.size())});
+    for (const Findings& f : findings) sum += (f.*losses)[t];
+    series.points.push_back({static_cast<double>(t), sum / static_cast<double>(findings.size())});
   }
   return series;
 }
 
-// Square roots of the shares, so that small ones can be seen.
 HeatMap::Panel panel(const Variant& v) {
-  const torch::Tensor map_TT = (v.gradients_TT / v.gradients_TT.sum(1, /*keepdim=*/true)).sqrt().contiguous();
+  const torch::Tensor map_TT = (v.gradients_TT / v.gradients_TT.sum(1, /*keepdim=*/true)).contiguous();
   return {.title = v.name,
           .rows = map_TT.size(0),
           .columns = map_TT.size(1),
@@ -28,13 +27,16 @@ HeatMap::Panel panel(const Variant& v) {
 }  // namespace
 
 void pictures(Report& report, const Variant& window, const Variant& position) {
-  report.picture("saved.svg", {.title = "What the true future saves, against another window's",
-                               .x_label = "place in the window",
-                               .y_label = "nats per character",
-                               .series = {saved_by_place(window), saved_by_place(position)}});
+  report.picture("places.svg",
+                 {.title = "With the norm over the window, the future helps every place but the last",
+                  .x_label = "place in the window",
+                  .y_label = "validation loss (nats per character)",
+                  .series = {by_position("window", window.findings, &Findings::losses),
+                             by_position("window, other futures", window.findings, &Findings::other_futures),
+                             by_position("one position", position.findings, &Findings::losses)}});
   report.picture("gradients.svg",
                  HeatMap{.title = "How much the loss at each place (row) depends on each place (column)",
-                         .subtitle = "size of the gradient, as a share of its row, and of that the square root",
+                         .subtitle = "size of the gradient, as a share of its row",
                          .row_label = "place of the loss",
                          .column_label = "place of the character",
                          .panels = {panel(window), panel(position)}}

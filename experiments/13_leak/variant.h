@@ -24,7 +24,7 @@ struct Variant {
   }
 };
 
-/// What the future saves by place, and the gradient maps of the first seed.
+/// The losses by place, and the gradient maps of the first seed.
 void pictures(Report& report, const Variant& window, const Variant& position);
 
 }  // namespace folio::experiments::tutorial
