@@ -72,7 +72,7 @@ std::vector<Outcome> train_variants(const Report& report, const Shakespeare& tex
 }
 
 std::vector<uint64_t> paired_seeds(const Report& report) {
-  std::vector<uint64_t> seeds(report.short_form() ? 2 : 5);
+  std::vector<uint64_t> seeds(report.short_form() ? 2 : 8);
   for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = report.seed() + i;
   return seeds;
 }
