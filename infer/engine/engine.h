@@ -1,7 +1,7 @@
 // The loop that every caller shares: requests go in, each step takes rows of those that run, results come out:
 //   engine.add(request);  while (engine.step()) …;  engine.take(id)
-// First come, first served: a request starts when the cache has room for its whole length, and gives its rows to a step
-// as long as the step has room. A request's result does not depend on the others: see forward/runner.h.
+// scheduler.h says whose rows a step takes. A request's result does not depend on the others, nor on what the cache
+// knew of its prompt, nor on whether it was put back: see forward/runner.h.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "infer/cache/scoped_sequence.h"
 #include "infer/engine/generation.h"
 #include "infer/engine/request.h"
+#include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
 
 namespace folio::infer {
@@ -58,12 +58,10 @@ class Engine {
   struct Active {
     RequestId id;
     Generation generation;
-    bool running = false;                     ///< the cache has room for it
-    std::unique_ptr<ScopedSequence> owned{};  ///< its sequence, where the caller gave none
   };
   // Rows of one request in a step.
   struct Part {
-    Active* request;
+    Generation* request;
     size_t n_rows;
     size_t draw;  ///< index of its draw, if it has one
   };
@@ -73,7 +71,6 @@ class Engine {
     std::vector<Part> parts;  ///< of requests that wait for it
   };
 
-  void admit();
   [[nodiscard]] std::vector<Part> plan();
   [[nodiscard]] std::vector<Part> plan_ahead();
   [[nodiscard]] Flight issue(std::vector<Part> parts);
@@ -83,6 +80,7 @@ class Engine {
   void forget(std::list<Active>::iterator active);
 
   Runner runner_;
+  Scheduler scheduler_;
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;

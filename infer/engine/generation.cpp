@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "infer/engine/perplexity.h"
@@ -59,19 +60,28 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
             config.vocab_size);
   }
   require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
-  require(!request_.sequence || cache_.length(*request_.sequence) < static_cast<int64_t>(n_prompt_),
-          "the cache has {} positions of a prompt of {}; nothing is left to compute",
-          request_.sequence ? cache_.length(*request_.sequence) : 0, n_prompt_);
-}
-
-void Generation::start(SequenceId sequence) {
-  request_.sequence = sequence;
-  start_ = first_token_ = end_ = Clock::now();
   if (samples()) {
-    show(check_room());
-  } else if (n_fresh() == 0) {
+    static_cast<void>(check_room());  // no text was held back yet
+  } else if (n_rows() == 0) {
     finish(FinishReason::Length);
   }
+}
+
+void Generation::started() {
+  if (std::exchange(started_, true)) return;
+  start_ = first_token_ = end_ = Clock::now();
+  n_cached_ = static_cast<size_t>(n_shared());
+}
+
+std::span<const int32_t> Generation::tokens() const {
+  return std::span(history_).first(n_rows()).subspan(std::min(forgotten_, n_rows()));
+}
+
+// The last row in any case: the next token comes from its logits. And whatever is asked for of the prompt's rows.
+size_t Generation::shareable() const {
+  const size_t n = tokens().size();
+  const bool asks = request_.on_logits || request_.on_log_probs || request_.observer;
+  return std::min(n == 0 ? 0 : n - 1, asks && reported_ < n_prompt_ ? reported_ : n);
 }
 
 int64_t Generation::max_positions() const {
@@ -89,7 +99,7 @@ size_t Generation::n_rows() const {
 
 // Tokens that the cache does not hold yet. It may hold the row of one that is not known.
 size_t Generation::n_fresh() const {
-  const size_t held = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
+  const size_t held = forgotten_ + static_cast<size_t>(runs() ? cache_.length(sequence()) : 0);
   return n_rows() - std::min(held, n_rows());
 }
 
@@ -108,7 +118,7 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
     if (reported && most_reported == 0) break;
     if (reported) --most_reported;
     rows.push_back({.token = history_[index],
-                    .sequence = *request_.sequence,
+                    .sequence = sequence(),
                     .position = static_cast<int64_t>(index - forgotten_),
                     .wants_logits = reported,
                     .sampler = is_last(index) ? &sampler_ : nullptr,
@@ -119,7 +129,7 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
 
 Row Generation::row_ahead(size_t draw) {
   return {.token = drawn_token(draw),
-          .sequence = *request_.sequence,
+          .sequence = sequence(),
           .position = static_cast<int64_t>(history_.size() - forgotten_),
           .wants_logits = false,
           .sampler = &sampler_,
@@ -139,7 +149,7 @@ bool Generation::ends_next() const {
 bool Generation::context_ends(size_t n_tokens) const { return static_cast<int64_t>(n_tokens - forgotten_) >= context_; }
 
 StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
-  const size_t first = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence)) - in_flight_;
+  const size_t first = forgotten_ + static_cast<size_t>(cache_.length(sequence())) - in_flight_;
   const size_t end = first + n_rows;
   in_flight_ -= n_rows - 1;  // the last one is computed again unless its token can be taken
   size_t n_reported = 0;
@@ -175,6 +185,7 @@ void Generation::go_on(int32_t token) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
   history_.push_back(token);
+  if (request_.on_token) request_.on_token(token);
   std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
   text += filter_.stopped() ? end(FinishReason::Stop) : check_room();
   show(text);
@@ -191,7 +202,7 @@ std::string Generation::check_room() {
   if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.max_tokens) return end(FinishReason::Length);
   if (!context_ends(history_.size())) return {};
   if (!request_.slide) return end(FinishReason::Length);
-  cache_.truncate(*request_.sequence, 0);
+  if (runs()) cache_.truncate(sequence(), 0);
   forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
   return {};
 }
@@ -200,6 +211,7 @@ std::string Generation::end(FinishReason reason) {
   done_ = true;
   reason_ = reason;
   end_ = Clock::now();
+  if (!started_) start_ = first_token_ = end_;
   return filter_.finish();
 }
 
@@ -207,8 +219,12 @@ void Generation::finish(FinishReason reason) { show(end(reason)); }
 
 void Generation::recall() {
   if (in_flight_ == 0) return;
-  const SequenceId sequence = *request_.sequence;
-  cache_.truncate(sequence, cache_.length(sequence) - static_cast<int64_t>(std::exchange(in_flight_, 0)));
+  cache_.truncate(sequence(), cache_.length(sequence()) - static_cast<int64_t>(std::exchange(in_flight_, 0)));
+}
+
+void Generation::remember() {
+  const auto n = static_cast<size_t>(cache_.length(sequence())) - in_flight_;
+  cache_.remember(sequence(), tokens().first(std::min(n, tokens().size())));
 }
 
 void Generation::show(const std::string& text) {
@@ -222,6 +238,7 @@ GenerateResult Generation::result() const {
   return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},
           .text = text_,
           .finish_reason = reason_,
+          .n_cached = n_cached_,
           .prefill_seconds = seconds((began ? first_token_ : end_) - start_),
           .decode_seconds = began ? seconds(end_ - first_token_) : 0.0};
 }

@@ -8,23 +8,27 @@
 #include <vector>
 
 #include "infer/engine/request.h"
+#include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
 #include "infer/sampling/stop_filter.h"
 
 namespace folio::infer {
 
-class Generation {
+class Generation final : public Scheduler::Job {
  public:
   /// Throws core::Error if the request cannot run on the model.
   Generation(Request request, const core::ModelConfig& config, BlockManager& cache);
 
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] bool done() const { return done_; }
-  /// The most positions that its sequence may come to hold.
-  [[nodiscard]] int64_t max_positions() const;
 
-  /// It runs from now on, in `sequence`. It may be done at once.
-  void start(SequenceId sequence);
+  [[nodiscard]] std::span<const int32_t> tokens() const override;
+  [[nodiscard]] size_t shareable() const override;
+  [[nodiscard]] int64_t max_positions() const override;
+  [[nodiscard]] bool alone() const override { return static_cast<bool>(request_.observer); }
+
+  /// It runs from now on. Only the first time counts.
+  void started();
 
   /// Appends rows of tokens that the cache does not hold yet, at most `most`. What the prompt's rows report is taken
   /// off `most_reported`, and no row is appended that would need more. Returns how many were appended.
@@ -45,6 +49,8 @@ class Generation {
   StepOutput take(const StepOutput& output, size_t n_rows);
   /// Takes the rows in flight out of the cache again. Unless the request has ended, they are issued anew.
   void recall();
+  /// Lets the cache know the rows that were taken.
+  void remember();
 
   void finish(FinishReason reason);
   [[nodiscard]] GenerateResult result() const;
@@ -75,10 +81,12 @@ class Generation {
   size_t n_prompt_;
   size_t reported_ = 0;   ///< rows of the prompt whose logits were handed out
   size_t forgotten_ = 0;  ///< tokens at the beginning of the history that slid out of the context
+  size_t n_cached_ = 0;   ///< tokens of the prompt that were not computed
   size_t in_flight_ = 0;  ///< rows that the cache holds, and take() has not seen yet
   std::string text_;
   bool done_ = false;
   FinishReason reason_ = FinishReason::Length;
+  bool started_ = false;
   Clock::time_point start_;
   Clock::time_point first_token_;
   Clock::time_point end_;

@@ -201,16 +201,66 @@ TEST_P(EngineTest, AnObserverSeesItsOwnRequestAlone) {
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
 }
 
-TEST_P(EngineTest, FirstComeFirstServed) {
+// Five requests that come to need two blocks each, in a cache of four: the youngest are put back when they run out.
+TEST_P(EngineTest, ARequestThatIsPutBackGoesOnAsIfNothingHadHappened) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 4 * 32});
   std::vector<RequestId> ids;
-  for (uint64_t i = 0; i < 5; ++i) ids.push_back(engine.add(drawing(tokens(30, i), 30, i)));  // of two blocks each
-  std::set<RequestId> began;
-  EXPECT_TRUE(engine.step());
-  EXPECT_EQ(engine.cache().blocks_in_use(), 2) << "two run, the others wait for blocks";
-  while (engine.step()) EXPECT_LE(engine.cache().blocks_in_use(), 4);
+  std::vector<uint64_t> ended;
+  std::vector<size_t> said(5);
   for (uint64_t i = 0; i < 5; ++i) {
+    Request r = drawing(tokens(30, i), 30, i);
+    r.on_token = [&, i](int32_t) {
+      if (++said[i] == 30) ended.push_back(i);
+    };
+    ids.push_back(engine.add(r));
+  }
+  EXPECT_TRUE(engine.step());
+  EXPECT_EQ(engine.cache().blocks_in_use(), 4) << "four run, the last waits for blocks";
+  while (engine.step()) EXPECT_LE(engine.cache().blocks_in_use(), 4);
+  EXPECT_EQ(ended, (std::vector<uint64_t>{0, 1, 2, 3, 4})) << "nobody waits behind younger ones";
+  for (uint64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(said[i], 30U) << "nothing is said twice";
     EXPECT_EQ(engine.take(ids[i]).tokens, drawn_alone(drawing(tokens(30, i), 30, i))) << "request " << i;
+  }
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+}
+
+TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 3000});
+  const auto shared = tokens(200, 1);
+  for (const size_t n : {0U, 1U, 31U, 60U, 200U}) {
+    std::vector<int32_t> prompt(shared.begin(), shared.end());
+    for (const int32_t token : tokens(n, n)) prompt.push_back(token);
+    for (const int64_t again : {0, 1}) {
+      const RequestId id = engine.add(drawing(prompt, 40, n));
+      while (engine.step()) continue;
+      const GenerateResult result = engine.take(id);
+      EXPECT_EQ(result.tokens, drawn_alone(drawing(prompt, 40, n))) << n << " more tokens";
+      const size_t known = again == 1 ? prompt.size() - 1 : n == 0 ? 0 : 200;
+      EXPECT_EQ(result.n_cached, known / 32 * 32);
+    }
+  }
+  // Of rows that somebody asks for, none is left out.
+  std::vector<double> log_probs;
+  engine.add({.prompt = shared, .on_log_probs = [&](std::span<const double> some) {
+                log_probs.insert(log_probs.end(), some.begin(), some.end());
+              }});
+  while (engine.step()) continue;
+  EXPECT_EQ(log_probs.size(), 199U);
+}
+
+TEST_P(EngineTest, ASlidingTextIsTheSameWithWhatTheCacheKnows) {
+  Request sliding = drawing(tokens(70, 1), 60, 3);
+  sliding.context = 90;
+  sliding.slide = true;
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 300});
+  const auto expected = drawn_alone(sliding);
+  for (int i = 0; i < 2; ++i) {
+    const RequestId id = engine.add(sliding);
+    const RequestId other = engine.add(drawing(tokens(100, 1), 20, 4));  // begins alike
+    while (engine.step()) continue;
+    EXPECT_EQ(engine.take(id).tokens, expected);
+    EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(100, 1), 20, 4)));
   }
 }
 
@@ -335,9 +385,6 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   request = drawing({1}, 1);
   request.context = 701;
   EXPECT_ERROR(engine.add(request), "701");
-  request = drawing({1}, 1);
-  request.sequence = 3;
-  EXPECT_ERROR(engine.add(request), "no sequence");
   EXPECT_FALSE(engine.step());
 }
 
