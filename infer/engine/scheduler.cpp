@@ -1,5 +1,7 @@
 #include "infer/engine/scheduler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -79,12 +81,12 @@ int64_t Scheduler::fresh(const Job& job) const {
   return std::max<int64_t>(0, all - cache_.length(job.sequence()));
 }
 
-// All of its tokens, so that it is not put back again before it has said anything.
+// All of its tokens and the next one, so that it is not put back again before it has said anything.
 bool Scheduler::next_fits(int64_t free) const {
   if (n_running_ == jobs_.size() || n_running_ >= limits_.max_sequences) return false;
   const Job& job = *jobs_[n_running_];
   const auto prefix = cache_.find_prefix(job.tokens().first(job.shareable()));
-  const auto all = static_cast<int64_t>(job.tokens().size());
+  const int64_t all = std::min(static_cast<int64_t>(job.tokens().size()) + 1, job.max_positions());
   return blocks_for(all) - blocks_for(prefix.length) + prefix.free_blocks <= free;
 }
 
@@ -100,6 +102,19 @@ void Scheduler::put_back_youngest() {
   Job& job = *jobs_[--n_running_];
   cache_.release(std::exchange(job.sequence_, -1));
   trace_.put_back.push_back(&job);
+}
+
+std::string Scheduler::Trace::text(const std::function<std::string(const Job&)>& name) const {
+  std::string line = fmt::format("{} block{} free", free_blocks, free_blocks == 1 ? "" : "s");
+  for (const Job* job : put_back) line += fmt::format("; {} is put back", name(*job));
+  for (const Job* job : started) {
+    line += fmt::format("; {} starts", name(*job));
+    if (job->n_shared() > 0) line += fmt::format(", knows {}", job->n_shared());
+  }
+  for (const Part& part : parts) {
+    line += fmt::format("{} {} {}", &part == &parts.front() ? ";" : ",", name(*part.job), part.n_rows);
+  }
+  return parts.empty() ? line : line + (parts.size() == 1 && parts[0].n_rows == 1 ? " row" : " rows");
 }
 
 }  // namespace folio::infer

@@ -55,7 +55,10 @@ class Scheduler {
     std::vector<Part> parts{};
     std::vector<const Job*> started{};
     std::vector<const Job*> put_back{};
-    int64_t free_blocks = 0;  ///< before the rows of the plan take theirs
+    int64_t free_blocks = 0;  ///< before the plan
+
+    /// On one line: "9 blocks free; b starts, knows 96; a 1, b 4 rows".
+    [[nodiscard]] std::string text(const std::function<std::string(const Job&)>& name) const;
   };
 
   /// Appends at most `most` of the job's next rows to the step, and says how many. Asked for at least one.
