@@ -30,6 +30,7 @@ RequestId Engine::add(Request request) {
 }
 
 bool Engine::step() {
+  failed_.reset();
   retire_done();
   try {
     if (!step_.parts.empty() && !runner_.is_last(step_.issued)) recall();  // somebody else ran a step
@@ -43,6 +44,10 @@ bool Engine::step() {
     hand_out(runner_.collect(step_.issued));
     step_ = std::move(next);
   } catch (...) {
+    for (const Active& a : active_) {
+      if (&a.generation == in_hand_) failed_ = a.id;
+    }
+    in_hand_ = nullptr;
     recall();
     retire_done();
     throw;
@@ -66,7 +71,9 @@ std::vector<Engine::Part> Engine::plan() {
     }
     return n;
   };
-  static_cast<void>(scheduler_.plan(append));
+  const Scheduler::Trace& trace = scheduler_.plan(append);
+  for (const Scheduler::Job* job : trace.started) done_.cached_tokens += static_cast<uint64_t>(job->n_shared());
+  done_.put_back += trace.put_back.size();
   for (const Part& part : parts) part.request->started();
   return parts;
 }
@@ -93,16 +100,21 @@ Engine::Flight Engine::issue(std::vector<Part> parts) {
   if (parts.empty()) return {};
   Flight flight{.issued = runner_.issue(rows_, parts.front().request->request().observer), .parts = std::move(parts)};
   for (const Part& part : flight.parts) part.request->issued(part.n_rows);
+  ++done_.steps;
+  done_.rows += rows_.size();
   return flight;
 }
 
 void Engine::hand_out(StepOutput output) {
   const std::span<const int32_t> tokens = output.tokens;
+  done_.tokens += tokens.size();
   for (const Part& part : step_.parts) {
+    in_hand_ = part.request;
     output.tokens = tokens.subspan(part.draw);
     output = part.request->take(output, part.n_rows);
     part.request->remember();
   }
+  in_hand_ = nullptr;
 }
 
 // Nobody waits for what is in flight: each request computes its rows again, from the first that it has not taken.
@@ -143,6 +155,15 @@ GenerateResult Engine::take(RequestId id) {
   GenerateResult result = std::move(found->second);
   ended_.erase(found);
   return result;
+}
+
+EngineStatistics Engine::statistics() const {
+  EngineStatistics all = done_;
+  all.running = scheduler_.running().size();
+  all.waiting = scheduler_.waiting().size();
+  all.blocks_in_use = runner_.cache().blocks_in_use();
+  all.n_blocks = runner_.cache().n_blocks();
+  return all;
 }
 
 void Engine::drop(RequestId id) {

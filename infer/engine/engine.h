@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +19,19 @@
 namespace folio::infer {
 
 using RequestId = int64_t;
+
+/// What an engine has done, and does.
+struct EngineStatistics {
+  uint64_t steps = 0;
+  uint64_t rows = 0;           ///< that were computed
+  uint64_t cached_tokens = 0;  ///< of prompts, that did not have to be
+  uint64_t tokens = 0;         ///< that were drawn
+  uint64_t put_back = 0;       ///< times that a request was
+  size_t running = 0;
+  size_t waiting = 0;
+  int64_t blocks_in_use = 0;
+  int64_t n_blocks = 0;
+};
 
 class Engine {
  public:
@@ -46,13 +59,19 @@ class Engine {
   /// with the next step.
   bool step();
 
+  /// The request whose result or callback made the last step throw, if it was one's.
+  [[nodiscard]] std::optional<RequestId> failed() const { return failed_; }
+
   /// Ends a request as Interrupted; what it has so far is its result. Nothing happens if it has ended.
   void cancel(RequestId id);
 
+  [[nodiscard]] bool has_ended(RequestId id) const { return ended_.contains(id); }
   /// The result of a request that has ended; the engine forgets it.
   [[nodiscard]] GenerateResult take(RequestId id);
   /// Forgets a request, whether it has ended or not. Its callbacks are not called.
   void drop(RequestId id);
+
+  [[nodiscard]] EngineStatistics statistics() const;
 
  private:
   struct Active {
@@ -84,8 +103,11 @@ class Engine {
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
-  std::vector<Row> rows_;  ///< that were planned
-  Flight step_;            ///< in flight, and collected next
+  std::vector<Row> rows_;                ///< that were planned
+  Flight step_;                          ///< in flight, and collected next
+  const Generation* in_hand_ = nullptr;  ///< whose results are handed out
+  std::optional<RequestId> failed_{};
+  EngineStatistics done_{};
 };
 
 }  // namespace folio::infer
