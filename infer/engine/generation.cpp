@@ -41,7 +41,7 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
       cache_(cache),
       vocab_size_(static_cast<size_t>(config.vocab_size)),
       context_(context_of(request_, config)),
-      sampler_(request_.sampler, suppressed(request_.tokenizer)),
+      sampler_(request_.sampler, suppressed(request_.tokenizer), request_.prompt.size()),
       filter_(request_.stops),
       history_(request_.prompt),
       n_prompt_(request_.prompt.size()) {
@@ -58,6 +58,10 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
   for (const int32_t token : sampler_.never()) {
     require(token >= 0 && token < config.vocab_size, "the tokenizer suppresses token {}, but has {}", token,
             config.vocab_size);
+  }
+  for (const SamplerOptions::Bias& b : request_.sampler.logit_bias) {
+    require(b.token >= 0 && b.token < config.vocab_size, "there is a logit bias of token {}, but the vocabulary has {}",
+            b.token, config.vocab_size);
   }
   require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
   if (samples()) {
@@ -120,7 +124,7 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
     rows.push_back({.token = history_[index],
                     .sequence = sequence(),
                     .position = static_cast<int64_t>(index - forgotten_),
-                    .wants_logits = reported,
+                    .wants_logits = reported || (is_last(index) && request_.wants_token_logits),
                     .sampler = is_last(index) ? &sampler_ : nullptr,
                     .history = history_});
   }
@@ -138,7 +142,7 @@ Row Generation::row_ahead(size_t draw) {
 
 bool Generation::has_to_wait() const {
   if (n_fresh() > 0) return true;
-  return !ends_next() && (request_.sampler.repeat_penalty != 1.0F || context_ends(history_.size() + 1));
+  return !ends_next() && (request_.sampler.needs_history() || context_ends(history_.size() + 1));
 }
 
 bool Generation::ends_next() const {
@@ -155,11 +159,12 @@ StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
   size_t n_reported = 0;
   for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
   const bool drew = is_last(end - 1);
-  const auto logits = output.logits.first(n_reported * vocab_size_);
-  if (n_reported > 0) report(logits, std::max(first, reported_));
+  const bool wanted = drew && request_.wants_token_logits;  // the row that was drawn from, which may be reported, too
+  const auto logits = output.logits.first((n_reported + (wanted && !is_reported(end - 1) ? 1 : 0)) * vocab_size_);
+  if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
   const int32_t token = drew ? token_of(output.tokens.front(), static_cast<int64_t>(history_.size())) : 0;
   --in_flight_;
-  if (drew) go_on(token);
+  if (drew) go_on(token, wanted ? logits.last(vocab_size_) : std::span<const float>{});
   if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
   return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drew ? 1 : 0)};
 }
@@ -180,12 +185,12 @@ void Generation::report(std::span<const float> logits, size_t first) {
   if (!log_probs.empty()) request_.on_log_probs(log_probs);
 }
 
-// With the token that was drawn.
-void Generation::go_on(int32_t token) {
+// With the token that was drawn, and the logits that it was drawn from if they are wanted.
+void Generation::go_on(int32_t token, std::span<const float> logits) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
   history_.push_back(token);
-  if (request_.on_token) request_.on_token(token);
+  if (request_.on_token) request_.on_token(token, logits);
   std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
   text += filter_.stopped() ? end(FinishReason::Stop) : check_room();
   show(text);

@@ -66,7 +66,7 @@ class Generation final : public Scheduler::Job {
   [[nodiscard]] size_t n_fresh() const;
   [[nodiscard]] bool context_ends(size_t n_tokens) const;
   void report(std::span<const float> logits, size_t first);
-  void go_on(int32_t token);
+  void go_on(int32_t token, std::span<const float> logits);
   [[nodiscard]] std::string check_room();
   [[nodiscard]] std::string end(FinishReason reason);
   void show(const std::string& text);

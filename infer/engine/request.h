@@ -36,7 +36,10 @@ struct Request {
   std::vector<std::string> stops{};                      ///< texts that end it; need a tokenizer
   std::vector<int32_t> end_tokens{};                     ///< end the text, beside those of the tokenizer's ends_text()
   std::function<void(std::string_view text)> on_text{};  ///< gets the text as it comes, in whole UTF-8 characters
-  std::function<void(int32_t token)> on_token{};         ///< gets each token that is part of the result
+  /// Gets each token that is part of the result, before its text; and, if wants_token_logits, the logits (vocab_size)
+  /// that the model gave before it, as they were before biases and penalties.
+  std::function<void(int32_t token, std::span<const float> logits)> on_token{};
+  bool wants_token_logits = false;
 
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
   bool slide = false;   ///< at the end of the context keep the last half and go on

@@ -137,7 +137,7 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
   std::promise<void> cancelled;
   std::promise<GenerateResult> end;
   bool has_begun = false;
-  slow.on_token = [&](int32_t) {
+  slow.on_token = [&](int32_t, std::span<const float>) {
     if (std::exchange(has_begun, true)) return;
     began.set_value();
     cancelled.get_future().wait();

@@ -98,7 +98,9 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
       {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4},
       {.temperature = 0.0F, .repeat_penalty = 1.5F, .repeat_last_n = 4},
       {.temperature = 1.0F, .repeat_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
-      {.temperature = 1.0F, .repeat_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U}};
+      {.temperature = 1.0F, .repeat_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U},
+      {.temperature = 0.0F, .presence_penalty = 2.0F, .logit_bias = {{7, 3.0F}, {9, -50.0F}}},
+      {.temperature = 1.0F, .repeat_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6}};
   const EndlessTokenizer tokenizer;
   const auto requests = [&](std::vector<float>& logits) {
     std::vector<Request> all;
@@ -124,7 +126,8 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
   for (Request& r : requests(expected_logits)) {
     RunnerOn runner(GetParam(), model_);
     const SequenceId sequence = runner.cache().add_sequence();
-    Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens());
+    Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens(),
+                    r.prompt.size());
     std::vector<float> some = run(runner, rows_of(sequence, r.prompt));
     if (r.on_logits) r.on_logits(some);
     std::vector<int32_t> text = r.prompt;
@@ -142,6 +145,27 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
   std::ranges::sort(logits);  // requests take turns
   std::ranges::sort(expected_logits);
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
+}
+
+TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
+  Request r = drawing(tokens(40, 1), 12);
+  r.sampler.logit_bias = {{3, 5.0F}};
+  r.wants_token_logits = true;
+  std::vector<int32_t> text = r.prompt;
+  std::vector<float> logits;
+  r.on_token = [&](int32_t token, std::span<const float> some) {
+    text.push_back(token);
+    logits.insert(logits.end(), some.begin(), some.end());
+  };
+  const RequestId other = engine.add(drawing(tokens(9, 2), 20));
+  const RequestId id = engine.add(r);
+  while (engine.step()) continue;
+  EXPECT_EQ(std::vector<int32_t>(text.begin() + 40, text.end()), engine.take(id).tokens);
+  text.pop_back();
+  const auto all = logits_alone(text);
+  EXPECT_TRUE(same_bits(logits, std::vector<float>(all.end() - 12 * 37, all.end())));
+  EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(9, 2), 20)));
 }
 
 TEST_P(EngineTest, RowsGiveWhatIsAskedForOfThem) {
@@ -209,7 +233,7 @@ TEST_P(EngineTest, ARequestThatIsPutBackGoesOnAsIfNothingHadHappened) {
   std::vector<size_t> said(5);
   for (uint64_t i = 0; i < 5; ++i) {
     Request r = drawing(tokens(30, i), 30, i);
-    r.on_token = [&, i](int32_t) {
+    r.on_token = [&, i](int32_t, std::span<const float>) {
       if (++said[i] == 30) ended.push_back(i);
     };
     ids.push_back(engine.add(r));
@@ -377,6 +401,9 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   request = drawing({1}, 1);
   request.sampler.top_p = 2.0F;
   EXPECT_ERROR(engine.add(request), "top-p");
+  request = drawing({1}, 1);
+  request.sampler.logit_bias = {{37, 1.0F}};
+  EXPECT_ERROR(engine.add(request), "bias of token 37");
   EndlessTokenizer wrong;
   wrong.suppressed = {3, 37};
   request = drawing({1}, 1);
