@@ -18,10 +18,15 @@ Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOpti
 Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
     : runner_(model, placements, options), scheduler_(runner_.cache(), {.max_rows = runner_.max_rows()}) {}
 
-RequestId Engine::add(Request request) {
+RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
   active_.push_back({.id = next_id_, .generation = Generation(std::move(request), config(), cache())});
   try {
-    scheduler_.add(active_.back().generation);
+    Generation& added = active_.back().generation;
+    scheduler_.add(added);
+    for (const Active& a : active_) {
+      if (a.id == same_prompt && a.generation.request().prompt == added.request().prompt)
+        added.share_with(a.generation);
+    }
   } catch (...) {
     active_.pop_back();
     throw;
@@ -67,7 +72,7 @@ std::vector<Engine::Part> Engine::plan() {
     const size_t n = request.append_rows(rows_, most, most_reported);
     if (n > 0) {
       parts.push_back({.request = &request, .n_rows = n, .draw = n_draws});
-      n_draws += rows_.back().sampler != nullptr ? 1 : 0;
+      n_draws += rows_.back().sampler != nullptr ? request.n_draws() : 0;
     }
     return n;
   };
@@ -107,11 +112,12 @@ Engine::Flight Engine::issue(std::vector<Part> parts) {
 
 void Engine::hand_out(StepOutput output) {
   const std::span<const int32_t> tokens = output.tokens;
-  done_.tokens += tokens.size();
   for (const Part& part : step_.parts) {
     in_hand_ = part.request;
     output.tokens = tokens.subspan(part.draw);
+    const size_t n_before = part.request->n_generated();
     output = part.request->take(output, part.n_rows);
+    done_.tokens += part.request->n_generated() - n_before;
     part.request->remember();
   }
   in_hand_ = nullptr;

@@ -25,7 +25,7 @@ struct EngineStatistics {
   uint64_t steps = 0;
   uint64_t rows = 0;           ///< that were computed
   uint64_t cached_tokens = 0;  ///< of prompts, that did not have to be
-  uint64_t tokens = 0;         ///< that were drawn
+  uint64_t tokens = 0;         ///< that were generated
   uint64_t put_back = 0;       ///< times that a request was
   size_t running = 0;
   size_t waiting = 0;
@@ -50,7 +50,8 @@ class Engine {
 
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
-  RequestId add(Request request);
+  /// `same_prompt` is a request with the same prompt, which is then computed once for both.
+  RequestId add(Request request, std::optional<RequestId> same_prompt = {});
 
   /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out what the
   /// requests want. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens

@@ -12,6 +12,7 @@ Request request_of(const data::Tokenizer& tokenizer, std::span<const int32_t> pr
           .tokenizer = &tokenizer,
           .stops = options.stops,
           .end_tokens = options.end_tokens,
+          .speculate = options.speculate,
           .context = options.context,
           .slide = options.slide};
 }

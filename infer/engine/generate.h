@@ -21,6 +21,7 @@ struct GenerateOptions {
   std::vector<std::string> stops;
   std::vector<int32_t> end_tokens;
   SamplerOptions sampler;
+  size_t speculate = 0;
   std::function<bool()> interrupted;  ///< asked before each step; may be empty
 };
 

@@ -43,6 +43,7 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
       context_(context_of(request_, config)),
       sampler_(request_.sampler, suppressed(request_.tokenizer), request_.prompt.size()),
       filter_(request_.stops),
+      lookup_(request_.speculate),
       history_(request_.prompt),
       n_prompt_(request_.prompt.size()) {
   require(n_prompt_ > 0, "the prompt is empty");
@@ -128,7 +129,36 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
                     .sampler = is_last(index) ? &sampler_ : nullptr,
                     .history = history_});
   }
-  return n;
+  n_drafts_ = 0;
+  if (n > 0 && is_last(first + n - 1)) append_drafts(rows, most - n);
+  return n + n_drafts_;
+}
+
+// Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
+// that of the text.
+void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
+  const auto drafts = lookup_.drafts(history_, std::min(most, n_ahead()));
+  if (drafts.empty()) return;
+  n_drafts_ = drafts.size();
+  drafted_ = history_;
+  drafted_.insert(drafted_.end(), drafts.begin(), drafts.end());
+  for (size_t n = history_.size(); n < drafted_.size(); ++n) {
+    rows.push_back({.token = drafted_[n],
+                    .sequence = sequence(),
+                    .position = static_cast<int64_t>(n - forgotten_),
+                    .wants_logits = false,
+                    .sampler = &sampler_,
+                    .history = std::span(drafted_).first(n + 1)});
+  }
+}
+
+// As many as may be right: the text goes on behind the last of them.
+size_t Generation::n_ahead() const {
+  if (!samples() || request_.wants_token_logits) return 0;
+  const auto n = static_cast<int64_t>(history_.size());
+  const int64_t by_tokens = request_.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
+  const int64_t by_context = context_ - (n - static_cast<int64_t>(forgotten_)) - 1;
+  return std::min(lookup_.n_wanted(), static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
 }
 
 Row Generation::row_ahead(size_t draw) {
@@ -142,7 +172,8 @@ Row Generation::row_ahead(size_t draw) {
 
 bool Generation::has_to_wait() const {
   if (n_fresh() > 0) return true;
-  return !ends_next() && (request_.sampler.needs_history() || context_ends(history_.size() + 1));
+  return !ends_next() &&
+         (request_.sampler.needs_history() || request_.speculate > 0 || context_ends(history_.size() + 1));
 }
 
 bool Generation::ends_next() const {
@@ -154,19 +185,41 @@ bool Generation::context_ends(size_t n_tokens) const { return static_cast<int64_
 
 StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
   const size_t first = forgotten_ + static_cast<size_t>(cache_.length(sequence())) - in_flight_;
-  const size_t end = first + n_rows;
-  in_flight_ -= n_rows - 1;  // the last one is computed again unless its token can be taken
+  const size_t end = first + n_rows - n_drafts_;
+  in_flight_ -= end - first - 1;  // the last one is computed again unless its token can be taken
   size_t n_reported = 0;
   for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
   const bool drew = is_last(end - 1);
   const bool wanted = drew && request_.wants_token_logits;  // the row that was drawn from, which may be reported, too
   const auto logits = output.logits.first((n_reported + (wanted && !is_reported(end - 1) ? 1 : 0)) * vocab_size_);
   if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
-  const int32_t token = drew ? token_of(output.tokens.front(), static_cast<int64_t>(history_.size())) : 0;
-  --in_flight_;
-  if (drew) go_on(token, wanted ? logits.last(vocab_size_) : std::span<const float>{});
+  const auto drawn = output.tokens.first(drew ? 1 + n_drafts_ : 0);
+  if (drew) {
+    const int32_t token = token_of(drawn.front(), static_cast<int64_t>(history_.size()));
+    --in_flight_;
+    go_on(token, wanted ? logits.last(vocab_size_) : std::span<const float>{});
+    take_drafts(drawn);
+  } else {
+    --in_flight_;
+  }
   if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
-  return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drew ? 1 : 0)};
+  return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drawn.size())};
+}
+
+// drawn[i + 1] comes after draft i, so it counts if drawn[i] was that draft and the text goes on. The rows behind the
+// last draft that was right are taken back.
+void Generation::take_drafts(std::span<const int32_t> drawn) {
+  const size_t n_drafts = std::exchange(n_drafts_, 0);
+  const size_t n_known = history_.size() - (done_ ? 0 : 1);  // before the drafts
+  size_t n_right = 0;
+  while (n_right < n_drafts && !done_ && drawn[n_right] == drafted_[n_known + n_right]) {
+    const int32_t token = token_of(drawn[n_right + 1], static_cast<int64_t>(history_.size()));
+    --in_flight_;
+    ++n_right;
+    go_on(token, {});
+  }
+  lookup_.learn(n_drafts, n_right);
+  if (n_drafts > 0) recall();
 }
 
 // Hands out what is wanted of the prompt's rows from `first` on.
@@ -208,6 +261,7 @@ std::string Generation::check_room() {
   if (!context_ends(history_.size())) return {};
   if (!request_.slide) return end(FinishReason::Length);
   if (runs()) cache_.truncate(sequence(), 0);
+  in_flight_ = 0;
   forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
   return {};
 }

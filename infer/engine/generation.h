@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "infer/engine/prompt_lookup.h"
 #include "infer/engine/request.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -21,17 +22,20 @@ class Generation final : public Scheduler::Job {
 
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] bool done() const { return done_; }
+  [[nodiscard]] size_t n_generated() const { return history_.size() - n_prompt_; }
 
   [[nodiscard]] std::span<const int32_t> tokens() const override;
   [[nodiscard]] size_t shareable() const override;
   [[nodiscard]] int64_t max_positions() const override;
+  [[nodiscard]] size_t n_ahead() const override;
   [[nodiscard]] bool alone() const override { return static_cast<bool>(request_.observer); }
 
   /// It runs from now on. Only the first time counts.
   void started();
 
   /// Appends rows of tokens that the cache does not hold yet, at most `most`. What the prompt's rows report is taken
-  /// off `most_reported`, and no row is appended that would need more. Returns how many were appended.
+  /// off `most_reported`, and no row is appended that would need more. Rows of drafts may follow. Returns how many rows
+  /// were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
   /// The row of the token that a step in flight draws as its draw `draw`: it can be issued before the token is known.
@@ -44,6 +48,8 @@ class Generation final : public Scheduler::Job {
 
   /// So many rows were issued, and the cache holds them.
   void issued(size_t n_rows) { in_flight_ += n_rows; }
+  /// Tokens that are drawn in the step whose rows were appended last.
+  [[nodiscard]] size_t n_draws() const { return 1 + n_drafts_; }
   /// The first `n_rows` of those in flight were computed. Takes what it wants from the front of `output`, and returns
   /// the rest. If this throws before it has taken a token, the last row stays in flight.
   StepOutput take(const StepOutput& output, size_t n_rows);
@@ -65,6 +71,8 @@ class Generation final : public Scheduler::Job {
   [[nodiscard]] size_t n_rows() const;
   [[nodiscard]] size_t n_fresh() const;
   [[nodiscard]] bool context_ends(size_t n_tokens) const;
+  void append_drafts(std::vector<Row>& rows, size_t most);
+  void take_drafts(std::span<const int32_t> drawn);
   void report(std::span<const float> logits, size_t first);
   void go_on(int32_t token, std::span<const float> logits);
   [[nodiscard]] std::string check_room();
@@ -77,12 +85,15 @@ class Generation final : public Scheduler::Job {
   int64_t context_;
   Sampler sampler_;
   StopFilter filter_;
+  PromptLookup lookup_;
   std::vector<int32_t> history_;  ///< the prompt and all that was generated
   size_t n_prompt_;
-  size_t reported_ = 0;   ///< rows of the prompt whose logits were handed out
-  size_t forgotten_ = 0;  ///< tokens at the beginning of the history that slid out of the context
-  size_t n_cached_ = 0;   ///< tokens of the prompt that were not computed
-  size_t in_flight_ = 0;  ///< rows that the cache holds, and take() has not seen yet
+  size_t reported_ = 0;           ///< rows of the prompt whose logits were handed out
+  size_t forgotten_ = 0;          ///< tokens at the beginning of the history that slid out of the context
+  size_t n_cached_ = 0;           ///< tokens of the prompt that were not computed
+  size_t n_drafts_ = 0;           ///< of the rows in flight the last ones
+  std::vector<int32_t> drafted_;  ///< the history and the drafts
+  size_t in_flight_ = 0;          ///< rows that the cache holds, and take() has not seen yet
   std::string text_;
   bool done_ = false;
   FinishReason reason_ = FinishReason::Length;

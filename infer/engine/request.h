@@ -40,6 +40,9 @@ struct Request {
   /// that the model gave before it, as they were before biases and penalties.
   std::function<void(int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
+  /// At most so many tokens are guessed from the text and tried in one step; 0: none. The result is the same; a text
+  /// that repeats itself comes faster.
+  size_t speculate = 0;
 
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
   bool slide = false;   ///< at the end of the context keep the last half and go on

@@ -25,6 +25,9 @@ void Scheduler::add(Job& job) {
 void Scheduler::remove(Job& job) {
   const auto found = std::find(jobs_.begin(), jobs_.end(), &job);
   if (found == jobs_.end()) return;
+  for (Job* other : jobs_) {
+    if (other->older_ == &job) other->older_ = nullptr;
+  }
   if (job.runs()) {
     cache_.release(std::exchange(job.sequence_, -1));
     --n_running_;
@@ -37,10 +40,12 @@ const Scheduler::Trace& Scheduler::plan(const Append& append) {
   size_t rows = limits_.max_rows;
   int64_t free = cache_.free_blocks();
   bool taken = false;  // by a job that runs alone
+  const size_t ahead_each = limits_.max_ahead / std::max<size_t>(n_running_, 1);
   const auto give = [&](Job& job) {
     if (job.alone() && !trace_.parts.empty()) return false;
-    const auto most = std::min<int64_t>(static_cast<int64_t>(rows), fresh(job));
+    auto most = std::min<int64_t>(static_cast<int64_t>(rows), fresh(job));
     if (most == 0) return true;
+    if (most == fresh(job)) most += ahead(job, std::min(rows - static_cast<size_t>(most), ahead_each), free);
     free -= cache_.blocks_needed(job.sequence(), most);
     const size_t n = append(job, static_cast<size_t>(most));
     if (n > 0) trace_.parts.push_back({.job = &job, .n_rows = n});
@@ -63,6 +68,7 @@ const Scheduler::Trace& Scheduler::plan(const Append& append) {
   }
   while (rows > 0 && !taken && trace_.put_back.empty() && next_fits(free)) {
     const int64_t before = cache_.free_blocks();
+    free -= copies_by_fork(*jobs_[n_running_]);
     start_next();
     free -= before - cache_.free_blocks();  // known blocks that nobody held
     if (!give(*jobs_[n_running_ - 1])) break;
@@ -81,19 +87,43 @@ int64_t Scheduler::fresh(const Job& job) const {
   return std::max<int64_t>(0, all - cache_.length(job.sequence()));
 }
 
+// Rows that it tries: none if they would take a block that is not free.
+int64_t Scheduler::ahead(const Job& job, size_t most, int64_t free) const {
+  const auto n = static_cast<int64_t>(std::min(most, job.n_ahead()));
+  return cache_.blocks_needed(job.sequence(), fresh(job) + n) <= free ? n : 0;
+}
+
 // All of its tokens and the next one, so that it is not put back again before it has said anything.
 bool Scheduler::next_fits(int64_t free) const {
   if (n_running_ == jobs_.size() || n_running_ >= limits_.max_sequences) return false;
   const Job& job = *jobs_[n_running_];
-  const auto prefix = cache_.find_prefix(job.tokens().first(job.shareable()));
   const int64_t all = std::min(static_cast<int64_t>(job.tokens().size()) + 1, job.max_positions());
+  const auto shareable = static_cast<int64_t>(job.shareable());
+  if (forks(job)) {
+    const bool computed = cache_.length(job.older_->sequence()) >= shareable;
+    return computed && blocks_for(all) - shareable / kBlockPositions + copies_by_fork(job) <= free;
+  }
+  const auto prefix = cache_.find_prefix(job.tokens().first(job.shareable()));
   return blocks_for(all) - blocks_for(prefix.length) + prefix.free_blocks <= free;
+}
+
+bool Scheduler::forks(const Job& job) { return job.older_ != nullptr && job.older_->runs(); }
+
+// Where both go on in the middle of a block, the older one copies it, too, perhaps in the same step.
+int64_t Scheduler::copies_by_fork(const Job& job) {
+  return forks(job) && static_cast<int64_t>(job.shareable()) % kBlockPositions > 0 ? 1 : 0;
 }
 
 void Scheduler::start_next() {
   Job& job = *jobs_[n_running_];
-  job.sequence_ = cache_.add_sequence();
-  job.n_shared_ = cache_.share_prefix(job.sequence_, job.tokens().first(job.shareable()));
+  if (forks(job)) {
+    job.sequence_ = cache_.fork(job.older_->sequence());
+    cache_.truncate(job.sequence_, static_cast<int64_t>(job.shareable()));
+    job.n_shared_ = cache_.length(job.sequence_);
+  } else {
+    job.sequence_ = cache_.add_sequence();
+    job.n_shared_ = cache_.share_prefix(job.sequence_, job.tokens().first(job.shareable()));
+  }
   ++n_running_;
   trace_.started.push_back(&job);
 }

@@ -26,6 +26,8 @@ class Scheduler {
     [[nodiscard]] virtual size_t shareable() const = 0;
     /// The most positions that its sequence may come to hold.
     [[nodiscard]] virtual int64_t max_positions() const = 0;
+    /// Rows behind those that it would try if nothing else wants them: they may turn out to be wrong.
+    [[nodiscard]] virtual size_t n_ahead() const { return 0; }
     /// Whether no other takes part in its steps.
     [[nodiscard]] virtual bool alone() const { return false; }
 
@@ -34,16 +36,20 @@ class Scheduler {
     [[nodiscard]] bool runs() const { return sequence_ >= 0; }
     /// How many of its tokens it did not have to compute, when it last started.
     [[nodiscard]] int64_t n_shared() const { return n_shared_; }
+    /// Its first shareable() tokens are those of an older job: while that one runs, they are computed once, for both.
+    void share_with(const Job& older) { older_ = &older; }
 
    private:
     friend class Scheduler;
     SequenceId sequence_ = -1;
     int64_t n_shared_ = 0;
+    const Job* older_ = nullptr;
   };
 
   struct Limits {
     size_t max_rows = 256;       ///< of a step
     size_t max_sequences = 256;  ///< that run
+    size_t max_ahead = 15;       ///< rows that may turn out to be wrong, in a step
   };
 
   /// What happened in a plan.
@@ -83,7 +89,10 @@ class Scheduler {
 
  private:
   [[nodiscard]] int64_t fresh(const Job& job) const;
+  [[nodiscard]] int64_t ahead(const Job& job, size_t most, int64_t free) const;
   [[nodiscard]] bool next_fits(int64_t free) const;
+  [[nodiscard]] static bool forks(const Job& job);
+  [[nodiscard]] static int64_t copies_by_fork(const Job& job);
   void start_next();
   void put_back_youngest();
 

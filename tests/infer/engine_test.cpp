@@ -147,6 +147,56 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
 
+TEST_P(EngineTest, SpeculationChangesNothing) {
+  const EndlessTokenizer tokenizer;
+  std::vector<int32_t> periodic;
+  for (int i = 0; i < 60; ++i) periodic.push_back(i % 7);
+  const SamplerOptions options[] = {{.temperature = 0.0F},
+                                    {.temperature = 0.3F, .top_p = 1.0F, .seed = 3},
+                                    {.temperature = 1.0F, .top_k = 3, .seed = 4},
+                                    {.temperature = 0.0F, .repeat_penalty = 1.3F},
+                                    {.temperature = 0.5F, .frequency_penalty = 0.2F, .seed = 5}};
+  std::vector<Request> requests;
+  for (const SamplerOptions& o : options) {
+    for (const bool slide : {false, true}) {
+      Request r{.prompt = periodic, .max_tokens = 70, .sampler = o, .context = 100, .slide = slide};
+      requests.push_back(r);
+      r.prompt = tokens(33, 2);
+      r.end_tokens = {11};
+      r.tokenizer = &tokenizer;
+      requests.push_back(r);
+    }
+  }
+  for (const int64_t positions : {3000, 200}) {  // all at once, and put back again and again
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
+    std::vector<RequestId> ids;
+    for (Request r : requests) {
+      r.speculate = 6;
+      ids.push_back(engine.add(r));
+    }
+    while (engine.step()) continue;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const GenerateResult result = engine.take(ids[i]);
+      EngineOn alone(GetParam(), model_);
+      const RequestId id = alone.add(requests[i]);
+      while (alone.step()) continue;
+      const GenerateResult expected = alone.take(id);
+      EXPECT_EQ(result.tokens, expected.tokens) << "request " << i;
+      EXPECT_EQ(result.finish_reason, expected.finish_reason) << "request " << i;
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+}
+
+TEST_P(EngineTest, ATextThatRepeatsItselfTakesFewerSteps) {
+  Request r{.prompt = tokens(10), .max_tokens = 300, .sampler = {.temperature = 0.0F}, .speculate = 10};
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 400});
+  const RequestId id = engine.add(r);
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.take(id).tokens.size(), 300U);
+  EXPECT_LT(engine.statistics().steps, 150U) << "a small model soon says the same again";
+}
+
 TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
   Request r = drawing(tokens(40, 1), 12);
@@ -271,6 +321,23 @@ TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
               }});
   while (engine.step()) continue;
   EXPECT_EQ(log_probs.size(), 199U);
+}
+
+TEST_P(EngineTest, ThePromptOfSeveralChoicesIsComputedOnce) {
+  for (const size_t n : {32U, 300U}) {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+    std::vector<RequestId> ids;
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      ids.push_back(engine.add(drawing(tokens(n, 1), 20, seed),
+                               seed > 0 ? std::optional(ids.front()) : std::optional<RequestId>()));
+    }
+    while (engine.step()) continue;
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      EXPECT_EQ(engine.take(ids[seed]).tokens, drawn_alone(drawing(tokens(n, 1), 20, seed))) << "choice " << seed;
+    }
+    EXPECT_LE(engine.statistics().rows, n + 3 + 4 * 20) << "the last row of the prompt for each";
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
 }
 
 TEST_P(EngineTest, ASlidingTextIsTheSameWithWhatTheCacheKnows) {

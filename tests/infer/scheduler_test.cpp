@@ -190,6 +190,30 @@ TEST(Scheduler, AKnownPrefixIsNotComputedAgain) {
   EXPECT_EQ(s.n_rows - rows, 5U);
 }
 
+TEST(Scheduler, WhatTwoBeginWithIsComputedOnce) {
+  Simulation s(100, {.max_rows = 40, .max_sequences = 10});
+  std::list<TextJob> choices;
+  for (int i = 0; i < 3; ++i) {
+    s.add(choices.emplace_back(text_of(100, 1), 5 + static_cast<size_t>(i)));
+    if (i > 0) choices.back().share_with(choices.front());
+  }
+  while (!s.scheduler.running().empty() || !s.scheduler.waiting().empty()) s.step();
+  EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 5 + 1 + 6) << "a row of the prompt each, and the tokens but for the last";
+  for (const TextJob& choice : choices) {
+    EXPECT_EQ(choice.text, written_alone(text_of(100, 1), choice.n_all - choice.n_prompt));
+  }
+  // The older one may be gone before the younger starts.
+  TextJob gone(text_of(100, 1), 3);
+  TextJob left(text_of(100, 1), 3);
+  left.share_with(gone);
+  s.add(gone);
+  s.add(left);
+  s.step();
+  s.scheduler.remove(gone);
+  while (!left.done()) s.step();
+  EXPECT_EQ(left.text, written_alone(text_of(100, 1), 3));
+}
+
 TEST(Scheduler, WhatCanNeverFitIsRefusedAtOnce) {
   Simulation s(3, {.max_rows = 50, .max_sequences = 2});
   TextJob fits(text_of(90, 1), 7);
@@ -271,7 +295,8 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextAndNoBlockIsLost) {
     for (size_t n_come = 0; n_come < n_requests || !jobs.empty();) {
       if (n_come < n_requests && up_to(4) == 0) {
         const size_t most = static_cast<size_t>(std::min<int64_t>(n_blocks, 8)) * 32;
-        const size_t n_prompt = 1 + up_to(most);
+        size_t n_prompt = 1 + up_to(most);
+        if (!jobs.empty() && up_to(4) == 0) n_prompt = jobs.back().n_prompt;
         std::vector<int32_t> prompt = text_of(n_prompt, static_cast<int32_t>(up_to(3)));
         if (up_to(3) == 0) {  // equal blocks behind different beginnings
           for (size_t i = 0; i < n_prompt; ++i) prompt[i] = static_cast<int32_t>(i % 32);
@@ -280,6 +305,9 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextAndNoBlockIsLost) {
         TextJob& job = jobs.emplace_back(prompt, 1 + up_to(most + 1 - n_prompt));
         prompts[&job] = prompt;
         s.add(job);
+        for (TextJob& older : jobs) {  // choices of one prompt
+          if (&older != &job && older.n_prompt == n_prompt && prompts.at(&older) == prompt) job.share_with(older);
+        }
         ++n_come;
       }
       if (!jobs.empty() && up_to(200) == 0) {
