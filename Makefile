@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder sanitize fuzz interop cuda-all cuda-report format
+.PHONY: help demo programs test smollm2 ladder exercise sanitize fuzz interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ ladder: ## run all studies of experiments/ and print one table of their claims (
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target experiments
 	@scripts/ladder.py $(if $(SHORT),--short)
+
+exercise: ## the list of exercises; N=1 (a number or a name) checks your code in one of them
+	@scripts/exercise.py $(N)
 
 sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/bootstrap.sh test

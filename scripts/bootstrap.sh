@@ -2,6 +2,7 @@
 # Installs what Folio needs. A second run finds everything in place and does not use the network.
 #
 #   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
+#   scripts/bootstrap.sh serving    the same without LibTorch
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
 #   scripts/bootstrap.sh interop    and llama.cpp, built from source, in build/venv
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
@@ -128,6 +129,7 @@ build_llama_cpp() {
 }
 
 system_packages
+[ "$goal" != serving ] || exit 0
 libtorch
 if [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages

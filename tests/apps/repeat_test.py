@@ -11,8 +11,8 @@ from exactness import assert_same, command, outcome
 from support import BUILD, SMALL_RUN, environment, succeed
 
 # Three kills between checkpoints, each at another place in the interval.
-FLAGS = ["--steps", "120", "--seed", "5", "--log-every", "1", "--checkpoint-every", "20"]
-KILLS = [33, 71, 119]
+FLAGS = ["--steps", "60", "--seed", "5", "--log-every", "1", "--checkpoint-every", "20"]
+KILLS = [13, 31, 59]
 # What a user's environment may say, and must not change a bit.
 UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS": "3"}
 
@@ -76,7 +76,7 @@ def repeats_the_bits(home, dtype, threads):
     if "may not repeat" in whole.stderr:
         pytest.skip(whole.stderr)
     expected = outcome(home / f"{dtype} whole")
-    assert len(expected["log"]) == 120
+    assert len(expected["log"]) == 60
 
     killed = home / f"{dtype} killed"
     for seed, step in enumerate(KILLS):

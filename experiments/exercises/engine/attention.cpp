@@ -1,0 +1,28 @@
+// Exercise 5: causal attention with a KV cache. The last n_queries of n_positions positions ask; all have keys and
+// values. So query r stands at position t = n_positions - n_queries + r, and sees the positions 0 … t. In each head:
+//
+//     score_j  = (query · key_j) / sqrt(head_dim)           for j = 0 … t
+//     weight_j = exp(score_j - m) / sum of all exp(score_j - m)      m: the largest score, so that no exp is infinite
+//     out      = sum over j of weight_j * value_j
+//
+// There may be fewer heads of keys and values than of queries. Then n_heads / n_kv_heads neighbouring query heads share
+// one: with 4 and 2, query heads 0 and 1 read key/value head 0, heads 2 and 3 read head 1.
+//
+// Read first: experiments/06_causal_mask/README.md, experiments/07_heads/README.md. Check it with: make exercise N=5
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "experiments/exercises/engine/kernels.h"
+
+namespace folio::exercises {
+
+// q and out: (n_queries, n_heads, head_dim). k and v: (n_positions, n_kv_heads, head_dim).
+void attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out) {
+  throw Unfilled(
+      "attention is still to be written, in experiments/exercises/engine/attention.cpp.\n"
+      "For each query and head: the scores of the positions that it sees, their softmax, the weighted sum of the "
+      "values.");
+}
+
+}  // namespace folio::exercises

@@ -1,0 +1,19 @@
+// Exercise 4: the matrix product, where nearly all of the time goes. Each row of x is multiplied by each row of the
+// weight:
+//
+//     out[row, r] = sum over i of x[row, i] * weight[r, i]
+//
+// Rows of x are positions, rows of the weight are outputs. Both lie in memory with i as their last index, so both are
+// read in order. (In the notation of mathematics: out = x · weightᵀ.) Check it with: make exercise N=4
+#include "experiments/exercises/engine/kernels.h"
+
+namespace folio::exercises {
+
+// x: (n_rows, n_in). weight: (n_out, n_in). out: (n_rows, n_out).
+void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out) {
+  throw Unfilled(
+      "matmul is still to be written, in experiments/exercises/engine/matmul.cpp.\n"
+      "Three loops: over the rows of x, over the rows of the weight, and over the n_in numbers of both.");
+}
+
+}  // namespace folio::exercises

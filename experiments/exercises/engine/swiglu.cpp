@@ -1,0 +1,20 @@
+// Exercise 3: the middle of the feed-forward. Two products of the same input come in, a gate and the numbers that it
+// lets through:
+//
+//     out_i = silu(gate_i) * up_i        with silu(x) = x * sigmoid(x) = x / (1 + exp(-x))
+//
+// Read first: experiments/08_swiglu/README.md. Check it with: make exercise N=3
+#include <cmath>
+
+#include "experiments/exercises/engine/kernels.h"
+
+namespace folio::exercises {
+
+// gate, up and out: (n).
+void swiglu(const float* gate, const float* up, size_t n, float* out) {
+  throw Unfilled(
+      "swiglu is still to be written, in experiments/exercises/engine/swiglu.cpp.\n"
+      "Number by number: gate / (1 + exp(-gate)) * up.");
+}
+
+}  // namespace folio::exercises

@@ -1,0 +1,195 @@
+#include "experiments/exercises/generate/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::exercises {
+
+using infer::BlockId;
+using infer::kBlockPositions;
+using infer::StepRow;
+
+ExerciseStage::ExerciseStage(const Parts& parts, const core::StoredModel& model, infer::LayerRange layers)
+    : parts_(parts),
+      config_(model.config),
+      layers_(layers),
+      widths_(infer::slot_widths(model.config)),
+      by_role_(model, layers, [&](const core::TensorSpec&, const core::TensorView& tensor) {
+        weights_.push_back(core::to_floats(tensor));
+        load_report_.weight_bytes += weights_.back().size() * sizeof(float);
+        return WeightId{static_cast<int32_t>(weights_.size() - 1)};
+      }) {}
+
+infer::CacheFit ExerciseStage::cache_fit() const {
+  const auto bytes = static_cast<size_t>((layers_.last - layers_.first) * 2 * kBlockPositions * config_.kv_dim()) * 4;
+  const auto memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return {.block_bytes = bytes, .n_blocks = static_cast<int64_t>(memory / bytes)};
+}
+
+void ExerciseStage::begin(const infer::Step& step) {
+  const std::vector<int32_t>& last_drawn = drawn_[n_steps_ % 2];
+  rows_.assign(step.rows.begin(), step.rows.end());
+  for (StepRow& row : rows_) {  // see drawn_token(); a draw that failed is no token, and nobody reads its row
+    if (row.token < 0) row.token = std::max(0, last_drawn[static_cast<size_t>(-1 - row.token)]);
+  }
+  tables_.assign(step.tables.begin(), step.tables.end());
+  table_starts_.assign(step.table_starts.begin(), step.table_starts.end());
+  draws_.assign(step.draws.begin(), step.draws.end());
+  n_rows_ = rows_.size();
+  ++n_steps_;
+  for (size_t s = 0; s < infer::kSlots; ++s) slots_[s].resize(n_rows_ * widths_[s]);
+  for (const BlockId block : step.tables) {
+    cache_.resize(std::max(cache_.size(), static_cast<size_t>(block) + 1));
+    cache_[static_cast<size_t>(block)].resize(cache_fit().block_bytes / 4);
+  }
+  for (const auto& copy : step.copies) cache_[static_cast<size_t>(copy.to)] = cache_[static_cast<size_t>(copy.from)];
+}
+
+void ExerciseStage::embed(WeightId table) {
+  const size_t dim = width(Slot::Residual);
+  for (size_t i = 0; i < n_rows_; ++i) {
+    std::copy_n(weight(table) + static_cast<size_t>(rows_[i].token) * dim, dim, at(Slot::Residual) + i * dim);
+  }
+}
+
+void ExerciseStage::norm(Slot in, WeightId w, Slot out) {
+  parts_.rms_norm(at(in), weight(w), config_.norm_eps, n_rows_, width(in), at(out));
+}
+
+void ExerciseStage::norm_heads(Slot /*slot*/, WeightId /*weight*/) {
+  core::fail("the exercises know no norm of heads");
+}
+
+void ExerciseStage::project(Slot in, std::span<const infer::Projection> projections) {
+  for (const auto& p : projections) {
+    parts_.matmul(at(in), weight(p.weight), n_rows_, width(in), width(p.out), at(p.out));
+  }
+}
+
+void ExerciseStage::project_to_residual(Slot in, WeightId w) {
+  const size_t dim = width(Slot::Residual);
+  scratch_.resize(n_rows_ * dim);
+  parts_.matmul(at(in), weight(w), n_rows_, width(in), dim, scratch_.data());
+  for (size_t i = 0; i < scratch_.size(); ++i) at(Slot::Residual)[i] += scratch_[i];
+}
+
+// The block of the row's sequence that holds a position.
+BlockId ExerciseStage::block_of(const StepRow& row, int64_t position) const {
+  const int64_t first = table_starts_[static_cast<size_t>(row.table)];
+  return tables_[static_cast<size_t>(first + position / kBlockPositions)];
+}
+
+// The key or value of a position: (n_kv_heads, head_dim).
+float* ExerciseStage::cached(BlockId block, int64_t layer, bool value, int64_t position) {
+  const int64_t part = 2 * (layer - layers_.first) + (value ? 1 : 0);
+  const int64_t row = part * kBlockPositions + position % kBlockPositions;
+  return cache_[static_cast<size_t>(block)].data() + row * config_.kv_dim();
+}
+
+void ExerciseStage::rotate_and_store(int64_t layer) {
+  const auto head_dim = static_cast<size_t>(config_.head_dim);
+  const size_t q_dim = width(Slot::Query);
+  const size_t kv_dim = width(Slot::Key);
+  for (size_t i = 0; i < n_rows_; ++i) {
+    const int64_t position = rows_[i].position;
+    float* key = at(Slot::Key) + i * kv_dim;
+    const auto at_position = static_cast<size_t>(position);
+    parts_.rope(at(Slot::Query) + i * q_dim, at_position, q_dim / head_dim, head_dim, config_.rope_theta);
+    parts_.rope(key, at_position, kv_dim / head_dim, head_dim, config_.rope_theta);
+    const BlockId block = block_of(rows_[i], position);
+    std::copy_n(key, kv_dim, cached(block, layer, false, position));
+    std::copy_n(at(Slot::Value) + i * kv_dim, kv_dim, cached(block, layer, true, position));
+  }
+}
+
+// The rows of a sequence attend together, to its keys and values side by side.
+void ExerciseStage::attend(int64_t layer) {
+  const size_t kv_dim = width(Slot::Key);
+  std::vector<float> keys;
+  std::vector<float> values;
+  for (size_t begin = 0, end = 0; begin < n_rows_; begin = end) {
+    while (end < n_rows_ && rows_[end].table == rows_[begin].table) ++end;
+    keys.clear();
+    values.clear();
+    for (int64_t position = 0; position <= rows_[end - 1].position; ++position) {
+      const BlockId block = block_of(rows_[begin], position);
+      const float* key = cached(block, layer, false, position);
+      const float* value = cached(block, layer, true, position);
+      keys.insert(keys.end(), key, key + kv_dim);
+      values.insert(values.end(), value, value + kv_dim);
+    }
+    const AttentionShape shape{.n_queries = end - begin,
+                               .n_positions = keys.size() / kv_dim,
+                               .n_heads = static_cast<size_t>(config_.n_heads),
+                               .n_kv_heads = static_cast<size_t>(config_.n_kv_heads),
+                               .head_dim = static_cast<size_t>(config_.head_dim)};
+    const size_t first = begin * width(Slot::Query);
+    parts_.attention(at(Slot::Query) + first, keys.data(), values.data(), shape, at(Slot::Heads) + first);
+  }
+}
+
+void ExerciseStage::activate() {
+  scratch_.resize(n_rows_ * width(Slot::Gate));
+  parts_.swiglu(at(Slot::Gate), at(Slot::Up), scratch_.size(), scratch_.data());
+  std::copy(scratch_.begin(), scratch_.end(), at(Slot::Gate));
+}
+
+void ExerciseStage::gather() {
+  const size_t dim = width(Slot::Residual);
+  n_rows_ = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i].wanted) std::copy_n(at(Slot::Residual) + i * dim, dim, at(Slot::Residual) + n_rows_++ * dim);
+  }
+}
+
+void ExerciseStage::draw() {
+  std::vector<int32_t>& drawn = drawn_[n_steps_ % 2];
+  drawn.clear();
+  for (const infer::Draw& d : draws_) {
+    const float* logits = at(Slot::Logits) + d.row * width(Slot::Logits);
+    scratch_.assign(logits, logits + width(Slot::Logits));
+    if (parts_.sample == nullptr) {
+      drawn.push_back(d.sampler->draw(scratch_, d.history, d.position));
+      continue;
+    }
+    core::require(std::all_of(scratch_.begin(), scratch_.end(), [](float l) { return std::isfinite(l); }),
+                  "the logits at position {} are not finite; check your functions with make exercise", d.position);
+    for (const int32_t id : d.sampler->never()) {
+      scratch_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+    }
+    const infer::SamplerOptions& o = d.sampler->options();
+    const int32_t token = parts_.sample(
+        scratch_,
+        {.temperature = o.temperature, .top_k = static_cast<size_t>(o.top_k), .top_p = o.top_p, .min_p = o.min_p},
+        core::random_uniform(o.seed, static_cast<uint64_t>(d.position)));
+    core::require(token >= 0 && token < config_.vocab_size, "your sampler drew {}, but there are only {} tokens", token,
+                  config_.vocab_size);
+    drawn.push_back(token);
+  }
+}
+
+void ExerciseStage::read(Slot slot, std::span<float> values) { std::copy_n(at(slot), values.size(), values.begin()); }
+
+void ExerciseStage::write(Slot slot, std::span<const float> values) {
+  std::copy(values.begin(), values.end(), at(slot));
+}
+
+std::unique_ptr<infer::Stage> ExerciseMachine::load(const core::StoredModel& model, infer::LayerRange layers,
+                                                    infer::CacheType /*cache_type*/) {
+  const core::ModelConfig& c = model.config;
+  const core::FamilyInfo& family = core::info(c.family);
+  core::require(family.pairs == core::RopePairs::Adjacent && !family.qkv_bias && !family.qk_norm &&
+                    c.sliding_window == 0 && !c.rope_scaling.active(),
+                "{}: the exercises run plain Llamas, without a sliding window, scaled rotations or other families' "
+                "parts; take the model of make demo",
+                model.path);
+  return std::make_unique<ExerciseStage>(parts_, model, layers);
+}
+
+}  // namespace folio::exercises

@@ -1,0 +1,87 @@
+// A machine whose arithmetic is the exercises' functions. The forward pass, the cache's bookkeeping and the loop are
+// the engine's: see infer/forward/machine.h for what each operation does. Plain Llamas only, in floats, on one thread.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/exercises/generate/parts.h"
+#include "infer/forward/machine.h"
+
+namespace folio::exercises {
+
+class ExerciseStage final : public infer::Stage {
+ public:
+  using Slot = infer::Slot;
+  using WeightId = infer::WeightId;
+
+  ExerciseStage(const Parts& parts, const core::StoredModel& model, infer::LayerRange layers);
+
+  [[nodiscard]] infer::LayerRange layers() const override { return layers_; }
+  [[nodiscard]] const infer::StageWeights& weights() const override { return by_role_; }
+  [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
+  [[nodiscard]] infer::CacheFit cache_fit() const override;
+  [[nodiscard]] const infer::LoadReport& load_report() const override { return load_report_; }
+
+  void begin(const infer::Step& step) override;
+  void embed(WeightId table) override;
+  void norm(Slot in, WeightId weight, Slot out) override;
+  void norm_heads(Slot slot, WeightId weight) override;
+  void project(Slot in, std::span<const infer::Projection> projections) override;
+  void project_to_residual(Slot in, WeightId weight) override;
+  void rotate_and_store(int64_t layer) override;
+  void attend(int64_t layer) override;
+  void activate() override;
+  void gather() override;
+  [[nodiscard]] bool draws() const override { return true; }
+  void draw() override;
+  infer::Ticket fetch_logits() override { return {}; }
+  std::span<float> wait(infer::Ticket /*ticket*/) override { return slots_[static_cast<size_t>(Slot::Logits)]; }
+  infer::Ticket fetch_tokens() override { return static_cast<infer::Ticket>(n_steps_ % 2); }
+  std::span<const int32_t> wait_tokens(infer::Ticket ticket) override { return drawn_[static_cast<size_t>(ticket)]; }
+  void read(Slot slot, std::span<float> values) override;
+  void write(Slot slot, std::span<const float> values) override;
+
+ private:
+  [[nodiscard]] float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
+  [[nodiscard]] const float* weight(WeightId id) const { return weights_[static_cast<size_t>(id.index)].data(); }
+  [[nodiscard]] infer::BlockId block_of(const infer::StepRow& row, int64_t position) const;
+  [[nodiscard]] float* cached(infer::BlockId block, int64_t layer, bool value, int64_t position);
+
+  const Parts& parts_;
+  const core::ModelConfig& config_;
+  infer::LayerRange layers_;
+  infer::SlotWidths widths_;
+  infer::LoadReport load_report_;
+  std::vector<std::vector<float>> weights_;  ///< by WeightId
+  infer::StageWeights by_role_;              // after weights_, which loading fills
+  std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32, kv_dim)
+
+  // The step in hand.
+  std::vector<infer::StepRow> rows_;
+  std::vector<infer::BlockId> tables_;
+  std::vector<int32_t> table_starts_;
+  std::vector<infer::Draw> draws_;
+  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() the wanted ones
+  size_t n_steps_ = 0;
+  std::array<std::vector<float>, infer::kSlots> slots_;
+  std::array<std::vector<int32_t>, 2> drawn_;  ///< by the last two steps
+  std::vector<float> scratch_;
+};
+
+class ExerciseMachine final : public infer::Machine {
+ public:
+  explicit ExerciseMachine(Parts parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] std::string describe() const override { return "the exercises' functions"; }
+  /// Throws core::Error if the model is no plain Llama.
+  [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, infer::LayerRange layers,
+                                                   infer::CacheType cache_type) override;
+
+ private:
+  Parts parts_;
+};
+
+}  // namespace folio::exercises

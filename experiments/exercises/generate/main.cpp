@@ -1,0 +1,79 @@
+// build/exercises/generate: as build/generate, but the arithmetic is what the reader wrote in engine/.
+#include <fmt/ranges.h>
+
+#include "apps/generation.h"
+#include "core/error.h"
+#include "core/formats/model_files.h"
+#include "core/paths.h"
+#include "experiments/exercises/generate/machine.h"
+
+namespace {
+
+using namespace folio;
+
+struct Options {
+  std::string model;
+  std::string prompt = "ROMEO:";
+  infer::GenerateOptions generate;
+};
+
+void add_flags(CLI::App& app, Options& o) {
+  app.add_option("-m,--model", o.model, "GGUF or Hugging Face directory of a Llama (default: the newest run)");
+  app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from")->capture_default_str();
+  app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
+      ->check(apps::in_range(0, 1e9))
+      ->capture_default_str();
+  app.add_option("-s,--seed", o.generate.sampler.seed, "seed of the sampler (default: random, printed)")
+      ->check(apps::in_range(0, 1.8e19));
+  infer::SamplerOptions& s = o.generate.sampler;
+  app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
+      ->check(apps::in_range(0, 100))
+      ->capture_default_str();
+  app.add_option("--top-k", s.top_k, "0: off")->check(apps::in_range(0, 1e9))->capture_default_str();
+  app.add_option("--top-p", s.top_p, "1: off")->check(apps::in_range(1e-6, 1))->capture_default_str();
+  app.add_option("--min-p", s.min_p, "0: off")->check(apps::in_range(0, 1))->capture_default_str();
+}
+
+std::string model_of(const std::string& flag) {
+  if (!flag.empty()) return flag;
+  try {
+    return core::newest_model().string();
+  } catch (const core::Error&) {
+    core::fail("there is no model yet in {}: make demo trains one, or name one with -m FILE",
+               core::runs_directory().string());
+  }
+}
+
+int run(const CLI::App& app, Options& o) {
+  apps::complete_generation_options(app, o.generate);
+  const std::string path = model_of(o.model);
+  const core::StoredModel model = core::read_model(path);
+  const auto tokenizer = apps::tokenizer_of(model, "");
+  std::vector<int32_t> tokens = tokenizer->prefix_tokens();
+  const std::vector<int32_t> text = tokenizer->encode(o.prompt);
+  tokens.insert(tokens.end(), text.begin(), text.end());
+
+  const exercises::Parts parts = exercises::find_parts();
+  fmt::print(stderr, "model: {}\nyours: {}\nthe engine's: {}\n\n", path,
+             parts.own.empty() ? "nothing yet" : fmt::format("{}", fmt::join(parts.own, ", ")),
+             parts.missing.empty() ? "nothing" : fmt::format("{}", fmt::join(parts.missing, ", ")));
+  exercises::ExerciseMachine machine(parts);
+  infer::Engine engine(model, machine);
+  apps::watch_interrupt();
+  o.generate.interrupted = apps::interrupted;
+  apps::print_text(o.prompt);
+  const auto result = infer::generate(engine, *tokenizer, tokens, o.generate, apps::print_text);
+  apps::print_text("\n");
+  fmt::print(stderr, "\n{} tokens, finish_reason {}, seed {}\n", result.tokens.size(),
+             infer::finish_reason_name(result.finish_reason), o.generate.sampler.seed);
+  return result.finish_reason == infer::FinishReason::Interrupted ? apps::kExitInterrupted : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Generates text from a model with the arithmetic of your exercises.", "generate");
+  Options options;
+  add_flags(app, options);
+  return apps::run_program(app, argc, argv, [&] { return run(app, options); });
+}

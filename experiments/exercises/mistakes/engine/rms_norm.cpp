@@ -1,0 +1,89 @@
+#include <cmath>
+
+#include "experiments/exercises/laws/engine/reference.h"
+#include "experiments/exercises/mistakes/mistakes.h"
+
+namespace folio::exercises {
+namespace {
+
+// Divides each position's numbers by size(its numbers), and multiplies them by their weights.
+template <typename Size>
+void divide(const float* x, const float* weight, size_t n_positions, size_t dim, float* out, Size size) {
+  for (size_t t = 0; t < n_positions; ++t) {
+    for (size_t i = 0; i < dim; ++i) out[t * dim + i] = x[t * dim + i] / size(x + t * dim) * weight[i];
+  }
+}
+
+float mean(const float* x, size_t n) {
+  float sum = 0.0F;
+  for (size_t i = 0; i < n; ++i) sum += x[i];
+  return sum / static_cast<float>(n);
+}
+
+float mean_square(const float* x, size_t n) {
+  float sum = 0.0F;
+  for (size_t i = 0; i < n; ++i) sum += x[i] * x[i];
+  return sum / static_cast<float>(n);
+}
+
+void layer_norm(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  for (size_t t = 0; t < n_positions; ++t) {
+    const float* x_t = x + t * dim;
+    const float middle = mean(x_t, dim);
+    const float variance = mean_square(x_t, dim) - middle * middle;
+    for (size_t i = 0; i < dim; ++i) out[t * dim + i] = (x_t[i] - middle) / std::sqrt(variance + eps) * weight[i];
+  }
+}
+
+void mean_instead_of_mean_square(const float* x, const float* weight, float eps, size_t n_positions, size_t dim,
+                                 float* out) {
+  divide(x, weight, n_positions, dim, out, [&](const float* x_t) { return std::sqrt(mean(x_t, dim) + eps); });
+}
+
+void no_root(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  divide(x, weight, n_positions, dim, out, [&](const float* x_t) { return mean_square(x_t, dim) + eps; });
+}
+
+void sum_instead_of_mean(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  const auto n = static_cast<float>(dim);
+  divide(x, weight, n_positions, dim, out,
+         [&](const float* x_t) { return std::sqrt(n * mean_square(x_t, dim) + eps); });
+}
+
+void no_eps(const float* x, const float* weight, float /*eps*/, size_t n_positions, size_t dim, float* out) {
+  divide(x, weight, n_positions, dim, out, [&](const float* x_t) { return std::sqrt(mean_square(x_t, dim)); });
+}
+
+void eps_after_the_root(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  divide(x, weight, n_positions, dim, out, [&](const float* x_t) { return std::sqrt(mean_square(x_t, dim)) + eps; });
+}
+
+void no_weight(const float* x, const float* /*weight*/, float eps, size_t n_positions, size_t dim, float* out) {
+  const std::vector<float> ones(dim, 1.0F);
+  reference::rms_norm(x, ones.data(), eps, n_positions, dim, out);
+}
+
+void mean_over_positions(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  divide(x, weight, n_positions, dim, out,
+         [&](const float* /*x_t*/) { return std::sqrt(mean_square(x, n_positions * dim) + eps); });
+}
+
+const std::vector<Mistake<decltype(rms_norm)>> kMistakes{
+    {"layer_norm", "NothingIsSubtracted", "LayerNorm", layer_norm},
+    {"mean_instead_of_mean_square", "TheSquaresAreAveraged", "instead of the mean of their squares",
+     mean_instead_of_mean_square},
+    {"no_root", "TheScaleOfTheInputDoesNotMatter", "square root is missing", no_root},
+    {"sum_instead_of_mean", "TheMeanIsTakenAndNotTheSum", "divide by dim", sum_instead_of_mean},
+    {"no_eps", "ZerosStayFinite", "0 was divided by 0", no_eps},
+    {"eps_after_the_root", "EpsIsAddedBeforeTheRoot", "not sqrt(mean square) + eps", eps_after_the_root},
+    {"no_weight", "EachNumberHasItsOwnWeight", "multiplied by weight_i", no_weight},
+    {"mean_over_positions", "APositionDependsOnItselfAlone", "over positions too", mean_over_positions},
+};
+
+}  // namespace
+
+void rms_norm(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  chosen(kMistakes, reference::rms_norm)(x, weight, eps, n_positions, dim, out);
+}
+
+}  // namespace folio::exercises

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Lists the exercises of experiments/exercises/README.md, or builds one and runs its laws against the reader's code.
+
+An exercise is a row of the table there. It is named by its number, or by its file: rms_norm, or engine/rms_norm where
+another folder has one too. What passed is noted in runs/exercises/."""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "experiments" / "exercises"
+ROW = re.compile(r"^\| (\d+) \| \[[^]]+\]\(((\w+)/(\w+)\.\w+)\) \| (.+?) \|", re.M)
+
+
+class Exercise:
+    def __init__(self, number, file, group, name, what):
+        self.number, self.group, self.name, self.what = number, group, name, what
+        self.file = FOLDER / file
+        self.full_name = f"{group}/{name}"
+        self.note = ROOT / "runs" / "exercises" / group / name
+
+    def is_green(self):
+        """Whether the last run passed, and the file is still the one that passed."""
+        return self.note.exists() and self.note.stat().st_mtime >= self.file.stat().st_mtime
+
+    def set_green(self, green):
+        if green:
+            self.note.parent.mkdir(parents=True, exist_ok=True)
+            self.note.touch()
+        else:
+            self.note.unlink(missing_ok=True)
+
+
+def exercises():
+    return [Exercise(*row) for row in ROW.findall((FOLDER / "README.md").read_text())]
+
+
+def find(wanted, every):
+    found = [e for e in every if wanted in (e.number, e.name, e.full_name)]
+    if len(found) != 1:
+        names = ", ".join(e.full_name for e in found or every)
+        sys.exit(f"exercise: {wanted} is {'more than one' if found else 'none'} of the exercises: {names}")
+    return found[0]
+
+
+def configured(folder):
+    return (folder / "CMakeCache.txt").exists() and (folder / "build.ninja").exists()
+
+
+def set_up(preset, goal, what):
+    print(f"First set-up, once: {what}", flush=True)
+    subprocess.run([ROOT / "scripts" / "bootstrap.sh", goal], check=True)
+    subprocess.run(["cmake", "--preset", preset, "--log-level=ERROR"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def build_folder(group):
+    """A build folder that can build the group, set up if there is none. The engine's exercises need no LibTorch."""
+    full, serving = ROOT / "build", ROOT / "build-serving"
+    if configured(full):
+        return full
+    if group != "engine":
+        set_up("default", "build", "build/ is configured, with LibTorch, which is installed if there is none (minutes).")
+        return full
+    if not configured(serving):
+        set_up("serving", "serving", "system packages, if some are missing, and build-serving/ (seconds).")
+    return serving
+
+
+def build(folder, target):
+    """Builds it, or shows what the compiler says, without the commands that ninja repeats."""
+    done = subprocess.run(["cmake", "--build", folder, "--target", target], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        noise = re.compile(r"^(\[|FAILED: |ninja: |.* -o )")
+        print("\n".join(line for line in done.stdout.splitlines() if not noise.match(line)))
+        sys.exit(1)
+
+
+def build_generate():
+    folder = build_folder("engine")
+    print("Building generate with your functions (with the engine, if nothing has built it yet: minutes).", flush=True)
+    build(folder, "exercise_generate")
+    program = (folder / "exercises" / "generate").relative_to(ROOT)
+    print(f'Now your own arithmetic speaks: {program} "ROMEO:"')
+
+
+def show_list(every):
+    width = max(len(e.full_name) for e in every)
+    for e in every:
+        print(f"  {e.number:>2}  {'green' if e.is_green() else 'red  '}  {e.full_name.ljust(width)}  {e.what}")
+    print("\nmake exercise N=1 (or a name) checks one; how it works: experiments/exercises/README.md")
+
+
+def run(exercise, every):
+    print(f"{exercise.number} {exercise.full_name}: {exercise.what}", flush=True)
+    folder = build_folder(exercise.group)
+    build(folder, f"exercise_{exercise.group}_{exercise.name}")
+    code = subprocess.run([folder / "exercises" / exercise.group / exercise.name]).returncode
+    exercise.set_green(code == 0)
+    if code < 0:
+        print(f"It crashed (signal {-code}) in the law behind the last one that is shown.")
+    if code:
+        print(f"red: {exercise.file.relative_to(ROOT)}")
+        return 1
+    print("green")
+    if exercise.group == "engine" and all(e.is_green() for e in every if e.group == "engine"):
+        build_generate()
+    following = [e for e in every if not e.is_green()]
+    if following:
+        print(f"Next: make exercise N={following[0].number} ({following[0].full_name})")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("exercise", nargs="?", help="a number, a name, or generate; without it, the list")
+    wanted = parser.parse_args().exercise
+    every = exercises()
+    if not wanted:
+        show_list(every)
+    elif wanted == "generate":
+        build_generate()
+    else:
+        return run(find(wanted, every), every)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except subprocess.CalledProcessError as error:  # its own output says what is wrong
+        sys.exit(error.returncode)
+    except KeyboardInterrupt:
+        sys.exit(130)

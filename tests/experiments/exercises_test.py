@@ -1,0 +1,183 @@
+"""The exercises are honest: what is unwritten says its hint, solutions pass, and every mistake fails the law that is
+named after it, passes the laws before it, and is told its cause. FOLIO_EXERCISE_GROUPS names the groups of the build."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXERCISES = ROOT / "experiments" / "exercises"
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+PROGRAMS = BUILD / "exercises"
+GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", "engine").split(",")
+GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
+SCRIPT = ROOT / "scripts" / "exercise.py"
+
+ALL = [f"{file.parent.name}/{file.stem}" for group in GROUPS
+       for file in sorted((EXERCISES / "laws" / group).glob("*.cpp")) if file.stem != "reference"]
+MISTAKE = re.compile(r'\{"(\w+)",\s*"(\w+)",\s*"([^"]+)",')
+
+
+def read(*parts):
+    return EXERCISES.joinpath(*parts).read_text()
+
+
+def file_of(exercise):
+    return next(file for file in EXERCISES.glob(f"{exercise}.*"))
+
+
+def laws_of(exercise):
+    """Suite and laws of an exercise, in their order."""
+    laws = re.findall(r"^(?:TYPED_)?TEST\((\w+), (\w+)\)", read("laws", f"{exercise}.cpp"), re.M)
+    assert len({suite for suite, _ in laws}) == 1
+    return laws[0][0], [law for _, law in laws]
+
+
+def mistakes_of(exercise):
+    return MISTAKE.findall(read("mistakes", f"{exercise}.cpp"))
+
+
+MISTAKES = [(exercise, *mistake) for exercise in ALL for mistake in mistakes_of(exercise)]
+
+
+def run(program, *arguments, mistake=None):
+    environment = {**os.environ, "FOLIO_MISTAKE": mistake or ""}
+    done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, env=environment, timeout=300,
+                          text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode >= 0, f"{program} died of signal {-done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def verdicts(output):
+    """(holds or FAILS, law) in the order of the output, and all of it with single spaces."""
+    return re.findall(r"^  (holds|FAILS)  (\w+)$", output, re.M), " ".join(output.split())
+
+
+def test_the_list_has_every_exercise_once():
+    listed = re.findall(r"^\| (\d+) \| \[\w+\]\((\w+/\w+)\.\w+\) \|", read("README.md"), re.M)
+    assert [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
+    names = [name for _, name in listed]
+    assert len(set(names)) == len(names)
+    assert set(ALL) == {name for name in names if name.split("/")[0] in GROUPS}
+    shown = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=True).stdout
+    assert all(re.search(rf"^ +{number}  (green|red  )  {name} ", shown, re.M) for number, name in listed), shown
+
+
+def test_an_unknown_exercise_is_refused_with_the_names():
+    done = subprocess.run([sys.executable, SCRIPT, "layer_norm"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "layer_norm" in done.stderr and ALL[0] in done.stderr
+
+
+@pytest.mark.parametrize("exercise", ALL)
+def test_what_is_unwritten_fails_with_its_hint(exercise):
+    source = file_of(exercise).read_text()
+    hints = re.findall(r"throw Unfilled\(\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)", source)
+    if not hints:  # somebody works on it
+        assert "CI" not in os.environ, f"{exercise} is written"
+        pytest.skip(f"{exercise} is written")
+    done = run(exercise)
+    seen, text = verdicts(done.stdout)
+    _, laws = laws_of(exercise)
+    assert done.returncode == 1 and seen == [("FAILS", laws[0])], done.stdout
+    spoken = " ".join("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', hints[0])).replace("\\n", " ").split())
+    assert spoken in text and str(file_of(exercise).relative_to(ROOT)) in spoken
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_solutions_pass_every_law(group):
+    done = run(f"{group}_solutions")
+    seen, _ = verdicts(done.stdout)
+    expected = [law for exercise in ALL if exercise.startswith(group + "/") for law in laws_of(exercise)[1]]
+    assert done.returncode == 0 and all(verdict == "holds" for verdict, _ in seen), done.stdout
+    assert sorted(law for _, law in seen) == sorted(expected)
+
+
+@pytest.mark.parametrize("exercise,mistake,law,cause", MISTAKES, ids=lambda value: str(value).replace(" ", "_"))
+def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, cause):
+    suite, laws = laws_of(exercise)
+    done = run(f"{exercise.split('/')[0]}_mistakes", f"--gtest_filter={suite}.*:{suite}/*", mistake=mistake)
+    seen, text = verdicts(done.stdout)
+    assert done.returncode == 1, done.stdout
+    assert seen == [("holds", before) for before in laws[:laws.index(law)]] + [("FAILS", law)], done.stdout
+    assert cause in text, done.stdout
+
+
+def test_the_readme_shows_what_is_printed():
+    printed = run("engine_mistakes", "--gtest_filter=RmsNorm.*", mistake="mean_instead_of_mean_square").stdout
+    assert all("        " + line in read("README.md") for line in printed.splitlines()), printed
+
+
+@pytest.mark.parametrize("exercise", ALL)
+def test_every_law_is_one_that_a_mistake_fails(exercise):
+    suite, laws = laws_of(exercise)
+    mistakes = mistakes_of(exercise)
+    assert len({name for name, _, _ in mistakes}) == len(mistakes)
+    for law in laws:
+        if law in [named for _, named, _ in mistakes]:
+            continue
+        assert any(run(f"{exercise.split('/')[0]}_mistakes", f"--gtest_filter={suite}*.{law}", mistake=name).returncode
+                   for name, _, _ in mistakes), f"no mistake fails {law}"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_without_a_mistake_all_laws_hold(group):
+    assert run(f"{group}_mistakes").returncode == 0
+
+
+# generate: the machine whose arithmetic is the exercises'.
+
+
+def text_of(program, *arguments, mistake=None):
+    done = run(program, "-m", GOLDEN, "-n", 80, *arguments, mistake=mistake)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("flags", [("--temp", "0"), ("-s", "1"), ("-s", "2", "--temp", "1.5", "--top-k", "7"),
+                                   ("-s", "3", "--top-p", "0.6"), ("-s", "4", "--top-p", "1", "--min-p", "0.2")])
+def test_solutions_speak_as_the_engine_does(flags):
+    spoken = text_of("../generate", *flags, "ROMEO:")
+    assert text_of("generate_solutions", *flags) == spoken
+    assert text_of("generate_mistakes", *flags) == spoken  # without one, these are the reference's
+    if all("throw Unfilled" in file_of(exercise).read_text() for exercise in ALL if exercise.startswith("engine/")):
+        assert text_of("generate", *flags) == spoken
+
+
+def test_generate_says_whose_functions_it_calls():
+    every = "rms_norm, rope, swiglu, matmul, attention, sampler"
+    done = run("generate_solutions", "-m", GOLDEN, "-n", "1")
+    assert f"yours: {every}\nthe engine's: nothing\n" in done.stderr
+    unwritten = [e.split("/")[1] for e in ALL if "throw Unfilled" in file_of(e).read_text()]
+    listed = re.search(r"^the engine's: (.+)$", run("generate", "-m", GOLDEN, "-n", "1").stderr, re.M).group(1)
+    assert set(unwritten) >= set(listed.split(", ")) - {"nothing"}
+
+
+@pytest.mark.parametrize("mistake", ["no_root", "turns_backwards", "relu", "transposed", "no_scale",
+                                     "order_of_ids"])
+def test_a_mistake_changes_the_text(mistake):
+    assert text_of("generate_mistakes", "-s", "1", mistake=mistake) != text_of("generate_mistakes", "-s", "1")
+
+
+def test_without_a_model_generate_says_how_to_get_one(tmp_path):
+    done = subprocess.run([PROGRAMS / "generate"], capture_output=True, text=True,
+                          env={**os.environ, "FOLIO_HOME": str(tmp_path)})
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "make demo" in done.stderr, done.stderr
+
+
+def test_a_model_with_other_parts_is_refused(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(GOLDEN, model)
+    config = json.loads((model / "config.json").read_text())
+    config["rope_scaling"] = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                              "original_max_position_embeddings": 64}
+    config.pop("rope_parameters", None)
+    (model / "config.json").write_text(json.dumps(config))
+    done = run("generate", "-m", model)
+    assert done.returncode == 1 and done.stderr.count("\n") >= 1 and "plain Llamas" in done.stderr, done.stderr
