@@ -80,7 +80,7 @@ void spread(std::vector<Label>& labels) {
 
 std::string LineChart::svg() const {
   Axis x{.log = log_x};
-  Axis y;
+  Axis y{.log = log_y};
   for (const Series& line : series) {
     for (const Point& p : line.points) {
       if (!x.shows(p.x) || !y.shows(p.y)) continue;

@@ -28,6 +28,7 @@ struct LineChart {
   std::vector<Series> series{};
   std::vector<Reference> references{};
   bool log_x = false;
+  bool log_y = false;
 
   /// The chart as one SVG document, well-formed for any names and numbers. A point that is not finite, or not above 0
   /// on a logarithmic axis, is skipped and leaves a gap in its line. If there are more points than pixels, each column

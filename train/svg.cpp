@@ -130,7 +130,7 @@ void Axis::set_ticks(bool whole) {
     return;
   }
   const double step = nice_step(high - low, whole ? 6 : 8);
-  if (whole) {
+  if (whole && !log) {
     low = step * std::floor(low / step + 1e-9);
     high = step * std::ceil(high / step - 1e-9);
   }

@@ -39,7 +39,8 @@ struct Axis {
   [[nodiscard]] double place(double value) const;
   /// Widens the axis so that it holds the value. A value that can't be shown is ignored.
   void include(double value);
-  /// `whole`: the axis is extended to whole steps. For vertical axes, which also have fewer steps.
+  /// `whole`: the axis is extended to whole steps, unless it is logarithmic. For vertical axes, which also have fewer
+  /// steps.
   void set_ticks(bool whole);
 };
 

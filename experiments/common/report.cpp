@@ -1,6 +1,5 @@
 #include "experiments/common/report.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -186,11 +185,9 @@ std::string joined(const std::vector<double>& by_seed) {
 
 std::string joined(const std::vector<int64_t>& by_seed) { return fmt::format("{}", fmt::join(by_seed, " / ")); }
 
-int run(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study) {
+int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study) {
   try {
     const Options options = parse(argc, argv, name);
-    // The models are small: one thread is about as fast as two, and sums the same on every machine.
-    at::set_num_threads(1);
     Report report(name, options.directory, options.seed, options.short_form);
     study(report);
     return report.finish();

@@ -13,6 +13,7 @@ TRAINING_FOLDERS = ["modules", "train"]
 SERVING_SOURCES = ["bench.cpp", "chat.cpp", "export.cpp", "generate.cpp", "generation.cpp", "generation.h", "inspect.cpp",
                    "machines.cpp", "machines.h", "perplexity.cpp", "program.cpp", "program.h"]
 SERVING_PROGRAMS = ["generate", "export", "inspect", "bench", "chat", "perplexity"]
+ENGINE_STUDIES = ["15_kv_cache", "16_kernels", "17_quantization", "18_sampling", "19_flash_attention", "20_batching"]
 TRAINING_PROGRAMS = ["train", "verify"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -43,6 +44,11 @@ def test_no_serving_program_includes_the_training_half():
     assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
 
 
+@pytest.mark.parametrize("study", ENGINE_STUDIES)
+def test_no_study_of_the_engine_includes_libtorch(study):
+    assert [(f, h) for f, h in includes(sources(f"experiments/{study}")) if LIBTORCH.match(h)] == []
+
+
 def test_the_scan_sees_libtorch_where_it_is():
     for folder in TRAINING_FOLDERS:
         assert any(LIBTORCH.match(header) for _, header in includes(sources(folder)))
@@ -59,7 +65,7 @@ def is_libtorch(library):
     return re.match(r"lib(torch|c10|caffe|gomp|mkl)", library)
 
 
-@pytest.mark.parametrize("program", SERVING_PROGRAMS)
+@pytest.mark.parametrize("program", SERVING_PROGRAMS + [f"experiments/{study}" for study in ENGINE_STUDIES])
 def test_no_serving_program_links_libtorch(program):
     assert [library for library in needed_libraries(program) if is_libtorch(library)] == []
 

@@ -56,6 +56,17 @@ TEST(LineChart, PointsThatAreNotFiniteLeaveAGap) {
   EXPECT_NE(svg.find(">line 2.500<"), std::string::npos) << "the last finite value";
 }
 
+TEST(LineChart, OnLogarithmicAxesAPowerIsAStraightLine) {
+  LineChart chart = chart_of({{1, 3}, {10, 300}, {100, 30000}});
+  chart.log_x = chart.log_y = true;
+  const std::string svg = chart.svg();
+  EXPECT_EQ(xml_fault(svg), "");
+  std::smatch at;
+  ASSERT_TRUE(std::regex_search(svg, at, std::regex(R"(d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)\")")));
+  EXPECT_NEAR(std::stod(at[3]) - std::stod(at[1]), std::stod(at[5]) - std::stod(at[3]), 0.11);
+  EXPECT_NEAR(std::stod(at[4]) - std::stod(at[2]), std::stod(at[6]) - std::stod(at[4]), 0.11);
+}
+
 TEST(LineChart, WithNothingToShowItSaysSo) {
   for (const bool log_x : {false, true}) {
     for (LineChart chart : {LineChart{}, chart_of({}), chart_of({{0, kNan}})}) {
@@ -79,11 +90,23 @@ TEST(LineChart, ALogarithmicAxisSkipsWhatIsNotAboveZero) {
     EXPECT_NE(svg.find(tick), std::string::npos) << tick;
 }
 
+TEST(LineChart, ALogarithmicHeightOfLessThanADecadeHasNoTickAtZero) {
+  LineChart chart = chart_of({{1, 1.1}, {2, 2.2}, {3, 4.4}});
+  chart.log_y = true;
+  std::vector<double> heights;
+  const std::string svg = chart.svg();
+  const std::regex dot("<circle[^>]*cy=\"([^\"]*)\"");
+  for (std::sregex_iterator i(svg.begin(), svg.end(), dot), end; i != end; ++i) heights.push_back(std::stod((*i)[1]));
+  ASSERT_EQ(heights.size(), 3U);
+  EXPECT_NEAR(heights[0] - heights[1], heights[1] - heights[2], 0.15);
+}
+
 TEST(LineChart, AnySizeOfNumbersGivesADocumentOfSomeSize) {
   for (const double size : {1e-300, 1e-12, 1e-3, 1.0, 1e7, 1e15, 1e99, 1e308}) {
     for (const bool log_x : {false, true}) {
       LineChart chart = chart_of({{size, size}, {2 * size, -size}, {2.5 * size, 3 * size}});
       chart.log_x = log_x;
+      chart.log_y = log_x;
       const std::string svg = chart.svg();
       EXPECT_EQ(xml_fault(svg), "") << size;
       EXPECT_LT(svg.size(), 10'000U) << size;

@@ -1,0 +1,53 @@
+#include "experiments/15_kv_cache/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "core/random.h"
+#include "infer/cache/scoped_sequence.h"
+
+namespace folio::experiments {
+namespace {
+
+Work operator+(Work a, const Work& b) {
+  return {a.matrix_multiply_adds + b.matrix_multiply_adds, a.attention_multiply_adds + b.attention_multiply_adds,
+          a.matrix_bytes + b.matrix_bytes, a.cache_bytes + b.cache_bytes, a.activation_bytes + b.activation_bytes};
+}
+
+}  // namespace
+
+core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed) {
+  const auto weights = std::make_shared<core::Weights>(core::Weights{.config = config, .tensors = {}});
+  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
+    std::vector<float>& values = weights->tensors.emplace_back(static_cast<size_t>(spec.elements()), 1.0F);
+    if (spec.shape.size() == 1) continue;  // a norm
+    const double scale = std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
+    const uint64_t tensor_seed = core::random_bits(seed, weights->tensors.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(scale * (2.0 * core::random_uniform(tensor_seed, i) - 1.0));
+    }
+  }
+  return {"random weights", core::ModelFormat::Gguf, config, weights->views(), {weights}, nullptr};
+}
+
+Generation generate(infer::Runner& runner, size_t count, bool with_cache) {
+  Generation g;
+  const infer::ScopedSequence sequence(runner.cache());
+  static_cast<void>(take_work());
+  while (g.work.size() < count) {
+    if (!with_cache) runner.cache().truncate(sequence.id(), 0);
+    std::vector<infer::Row> rows;
+    for (int64_t p = runner.cache().length(sequence.id()); p < std::ssize(g.tokens); ++p) {
+      const int32_t token = g.tokens[static_cast<size_t>(p)];
+      rows.push_back({token, sequence.id(), p, p + 1 == std::ssize(g.tokens)});  // the last one's logits are wanted
+    }
+    const auto logits = runner.forward(rows).logits;
+    g.tokens.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    g.logits.emplace_back(logits.begin(), logits.end());
+    g.work.push_back(g.work.empty() ? take_work() : g.work.back() + take_work());
+  }
+  return g;
+}
+
+}  // namespace folio::experiments

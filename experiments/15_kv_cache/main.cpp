@@ -1,0 +1,159 @@
+// What does a KV cache save, and how should its memory be handed out? Tables, pictures and explanation: README.md
+// beside this file.
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "experiments/15_kv_cache/counting_kernels.h"
+#include "experiments/15_kv_cache/generation.h"
+#include "experiments/15_kv_cache/paging.h"
+#include "experiments/common/report.h"
+#include "infer/cpu/cpu.h"
+#include "infer/forward/runner.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Generation;
+using experiments::Report;
+using experiments::Text;
+using experiments::Work;
+
+struct Counted {
+  const char* name;
+  uint64_t (*count)(const Work&);
+  double without, with;        // the slopes that are claimed, within 0.15; 0: none
+  const char* line = nullptr;  // its name in the picture, if it is there
+};
+
+constexpr std::array kCounted{
+    Counted{"multiply-adds in matrices", [](const Work& w) { return w.matrix_multiply_adds; }, 2, 1, "matrices"},
+    Counted{"multiply-adds in attention", [](const Work& w) { return w.attention_multiply_adds; }, 3, 2, "attention"},
+    Counted{"all multiply-adds", [](const Work& w) { return w.multiply_adds(); }, 2, 1},
+    Counted{"bytes of matrices", [](const Work& w) { return w.matrix_bytes; }, 1, 1},
+    Counted{"bytes of keys and values", [](const Work& w) { return w.cache_bytes; }, 0, 0},
+    Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
+    Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
+
+// Returns the bytes of a position in the engine's cache.
+uint64_t count_work(Report& report) {
+  const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
+  infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
+  infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
+  const size_t tokens = report.short_form() ? 128 : 256;
+  const auto start = std::chrono::steady_clock::now();
+  const Generation without = experiments::generate(runner, tokens, false);
+  const auto middle = std::chrono::steady_clock::now();
+  const Generation with = experiments::generate(runner, tokens, true);
+  report.say(fmt::format("{} tokens on one thread: {:.2f} s without a cache, {:.3f} s with one (shown, not judged)",
+                         tokens, std::chrono::duration<double>(middle - start).count(),
+                         std::chrono::duration<double>(std::chrono::steady_clock::now() - middle).count()));
+
+  int64_t different = 0;
+  for (size_t i = 0; i < tokens; ++i) {
+    different +=
+        std::memcmp(without.logits[i].data(), with.logits[i].data(), with.logits[i].size() * sizeof(float)) != 0;
+  }
+  report.claim_equal("tokens whose logits differ in a bit, with and without the cache", different, 0);
+  // The tied embedding is the last matrix, and norms are no matrices.
+  int64_t in_matrices = 0;
+  for (const core::TensorView& tensor : model.tensors) {
+    in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
+  }
+  report.claim_equal("multiply-adds in matrices with the cache, counted",
+                     static_cast<int64_t>(with.work.back().matrix_multiply_adds),
+                     static_cast<int64_t>(tokens) * in_matrices);
+
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<train::LineChart::Series> lines;
+  for (const Counted& c : kCounted) {
+    const double slopes[2] = {experiments::slope(without, c.count), experiments::slope(with, c.count)};
+    const uint64_t counts[2] = {c.count(without.work.back()), c.count(with.work.back())};
+    rows.push_back({c.name, counts[0], slopes[0], counts[1], slopes[1],
+                    static_cast<double>(counts[0]) / static_cast<double>(counts[1])});
+    if (c.without > 0) {
+      report.claim_below(fmt::format("{} without a cache: the slope's distance from {}", c.name, c.without),
+                         std::abs(slopes[0] - c.without), 0.15);
+      report.claim_below(fmt::format("{} with a cache: the slope's distance from {}", c.name, c.with),
+                         std::abs(slopes[1] - c.with), 0.15);
+    }
+  }
+  for (const auto& [g, name] : {std::pair{&without, "without"}, std::pair{&with, "with"}}) {
+    for (const Counted& c : kCounted) {
+      if (c.line == nullptr) continue;
+      auto& line = lines.emplace_back(train::LineChart::Series{fmt::format("{}, {}", c.line, name), {}});
+      for (size_t n = 1; n <= tokens; n *= 2) {
+        line.points.push_back({static_cast<double>(n), static_cast<double>(c.count(g->work[n - 1])) / 1e6});
+      }
+    }
+  }
+  report.table(fmt::format("{} tokens, and the slope from 32 to {}", tokens, tokens),
+               {"", "without", "slope", "with", "slope ", "without / with"}, rows);
+  report.picture("work.svg", train::LineChart{.title = "Writing n tokens with and without a KV cache",
+                                              .x_label = "tokens written, n",
+                                              .y_label = "multiply-adds from the first token on, in millions",
+                                              .series = lines,
+                                              .log_x = true,
+                                              .log_y = true});
+  return runner.block_bytes() / infer::kBlockPositions;
+}
+
+void count_paging(Report& report, uint64_t position_bytes) {
+  constexpr int64_t kContext = 2048;
+  constexpr double kMean = 499;
+  const std::vector<Text> texts = experiments::running_texts(1000, kMean, kContext, report.seed());
+  const auto held = [&](auto&& of_text) {
+    int64_t positions = 0;
+    for (const Text& text : texts) positions += of_text(text);
+    return positions;
+  };
+  const int64_t used = held([](const Text& t) { return t.now; });
+  std::vector<std::vector<Report::Json>> rows;
+  train::LineChart::Series line{"blocks", {}};
+  const auto add = [&](const std::string& name, int64_t positions, int64_t entries) {
+    const double wasted = 1.0 - static_cast<double>(used) / static_cast<double>(positions);
+    rows.push_back({name, static_cast<double>(positions) * static_cast<double>(position_bytes) / 1e6,
+                    static_cast<double>(positions - used) * static_cast<double>(position_bytes) / 1e6, 100.0 * wasted,
+                    100'000 * kContext / positions, static_cast<double>(entries) / 1000.0});
+    return wasted;
+  };
+  const double whole = add("the whole context", 1000 * kContext, 0);
+  add("the final length, if it were known", held([](const Text& t) { return t.final; }), 0);
+  double of_engine = 0.0;
+  for (int64_t block = 256; block >= 1; block /= 2) {
+    const int64_t positions = held([&](const Text& t) { return experiments::held_in_blocks(t.now, block); });
+    const double wasted = add(fmt::format("blocks of {}", block), positions, positions / block);
+    line.points.insert(line.points.begin(), {static_cast<double>(block), 100.0 * wasted});
+    if (block != infer::kBlockPositions) continue;
+    of_engine = wasted;
+    report.claim_equal("blocks in use, by the engine's own bookkeeping", experiments::engine_blocks(texts),
+                       positions / block);
+  }
+  report.claim_above("share of the memory that whole contexts waste", whole, 0.8);
+  report.claim_below("share that the engine's blocks waste", of_engine, 0.1);
+  report.table(fmt::format("1000 texts, {} positions of {} bytes in use", used, position_bytes),
+               {"reserved", "MB", "MB wasted", "wasted %", "texts in the memory of 100 contexts", "blocks of a text"},
+               rows);
+  report.picture("paging.svg", train::LineChart{.title = "Memory of the KV cache that holds nothing",
+                                                .x_label = "positions in a block",
+                                                .y_label = "share of the reserved memory that is wasted, %",
+                                                .series = {line},
+                                                .references = {{"the whole context", 100.0 * whole}},
+                                                .log_x = true});
+
+  constexpr int64_t kPrompt = 500;
+  const auto shared = experiments::engine_blocks_of_shared_prompt(kPrompt, 100);
+  report.say(fmt::format("100 texts that go on from a prompt of {}: {} blocks instead of {}, {} blocks copied", kPrompt,
+                         shared.blocks, 100 * infer::blocks_for(kPrompt + 1), shared.copies));
+  report.claim_below("100 texts that share a prompt: their blocks, as a share of those alone",
+                     static_cast<double>(shared.blocks) / (100.0 * infer::blocks_for(kPrompt + 1)), 0.1);
+}
+
+void study(Report& report) { count_paging(report, count_work(report)); }
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run_study(argc, argv, "15_kv_cache", study); }

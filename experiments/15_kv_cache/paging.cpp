@@ -1,0 +1,51 @@
+#include "experiments/15_kv_cache/paging.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.h"
+#include "infer/cache/block_manager.h"
+
+namespace folio::experiments {
+
+std::vector<Text> running_texts(int64_t count, double mean, int64_t context, uint64_t seed) {
+  std::vector<Text> texts;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto draw = static_cast<uint64_t>(2 * i);
+    const double length = -mean * std::log(1.0 - core::random_uniform(seed, draw));
+    const int64_t final = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(length)), 1, context);
+    const auto now = 1 + static_cast<int64_t>(core::random_below(seed, draw + 1, static_cast<uint64_t>(final)));
+    texts.push_back({.now = now, .final = final});
+  }
+  return texts;
+}
+
+int64_t engine_blocks(const std::vector<Text>& texts) {
+  infer::BlockManager cache(int64_t{1} << 20U);
+  for (const Text& text : texts) {
+    const infer::SequenceId sequence = cache.add_sequence();
+    for (int64_t position = 0; position < text.now; ++position) {  // as decoding does it
+      cache.reserve(sequence, 1);
+      cache.commit();
+    }
+  }
+  return cache.blocks_in_use();
+}
+
+Shared engine_blocks_of_shared_prompt(int64_t prompt, int64_t count) {
+  infer::BlockManager cache(int64_t{1} << 20U);
+  const infer::SequenceId first = cache.add_sequence();
+  cache.reserve(first, prompt);
+  cache.commit();
+  Shared shared;
+  for (int64_t i = 0; i < count; ++i) {
+    const infer::SequenceId text = cache.fork(first);
+    cache.reserve(text, 1);
+    shared.copies += static_cast<int64_t>(cache.copies().size());
+    cache.commit();
+  }
+  shared.blocks = cache.blocks_in_use();
+  return shared;
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,83 @@
+// How the steps reach their numbers. The same loops run on Direct memory, which does the work, and on CountingMemory,
+// which does it too and counts: loads, multiply-adds, and the lines that a small cache would have to fetch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "experiments/common/line_cache.h"
+
+namespace folio::experiments {
+
+/// out (n, r) = x (n, k) · wᵀ, with w (r, k), all row by row: as the engine's matmul.
+struct Product {
+  const float* x;
+  const float* w;
+  float* out;
+  size_t n, r, k;
+};
+
+/// Always inlined: files for different instruction sets must not share a compiled one.
+struct Direct {
+  [[gnu::always_inline]] static float load(const float* from) { return *from; }
+  [[gnu::always_inline]] static void store(float* to, float value) { *to = value; }
+  [[gnu::always_inline]] static float multiply_add(float a, float b, float sum) { return sum + a * b; }
+  /// Several neighbours at once.
+  template <typename Vec>
+  [[gnu::always_inline]] static void load(const float* from, Vec& to) {
+    __builtin_memcpy(&to, from, sizeof to);
+  }
+  template <typename Vec>
+  [[gnu::always_inline]] static void multiply_add(const Vec& a, const Vec& b, Vec& sum) {
+    sum += a * b;
+  }
+};
+
+/// Behind a cache of 256 KiB. A line that isn't there is fetched, to be read or to be written. What is written back is
+/// not counted.
+class CountingMemory {
+ public:
+  static constexpr size_t kCacheBytes = size_t{256} << 10U;
+
+  /// All numbers of the product lie in [begin, begin + count), at the start of a line.
+  CountingMemory(const float* begin, size_t count);
+
+  float load(const float* from) {
+    ++loads_;
+    touch(from);
+    return *from;
+  }
+  void store(float* to, float value) {
+    touch(to);
+    *to = value;
+  }
+  float multiply_add(float a, float b, float sum) {
+    ++multiply_adds_;
+    return sum + a * b;
+  }
+  template <typename Vec>
+  void load(const float* from, Vec& to) {  // within a line
+    ++loads_;
+    touch(from);
+    __builtin_memcpy(&to, from, sizeof to);
+  }
+  template <typename Vec>
+  void multiply_add(const Vec& a, const Vec& b, Vec& sum) {
+    multiply_adds_ += sizeof(Vec) / sizeof(float);
+    sum += a * b;
+  }
+
+  [[nodiscard]] uint64_t loads() const { return loads_; }
+  [[nodiscard]] uint64_t multiply_adds() const { return multiply_adds_; }
+  [[nodiscard]] uint64_t bytes() const { return cache_.bytes_fetched(); }
+
+ private:
+  void touch(const float* at);
+
+  const float* begin_;
+  LineCache cache_;
+  uint64_t loads_ = 0;
+  uint64_t multiply_adds_ = 0;
+};
+
+}  // namespace folio::experiments

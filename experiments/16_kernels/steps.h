@@ -1,0 +1,103 @@
+// One product in the order in which one improves it. Memory is Direct or CountingMemory. Every step adds the products
+// of an output in increasing order of k, but for the vectors, which add in lanes.
+#pragma once
+
+#include "experiments/16_kernels/memory.h"
+
+namespace folio::experiments {
+
+inline constexpr size_t kTileRows = 4;  ///< divides r
+
+/// Column by column of w: neighbours in memory are far apart in time.
+template <typename Memory>
+void by_columns(Memory& memory, const Product& p) {
+  for (size_t n = 0; n < p.n; ++n) {
+    for (size_t r = 0; r < p.r; ++r) memory.store(p.out + n * p.r + r, 0.0F);
+    for (size_t k = 0; k < p.k; ++k) {
+      const float x = memory.load(p.x + n * p.k + k);
+      for (size_t r = 0; r < p.r; ++r) {
+        float* out = p.out + n * p.r + r;
+        memory.store(out, memory.multiply_add(x, memory.load(p.w + r * p.k + k), memory.load(out)));
+      }
+    }
+  }
+}
+
+template <typename Memory>
+float dot(Memory& memory, const float* x, const float* w, size_t k) {
+  float sum = 0.0F;
+  for (size_t i = 0; i < k; ++i) sum = memory.multiply_add(memory.load(x + i), memory.load(w + i), sum);
+  return sum;
+}
+
+/// Row by row of w, all of it for each input.
+template <typename Memory>
+void by_rows(Memory& memory, const Product& p) {
+  for (size_t n = 0; n < p.n; ++n) {
+    for (size_t r = 0; r < p.r; ++r) {
+      memory.store(p.out + n * p.r + r, dot(memory, p.x + n * p.k, p.w + r * p.k, p.k));
+    }
+  }
+}
+
+/// The two outer loops exchanged: a row of w serves all inputs before the next one comes.
+template <typename Memory>
+void weights_once(Memory& memory, const Product& p) {
+  for (size_t r = 0; r < p.r; ++r) {
+    for (size_t n = 0; n < p.n; ++n) {
+      memory.store(p.out + n * p.r + r, dot(memory, p.x + n * p.k, p.w + r * p.k, p.k));
+    }
+  }
+}
+
+/// Four rows and kInputs inputs (1 or 2, a divisor of n) at a time: a number that is loaded takes part in several
+/// multiply-adds, and the sums stay in registers.
+template <size_t kInputs, typename Memory>
+void tiles(Memory& memory, const Product& p) {
+  for (size_t r = 0; r < p.r; r += kTileRows) {
+    for (size_t n = 0; n < p.n; n += kInputs) {
+      float sum[kTileRows][kInputs] = {};
+      for (size_t k = 0; k < p.k; ++k) {
+        float x[kInputs];
+        for (size_t j = 0; j < kInputs; ++j) x[j] = memory.load(p.x + (n + j) * p.k + k);
+        for (size_t i = 0; i < kTileRows; ++i) {
+          const float w = memory.load(p.w + (r + i) * p.k + k);
+          for (size_t j = 0; j < kInputs; ++j) sum[i][j] = memory.multiply_add(x[j], w, sum[i][j]);
+        }
+      }
+      for (size_t i = 0; i < kTileRows; ++i) {
+        for (size_t j = 0; j < kInputs; ++j) memory.store(p.out + (n + j) * p.r + r + i, sum[i][j]);
+      }
+    }
+  }
+}
+
+/// The same tile, in which a sum is a vector: lane l adds the products with k ≡ l. Vec is a vector type of the
+/// compiler's, k a multiple of its lanes. Rows [begin, end), so that threads can share them.
+template <typename Vec, size_t kInputs, typename Memory>
+void vector_tiles(Memory& memory, const Product& p, size_t begin, size_t end) {
+  constexpr size_t kLanes = sizeof(Vec) / sizeof(float);
+  for (size_t r = begin; r < end; r += kTileRows) {
+    for (size_t n = 0; n < p.n; n += kInputs) {
+      Vec sum[kTileRows][kInputs] = {};
+      for (size_t k = 0; k < p.k; k += kLanes) {
+        Vec x[kInputs];
+        for (size_t j = 0; j < kInputs; ++j) memory.load(p.x + (n + j) * p.k + k, x[j]);
+        for (size_t i = 0; i < kTileRows; ++i) {
+          Vec w;
+          memory.load(p.w + (r + i) * p.k + k, w);
+          for (size_t j = 0; j < kInputs; ++j) memory.multiply_add(x[j], w, sum[i][j]);
+        }
+      }
+      for (size_t i = 0; i < kTileRows; ++i) {
+        for (size_t j = 0; j < kInputs; ++j) {
+          float total = 0.0F;
+          for (size_t l = 0; l < kLanes; ++l) total += sum[i][j][l];
+          memory.store(p.out + (n + j) * p.r + r + i, total);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,139 @@
+// What do fewer bits for each weight cost? Tables, pictures and explanation: README.md beside this file.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "core/paths.h"
+#include "experiments/17_quantization/outliers.h"
+#include "experiments/17_quantization/rounding.h"
+#include "experiments/17_quantization/study.h"
+#include "experiments/common/interval_chart.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using core::DType;
+using experiments::Interval;
+using experiments::IntervalChart;
+using experiments::Judged;
+using experiments::Report;
+using experiments::Study;
+
+constexpr std::array kTypes{DType::F16, DType::BF16, DType::Q8_0, DType::Q4_1, DType::Q4_0};
+constexpr std::array kBlocks{DType::Q8_0, DType::Q4_1, DType::Q4_0};
+
+void compare_types(Study& s) {
+  const bool whole = experiments::whole_rows(s.exact);
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<IntervalChart::Row> chart;
+  std::map<DType, std::vector<double>> windows;  // the losses of each, with weights alone
+  std::map<DType, Interval> alone;
+  for (const DType type : kTypes) {
+    const core::StoredModel model = experiments::in_type(s.exact, type);
+    uint64_t bytes = 0, elements = 0;
+    for (const core::TensorView& tensor : model.tensors) {
+      bytes += tensor.bytes.size();
+      elements += *core::tensor_bytes(DType::F32, tensor.shape) / sizeof(float);
+    }
+    windows[type] = experiments::losses(experiments::as_floats(model), s.judged.validation, s.cpu);
+    alone[type] = experiments::paired_interval(windows[type], s.losses);
+    const auto here = whole ? std::optional(s.cost(model)) : std::nullopt;
+    rows.push_back({experiments::name_of(type), bytes, 8.0 * static_cast<double>(bytes) / static_cast<double>(elements),
+                    experiments::shown(alone[type]), here ? Report::Json(experiments::shown(*here)) : Report::Json()});
+    chart.push_back({experiments::name_of(type) + ", weights alone", alone[type]});
+    if (here) chart.push_back({experiments::name_of(type) + ", the engine", *here});
+  }
+  const auto all = experiments::mean_interval(s.losses);
+  s.report.table(fmt::format("{}: {} tokens, loss {:.4f} in F32",
+                             std::filesystem::path(s.judged.model.path).lexically_relative(core::folio_home()).string(),
+                             s.judged.validation.size(), all.mean),
+                 {"type", "bytes", "bits a weight", "weights alone: loss - F32's", "the engine: loss - F32's"}, rows);
+  s.report.say("weights alone, Q4_1 - Q4_0: " +
+               experiments::shown(experiments::paired_interval(windows[DType::Q4_1], windows[DType::Q4_0])));
+  s.report.claim_below("F16: what it changes in the loss", std::abs(alone[DType::F16].mean), 0.001);
+  s.report.claim_below("Q8_0: what it changes in the loss", std::abs(alone[DType::Q8_0].mean), 0.005);
+  s.report.claim_above("Q4_0 costs more than Q8_0 by", alone[DType::Q4_0].mean - alone[DType::Q8_0].mean, 0.0005);
+  s.report.picture("types.svg",
+                   IntervalChart{.title = "What fewer bits for each weight cost",
+                                 .subtitle = "weights alone, or the engine's products, which round inputs too",
+                                 .x_label = "validation loss minus that in F32 (nats)",
+                                 .rows = chart,
+                                 .references = {{"no difference", 0.0}}}
+                       .svg());
+}
+
+void compare_tensors(Study& s) {
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<IntervalChart::Row> chart;
+  std::array<double, 3> worst{};  // by block type: the largest error of a kind
+  double q4_best = 1.0;
+  const auto manifest = core::tensor_manifest(s.exact.config);
+  for (const auto& [kind, values] : experiments::by_kind(s.exact)) {
+    const experiments::GroupShape shape = experiments::shape_of(values);
+    std::vector<Report::Json> row{kind, static_cast<int64_t>(values.size())};
+    for (size_t b = 0; b < kBlocks.size(); ++b) {
+      const double error = experiments::relative_error(values, experiments::rounded(values, kBlocks[b]));
+      worst[b] = std::max(worst[b], error);
+      if (b == 2) q4_best = std::min(q4_best, error);
+      row.emplace_back(100.0 * error);
+    }
+    row.insert(row.end(), {shape.typical, shape.largest, shape.off_centre});
+    core::Weights weights = core::to_weights(s.exact);  // this kind alone in Q4_0
+    for (size_t t = 0; t < manifest.size(); ++t) {
+      if (manifest[t].shape.size() > 1 && experiments::kind_of(manifest[t]) == kind) {
+        weights.tensors[t] = experiments::rounded(weights.tensors[t], DType::Q4_0);
+      }
+    }
+    const Interval cost = s.cost(experiments::with_weights(s.exact, std::move(weights)));
+    row.emplace_back(experiments::shown(cost));
+    chart.push_back({kind, cost});
+    rows.push_back(std::move(row));
+  }
+  s.report.table("Matrices of a kind: error in % of their root mean square; how their groups of 32 look",
+                 {"matrices", "weights", "Q8_0", "Q4_1", "Q4_0", "max / rms", "largest", "|mean| / std",
+                  "loss with these in Q4_0"},
+                 rows);
+  s.report.claim_below("Q8_0: the largest error of a kind", worst[0], 0.02);
+  s.report.claim_below("Q4_0: the largest error of a kind", worst[2], 0.2);
+  s.report.claim_above("the smallest error of a kind in Q4_0, as a multiple of the largest in Q8_0", q4_best / worst[0],
+                       4.0);
+  s.report.picture("kinds.svg", IntervalChart{.title = "One kind of matrix in Q4_0, the others in F32",
+                                              .subtitle = "weights alone",
+                                              .x_label = "validation loss minus that in F32 (nats)",
+                                              .rows = chart,
+                                              .references = {{"no difference", 0.0}}}
+                                    .svg());
+}
+
+void list_tensors(Study& s) {
+  std::vector<std::vector<Report::Json>> rows;
+  for (const core::TensorView& tensor : s.judged.model.tensors) {
+    if (tensor.shape.size() < 2) continue;
+    const std::vector<float> values = core::to_floats(tensor);
+    std::vector<Report::Json> row{tensor.name};
+    for (const DType type : kBlocks) {
+      row.emplace_back(100.0 * experiments::relative_error(values, experiments::rounded(values, type)));
+    }
+    rows.push_back(std::move(row));
+  }
+  s.report.table("Error of each tensor, %", {"tensor", "Q8_0", "Q4_1", "Q4_0"}, rows);
+}
+
+void study(Report& report) {
+  Judged judged = experiments::load_judged(report);
+  core::StoredModel exact = experiments::as_floats(judged.model);
+  Study s{.report = report, .judged = std::move(judged), .exact = std::move(exact)};
+  s.losses = experiments::losses(s.exact, s.judged.validation, s.cpu);
+  list_tensors(s);
+  compare_types(s);
+  compare_tensors(s);
+  experiments::plant_outliers(s);
+  experiments::shift_groups(s);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run_study(argc, argv, "17_quantization", study); }

@@ -1,0 +1,75 @@
+#include "experiments/18_sampling/texts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/random.h"
+
+namespace folio::experiments {
+
+std::vector<Text> continued(infer::Engine& engine, const data::Tokenizer& tokenizer, std::span<const Text> prompts,
+                            int64_t n_tokens, infer::SamplerOptions options) {
+  std::vector<Text> texts(prompts.begin(), prompts.end());
+  std::vector<infer::RequestId> ids;
+  for (Text& text : texts) {
+    text.seed = options.seed++;
+    infer::Request request{.prompt = text.prompt, .max_tokens = n_tokens, .sampler = options, .tokenizer = &tokenizer};
+    request.sampler.seed = text.seed;
+    ids.push_back(engine.add(std::move(request)));
+  }
+  while (engine.step()) continue;
+  for (size_t i = 0; i < texts.size(); ++i) texts[i].tokens = engine.take(ids[i]).tokens;
+  return texts;
+}
+
+std::vector<float> logits_of(infer::Engine& engine, std::vector<int32_t> tokens) {
+  std::vector<float> all;
+  infer::Request request{.prompt = std::move(tokens)};
+  request.on_logits = [&](std::span<const float> logits) { all.insert(all.end(), logits.begin(), logits.end()); };
+  const infer::RequestId id = engine.add(std::move(request));
+  while (engine.step()) continue;
+  engine.drop(id);
+  return all;
+}
+
+double distinct_share(std::span<const int32_t> tokens, size_t n) {
+  if (tokens.size() < n) return 1.0;
+  std::set<std::vector<int32_t>> seen;
+  for (size_t i = 0; i + n <= tokens.size(); ++i) seen.insert({&tokens[i], &tokens[i] + n});
+  return static_cast<double>(seen.size()) / static_cast<double>(tokens.size() + 1 - n);
+}
+
+std::vector<Counted> counted(infer::Engine& engine, std::span<const Text> texts, std::span<const int32_t> suppressed,
+                             const infer::SamplerOptions& options) {
+  const auto vocab = static_cast<size_t>(engine.config().vocab_size);
+  std::vector<Counted> all;
+  for (const Text& text : texts) {
+    std::vector<int32_t> tokens = text.prompt;
+    tokens.insert(tokens.end(), text.tokens.begin(), text.tokens.end());
+    const std::vector<float> logits = logits_of(engine, tokens);
+    Counted& c = all.emplace_back();
+    for (size_t at = text.prompt.size(); at < tokens.size(); ++at) {
+      const auto model = ranked(std::span(logits).subspan((at - 1) * vocab, vocab), suppressed);
+      const auto kept = std::span(model).first(n_kept(model, options));
+      const auto distribution = drawn_from(model, options);
+      const double h = entropy(model);
+      c.entropy += entropy(distribution);
+      c.kept += static_cast<double>(distribution.size());
+      c.kept_mass += mass(kept);
+      c.least_mass = std::min(c.least_mass, mass(kept));
+      for (const Candidate& candidate : model) {
+        if (candidate.token == tokens[at]) c.surprise -= std::log(candidate.p);
+        c.surprise_variance += candidate.p > 0.0 ? candidate.p * std::pow(-std::log(candidate.p) - h, 2) : 0.0;
+      }
+      c.other += token_at(distribution, core::random_uniform(text.seed, at)) == tokens[at] ? 0 : 1;
+    }
+    const auto n = static_cast<double>(text.tokens.size());
+    for (double* sum : {&c.entropy, &c.surprise, &c.surprise_variance, &c.kept, &c.kept_mass}) *sum /= n;
+    c.distinct = distinct_share(text.tokens, 4);
+    c.repeated = 1.0 - distinct_share(text.tokens, 8);
+  }
+  return all;
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+
+#include <numeric>
+#include <set>
+
+#include "core/random.h"
+#include "experiments/19_flash_attention/exactness.h"
+#include "experiments/19_flash_attention/online_softmax.h"
+
+namespace folio::experiments {
+namespace {
+
+template <typename T>
+std::vector<T> random_numbers(size_t n, double scale, uint64_t seed) {
+  std::vector<T> x(n);
+  for (size_t i = 0; i < n; ++i) x[i] = static_cast<T>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
+  return x;
+}
+
+// softmax(scores) · values with more digits than T has, and Σ p |v|, which the bound of the error is a multiple of.
+template <typename T>
+struct Exact {
+  std::vector<long double> out, absolute;
+
+  Exact(const std::vector<T>& scores, const std::vector<T>& values, size_t head_dim)
+      : out(head_dim, 0), absolute(head_dim, 0) {
+    const long double m = *std::max_element(scores.begin(), scores.end());
+    long double l = 0;
+    for (const T s : scores) l += std::exp(s - m);
+    for (size_t j = 0; j < scores.size(); ++j) {
+      const long double p = std::exp(scores[j] - m) / l;
+      for (size_t d = 0; d < head_dim; ++d) {
+        out[d] += p * values[j * head_dim + d];
+        absolute[d] += p * std::abs(values[j * head_dim + d]);
+      }
+    }
+  }
+};
+
+// The largest of an output's numbers.
+struct Error {
+  double relative = 0.0;  ///< to Σ p |v|
+  double share = 0.0;     ///< of its bound
+
+  void include(const Error& other) {
+    relative = std::max(relative, other.relative);
+    share = std::max(share, other.share);
+  }
+};
+
+// One row of attention, cut into blocks that may be joined in any order.
+template <typename T>
+class Row {
+ public:
+  Row(size_t n, double range, uint64_t seed)
+      : scores_(random_numbers<T>(n, range / 2, seed)),
+        values_(random_numbers<T>(n * kHeadDim, 1.0, seed + 1)),
+        range_(range),
+        exact_(scores_, values_, kHeadDim) {}
+
+  void cut(size_t block) {
+    block_ = block;
+    parts_.clear();
+    for (size_t first = 0; first < scores_.size(); first += block) {
+      const auto scores = std::span(scores_).subspan(first, std::min(block, scores_.size() - first));
+      parts_.push_back(experiments::of_block<T>(scores, values_.data() + first * kHeadDim, kHeadDim));
+    }
+  }
+
+  // Of joining the blocks in this order. `rescaled` false: with a mistake.
+  Error error(const std::vector<size_t>& order, bool rescaled = true) {
+    Partial<T> total = parts_[order[0]];
+    for (size_t i = 1; i < order.size(); ++i) {
+      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // as if the sums were of this maximum already
+      join(total, parts_[order[i]]);
+    }
+    const std::vector<T> out = finished(total);
+    results_.insert(out);
+    long double worst = 0;
+    for (size_t d = 0; d < kHeadDim; ++d)
+      worst = std::max(worst, std::abs(out[d] - exact_.out[d]) / exact_.absolute[d]);
+    return {static_cast<double>(worst), static_cast<double>(worst / error_bound<T>(scores_.size(), block_, range_))};
+  }
+
+  [[nodiscard]] std::vector<size_t> in_order() const {
+    std::vector<size_t> order(parts_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    return order;
+  }
+  [[nodiscard]] size_t n_different() const { return results_.size(); }
+
+ private:
+  static constexpr size_t kHeadDim = 4;
+  std::vector<T> scores_, values_;
+  double range_;
+  Exact<T> exact_;
+  size_t block_ = 0;
+  std::vector<Partial<T>> parts_;
+  std::set<std::vector<T>> results_;  ///< of all orders
+};
+
+template <typename T>
+Error worst_of_every_order(Row<T>& row, bool rescaled, int64_t& n_orders) {
+  Error worst;
+  std::vector<size_t> order = row.in_order();
+  do {
+    worst.include(row.error(order, rescaled));
+    ++n_orders;
+  } while (std::next_permutation(order.begin(), order.end()));
+  return worst;
+}
+
+// Every order of every cut of `n` positions.
+template <typename T>
+void every_order(Report& report, const std::string& type, size_t n, std::vector<std::vector<Report::Json>>& rows) {
+  std::vector<double> shares, mistaken;
+  for (const double range : {1.0, 10.0, 60.0}) {
+    Row<T> row(n, range, report.seed());
+    int64_t n_orders = 0;
+    Error worst;
+    for (size_t block = 1; block <= n; ++block) {
+      row.cut(block);
+      worst.include(worst_of_every_order(row, true, n_orders));
+    }
+    const auto n_different = static_cast<int64_t>(row.n_different());
+    row.cut(1);
+    int64_t ignored = 0;
+    const Error wrong = worst_of_every_order(row, false, ignored);
+    rows.push_back({fmt::format("{}, scores within {:g}", type, range), n_orders, n_different, worst.relative,
+                    worst.share, wrong.relative});
+    shares.push_back(worst.share);
+    mistaken.push_back(wrong.share);
+  }
+  report.claim_below(type + ": the largest error of any order, as a share of its bound",
+                     *std::max_element(shares.begin(), shares.end()), 1.0);
+  report.claim_above(type + ": without the rescaling", *std::min_element(mistaken.begin(), mistaken.end()), 100.0);
+}
+
+// A long row, in orders drawn by chance.
+template <typename T>
+void long_row(Report& report, const std::string& type) {
+  Error worst;
+  Row<T> row(1000, 60.0, report.seed());
+  for (const size_t block : {1, 7, 32, 100, 999}) {
+    row.cut(block);
+    for (uint64_t draw = 0; draw < (report.short_form() ? 10 : 200); ++draw) {
+      std::vector<size_t> order = row.in_order();
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[core::random_below(draw, i, i)]);
+      worst.include(row.error(order));
+    }
+  }
+  report.claim_below(type + ": the same for 1000 positions in orders drawn by chance", worst.share, 1.0);
+}
+
+}  // namespace
+
+void claim_any_order(Report& report) {
+  const size_t n = report.short_form() ? 6 : 8;
+  std::vector<std::vector<Report::Json>> rows;
+  every_order<float>(report, "float", n, rows);
+  every_order<double>(report, "double", n, rows);
+  report.table(
+      fmt::format("Every order of every cut of {} positions", n),
+      {"numbers", "orders", "different results", "largest error", "share of its bound", "error if not rescaled"}, rows);
+  long_row<float>(report, "float");
+  long_row<double>(report, "double");
+}
+
+}  // namespace folio::experiments

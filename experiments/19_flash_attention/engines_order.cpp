@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "core/random.h"
+#include "experiments/19_flash_attention/exactness.h"
+#include "experiments/19_flash_attention/online_softmax.h"
+
+namespace folio::experiments {
+namespace {
+
+namespace kernels = infer::kernels;
+
+std::vector<float> random_floats(size_t n, double scale, uint64_t seed) {
+  std::vector<float> x(n);
+  for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
+  return x;
+}
+
+size_t other_bits(std::span<const float> a, std::span<const float> b) {
+  size_t n = 0;
+  for (size_t i = 0; i < a.size(); ++i) n += std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) ? 0 : 1;
+  return n;
+}
+
+// A query and what it attends to, as the engine's cache holds it: in each block keys (head_dim, 32), values
+// (32, head_dim).
+struct Case {
+  size_t length, head_dim;
+  std::vector<float> query;
+  std::vector<std::vector<float>> blocks{};
+
+  Case(size_t its_length, size_t its_head_dim, uint64_t seed)
+      : length(its_length),
+        head_dim(its_head_dim),
+        query(random_floats(head_dim, 3.0, core::random_bits(seed, length))) {
+    for (size_t first = 0; first < length; first += kernels::kBlockPositions) {
+      blocks.push_back(random_floats(2 * half(), 1.0, core::random_bits(seed, first + 1)));
+    }
+  }
+  [[nodiscard]] size_t half() const { return head_dim * kernels::kBlockPositions; }
+  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+std::vector<Partial<float>> partials(const Case& c) {
+  std::vector<Partial<float>> parts;
+  for (size_t b = 0; b < c.blocks.size(); ++b) {
+    std::vector<float> scores(std::min(kernels::kBlockPositions, c.length - b * kernels::kBlockPositions), 0.0F);
+    for (size_t j = 0; j < scores.size(); ++j) {
+      for (size_t d = 0; d < c.head_dim; ++d) {
+        scores[j] = std::fma(c.query[d], c.blocks[b][d * kernels::kBlockPositions + j], scores[j]);
+      }
+      scores[j] *= c.scale();
+    }
+    parts.push_back(of_block<float>(scores, c.blocks[b].data() + c.half(), c.head_dim));
+  }
+  return parts;
+}
+
+std::vector<float> joined_in_order(const std::vector<Partial<float>>& parts) {
+  Partial<float> total = parts.front();
+  for (size_t b = 1; b < parts.size(); ++b) join(total, parts[b]);
+  return finished(total);
+}
+
+std::vector<float> engines(const Case& c, core::Isa isa) {
+  std::vector<const float*> blocks;
+  for (const auto& block : c.blocks) blocks.push_back(block.data());
+  std::vector<float> out(c.head_dim);
+  kernels::kernels_for(isa).attention({.query = c.query.data(),
+                                       .blocks = blocks.data(),
+                                       .key_offset = 0,
+                                       .value_offset = c.half(),
+                                       .n_positions = c.length,
+                                       .window = c.length,
+                                       .n_rows = 1,
+                                       .row_stride = c.head_dim,
+                                       .n_queries = 1,
+                                       .head_dim = c.head_dim,
+                                       .scale = c.scale()},
+                                      out.data());
+  return out;
+}
+
+}  // namespace
+
+void claim_engines_order(Report& report) {
+  size_t n_numbers = 0;
+  size_t n_other = 0;      // than the engine's
+  size_t n_reversed = 0;   // likewise, with the blocks from the last to the first
+  size_t n_in_blocks = 0;  // numbers of rows with more than one block
+  for (const size_t head_dim : {8, 32, 48}) {
+    for (size_t length = 1; length <= 200; length += report.short_form() ? 7 : 1) {
+      const Case c(length, head_dim, report.seed());
+      std::vector<Partial<float>> parts = partials(c);
+      const std::vector<float> forwards = joined_in_order(parts);
+      std::reverse(parts.begin(), parts.end());
+      const std::vector<float> backwards = joined_in_order(parts);
+      for (const core::Isa isa : core::supported_isas()) {
+        const std::vector<float> out = engines(c, isa);
+        n_numbers += head_dim;
+        n_other += other_bits(out, forwards);
+        if (parts.size() == 1) continue;
+        n_in_blocks += head_dim;
+        n_reversed += other_bits(out, backwards);
+      }
+    }
+  }
+  report.say(fmt::format("{} numbers of {} sets of kernels compared", n_numbers, core::supported_isas().size()));
+  report.claim_equal("numbers with other bits than the engine's attention, in its order", static_cast<int64_t>(n_other),
+                     0);
+  report.claim_above("the share of them in the reversed order, where there are several blocks",
+                     static_cast<double>(n_reversed) / static_cast<double>(n_in_blocks), 0.1);
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,50 @@
+#include "experiments/20_batching/batches.h"
+
+#include <algorithm>
+
+#include "infer/cpu/cpu.h"
+#include "infer/engine/engine.h"
+
+namespace folio::experiments {
+
+Batches::Batches(const Report& report, const ReadersModel& reader)
+    : model_(reader.model),
+      longest_prompt_(static_cast<size_t>(std::clamp<int64_t>(model_.config.context_length / 8, 1, 13))),
+      n_tokens_(std::min<int64_t>(report.short_form() ? 24 : 96, model_.config.context_length / 2)),
+      seed_(report.seed()) {
+  infer::Cpu cpu({.n_threads = 1});
+  infer::Engine engine(model_, cpu);
+  infer::Request first{.prompt = reader.tokenizer->default_prompt()};
+  first.max_tokens = static_cast<int64_t>(longest_prompt_);
+  const infer::RequestId id = engine.add(first);
+  while (engine.step()) continue;
+  prompt_ = engine.take(id).tokens;
+}
+
+Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) const {
+  infer::Cpu cpu({.n_threads = n_threads});
+  CountingMachine machine(cpu);
+  infer::Engine engine(model_, machine, {.n_sequences = static_cast<int64_t>(last - first)});
+  std::vector<infer::RequestId> ids;
+  bool goes_on = true;
+  for (int64_t step = 0; goes_on || first + ids.size() < last; ++step) {
+    while (first + ids.size() < last && static_cast<int64_t>(ids.size()) * apart <= step) {
+      ids.push_back(engine.add(request(first + ids.size())));
+    }
+    goes_on = engine.step();
+  }
+  Run run{machine.work, {}};
+  for (const infer::RequestId id : ids) run.texts.push_back(engine.take(id).tokens);
+  return run;
+}
+
+// The 32 prompts have 224 tokens in all: fewer than the 256 rows of a step, so all are computed in one.
+infer::Request Batches::request(size_t i) const {
+  const auto length = static_cast<ptrdiff_t>(1 + i * 5 % longest_prompt_);
+  infer::Request request{.prompt = {prompt_.begin(), prompt_.begin() + length}};
+  request.max_tokens = n_tokens_;
+  request.sampler.seed = seed_ + i;
+  return request;
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,37 @@
+// Requests that run alone or together, and what the forward pass asks the machine for meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "experiments/common/counting_machine.h"
+#include "experiments/common/readers_model.h"
+#include "infer/engine/request.h"
+
+namespace folio::experiments {
+
+struct Run {
+  Work work;
+  std::vector<std::vector<int32_t>> texts;  ///< tokens, by request
+};
+
+/// Requests that all draw as many tokens, each with a seed of its own, from prompts of different lengths: the
+/// beginnings of a text that the model draws first.
+class Batches {
+ public:
+  Batches(const Report& report, const ReadersModel& reader);
+
+  /// Requests [first, last) on so many threads; a new one starts every `apart` steps, or all at once with 0.
+  [[nodiscard]] Run run(size_t first, size_t last, size_t n_threads, int64_t apart = 0) const;
+
+ private:
+  [[nodiscard]] infer::Request request(size_t i) const;
+
+  const core::StoredModel& model_;
+  size_t longest_prompt_;
+  int64_t n_tokens_;
+  uint64_t seed_;
+  std::vector<int32_t> prompt_;
+};
+
+}  // namespace folio::experiments

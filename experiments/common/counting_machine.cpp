@@ -1,0 +1,113 @@
+#include "experiments/common/counting_machine.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "infer/forward/pass_through.h"
+
+namespace folio::experiments {
+namespace {
+
+using infer::Slot;
+using infer::WeightId;
+
+class CountingStage final : public infer::PassThroughStage {
+ public:
+  CountingStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, infer::CacheType cache_type, Work& work)
+      : PassThroughStage(std::move(inner)),
+        work_(work),
+        seen_(infer::positions_seen(model.config)),
+        cached_bytes_(cache_type == infer::CacheType::F16 ? 2 : 4) {
+    const auto manifest = core::tensor_manifest(model.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (!infer::needed_by(layers(), manifest[i], model.config)) continue;
+      const bool tied = manifest[i].role == core::Role::TokenEmbedding && !weights().has(core::Role::TokenEmbedding);
+      const WeightId id = weights()(tied ? core::Role::Output : manifest[i].role, manifest[i].layer);
+      sizes_.resize(std::max(sizes_.size(), static_cast<size_t>(id.index) + 1));
+      sizes_[static_cast<size_t>(id.index)] = {.elements = static_cast<uint64_t>(manifest[i].elements()),
+                                               .bytes = model.tensors[i].bytes.size()};
+    }
+  }
+
+  void begin(const infer::Step& step) override {
+    rows_.assign(step.rows.begin(), step.rows.end());
+    n_rows_ = rows_.size();
+    n_wanted_ = step.n_wanted;
+    ++work_.steps;
+    work_.rows += n_rows_;
+    PassThroughStage::begin(step);
+  }
+  bool replay() override { return false; }  // so that the forward pass says every operation
+
+  void embed(WeightId table) override {
+    const Size& size = size_of(table);
+    work_.embedding_bytes += n_rows_ * (size.bytes / (size.elements / width(Slot::Residual)));
+    PassThroughStage::embed(table);
+  }
+  void norm(Slot in, WeightId weight, Slot out) override {
+    work_.weight_bytes += size_of(weight).bytes;
+    PassThroughStage::norm(in, weight, out);
+  }
+  void norm_heads(Slot slot, WeightId weight) override {
+    work_.weight_bytes += size_of(weight).bytes;
+    PassThroughStage::norm_heads(slot, weight);
+  }
+  void project(Slot in, std::span<const infer::Projection> projections) override {
+    for (const infer::Projection& p : projections) {
+      count_product(p.weight);
+      if (p.bias.exists()) work_.weight_bytes += size_of(p.bias).bytes;
+    }
+    PassThroughStage::project(in, projections);
+  }
+  void project_to_residual(Slot in, WeightId weight) override {
+    count_product(weight);
+    PassThroughStage::project_to_residual(in, weight);
+  }
+  void rotate_and_store(int64_t layer) override {
+    work_.cache_bytes_written += n_rows_ * cached_bytes_ * (width(Slot::Key) + width(Slot::Value));
+    PassThroughStage::rotate_and_store(layer);
+  }
+  void attend(int64_t layer) override {
+    for (const infer::StepRow& row : rows_) {
+      const auto positions = static_cast<uint64_t>(std::min(row.position + 1, seen_));
+      work_.cache_bytes_read += positions * cached_bytes_ * (width(Slot::Key) + width(Slot::Value));
+      work_.attention_multiply_adds += positions * 2 * width(Slot::Query);
+    }
+    PassThroughStage::attend(layer);
+  }
+  void gather() override {
+    n_rows_ = n_wanted_;
+    PassThroughStage::gather();
+  }
+
+ private:
+  struct Size {
+    uint64_t elements = 0;
+    uint64_t bytes = 0;
+  };
+
+  [[nodiscard]] const Size& size_of(WeightId id) const { return sizes_[static_cast<size_t>(id.index)]; }
+  // A matrix is read once, and each of its numbers multiplied once for every row.
+  void count_product(WeightId weight) {
+    work_.weight_bytes += size_of(weight).bytes;
+    work_.matrix_multiply_adds += n_rows_ * size_of(weight).elements;
+  }
+
+  Work& work_;
+  int64_t seen_;
+  uint64_t cached_bytes_;
+  std::vector<Size> sizes_;  ///< by WeightId
+  std::vector<infer::StepRow> rows_;
+  uint64_t n_rows_ = 0;
+  uint64_t n_wanted_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<infer::Stage> CountingMachine::load(const core::StoredModel& model, infer::LayerRange layers,
+                                                    infer::CacheType cache_type) {
+  return std::make_unique<CountingStage>(inner_.load(model, layers, cache_type), model, cache_type, work);
+}
+
+}  // namespace folio::experiments
