@@ -38,7 +38,8 @@ smollm2: ## fetch a published Llama, SmolLM2-135M-Instruct (98 MB), into data/sm
 ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET) --target experiments
+	@cmake --build --preset $(PRESET) --target experiments $(if $(SHORT),,train)
+	@test -n "$(SHORT)" -o -e $(RUN)/model.gguf || build/train tinyshakespeare  # the engine's studies look at it
 	@scripts/ladder.py $(if $(SHORT),--short)
 
 exercise: ## the list of exercises; N=1 (a number or a name) checks your code in one of them
