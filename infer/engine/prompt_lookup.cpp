@@ -4,13 +4,15 @@
 
 namespace folio::infer {
 
-std::span<const int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t most) const {
+std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t most) const {
   for (size_t n = 3; n >= 2; --n) {
     if (text.size() <= n) continue;
     const auto last = text.last(n);
     for (size_t end = text.size() - 1; end >= n; --end) {  // what ends there begins with text[end - n]
       if (!std::equal(last.begin(), last.end(), text.begin() + static_cast<std::ptrdiff_t>(end - n))) continue;
-      return text.subspan(end, std::min(most, text.size() - end));
+      std::vector<int32_t> drafts(most);
+      for (size_t i = 0; i < most; ++i) drafts[i] = text[end + i % (text.size() - end)];
+      return drafts;
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace folio::infer {
 
@@ -15,8 +16,9 @@ class PromptLookup {
 
   /// How many drafts are worth a try, by what became of those before.
   [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
-  /// The tokens after the latest earlier place of the text's last three tokens, or two; at most `most`, perhaps none.
-  [[nodiscard]] std::span<const int32_t> drafts(std::span<const int32_t> text, size_t most) const;
+  /// The tokens after the latest earlier place of the text's last three tokens, or two, as if the text went round from
+  /// there on: `most` of them, or none.
+  [[nodiscard]] std::vector<int32_t> drafts(std::span<const int32_t> text, size_t most) const;
   /// Of the drafts of a step so many were right. Called for each step that draws, also if it had none.
   void learn(size_t n_drafts, size_t n_right);
 

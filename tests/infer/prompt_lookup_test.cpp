@@ -8,22 +8,20 @@
 namespace folio::infer {
 namespace {
 
-std::vector<int32_t> drafts(const PromptLookup& lookup, const std::vector<int32_t>& text, size_t most) {
-  const auto found = lookup.drafts(text, most);
-  return {found.begin(), found.end()};
-}
-
 TEST(PromptLookup, DraftsAreWhatFollowedTheLastTokensBefore) {
   const PromptLookup lookup(8);
-  EXPECT_EQ(drafts(lookup, {1, 2, 3, 4, 5, 1, 2, 3}, 8), (std::vector<int32_t>{4, 5, 1, 2, 3}));
-  EXPECT_EQ(drafts(lookup, {1, 2, 3, 4, 5, 1, 2, 3}, 2), (std::vector<int32_t>{4, 5}));
-  EXPECT_EQ(drafts(lookup, {7, 2, 3, 4, 9, 2, 3}, 1), (std::vector<int32_t>{4})) << "two tokens are enough";
-  EXPECT_EQ(drafts(lookup, {1, 2, 3, 8, 2, 3, 9, 1, 2, 3}, 1), (std::vector<int32_t>{8})) << "three say more than two";
-  EXPECT_EQ(drafts(lookup, {2, 3, 8, 2, 3, 9, 2, 3}, 1), (std::vector<int32_t>{9})) << "the latest";
-  EXPECT_EQ(drafts(lookup, {5, 5, 5}, 8), (std::vector<int32_t>{5}));
-  EXPECT_EQ(drafts(lookup, {1, 2, 3, 4}, 8), (std::vector<int32_t>{}));
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 8),
+            (std::vector<int32_t>{4, 5, 1, 2, 3, 4, 5, 1}));
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 2), (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{7, 2, 3, 4, 9, 2, 3}, 1), (std::vector<int32_t>{4}))
+      << "two tokens are enough";
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 8, 2, 3, 9, 1, 2, 3}, 1), (std::vector<int32_t>{8}))
+      << "three say more than two";
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{2, 3, 8, 2, 3, 9, 2, 3}, 1), (std::vector<int32_t>{9})) << "the latest";
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{5, 5, 5}, 3), (std::vector<int32_t>{5, 5, 5}));
+  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 4}, 8), (std::vector<int32_t>{}));
   for (const std::vector<int32_t>& text : {std::vector<int32_t>{}, {1}, {1, 1}})
-    EXPECT_TRUE(drafts(lookup, text, 8).empty());
+    EXPECT_TRUE(lookup.drafts(text, 8).empty());
 }
 
 TEST(PromptLookup, TriesAsMuchAsComesTrue) {
