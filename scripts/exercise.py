@@ -86,6 +86,14 @@ def build_generate():
     print(f'Now your own arithmetic speaks: {program} "ROMEO:"')
 
 
+def train_row():
+    folder = build_folder("modules")
+    print("Training a Llama of Folio's modules and one of yours, a minute or so each. The first time, the trainer is "
+          "compiled before.", flush=True)
+    build(folder, "exercise_row")
+    return subprocess.run([folder / "exercises" / "row"]).returncode
+
+
 def show_list(every):
     width = max(len(e.full_name) for e in every)
     for e in every:
@@ -96,6 +104,8 @@ def show_list(every):
 def run(exercise, every):
     print(f"{exercise.number} {exercise.full_name}: {exercise.what}", flush=True)
     folder = build_folder(exercise.group)
+    if exercise.group != "engine" and not (folder / "obj" / "modules" / "libfolio_modules.a").exists():
+        print("First set-up, once: LibTorch's headers and Folio's modules are compiled (a minute or two).", flush=True)
     build(folder, f"exercise_{exercise.group}_{exercise.name}")
     code = subprocess.run([folder / "exercises" / exercise.group / exercise.name]).returncode
     exercise.set_green(code == 0)
@@ -107,6 +117,8 @@ def run(exercise, every):
     print("green")
     if exercise.group == "engine" and all(e.is_green() for e in every if e.group == "engine"):
         build_generate()
+    if exercise.full_name == "modules/llama":
+        train_row()
     following = [e for e in every if not e.is_green()]
     if following:
         print(f"Next: make exercise N={following[0].number} ({following[0].full_name})")
@@ -115,13 +127,15 @@ def run(exercise, every):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("exercise", nargs="?", help="a number, a name, or generate; without it, the list")
+    parser.add_argument("exercise", nargs="?", help="a number, a name, generate, or row; without it, the list")
     wanted = parser.parse_args().exercise
     every = exercises()
     if not wanted:
         show_list(every)
     elif wanted == "generate":
         build_generate()
+    elif wanted == "row":
+        return train_row()
     else:
         return run(find(wanted, every), every)
     return 0

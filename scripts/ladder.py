@@ -46,7 +46,8 @@ def main():
                         help="run nothing: print the table of DIR/NN_name/results.json")
     options = parser.parse_args()
 
-    studies = sorted(folder.parent.name for folder in (ROOT / "experiments").glob("[0-9][0-9]_*/main.cpp"))
+    studies = ["growing", *sorted(folder.parent.name
+                                  for folder in (ROOT / "experiments").glob("[0-9][0-9]_*/main.cpp"))]
     unknown = [name for name in options.names if name not in studies]
     if unknown:
         parser.error(f"there is no study {', '.join(unknown)}; there are {', '.join(studies)}")

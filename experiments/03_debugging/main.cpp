@@ -1,4 +1,5 @@
-// Five mistakes in copies of a published tutorial, each shown and mended: see README.md beside this file.
+// Mistakes in a copy of a published tutorial, and in the tutorial itself, each shown and mended: see README.md beside
+// this file.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "data/batches.h"
+#include "experiments/03_debugging/own_mistakes.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
@@ -131,6 +133,7 @@ void study(Report& report) {
   report.claim_above("5 copied: first loss, head tied", tied_firsts.copied, knowing_nothing + 10.0);
   report.claim_below("5 mended: first loss, head of its own", firsts.mended, knowing_nothing + 0.08);
   report.claim_below("5 mended: first loss, head tied", tied_firsts.mended, knowing_nothing + 0.08);
+  experiments::study_own_mistakes(report, text);
 
   const double bigram =
       train::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);

@@ -2,14 +2,14 @@
 // file.
 #include <fmt/format.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "experiments/05_rope/position_scores.h"
 #include "experiments/common/comparison.h"
 #include "experiments/common/heat_map.h"
-#include "experiments/common/position_scores.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
 #include "experiments/common/training.h"
@@ -18,10 +18,94 @@
 namespace {
 
 using namespace folio;  // NOLINT: a program of one file
+using core::ModelConfig;
 using experiments::Report;
 using Doubles = std::vector<double>;
 
 constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // the trained length
+
+// Rotations of config.context_length positions that are made for `scale` times the trained length.
+using Rotations = nn::RopeCache (*)(const ModelConfig& config, double scale);
+
+nn::RopeCache plain_rope(const ModelConfig& config, double) {
+  return nn::RopeCache(config.context_length, config.head_dim, config.rope_theta);
+}
+
+nn::RopeCache no_positions(const ModelConfig& config, double) { return experiments::no_rope(config); }
+
+// The angles p · theta^(-2(i - 1)/d) with i counted from 0, as the tutorial has them.
+nn::RopeCache rope_off_by_one(const ModelConfig& config, double) {
+  return experiments::linear_rope(config, std::pow(config.rope_theta, -2.0 / static_cast<double>(config.head_dim)));
+}
+
+struct Trained {
+  std::string name;
+  Rotations rope;
+  Doubles losses{};  // by seed
+};
+
+struct Way {
+  std::string name;
+  Rotations rope;
+  // The loss over the second half of windows of 32, 64, 256 and 512, each by seed.
+  std::array<Doubles, kTimes.size()> losses{};
+  Doubles far{};  // the last seed's loss at each position of 512
+};
+
+nn::Llama make_model(const ModelConfig& config, uint64_t seed, const nn::RopeCache& rope) {
+  return experiments::seeded_llama(config, seed, experiments::changed_blocks(config, {}, rope));
+}
+
+// The model in windows of `length`, with other rotations and the same parameters: the loss at each position.
+Doubles losses_at_length(const nn::Llama& model, const experiments::Shakespeare& text, int64_t length, Rotations rope) {
+  ModelConfig config = model->config();
+  const double scale = static_cast<double>(length) / static_cast<double>(config.context_length);
+  config.context_length = length;
+  nn::Llama longer = make_model(config, 0, rope(config, scale));
+  experiments::copy_parameters(model, longer);
+  return experiments::position_losses(longer, text, length);
+}
+
+void train_and_lengthen(const experiments::Shakespeare& text, const train::TrainConfig& setting,
+                        const std::vector<uint64_t>& seeds, std::vector<Trained>& trained, std::vector<Way>& ways) {
+  for (Trained& t : trained) t.losses.resize(seeds.size());
+  for (Way& way : ways) {
+    for (Doubles& losses : way.losses) losses.resize(seeds.size());
+  }
+  torch::set_num_threads(1);
+  experiments::run_jobs(seeds.size(), [&](size_t s) {
+    train::TrainConfig config = setting;
+    config.seed = seeds[s];
+    std::vector<nn::Llama> models;
+    for (Trained& t : trained) {
+      models.push_back(make_model(config.model, config.seed, t.rope(config.model, 1.0)));
+      t.losses[s] = experiments::train_model(models.back(), text, config).validation_loss;
+    }
+    for (Way& way : ways) {
+      const nn::Llama& model = way.rope == no_positions ? models[0] : models[1];
+      for (size_t i = 0; i < kTimes.size(); ++i) {
+        const Doubles losses = losses_at_length(model, text, kTimes[i] * config.window, way.rope);
+        way.losses[i][s] = experiments::mean_of(std::span(losses).last(losses.size() / 2));
+        if (s + 1 == seeds.size()) way.far = losses;
+      }
+    }
+  });
+}
+
+train::LineChart chart_of(const std::vector<Way>& ways) {
+  train::LineChart chart{.title = "A model trained on windows of 32, read in windows of 512",
+                         .x_label = "position in the window",
+                         .y_label = "validation loss (nats per character)",
+                         .log_x = true};
+  for (const Way& way : ways) {
+    chart.series.push_back({way.name, {}});
+    for (size_t first = 1; first < way.far.size(); first *= 2) {  // positions 1, 2-3, 4-7, …, in the middle of each
+      chart.series.back().points.push_back(
+          {1.5 * static_cast<double>(first), experiments::mean_of(std::span(way.far).subspan(first, first))});
+    }
+  }
+  return chart;
+}
 
 experiments::HeatMap::Panel panel(const std::string& title, const torch::Tensor& scores_TT) {
   const torch::Tensor values = (scores_TT - scores_TT.mean()).contiguous();  // so that both use all of the colours
@@ -31,113 +115,76 @@ experiments::HeatMap::Panel panel(const std::string& title, const torch::Tensor&
           .values = {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()}};
 }
 
-// The model in windows of `length`, with other rotations and the same parameters: the loss at each position.
-Doubles losses_at_length(const nn::Llama& model, const experiments::Shakespeare& text, int64_t length,
-                         nn::RopeCache (*rope)(const core::ModelConfig&, double)) {
-  core::ModelConfig config = model->config();
-  const double scale = static_cast<double>(length) / static_cast<double>(config.context_length);
-  config.context_length = length;
-  nn::Llama longer = experiments::seeded_llama(config, 0, experiments::changed_blocks(config, {}, rope(config, scale)));
-  experiments::copy_parameters(model, longer);
-  return experiments::position_losses(longer, text, length);
+// The scores of a query and a key wherever they stand: no training.
+void study_scores(Report& report, const ModelConfig& config) {
+  Doubles rotated_spread, added_spread;
+  for (const uint64_t seed : report.seeds()) {
+    rotated_spread.push_back(experiments::spread_at_equal_distance(experiments::scores_of_rotated(config, seed)));
+    added_spread.push_back(experiments::spread_at_equal_distance(experiments::scores_with_sines(config, seed)));
+  }
+  report.claim_below("rotated: scores at equal distance differ by (share of the largest)", rotated_spread, 1e-12);
+  report.claim_above("added: scores at equal distance differ by (share of the largest)", added_spread, 0.1);
+  report.picture(
+      "scores.svg",
+      experiments::HeatMap{.title = "The score of one query with one key, wherever they stand",
+                           .subtitle = "RoPE turns them; the older way adds a pattern of sines. Minus the mean of each",
+                           .row_label = "query's position",
+                           .column_label = "key's position",
+                           .panels = {panel("rotated (RoPE)", experiments::scores_of_rotated(config, report.seed())),
+                                      panel("added (sines)", experiments::scores_with_sines(config, report.seed()))}}
+          .svg());
 }
-
-struct Way {
-  std::string name;
-  nn::RopeCache (*rope)(const core::ModelConfig& config, double scale);
-  // The loss over the second half of windows of 32, 64, 256 and 512, each by seed.
-  std::vector<Doubles> losses = std::vector<Doubles>(kTimes.size());
-};
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   train::TrainConfig config = experiments::small_setting(text);
   config.model.n_layers = 1;
-  const auto plain = [](const core::ModelConfig& c, double) {
-    return nn::RopeCache(c.context_length, c.head_dim, c.rope_theta);
-  };
-  const auto no_positions = [](const core::ModelConfig& c, double) { return experiments::no_rope(c); };
-  std::vector<Way> ways{{"RoPE, plain", plain},
+  std::vector<Trained> trained{
+      {"no positions", no_positions}, {"RoPE", plain_rope}, {"RoPE with i - 1 for i", rope_off_by_one}};
+  std::vector<Way> ways{{"RoPE, plain", plain_rope},
                         {"RoPE, linear scaling", experiments::linear_rope},
                         {"RoPE, NTK scaling", experiments::ntk_rope},
                         {"no positions", no_positions}};
+  const auto seeds = report.short_form() ? report.seeds() : experiments::paired_seeds(report);
+  train_and_lengthen(text, config, seeds, trained, ways);
 
-  Doubles with, without;
-  train::LineChart chart{.title = "A model trained on windows of 32, read in windows of 512",
-                         .x_label = "position in the window",
-                         .y_label = "validation loss (nats per character)",
-                         .log_x = true};
-  for (const uint64_t seed : report.seeds()) {
-    config.seed = seed;
-    nn::Llama rope = experiments::seeded_llama(config.model, seed);
-    nn::Llama none = experiments::seeded_llama(
-        config.model, seed, experiments::changed_blocks(config.model, {}, experiments::no_rope(config.model)));
-    with.push_back(experiments::train_model(rope, text, config).validation_loss);
-    without.push_back(experiments::train_model(none, text, config).validation_loss);
-    chart.series.clear();
-    for (Way& way : ways) {
-      const nn::Llama& model = way.name == "no positions" ? none : rope;
-      Doubles far;
-      for (size_t i = 0; i < kTimes.size(); ++i) {
-        far = losses_at_length(model, text, kTimes[i] * config.window, way.rope);
-        way.losses[i].push_back(experiments::mean_of(std::span(far).last(far.size() / 2)));
-      }
-      chart.series.push_back({way.name, {}});
-      for (size_t first = 1; first < far.size(); first *= 2) {  // positions 1, 2-3, 4-7, …, in the middle of each
-        chart.series.back().points.push_back(
-            {1.5 * static_cast<double>(first), experiments::mean_of(std::span(far).subspan(first, first))});
-      }
-    }
+  std::vector<std::vector<Report::Json>> rows, far_rows, differences;
+  const auto against = [](const Doubles& a, const Doubles& b) -> Report::Json {
+    if (a == b) return "";
+    return experiments::shown(experiments::paired_interval_or_difference(a, b));
+  };
+  for (const Trained& t : trained) {
+    rows.push_back({t.name, experiments::mean_of(t.losses), against(t.losses, trained[0].losses),
+                    against(t.losses, trained[1].losses)});
   }
-
-  report.table("One layer, validation loss by seed", {"", "loss"},
-               {{"no positions", experiments::joined(without)}, {"RoPE", experiments::joined(with)}});
-  std::vector<std::vector<Report::Json>> rows, differences;
   for (const Way& way : ways) {
-    rows.push_back({way.name});
-    for (const Doubles& losses : way.losses) rows.back().push_back(experiments::joined(losses));
-    if (&way == &ways[0] || report.short_form()) continue;
+    far_rows.push_back({way.name});
     differences.push_back({way.name});
-    for (size_t i = 1; i < kTimes.size(); ++i) {
-      differences.back().push_back(experiments::shown(experiments::paired_interval(way.losses[i], ways[0].losses[i])));
+    for (size_t i = 0; i < kTimes.size(); ++i) {
+      far_rows.back().push_back(experiments::mean_of(way.losses[i]));
+      differences.back().push_back(against(way.losses[i], ways[0].losses[i]));
     }
   }
-  report.table("Loss over the second half of longer windows, by seed", {"", "32", "64", "256", "512"}, rows);
-  if (!differences.empty()) {
-    report.table("More than plain RoPE: mean and 95 % interval", {"", "64", "256", "512"}, differences);
-  }
-  report.picture("longer.svg", chart);
+  const std::vector<std::string> columns{"", "32", "64", "256", "512"};
+  report.table("One layer, mean loss of the seeds, and 95 % intervals of differences",
+               {"", "loss", "against no positions", "against RoPE"}, rows);
+  report.table("Loss over the second half of longer windows, mean of the seeds", columns, far_rows);
+  report.table("The same, more than plain RoPE's, with 95 % intervals", columns, differences);
+  report.picture("longer.svg", chart_of(ways));
+  study_scores(report, config.model);
 
-  const auto rotated = [&](uint64_t seed) { return experiments::scores_of_rotated(config.model, seed); };
-  const auto added = [&](uint64_t seed) { return experiments::scores_with_sines(config.model, seed); };
-  Doubles rotated_spread, added_spread;
-  for (const uint64_t seed : report.seeds()) {
-    rotated_spread.push_back(experiments::spread_at_equal_distance(rotated(seed)));
-    added_spread.push_back(experiments::spread_at_equal_distance(added(seed)));
-  }
-  report.picture(
-      "scores.svg",
-      experiments::HeatMap{
-          .title = "The score of one query with one key, wherever they stand",
-          .subtitle = "RoPE turns them; the older way adds a pattern of sines. Minus the mean of each",
-          .row_label = "query's position",
-          .column_label = "key's position",
-          .panels = {panel("rotated (RoPE)", rotated(report.seed())), panel("added (sines)", added(report.seed()))}}
-          .svg());
-
-  report.claim_above("RoPE saves one layer", experiments::differences(without, with), 0.1);
-  report.claim_below("rotated: scores at equal distance differ by (share of the largest)", rotated_spread, 1e-12);
-  report.claim_above("added: scores at equal distance differ by (share of the largest)", added_spread, 0.1);
-  report.claim_above("at twice the trained length, NTK scaling saves",
-                     experiments::differences(ways[0].losses[1], ways[2].losses[1]), 0.04);
-  const Doubles ntk_at_16 = experiments::differences(ways[2].losses[3], ways[0].losses[3]);
-  report.claim_below("at 16 times that length, NTK scaling changes the loss by", ntk_at_16, 0.1);
-  report.claim_above("at 16 times that length, NTK scaling changes the loss by", ntk_at_16, -0.1);
+  const auto difference = [](const Doubles& a, const Doubles& b) {
+    return experiments::paired_interval_or_difference(a, b);
+  };
+  report.claim_below("RoPE changes one layer's loss by (interval's upper end)",
+                     difference(trained[1].losses, trained[0].losses).high, -0.1);
+  report.claim_below("at twice the trained length, NTK scaling changes the loss by (upper end)",
+                     difference(ways[2].losses[1], ways[0].losses[1]).high, -0.04);
   for (const size_t far : {2, 3}) {
     for (size_t way = 0; way < 3; ++way) {
-      report.claim_above(
-          fmt::format("at {} times that length, {} costs more than no positions, by", kTimes[far], ways[way].name),
-          experiments::differences(ways[way].losses[far], ways[3].losses[far]), 0.1);
+      report.claim_above(fmt::format("at {} times that length, {} costs more than no positions, by (lower end)",
+                                     kTimes[far], ways[way].name),
+                         difference(ways[way].losses[far], ways[3].losses[far]).low, 0.05);
     }
   }
 }

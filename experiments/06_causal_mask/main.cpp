@@ -5,6 +5,7 @@
 #include <torch/utils.h>
 
 #include "experiments/common/broken.h"
+#include "experiments/common/comparison.h"
 #include "experiments/common/heat_map.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
@@ -51,8 +52,9 @@ torch::Tensor head_that_looks(const torch::Tensor& weights_HTT, int64_t offset) 
   return weights_HTT[on_it_H.argmax().item<int64_t>()].contiguous();
 }
 
-void run_one(Study& study, const experiments::Shakespeare& text, const train::NgramCounts& counts,
-             const train::TrainConfig& config, bool first_seed) {
+// Trains the model of the seed number s.
+void run_one(Study& study, size_t s, const experiments::Shakespeare& text, const train::NgramCounts& counts,
+             const train::TrainConfig& config) {
   nn::Llama model = experiments::seeded_llama(
       config.model, config.seed,
       experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache& rope) {
@@ -61,12 +63,12 @@ void run_one(Study& study, const experiments::Shakespeare& text, const train::Ng
       }));
   static_cast<void>(experiments::train_model(model, text, config));
   const Doubles losses = experiments::position_losses(model, text, config.window);
-  study.mean.push_back(experiments::mean_of(losses));
-  study.last.push_back(losses.back());
+  study.mean[s] = experiments::mean_of(losses);
+  study.last[s] = losses.back();
   const std::vector<int32_t> sample =
       experiments::sample_tokens(model, text.tokenizer.encode("\n"), kSampled, config.window, config.seed);
-  study.sample.push_back(counts.witten_bell_loss(std::span(sample).subspan(1), 3));
-  if (!first_seed) return;
+  study.sample[s] = counts.witten_bell_loss(std::span(sample).subspan(1), 3);
+  if (s != 0) return;
 
   study.text = text.tokenizer.decode(sample);
   study.by_position.name = study.name;
@@ -101,18 +103,27 @@ void study(Report& report) {
   if (report.short_form()) config.steps = 200;
 
   Study masked{.name = "with the mask", .masked = true}, unmasked{.name = "without the mask", .masked = false};
-  for (const uint64_t seed : report.seeds()) {
-    config.seed = seed;
-    for (Study* one : {&masked, &unmasked}) run_one(*one, text, counts, config, seed == report.seed());
-  }
+  const auto seeds = report.short_form() ? report.seeds() : experiments::paired_seeds(report);
+  for (Study* one : {&masked, &unmasked}) one->mean = one->last = one->sample = Doubles(seeds.size());
+  experiments::run_jobs(seeds.size(), [&](size_t s) {
+    train::TrainConfig its = config;
+    its.seed = seeds[s];
+    for (Study* one : {&masked, &unmasked}) run_one(*one, s, text, counts, its);
+  });
 
   std::vector<std::vector<Report::Json>> rows;
   for (const Study* one : {&masked, &unmasked}) {
-    rows.push_back(
-        {one->name, experiments::joined(one->mean), experiments::joined(one->last), experiments::joined(one->sample)});
+    rows.push_back({one->name, experiments::mean_of(one->mean), experiments::mean_of(one->last),
+                    experiments::mean_of(one->sample)});
     report.say(fmt::format("\n{}:{}", one->name, one->text));
   }
-  report.table("Validation losses by seed", {"", "mean of 32 places", "last place", "its text, by a 3-gram"}, rows);
+  const auto difference = [](const Doubles& without, const Doubles& with) {
+    return experiments::shown(experiments::paired_interval_or_difference(without, with));
+  };
+  rows.push_back({"without minus with", difference(unmasked.mean, masked.mean), difference(unmasked.last, masked.last),
+                  difference(unmasked.sample, masked.sample)});
+  report.table(fmt::format("Mean losses of {} seeds", seeds.size()),
+               {"", "mean of 32 places", "last place", "its text, by a 3-gram"}, rows);
   report.say(fmt::format("Shakespeare's own text costs the 3-gram {:.3f}.\n", real_text));
 
   report.claim_below("without the mask the mean loss falls below", unmasked.mean, 0.5);

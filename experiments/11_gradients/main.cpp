@@ -8,9 +8,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "experiments/11_gradients/hand_parts.h"
+#include "experiments/11_gradients/hand_training.h"
 #include "experiments/common/comparison.h"
-#include "experiments/common/hand_parts.h"
-#include "experiments/common/hand_training.h"
 #include "experiments/common/interval_chart.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"

@@ -36,6 +36,8 @@ class Printer : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed() || !message_.empty()) return;  // the first message of a law is enough
     message_ = result.message();
+    const size_t frames = message_.find("\nException raised from ");  // LibTorch's, of its own code
+    if (frames != std::string::npos) message_.erase(frames, message_.find("\" thrown in", frames) - frames);
     strip("Failed\n", "");
     strip("C++ exception with description \"", "\" thrown in the test body.");  // a hint, for example
   }
@@ -46,8 +48,8 @@ class Printer : public testing::EmptyTestEventListener {
     if (law.result()->Passed()) return;
     std::printf("%s", wrapped(message_, "         ").c_str());
     const std::string file = law.file();
-    std::printf("         (%s:%d)\n", file.substr(std::min(file.find("experiments/"), file.size())).c_str(),
-                law.line());
+    const size_t at = std::min(file.rfind("experiments/exercises/"), file.rfind("tests/modules/"));
+    std::printf("         (%s:%d)\n", file.substr(std::min(at, file.size())).c_str(), law.line());
   }
 
   void OnTestProgramEnd(const testing::UnitTest& all) override {

@@ -33,7 +33,8 @@ SequenceId BlockManager::fork(SequenceId parent) {
   Sequence& to = at(child);
   to.length = from.length;
   to.table = from.table;
-  for (const BlockId block : to.table) ++references_[static_cast<size_t>(block)];
+  to.n_told = from.n_told;
+  for (const BlockId block : to.table) hold(block);
   return child;
 }
 
@@ -52,15 +53,17 @@ void BlockManager::truncate(SequenceId sequence, int64_t n_positions) {
     s.table.pop_back();
   }
   s.length = std::min(s.length, n_positions);
+  s.n_told = std::min(s.n_told, static_cast<size_t>(s.length / kBlockPositions));
 }
 
 BlockId BlockManager::take_block() {
   core::require(in_use_ < n_blocks_, "the KV cache is full: all {} blocks of {} positions are in use", n_blocks_,
                 kBlockPositions);
-  if (free_.empty()) {
+  if (free_.empty() && static_cast<int64_t>(references_.size()) < n_blocks_) {
     free_.push_back(static_cast<BlockId>(references_.size()));
     references_.push_back(0);
   }
+  if (free_.empty()) free_.push_back(prefixes_.forget_oldest());
   const BlockId block = free_.back();
   free_.pop_back();
   references_[static_cast<size_t>(block)] = 1;
@@ -70,8 +73,47 @@ BlockId BlockManager::take_block() {
 
 void BlockManager::drop_block(BlockId block) {
   if (--references_[static_cast<size_t>(block)] > 0) return;
-  free_.push_back(block);
+  if (prefixes_.knows(block)) {
+    prefixes_.leave(block);
+  } else {
+    free_.push_back(block);
+  }
   --in_use_;
+}
+
+void BlockManager::hold(BlockId block) {
+  if (references_[static_cast<size_t>(block)]++ > 0) return;
+  prefixes_.take(block);  // known: what is not, somebody held
+  ++in_use_;
+}
+
+int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t> tokens) {
+  Sequence& s = at(sequence);
+  core::require(s.table.empty(), "sequence {} has blocks already", sequence);
+  s.table = prefixes_.find(tokens);
+  for (const BlockId block : s.table) hold(block);
+  s.n_told = s.table.size();
+  s.length = static_cast<int64_t>(s.table.size()) * kBlockPositions;
+  return s.length;
+}
+
+BlockManager::Prefix BlockManager::find_prefix(std::span<const int32_t> tokens) const {
+  Prefix prefix;
+  for (const BlockId block : prefixes_.find(tokens)) {
+    prefix.length += kBlockPositions;
+    prefix.free_blocks += references_[static_cast<size_t>(block)] == 0 ? 1 : 0;
+  }
+  return prefix;
+}
+
+void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens) {
+  Sequence& s = at(sequence);
+  core::require(static_cast<int64_t>(tokens.size()) <= s.length, "sequence {} has {} positions, not {}", sequence,
+                s.length, tokens.size());
+  const size_t full = tokens.size() / static_cast<size_t>(kBlockPositions);
+  if (full <= s.n_told) return;
+  prefixes_.add(s.table, tokens);
+  s.n_told = full;
 }
 
 int64_t BlockManager::blocks_needed(SequenceId sequence, int64_t count) const {
@@ -98,11 +140,15 @@ void BlockManager::reserve(SequenceId sequence, int64_t count) {
   for (auto b = static_cast<size_t>(s.length / kBlockPositions); b < end; ++b) {
     if (b == s.table.size()) {
       s.table.push_back(take_block());
-    } else if (shared(s.table[b])) {
+      continue;
+    }
+    if (shared(s.table[b])) {
       const BlockId copy = take_block();
       replaced_.push_back({.sequence = sequence, .index = b, .original = s.table[b]});
       copies_.push_back({.from = s.table[b], .to = copy});
       s.table[b] = copy;
+    } else {
+      prefixes_.forget(s.table[b]);  // it will hold other tokens
     }
   }
 }

@@ -2,6 +2,7 @@
 // block, so that sequences share a common prefix. Bookkeeping on the host, the same for every machine; what is in a
 // block is the machine's. A shared block is copied before it is written: reserve() lists the copies, a machine does
 // them. What was reserved is undone by roll_back() until commit() makes it count, so a step that fails leaves no trace.
+// A full block whose tokens were told is found again by them, also when nobody holds it any more (prefix_index.h).
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "infer/cache/prefix_index.h"
+
 namespace folio::infer {
 
 using SequenceId = int32_t;
-using BlockId = int32_t;
-
-inline constexpr int64_t kBlockPositions = 32;  ///< positions in one block
 
 /// Positions that are held in blocks: whole blocks, the last one perhaps not full.
 [[nodiscard]] constexpr int64_t blocks_for(int64_t n_positions) {
@@ -45,6 +45,7 @@ class BlockManager {
 
   [[nodiscard]] int64_t n_blocks() const { return n_blocks_; }
   [[nodiscard]] int64_t blocks_in_use() const { return in_use_; }
+  /// That nobody holds. Some may be known by their tokens: they are handed out last, the longest unused first.
   [[nodiscard]] int64_t free_blocks() const { return n_blocks_ - in_use_; }
   /// How many free blocks reserve(sequence, count) takes, copies included.
   [[nodiscard]] int64_t blocks_needed(SequenceId sequence, int64_t count) const;
@@ -52,6 +53,18 @@ class BlockManager {
   /// Makes the `count` positions behind the sequence's length writable. Throws core::Error if the free blocks are too
   /// few; then, too, what was reserved before waits for commit() or roll_back().
   void reserve(SequenceId sequence, int64_t count);
+  /// `sequence`, which is empty, shares the known blocks that hold the first of `tokens`: the longest chain of whole
+  /// blocks. Returns its new length.
+  int64_t share_prefix(SequenceId sequence, std::span<const int32_t> tokens);
+  /// `tokens` are those of the sequence's first positions, which were computed: its full blocks are known from now on.
+  void remember(SequenceId sequence, std::span<const int32_t> tokens);
+  /// How many of the first `tokens` share_prefix() would find, and in how many blocks that nobody holds.
+  struct Prefix {
+    int64_t length = 0;
+    int64_t free_blocks = 0;
+  };
+  [[nodiscard]] Prefix find_prefix(std::span<const int32_t> tokens) const;
+
   /// The copies that a machine has to do before it writes what was reserved.
   [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
   /// The reserved positions count from now on.
@@ -64,6 +77,7 @@ class BlockManager {
     bool live = false;
     int64_t length = 0;
     std::vector<BlockId> table;
+    size_t n_told = 0;  ///< blocks of the table whose tokens remember() was told
   };
   // One reserve() that is not committed.
   struct Reserved {
@@ -82,6 +96,7 @@ class BlockManager {
   [[nodiscard]] Sequence& at(SequenceId sequence);
   [[nodiscard]] const Sequence& at(SequenceId sequence) const;
   [[nodiscard]] bool shared(BlockId block) const { return references_[static_cast<size_t>(block)] > 1; }
+  void hold(BlockId block);
   BlockId take_block();
   void drop_block(BlockId block);
   void forget_reserved();
@@ -89,7 +104,8 @@ class BlockManager {
   int64_t n_blocks_;
   int64_t in_use_ = 0;
   std::vector<int32_t> references_;  ///< of each block that was ever handed out
-  std::vector<BlockId> free_;        ///< of those, the ones that nobody holds
+  std::vector<BlockId> free_;        ///< of those, the ones that nobody holds and nothing is known of
+  PrefixIndex prefixes_;             ///< and those that are known
   std::vector<Sequence> sequences_;
   std::vector<Reserved> reserved_;
   std::vector<Replaced> replaced_;

@@ -20,8 +20,7 @@ Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, dat
       tokenizer_(tokenizer),
       template_(std::move(chat_template)),
       messages_(first_messages(std::move(system))),
-      n_system_(messages_.size()),
-      sequence_(engine.cache()) {}
+      n_system_(messages_.size()) {}
 
 Answer Conversation::say(std::string text, const GenerateOptions& options,
                          const std::function<void(std::string_view)>& on_text) {
@@ -43,28 +42,15 @@ Answer Conversation::say(std::string text, const GenerateOptions& options,
 }
 
 // The whole conversation is tokenized anew: what was said as some tokens may be read as others, and a template may trim
-// it. From the first token that differs on, it is computed.
+// it. Up to the first token that differs, the cache knows it.
 Answer Conversation::answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   Answer answer;
   answer.prompt_tokens = data::encode_chat(tokenizer_, template_, messages_);
-  const std::vector<int32_t>& prompt = answer.prompt_tokens;
+  const size_t n = answer.prompt_tokens.size();
   const int64_t context = options.context == 0 ? engine_.config().context_length : options.context;
-  core::require(static_cast<int64_t>(prompt.size()) < context,
-                "the conversation has {} tokens, and the context has room for {}: /reset begins anew", prompt.size(),
-                context);
-  const auto parted = std::mismatch(held_.begin(), held_.end(), prompt.begin(), prompt.end()).first;
-  // The last token is computed in any case: its logits give the answer's first token.
-  keep(std::min(static_cast<size_t>(parted - held_.begin()), prompt.size() - 1));
-  answer.n_cached = held_.size();
-  try {
-    answer.result = generate_on(engine_, tokenizer_, sequence_.id(), prompt, options, on_text);
-  } catch (...) {
-    keep(answer.n_cached);
-    throw;
-  }
-  held_ = prompt;
-  held_.insert(held_.end(), answer.result.tokens.begin(), answer.result.tokens.end());
-  held_.resize(static_cast<size_t>(engine_.cache().length(sequence_.id())));  // the last one sampled was not run
+  core::require(static_cast<int64_t>(n) < context,
+                "the conversation has {} tokens, and the context has room for {}: /reset begins anew", n, context);
+  answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, options, on_text);
   return answer;
 }
 
@@ -81,14 +67,6 @@ GenerateOptions Conversation::with_end_of_turn(GenerateOptions options) const {
   return options;
 }
 
-void Conversation::reset() {
-  messages_.resize(n_system_);
-  keep(0);
-}
-
-void Conversation::keep(size_t n_tokens) {
-  held_.resize(n_tokens);
-  engine_.cache().truncate(sequence_.id(), static_cast<int64_t>(n_tokens));
-}
+void Conversation::reset() { messages_.resize(n_system_); }
 
 }  // namespace folio::infer

@@ -1,6 +1,5 @@
-// A chat: its messages, and a sequence of the cache that holds what was computed of them. A turn is rendered whole by
-// the template, and what is new in it is computed: an answer is, byte for byte, the one that the same messages get in a
-// conversation of their own.
+// A chat: its messages. A turn is rendered whole by the template, and what the cache does not know of it is computed:
+// an answer is, byte for byte, the one that the same messages get in a conversation of their own.
 #pragma once
 
 #include <functional>
@@ -9,14 +8,12 @@
 #include <vector>
 
 #include "data/chat/chat_template.h"
-#include "infer/cache/scoped_sequence.h"
 #include "infer/engine/generate.h"
 
 namespace folio::infer {
 
 struct Answer {
   std::vector<int32_t> prompt_tokens;  ///< the conversation, up to where the answer begins
-  size_t n_cached = 0;                 ///< of those, how many the cache had
   GenerateResult result;
 };
 
@@ -40,15 +37,12 @@ class Conversation {
  private:
   Answer answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
   [[nodiscard]] GenerateOptions with_end_of_turn(GenerateOptions options) const;
-  void keep(size_t n_tokens);
 
   Engine& engine_;
   const data::Tokenizer& tokenizer_;
   data::ChatTemplate template_;
   std::vector<data::ChatMessage> messages_;
   size_t n_system_;  ///< messages that a reset leaves
-  ScopedSequence sequence_;
-  std::vector<int32_t> held_;  ///< the tokens whose keys and values the cache has
 };
 
 }  // namespace folio::infer

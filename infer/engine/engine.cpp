@@ -1,6 +1,7 @@
 #include "infer/engine/engine.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
 
@@ -12,23 +13,29 @@ constexpr size_t kLogitsAtOnce = 3'000'000;  // numbers of prompts' rows in a st
 }  // namespace
 
 Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
-    : runner_(model, machine, options) {}
+    : Engine(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
 
 Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
-    : runner_(model, placements, options) {}
+    : runner_(model, placements, options), scheduler_(runner_.cache(), {.max_rows = runner_.max_rows()}) {}
 
-RequestId Engine::add(Request request) {
-  Generation generation(std::move(request), config(), cache());
-  const int64_t needed = blocks_for(generation.max_positions());
-  core::require(needed <= cache().n_blocks(),
-                "{} positions need {} blocks of the KV cache, which has {}; take fewer tokens or a larger cache",
-                generation.max_positions(), needed, cache().n_blocks());
-  active_.push_back({.id = next_id_, .generation = std::move(generation)});
+RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
+  active_.push_back({.id = next_id_, .generation = Generation(std::move(request), config(), cache())});
+  try {
+    Generation& added = active_.back().generation;
+    scheduler_.add(added);
+    for (const Active& a : active_) {
+      if (a.id == same_prompt && a.generation.request().prompt == added.request().prompt)
+        added.share_with(a.generation);
+    }
+  } catch (...) {
+    active_.pop_back();
+    throw;
+  }
   return next_id_++;
 }
 
 bool Engine::step() {
-  admit();
+  failed_.reset();
   retire_done();
   try {
     if (!step_.parts.empty() && !runner_.is_last(step_.issued)) recall();  // somebody else ran a step
@@ -42,6 +49,10 @@ bool Engine::step() {
     hand_out(runner_.collect(step_.issued));
     step_ = std::move(next);
   } catch (...) {
+    for (const Active& a : active_) {
+      if (&a.generation == in_hand_) failed_ = a.id;
+    }
+    in_hand_ = nullptr;
     recall();
     retire_done();
     throw;
@@ -50,43 +61,25 @@ bool Engine::step() {
   return true;
 }
 
-// What all that run may still take, and then this one, has to fit: so no step ever finds the cache full.
-void Engine::admit() {
-  if (active_.empty() || active_.back().running) return;  // those that wait are the last
-  int64_t free = cache().free_blocks();
-  for (Active& a : active_) {
-    if (!a.running) continue;
-    const SequenceId sequence = *a.generation.request().sequence;
-    free -= cache().blocks_needed(sequence, a.generation.max_positions() - cache().length(sequence));
-  }
-  for (Active& a : active_) {
-    if (a.running) continue;
-    const auto kept = a.generation.request().sequence;
-    const int64_t most = a.generation.max_positions();
-    free -= kept ? cache().blocks_needed(*kept, most - cache().length(*kept)) : blocks_for(most);
-    if (free < 0) return;
-    a.owned = kept ? nullptr : std::make_unique<ScopedSequence>(cache());
-    a.running = true;
-    a.generation.start(kept ? *kept : a.owned->id());
-  }
-}
-
 std::vector<Engine::Part> Engine::plan() {
   rows_.clear();
-  std::vector<Part> parts;
   size_t n_draws = 0;
-  const size_t most_rows = runner_.max_rows();
-  size_t most_reported = std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, most_rows);
-  for (Active& a : active_) {
-    const bool alone = static_cast<bool>(a.generation.request().observer);
-    if (!a.running || rows_.size() == most_rows || (alone && !rows_.empty())) break;
-    const size_t n = a.generation.append_rows(rows_, most_rows - rows_.size(), most_reported);
+  size_t most_reported =
+      std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
+  std::vector<Part> parts;
+  const auto append = [&](Scheduler::Job& job, size_t most) {
+    auto& request = static_cast<Generation&>(job);
+    const size_t n = request.append_rows(rows_, most, most_reported);
     if (n > 0) {
-      parts.push_back({.request = &a, .n_rows = n, .draw = n_draws});
-      n_draws += rows_.back().sampler != nullptr ? 1 : 0;
+      parts.push_back({.request = &request, .n_rows = n, .draw = n_draws});
+      n_draws += rows_.back().sampler != nullptr ? request.n_draws() : 0;
     }
-    if (alone) break;
-  }
+    return n;
+  };
+  const Scheduler::Trace& trace = scheduler_.plan(append);
+  for (const Scheduler::Job* job : trace.started) done_.cached_tokens += static_cast<uint64_t>(job->n_shared());
+  done_.put_back += trace.put_back.size();
+  for (const Part& part : parts) part.request->started();
   return parts;
 }
 
@@ -94,31 +87,40 @@ std::vector<Engine::Part> Engine::plan() {
 std::vector<Engine::Part> Engine::plan_ahead() {
   rows_.clear();
   if (!runner_.feeds()) return {};
-  const auto waits = [](const Active& a) { return a.running && a.generation.has_to_wait(); };
-  if (std::any_of(active_.begin(), active_.end(), waits)) return {};
-  std::vector<Part> parts;
-  for (const Part& part : step_.parts) {
-    if (part.request->generation.ends_next()) continue;
-    parts.push_back({.request = part.request, .n_rows = 1, .draw = rows_.size()});
-    rows_.push_back(part.request->generation.row_ahead(part.draw));
+  for (Scheduler::Job* job : scheduler_.running()) {
+    if (static_cast<Generation*>(job)->has_to_wait()) return {};
   }
-  return parts;
+  std::vector<Part> parts;
+  std::vector<Scheduler::Job*> jobs;
+  for (const Part& part : step_.parts) {
+    if (part.request->ends_next()) continue;
+    parts.push_back({.request = part.request, .n_rows = 1, .draw = rows_.size()});
+    jobs.push_back(part.request);
+    rows_.push_back(part.request->row_ahead(part.draw));
+  }
+  return scheduler_.can_go_on(jobs) ? parts : std::vector<Part>{};
 }
 
 Engine::Flight Engine::issue(std::vector<Part> parts) {
   if (parts.empty()) return {};
-  Flight flight{.issued = runner_.issue(rows_, parts.front().request->generation.request().observer),
-                .parts = std::move(parts)};
-  for (const Part& part : flight.parts) part.request->generation.issued(part.n_rows);
+  Flight flight{.issued = runner_.issue(rows_, parts.front().request->request().observer), .parts = std::move(parts)};
+  for (const Part& part : flight.parts) part.request->issued(part.n_rows);
+  ++done_.steps;
+  done_.rows += rows_.size();
   return flight;
 }
 
 void Engine::hand_out(StepOutput output) {
   const std::span<const int32_t> tokens = output.tokens;
   for (const Part& part : step_.parts) {
+    in_hand_ = part.request;
     output.tokens = tokens.subspan(part.draw);
-    output = part.request->generation.take(output, part.n_rows);
+    const size_t n_before = part.request->n_generated();
+    output = part.request->take(output, part.n_rows);
+    done_.tokens += part.request->n_generated() - n_before;
+    part.request->remember();
   }
+  in_hand_ = nullptr;
 }
 
 // Nobody waits for what is in flight: each request computes its rows again, from the first that it has not taken.
@@ -141,7 +143,8 @@ void Engine::retire_done() {
 // A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
 void Engine::forget(std::list<Active>::iterator active) {
   active->generation.recall();
-  std::erase_if(step_.parts, [&](const Part& part) { return part.request == &*active; });
+  std::erase_if(step_.parts, [&](const Part& part) { return part.request == &active->generation; });
+  scheduler_.remove(active->generation);
   active_.erase(active);
 }
 
@@ -158,6 +161,15 @@ GenerateResult Engine::take(RequestId id) {
   GenerateResult result = std::move(found->second);
   ended_.erase(found);
   return result;
+}
+
+EngineStatistics Engine::statistics() const {
+  EngineStatistics all = done_;
+  all.running = scheduler_.running().size();
+  all.waiting = scheduler_.waiting().size();
+  all.blocks_in_use = runner_.cache().blocks_in_use();
+  all.n_blocks = runner_.cache().n_blocks();
+  return all;
 }
 
 void Engine::drop(RequestId id) {

@@ -1,24 +1,37 @@
 // The loop that every caller shares: requests go in, each step takes rows of those that run, results come out:
 //   engine.add(request);  while (engine.step()) …;  engine.take(id)
-// First come, first served: a request starts when the cache has room for its whole length, and gives its rows to a step
-// as long as the step has room. A request's result does not depend on the others: see forward/runner.h.
+// scheduler.h says whose rows a step takes. A request's result does not depend on the others, nor on what the cache
+// knew of its prompt, nor on whether it was put back: see forward/runner.h.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <map>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "infer/cache/scoped_sequence.h"
 #include "infer/engine/generation.h"
 #include "infer/engine/request.h"
+#include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
 
 namespace folio::infer {
 
 using RequestId = int64_t;
+
+/// What an engine has done, and does.
+struct EngineStatistics {
+  uint64_t steps = 0;
+  uint64_t rows = 0;           ///< that were computed
+  uint64_t cached_tokens = 0;  ///< of prompts, that did not have to be
+  uint64_t tokens = 0;         ///< that were generated
+  uint64_t put_back = 0;       ///< times that a request was
+  size_t running = 0;
+  size_t waiting = 0;
+  int64_t blocks_in_use = 0;
+  int64_t n_blocks = 0;
+};
 
 class Engine {
  public:
@@ -37,7 +50,8 @@ class Engine {
 
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
-  RequestId add(Request request);
+  /// `same_prompt` is a request with the same prompt, which is then computed once for both.
+  RequestId add(Request request, std::optional<RequestId> same_prompt = {});
 
   /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out what the
   /// requests want. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens
@@ -46,24 +60,28 @@ class Engine {
   /// with the next step.
   bool step();
 
+  /// The request whose result or callback made the last step throw, if it was one's.
+  [[nodiscard]] std::optional<RequestId> failed() const { return failed_; }
+
   /// Ends a request as Interrupted; what it has so far is its result. Nothing happens if it has ended.
   void cancel(RequestId id);
 
+  [[nodiscard]] bool has_ended(RequestId id) const { return ended_.contains(id); }
   /// The result of a request that has ended; the engine forgets it.
   [[nodiscard]] GenerateResult take(RequestId id);
   /// Forgets a request, whether it has ended or not. Its callbacks are not called.
   void drop(RequestId id);
 
+  [[nodiscard]] EngineStatistics statistics() const;
+
  private:
   struct Active {
     RequestId id;
     Generation generation;
-    bool running = false;                     ///< the cache has room for it
-    std::unique_ptr<ScopedSequence> owned{};  ///< its sequence, where the caller gave none
   };
   // Rows of one request in a step.
   struct Part {
-    Active* request;
+    Generation* request;
     size_t n_rows;
     size_t draw;  ///< index of its draw, if it has one
   };
@@ -73,7 +91,6 @@ class Engine {
     std::vector<Part> parts;  ///< of requests that wait for it
   };
 
-  void admit();
   [[nodiscard]] std::vector<Part> plan();
   [[nodiscard]] std::vector<Part> plan_ahead();
   [[nodiscard]] Flight issue(std::vector<Part> parts);
@@ -83,11 +100,15 @@ class Engine {
   void forget(std::list<Active>::iterator active);
 
   Runner runner_;
+  Scheduler scheduler_;
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
-  std::vector<Row> rows_;  ///< that were planned
-  Flight step_;            ///< in flight, and collected next
+  std::vector<Row> rows_;                ///< that were planned
+  Flight step_;                          ///< in flight, and collected next
+  const Generation* in_hand_ = nullptr;  ///< whose results are handed out
+  std::optional<RequestId> failed_{};
+  EngineStatistics done_{};
 };
 
 }  // namespace folio::infer

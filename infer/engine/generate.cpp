@@ -12,17 +12,9 @@ Request request_of(const data::Tokenizer& tokenizer, std::span<const int32_t> pr
           .tokenizer = &tokenizer,
           .stops = options.stops,
           .end_tokens = options.end_tokens,
+          .speculate = options.speculate,
           .context = options.context,
           .slide = options.slide};
-}
-
-GenerateResult generate_one(Engine& engine, Request request, const GenerateOptions& options,
-                            const std::function<void(std::string_view)>& on_text) {
-  request.on_text = on_text;
-  ScopedRequests requests(engine);
-  const RequestId id = requests.add(std::move(request));
-  run(engine, requests.ids(), options.interrupted);
-  return engine.take(id);
 }
 
 }  // namespace
@@ -50,17 +42,14 @@ std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer
   return results;
 }
 
-GenerateResult generate_on(Engine& engine, const data::Tokenizer& tokenizer, SequenceId sequence,
-                           std::span<const int32_t> prompt, const GenerateOptions& options,
-                           const std::function<void(std::string_view)>& on_text) {
-  Request request = request_of(tokenizer, prompt, options);
-  request.sequence = sequence;
-  return generate_one(engine, std::move(request), options, on_text);
-}
-
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
-  return generate_one(engine, request_of(tokenizer, prompt, options), options, on_text);
+  Request request = request_of(tokenizer, prompt, options);
+  request.on_text = on_text;
+  ScopedRequests requests(engine);
+  const RequestId id = requests.add(std::move(request));
+  run(engine, requests.ids(), options.interrupted);
+  return engine.take(id);
 }
 
 }  // namespace folio::infer

@@ -21,6 +21,7 @@ struct GenerateOptions {
   std::vector<std::string> stops;
   std::vector<int32_t> end_tokens;
   SamplerOptions sampler;
+  size_t speculate = 0;
   std::function<bool()> interrupted;  ///< asked before each step; may be empty
 };
 
@@ -36,13 +37,7 @@ void run(Engine& engine, std::span<const RequestId> ids, const std::function<boo
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {});
 
-/// One prompt in a sequence of the caller's: see Request::sequence. Where this throws, the sequence has to be truncated
-/// to what it had.
-GenerateResult generate_on(Engine& engine, const data::Tokenizer& tokenizer, SequenceId sequence,
-                           std::span<const int32_t> prompt, const GenerateOptions& options,
-                           const std::function<void(std::string_view)>& on_text = {});
-
-/// The same in a sequence of its own.
+/// One prompt.
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text = {});
 

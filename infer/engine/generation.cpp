@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "infer/engine/perplexity.h"
@@ -40,8 +41,9 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
       cache_(cache),
       vocab_size_(static_cast<size_t>(config.vocab_size)),
       context_(context_of(request_, config)),
-      sampler_(request_.sampler, suppressed(request_.tokenizer)),
+      sampler_(request_.sampler, suppressed(request_.tokenizer), request_.prompt.size()),
       filter_(request_.stops),
+      lookup_(request_.speculate),
       history_(request_.prompt),
       n_prompt_(request_.prompt.size()) {
   require(n_prompt_ > 0, "the prompt is empty");
@@ -58,20 +60,33 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
     require(token >= 0 && token < config.vocab_size, "the tokenizer suppresses token {}, but has {}", token,
             config.vocab_size);
   }
+  for (const SamplerOptions::Bias& b : request_.sampler.logit_bias) {
+    require(b.token >= 0 && b.token < config.vocab_size, "there is a logit bias of token {}, but the vocabulary has {}",
+            b.token, config.vocab_size);
+  }
   require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
-  require(!request_.sequence || cache_.length(*request_.sequence) < static_cast<int64_t>(n_prompt_),
-          "the cache has {} positions of a prompt of {}; nothing is left to compute",
-          request_.sequence ? cache_.length(*request_.sequence) : 0, n_prompt_);
-}
-
-void Generation::start(SequenceId sequence) {
-  request_.sequence = sequence;
-  start_ = first_token_ = end_ = Clock::now();
   if (samples()) {
-    show(check_room());
-  } else if (n_fresh() == 0) {
+    static_cast<void>(check_room());  // no text was held back yet
+  } else if (n_rows() == 0) {
     finish(FinishReason::Length);
   }
+}
+
+void Generation::started() {
+  if (std::exchange(started_, true)) return;
+  start_ = first_token_ = end_ = Clock::now();
+  n_cached_ = static_cast<size_t>(n_shared());
+}
+
+std::span<const int32_t> Generation::tokens() const {
+  return std::span(history_).first(n_rows()).subspan(std::min(forgotten_, n_rows()));
+}
+
+// The last row in any case: the next token comes from its logits. And whatever is asked for of the prompt's rows.
+size_t Generation::shareable() const {
+  const size_t n = tokens().size();
+  const bool asks = request_.on_logits || request_.on_log_probs || request_.observer;
+  return std::min(n == 0 ? 0 : n - 1, asks && reported_ < n_prompt_ ? reported_ : n);
 }
 
 int64_t Generation::max_positions() const {
@@ -89,7 +104,7 @@ size_t Generation::n_rows() const {
 
 // Tokens that the cache does not hold yet. It may hold the row of one that is not known.
 size_t Generation::n_fresh() const {
-  const size_t held = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence));
+  const size_t held = forgotten_ + static_cast<size_t>(runs() ? cache_.length(sequence()) : 0);
   return n_rows() - std::min(held, n_rows());
 }
 
@@ -108,18 +123,47 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
     if (reported && most_reported == 0) break;
     if (reported) --most_reported;
     rows.push_back({.token = history_[index],
-                    .sequence = *request_.sequence,
+                    .sequence = sequence(),
                     .position = static_cast<int64_t>(index - forgotten_),
-                    .wants_logits = reported,
+                    .wants_logits = reported || (is_last(index) && request_.wants_token_logits),
                     .sampler = is_last(index) ? &sampler_ : nullptr,
                     .history = history_});
   }
-  return n;
+  n_drafts_ = 0;
+  if (n > 0 && is_last(first + n - 1)) append_drafts(rows, most - n);
+  return n + n_drafts_;
+}
+
+// Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
+// that of the text.
+void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
+  const auto drafts = lookup_.drafts(history_, std::min(most, n_ahead()));
+  if (drafts.empty()) return;
+  n_drafts_ = drafts.size();
+  drafted_ = history_;
+  drafted_.insert(drafted_.end(), drafts.begin(), drafts.end());
+  for (size_t n = history_.size(); n < drafted_.size(); ++n) {
+    rows.push_back({.token = drafted_[n],
+                    .sequence = sequence(),
+                    .position = static_cast<int64_t>(n - forgotten_),
+                    .wants_logits = false,
+                    .sampler = &sampler_,
+                    .history = std::span(drafted_).first(n + 1)});
+  }
+}
+
+// As many as may be right: the text goes on behind the last of them.
+size_t Generation::n_ahead() const {
+  if (!samples() || request_.wants_token_logits) return 0;
+  const auto n = static_cast<int64_t>(history_.size());
+  const int64_t by_tokens = request_.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
+  const int64_t by_context = context_ - (n - static_cast<int64_t>(forgotten_)) - 1;
+  return std::min(lookup_.n_wanted(), static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
 }
 
 Row Generation::row_ahead(size_t draw) {
   return {.token = drawn_token(draw),
-          .sequence = *request_.sequence,
+          .sequence = sequence(),
           .position = static_cast<int64_t>(history_.size() - forgotten_),
           .wants_logits = false,
           .sampler = &sampler_,
@@ -128,7 +172,8 @@ Row Generation::row_ahead(size_t draw) {
 
 bool Generation::has_to_wait() const {
   if (n_fresh() > 0) return true;
-  return !ends_next() && (request_.sampler.repeat_penalty != 1.0F || context_ends(history_.size() + 1));
+  return !ends_next() &&
+         (request_.sampler.needs_history() || request_.speculate > 0 || context_ends(history_.size() + 1));
 }
 
 bool Generation::ends_next() const {
@@ -139,19 +184,42 @@ bool Generation::ends_next() const {
 bool Generation::context_ends(size_t n_tokens) const { return static_cast<int64_t>(n_tokens - forgotten_) >= context_; }
 
 StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
-  const size_t first = forgotten_ + static_cast<size_t>(cache_.length(*request_.sequence)) - in_flight_;
-  const size_t end = first + n_rows;
-  in_flight_ -= n_rows - 1;  // the last one is computed again unless its token can be taken
+  const size_t first = forgotten_ + static_cast<size_t>(cache_.length(sequence())) - in_flight_;
+  const size_t end = first + n_rows - n_drafts_;
+  in_flight_ -= end - first - 1;  // the last one is computed again unless its token can be taken
   size_t n_reported = 0;
   for (size_t i = first; i < end; ++i) n_reported += is_reported(i) ? 1 : 0;
   const bool drew = is_last(end - 1);
-  const auto logits = output.logits.first(n_reported * vocab_size_);
-  if (n_reported > 0) report(logits, std::max(first, reported_));
-  const int32_t token = drew ? token_of(output.tokens.front(), static_cast<int64_t>(history_.size())) : 0;
-  --in_flight_;
-  if (drew) go_on(token);
+  const bool wanted = drew && request_.wants_token_logits;  // the row that was drawn from, which may be reported, too
+  const auto logits = output.logits.first((n_reported + (wanted && !is_reported(end - 1) ? 1 : 0)) * vocab_size_);
+  if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
+  const auto drawn = output.tokens.first(drew ? 1 + n_drafts_ : 0);
+  if (drew) {
+    const int32_t token = token_of(drawn.front(), static_cast<int64_t>(history_.size()));
+    --in_flight_;
+    go_on(token, wanted ? logits.last(vocab_size_) : std::span<const float>{});
+    take_drafts(drawn);
+  } else {
+    --in_flight_;
+  }
   if (!samples() && n_fresh() == 0) finish(FinishReason::Length);
-  return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drew ? 1 : 0)};
+  return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drawn.size())};
+}
+
+// drawn[i + 1] comes after draft i, so it counts if drawn[i] was that draft and the text goes on. The rows behind the
+// last draft that was right are taken back.
+void Generation::take_drafts(std::span<const int32_t> drawn) {
+  const size_t n_drafts = std::exchange(n_drafts_, 0);
+  const size_t n_known = history_.size() - (done_ ? 0 : 1);  // before the drafts
+  size_t n_right = 0;
+  while (n_right < n_drafts && !done_ && drawn[n_right] == drafted_[n_known + n_right]) {
+    const int32_t token = token_of(drawn[n_right + 1], static_cast<int64_t>(history_.size()));
+    --in_flight_;
+    ++n_right;
+    go_on(token, {});
+  }
+  lookup_.learn(n_drafts, n_right);
+  if (n_drafts > 0) recall();
 }
 
 // Hands out what is wanted of the prompt's rows from `first` on.
@@ -170,11 +238,12 @@ void Generation::report(std::span<const float> logits, size_t first) {
   if (!log_probs.empty()) request_.on_log_probs(log_probs);
 }
 
-// With the token that was drawn.
-void Generation::go_on(int32_t token) {
+// With the token that was drawn, and the logits that it was drawn from if they are wanted.
+void Generation::go_on(int32_t token, std::span<const float> logits) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
   history_.push_back(token);
+  if (request_.on_token) request_.on_token(token, logits);
   std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
   text += filter_.stopped() ? end(FinishReason::Stop) : check_room();
   show(text);
@@ -191,7 +260,8 @@ std::string Generation::check_room() {
   if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.max_tokens) return end(FinishReason::Length);
   if (!context_ends(history_.size())) return {};
   if (!request_.slide) return end(FinishReason::Length);
-  cache_.truncate(*request_.sequence, 0);
+  if (runs()) cache_.truncate(sequence(), 0);
+  in_flight_ = 0;
   forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);
   return {};
 }
@@ -200,6 +270,7 @@ std::string Generation::end(FinishReason reason) {
   done_ = true;
   reason_ = reason;
   end_ = Clock::now();
+  if (!started_) start_ = first_token_ = end_;
   return filter_.finish();
 }
 
@@ -207,8 +278,12 @@ void Generation::finish(FinishReason reason) { show(end(reason)); }
 
 void Generation::recall() {
   if (in_flight_ == 0) return;
-  const SequenceId sequence = *request_.sequence;
-  cache_.truncate(sequence, cache_.length(sequence) - static_cast<int64_t>(std::exchange(in_flight_, 0)));
+  cache_.truncate(sequence(), cache_.length(sequence()) - static_cast<int64_t>(std::exchange(in_flight_, 0)));
+}
+
+void Generation::remember() {
+  const auto n = static_cast<size_t>(cache_.length(sequence())) - in_flight_;
+  cache_.remember(sequence(), tokens().first(std::min(n, tokens().size())));
 }
 
 void Generation::show(const std::string& text) {
@@ -222,6 +297,7 @@ GenerateResult Generation::result() const {
   return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},
           .text = text_,
           .finish_reason = reason_,
+          .n_cached = n_cached_,
           .prefill_seconds = seconds((began ? first_token_ : end_) - start_),
           .decode_seconds = began ? seconds(end_ - first_token_) : 0.0};
 }

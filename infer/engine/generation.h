@@ -7,27 +7,35 @@
 #include <string>
 #include <vector>
 
+#include "infer/engine/prompt_lookup.h"
 #include "infer/engine/request.h"
+#include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
 #include "infer/sampling/stop_filter.h"
 
 namespace folio::infer {
 
-class Generation {
+class Generation final : public Scheduler::Job {
  public:
   /// Throws core::Error if the request cannot run on the model.
   Generation(Request request, const core::ModelConfig& config, BlockManager& cache);
 
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] bool done() const { return done_; }
-  /// The most positions that its sequence may come to hold.
-  [[nodiscard]] int64_t max_positions() const;
+  [[nodiscard]] size_t n_generated() const { return history_.size() - n_prompt_; }
 
-  /// It runs from now on, in `sequence`. It may be done at once.
-  void start(SequenceId sequence);
+  [[nodiscard]] std::span<const int32_t> tokens() const override;
+  [[nodiscard]] size_t shareable() const override;
+  [[nodiscard]] int64_t max_positions() const override;
+  [[nodiscard]] size_t n_ahead() const override;
+  [[nodiscard]] bool alone() const override { return static_cast<bool>(request_.observer); }
+
+  /// It runs from now on. Only the first time counts.
+  void started();
 
   /// Appends rows of tokens that the cache does not hold yet, at most `most`. What the prompt's rows report is taken
-  /// off `most_reported`, and no row is appended that would need more. Returns how many were appended.
+  /// off `most_reported`, and no row is appended that would need more. Rows of drafts may follow. Returns how many rows
+  /// were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
   /// The row of the token that a step in flight draws as its draw `draw`: it can be issued before the token is known.
@@ -40,11 +48,15 @@ class Generation {
 
   /// So many rows were issued, and the cache holds them.
   void issued(size_t n_rows) { in_flight_ += n_rows; }
+  /// Tokens that are drawn in the step whose rows were appended last.
+  [[nodiscard]] size_t n_draws() const { return 1 + n_drafts_; }
   /// The first `n_rows` of those in flight were computed. Takes what it wants from the front of `output`, and returns
   /// the rest. If this throws before it has taken a token, the last row stays in flight.
   StepOutput take(const StepOutput& output, size_t n_rows);
   /// Takes the rows in flight out of the cache again. Unless the request has ended, they are issued anew.
   void recall();
+  /// Lets the cache know the rows that were taken.
+  void remember();
 
   void finish(FinishReason reason);
   [[nodiscard]] GenerateResult result() const;
@@ -59,8 +71,10 @@ class Generation {
   [[nodiscard]] size_t n_rows() const;
   [[nodiscard]] size_t n_fresh() const;
   [[nodiscard]] bool context_ends(size_t n_tokens) const;
+  void append_drafts(std::vector<Row>& rows, size_t most);
+  void take_drafts(std::span<const int32_t> drawn);
   void report(std::span<const float> logits, size_t first);
-  void go_on(int32_t token);
+  void go_on(int32_t token, std::span<const float> logits);
   [[nodiscard]] std::string check_room();
   [[nodiscard]] std::string end(FinishReason reason);
   void show(const std::string& text);
@@ -71,14 +85,19 @@ class Generation {
   int64_t context_;
   Sampler sampler_;
   StopFilter filter_;
+  PromptLookup lookup_;
   std::vector<int32_t> history_;  ///< the prompt and all that was generated
   size_t n_prompt_;
-  size_t reported_ = 0;   ///< rows of the prompt whose logits were handed out
-  size_t forgotten_ = 0;  ///< tokens at the beginning of the history that slid out of the context
-  size_t in_flight_ = 0;  ///< rows that the cache holds, and take() has not seen yet
+  size_t reported_ = 0;           ///< rows of the prompt whose logits were handed out
+  size_t forgotten_ = 0;          ///< tokens at the beginning of the history that slid out of the context
+  size_t n_cached_ = 0;           ///< tokens of the prompt that were not computed
+  size_t n_drafts_ = 0;           ///< of the rows in flight the last ones
+  std::vector<int32_t> drafted_;  ///< the history and the drafts
+  size_t in_flight_ = 0;          ///< rows that the cache holds, and take() has not seen yet
   std::string text_;
   bool done_ = false;
   FinishReason reason_ = FinishReason::Length;
+  bool started_ = false;
   Clock::time_point start_;
   Clock::time_point first_token_;
   Clock::time_point end_;

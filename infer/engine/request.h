@@ -3,14 +3,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizers/tokenizer.h"
-#include "infer/cache/block_manager.h"
 #include "infer/forward/forward.h"
 #include "infer/sampling/sampler.h"
 
@@ -38,15 +36,16 @@ struct Request {
   std::vector<std::string> stops{};                      ///< texts that end it; need a tokenizer
   std::vector<int32_t> end_tokens{};                     ///< end the text, beside those of the tokenizer's ends_text()
   std::function<void(std::string_view text)> on_text{};  ///< gets the text as it comes, in whole UTF-8 characters
+  /// Gets each token that is part of the result, before its text; and, if wants_token_logits, the logits (vocab_size)
+  /// that the model gave before it, as they were before biases and penalties.
+  std::function<void(int32_t token, std::span<const float> logits)> on_token{};
+  bool wants_token_logits = false;
+  /// At most so many tokens are guessed from the text and tried in one step; 0: none. The result is the same; a text
+  /// that repeats itself comes faster.
+  size_t speculate = 0;
 
-  // Where.
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
   bool slide = false;   ///< at the end of the context keep the last half and go on
-  /// A sequence of the caller's, whose cache holds the prompt's first tokens, but not all: the others are computed. It
-  /// has to outlive the request, and until that has ended its length is the engine's. Afterwards it holds the prompt
-  /// and what was generated, but for a last token that nothing came after. Without one, the request has a sequence of
-  /// its own while it runs.
-  std::optional<SequenceId> sequence{};
 };
 
 enum class FinishReason { Stop, Length, Interrupted };
@@ -57,6 +56,7 @@ struct GenerateResult {
   std::vector<int32_t> tokens;  ///< generated, without the prompt
   std::string text;             ///< what they say, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
+  size_t n_cached = 0;           ///< tokens of the prompt that the cache knew, and that were not computed
   double prefill_seconds = 0.0;  ///< from the first step to the first token
   double decode_seconds = 0.0;   ///< of all tokens after the first
 };

@@ -97,30 +97,32 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   for (const Part& part : parts_) cache_.reserve(part.sequence, part.count);
   build_step(rows);
   Stage& last = *stages_.back();
+  const bool on_host = !last.draws() || std::any_of(draws_.begin(), draws_.end(),
+                                                    [](const Draw& d) { return d.sampler->options().on_host(); });
   const Step step{.rows = rows_,
                   .tables = tables_,
                   .table_starts = table_starts_,
                   .copies = cache_.copies(),
                   .n_wanted = n_wanted_,
-                  .draws = last.draws() ? draws_ : std::span<const Draw>{},
+                  .draws = on_host ? std::span<const Draw>{} : draws_,
                   .observed = static_cast<bool>(observer)};
-  Issued issued{.number = ++n_issued_};
+  Issued issued{.number = ++n_issued_, .drawn_on_host = on_host};
   n_fed_ = 0;  // until all of the step is issued
   infer::forward(stages_, step, observer);
-  if (last.draws() ? !reported_.empty() : n_wanted_ > 0) issued.logits = last.fetch_logits();
+  if (on_host ? n_wanted_ > 0 : !reported_.empty()) issued.logits = last.fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.fetch_tokens();
   if (stages_.size() == 1 && !issued.logits && !observer) n_fed_ = step.draws.size();
   return issued;
 }
 
-// Where no stage draws, the host does, from the logits. A step with logits is the last one that was issued.
+// Where the stage does not draw, the host does, from the logits. A step with logits is the last one that was issued.
 StepOutput Runner::collect(const Issued& issued) {
   Stage& last = *stages_.back();
   std::span<float> logits;  // of the wanted rows
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;
   if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
-  if (!last.draws()) tokens = draw_on_host(logits);
+  if (issued.drawn_on_host) tokens = draw_on_host(logits);
   if (!issued.logits) return {.logits = {}, .tokens = tokens};
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   for (size_t i = 0; i < reported_.size(); ++i) {
@@ -155,8 +157,8 @@ void Runner::check(std::span<const Row> rows) {
     const bool fed = row.token < 0 && row.token >= -static_cast<int32_t>(n_fed_);
     require(fed || (row.token >= 0 && row.token < config().vocab_size), "token {} is outside the vocabulary of {}",
             row.token, config().vocab_size);
-    require(!fed || row.sampler == nullptr || row.sampler->options().repeat_penalty == 1.0F,
-            "a repeat penalty has to know the token of sequence {} at position {}", row.sequence, row.position);
+    require(!fed || row.sampler == nullptr || !row.sampler->options().needs_history(),
+            "a penalty has to know the token of sequence {} at position {}", row.sequence, row.position);
     const int64_t length = cache_.length(row.sequence);
     const auto sequence = static_cast<size_t>(row.sequence);
     if (sequence >= part_of_.size()) part_of_.resize(sequence + 1, -1);

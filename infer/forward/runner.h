@@ -29,6 +29,7 @@ struct Issued {
   uint64_t number = 0;  ///< steps are counted from 1
   std::optional<Ticket> logits{};
   std::optional<Ticket> tokens{};
+  bool drawn_on_host = false;  ///< from the logits
 };
 
 /// What a step gives, in the order of its rows; until the next one is issued.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -35,8 +36,8 @@ float largest_of(std::span<const float> values) {
 
 }  // namespace
 
-Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never)
-    : options_(options), never_(std::move(never)) {
+Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt)
+    : options_(options), never_(std::move(never)), n_prompt_(n_prompt) {
   using core::require;
   // Written so that a NaN fails.
   require(options.temperature >= 0.0F && options.temperature <= 100.0F, "temperature is {}, but has to be in [0, 100]",
@@ -47,6 +48,14 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never)
   require(options.repeat_penalty > 0.0F && options.repeat_penalty <= 100.0F,
           "repeat-penalty is {}, but has to be in (0, 100]", options.repeat_penalty);
   require(options.repeat_last_n >= 0, "repeat-last-n is {}, but has to be 0 (none) or more", options.repeat_last_n);
+  require(options.presence_penalty >= -2.0F && options.presence_penalty <= 2.0F,
+          "presence-penalty is {}, but has to be in [-2, 2]", options.presence_penalty);
+  require(options.frequency_penalty >= -2.0F && options.frequency_penalty <= 2.0F,
+          "frequency-penalty is {}, but has to be in [-2, 2]", options.frequency_penalty);
+  for (const SamplerOptions::Bias& b : options.logit_bias) {
+    require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but has to be in [-100, 100]",
+            b.token, b.bias);
+  }
 }
 
 int32_t token_of(int32_t drawn, int64_t position) {
@@ -84,6 +93,14 @@ float& Sampler::logit_of(int32_t id, std::span<float> logits) {
 }
 
 void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history) const {
+  for (const SamplerOptions::Bias& b : options_.logit_bias) logit_of(b.token, logits) += b.bias;
+  if (options_.presence_penalty != 0.0F || options_.frequency_penalty != 0.0F) {
+    std::map<int32_t, float> counts;
+    for (const int32_t id : history.subspan(std::min(n_prompt_, history.size()))) counts[id] += 1.0F;
+    for (const auto& [id, count] : counts) {
+      logit_of(id, logits) -= options_.presence_penalty + options_.frequency_penalty * count;
+    }
+  }
   if (options_.repeat_penalty == 1.0F) return;
   const auto n = std::min(history.size(), static_cast<size_t>(options_.repeat_last_n));
   std::vector<int32_t> recent(history.end() - static_cast<std::ptrdiff_t>(n), history.end());

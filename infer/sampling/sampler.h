@@ -1,4 +1,4 @@
-// From logits to a token: penalty, top-k, top-p, min-p, temperature, in llama.cpp's order, then one sample.
+// From logits to a token: biases, penalties, top-k, top-p, min-p, temperature, in llama.cpp's order, then one sample.
 // Its random number is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
 #pragma once
 
@@ -17,7 +17,24 @@ struct SamplerOptions {
   float min_p = 0.0F;        ///< keep those with this share of the likeliest's probability; 0: off (Nguyen et al. 2024)
   float repeat_penalty = 1.0F;  ///< divides positive logits, multiplies negative ones; 1: off (Keskar et al. 2019)
   int32_t repeat_last_n = 64;   ///< over so many last tokens; 0: none
+  /// Taken off the logits of tokens that were generated, once, and as often as they were. As OpenAI's; 0: off.
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  struct Bias {
+    int32_t token;
+    float bias;
+  };
+  std::vector<Bias> logit_bias{};  ///< added to the logits of these tokens, each of which is there once
   uint64_t seed = 0;
+
+  /// Whether a draw depends on the tokens before it by more than their logits.
+  [[nodiscard]] bool needs_history() const {
+    return repeat_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F;
+  }
+  /// Whether a machine that draws itself can't do this: the host draws instead.
+  [[nodiscard]] bool on_host() const {
+    return presence_penalty != 0.0F || frequency_penalty != 0.0F || !logit_bias.empty();
+  }
 };
 
 /// What a draw gives where there is no token.
@@ -29,8 +46,9 @@ inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 
 class Sampler {
  public:
-  /// `never` are ids that are suppressed. Throws core::Error if an option is out of its range.
-  Sampler(const SamplerOptions& options, std::vector<int32_t> never);
+  /// `never` are ids that are suppressed. The first n_prompt tokens of a history were not generated. Throws core::Error
+  /// if an option is out of its range.
+  Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt = 0);
 
   [[nodiscard]] const SamplerOptions& options() const { return options_; }
   [[nodiscard]] std::span<const int32_t> never() const { return never_; }
@@ -55,6 +73,7 @@ class Sampler {
 
   SamplerOptions options_;
   std::vector<int32_t> never_;
+  size_t n_prompt_;
   Ranking ranking_;
   std::vector<Ranking::Candidate> kept_;  ///< candidates that top-p and min-p keep, most likely first
 };

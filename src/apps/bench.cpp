@@ -1,12 +1,12 @@
 // bench: how fast a model runs here, and what share of the memory's bandwidth its decoding reaches.
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
+#include "core/random.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "infer/engine/scoped_requests.h"
 
@@ -61,37 +61,58 @@ struct Speeds {
   double decode;   ///< tokens/s over all sequences
 };
 
-// A request for each sequence, whose steps are all of one kind: the whole prompts, then a token of each sequence.
+// When the tokens of some sequences come.
+class Watch {
+ public:
+  explicit Watch(size_t n_sequences) : n_silent_(n_sequences), has_spoken_(n_sequences) {}
+  void token(size_t sequence) {
+    if (!has_spoken_[sequence]) {
+      has_spoken_[sequence] = true;
+      if (--n_silent_ == 0) all_speak_ = Clock::now();
+    } else if (n_silent_ == 0) {
+      ++n_tokens_;
+    }
+  }
+  /// Seconds to the first token of the last sequence, and tokens a second from then on.
+  [[nodiscard]] double seconds_to_first() const { return std::chrono::duration<double>(all_speak_ - start_).count(); }
+  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(n_tokens_) / seconds_since(all_speak_); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  size_t n_silent_;
+  std::vector<bool> has_spoken_;
+  size_t n_tokens_ = 0;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point all_speak_{};
+};
+
+// Prompts that nobody has computed before; then the same again, which the cache knows, and the tokens behind them.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
-  const auto vocab = engine.config().vocab_size;
+  const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
   std::vector<double> prefill;
   std::vector<double> decode;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
-    std::deque<infer::ScopedSequence> sequences;
-    std::vector<infer::Request> requests;
-    for (int64_t b = 0; b < batch; ++b) {
-      infer::Request& request = requests.emplace_back();
+    std::vector<infer::Request> requests(static_cast<size_t>(batch));
+    for (size_t b = 0; b < requests.size(); ++b) {
       for (int64_t p = 0; p < o.prompt_tokens; ++p) {
-        request.prompt.push_back(static_cast<int32_t>((p * 7919 + b * 31 + 13) % vocab));
+        const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
+        requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
       }
-      request.max_tokens = 1;
-      request.sampler = o.sampler;
-      request.sequence = sequences.emplace_back(engine.cache()).id();
+      requests[b].sampler = o.sampler;
     }
-    const auto run = [&] {
+    const auto run = [&](int64_t n_tokens) {
       infer::ScopedRequests running(engine);
-      for (const infer::Request& request : requests) running.add(request);
-      const auto start = std::chrono::steady_clock::now();
-      while (engine.step()) continue;
-      const double seconds = seconds_since(start);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        for (const int32_t token : engine.take(running.ids()[i]).tokens) requests[i].prompt.push_back(token);
+      Watch watch(requests.size());
+      for (size_t b = 0; b < requests.size(); ++b) {
+        requests[b].max_tokens = n_tokens;
+        requests[b].on_token = [&watch, b](int32_t, std::span<const float>) { watch.token(b); };
+        running.add(requests[b]);
       }
-      return seconds;
+      while (engine.step()) continue;
+      return watch;
     };
-    prefill.push_back(static_cast<double>(batch * o.prompt_tokens) / run());
-    for (infer::Request& request : requests) request.max_tokens = o.gen_tokens;
-    decode.push_back(static_cast<double>(batch * o.gen_tokens) / run());
+    prefill.push_back(static_cast<double>(batch * o.prompt_tokens) / run(1).seconds_to_first());
+    decode.push_back(run(o.gen_tokens + 1).tokens_per_s());
   }
   prefill.erase(prefill.begin());  // the first warms up
   decode.erase(decode.begin());

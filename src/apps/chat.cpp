@@ -48,11 +48,11 @@ void add_flags(CLI::App& app, Options& o) {
 
 // What a turn cost, for people.
 void print_costs(const infer::Answer& answer, uint64_t seed) {
-  const size_t computed = answer.prompt_tokens.size() - answer.n_cached;
+  const size_t computed = answer.prompt_tokens.size() - answer.result.n_cached;
   const size_t n = answer.result.tokens.size();
   const auto speeds = apps::speeds_json(computed, n == 0 ? 0 : n - 1, answer.result);
   fmt::print(stderr, "[{} new tokens, {} from the cache; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n",
-             computed, answer.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
+             computed, answer.result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
              infer::finish_reason_name(answer.result.finish_reason), seed);
 }
 
@@ -63,7 +63,7 @@ infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std
   if (o.json) {
     const size_t n = answer.result.tokens.size();
     auto json = apps::result_json(answer.prompt_tokens, answer.result);
-    json.update(apps::speeds_json(answer.prompt_tokens.size() - answer.n_cached, n == 0 ? 0 : n - 1, answer.result));
+    json.update(apps::speeds_json(answer.prompt_tokens.size() - answer.result.n_cached, n == 0 ? 0 : n - 1, answer.result));
     json["seed"] = o.generate.sampler.seed;
     apps::print_json(json);
   } else {

@@ -9,6 +9,25 @@
 
 namespace folio::apps {
 
+namespace {
+
+// "198=-5.5"
+std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string>& all) {
+  std::vector<infer::SamplerOptions::Bias> biases;
+  for (const std::string& text : all) {
+    const size_t equals = text.find('=');
+    infer::SamplerOptions::Bias bias{};
+    const bool is_bias = equals != std::string::npos && CLI::detail::lexical_cast(text.substr(0, equals), bias.token) &&
+                         CLI::detail::lexical_cast(text.substr(equals + 1), bias.bias) && bias.token >= 0 &&
+                         bias.bias >= -100.0F && bias.bias <= 100.0F;
+    if (!is_bias) throw core::UsageError("--logit-bias: " + text + " is not ID=BIAS with a bias in [-100, 100]");
+    biases.push_back(bias);
+  }
+  return biases;
+}
+
+}  // namespace
+
 void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
   app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
       ->check(in_range(0, 100))
@@ -24,12 +43,26 @@ void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
   app.add_option("--repeat-last-n", s.repeat_last_n, "the penalty looks at so many tokens")
       ->check(in_range(0, 1e9))
       ->capture_default_str();
+  app.add_option("--presence-penalty", s.presence_penalty, "off the logits of tokens that were generated; 0: off")
+      ->check(in_range(-2, 2))
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", s.frequency_penalty, "the same, as often as they were; 0: off")
+      ->check(in_range(-2, 2))
+      ->capture_default_str();
+  app.add_option_function<std::vector<std::string>>(
+         "--logit-bias", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
+         "ID=BIAS, added to the logit of a token, -100 to 100; repeatable")
+      ->allow_extra_args(false);
 }
 
 void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
   add_sampler_flags(app, options.sampler);
   app.add_option("-s,--seed", options.sampler.seed, "seed of the sampler (default: random, printed)")
       ->check(in_range(0, 1.8e19));
+  app.add_option("--speculate", options.speculate,
+                 "try up to N tokens at once that followed the same words before; the text is the same")
+      ->check(in_range(0, 64))
+      ->capture_default_str();
   app.add_option("--stop", options.stops, "end before this text; repeatable")->allow_extra_args(false);
   app.add_option("-c,--context", options.context, "positions to use (default: the model's context)")
       ->check(in_range(2, 1 << 24));

@@ -78,8 +78,8 @@ def test_a_turn_computes_its_new_tokens_alone(model):
     costs = [tuple(map(int, match)) for match in COSTS.findall(err)]
     assert len(costs) == 3 and costs[0][0] > 50 and costs[0][1] == 0
     for (new, cached, said), (new_next, cached_next, _) in zip(costs, costs[1:]):
-        assert cached_next >= new + cached, "what was asked is not computed again"
-        assert 0 < new_next < 40 and said == 12
+        assert cached_next >= (new + cached) // 32 * 32, "whole blocks of what was asked are not computed again"
+        assert 0 < new_next < 40 + 32 and said == 12
     assert out.count("\n") >= 3
 
 
@@ -88,7 +88,8 @@ def test_answers_go_on_from_the_history_and_a_reset_forgets_it(model):
     _, out, err = talk(*flags, lines=["hello", "world", "/reset", "hello", "", "world"])
     answers = out.split("\n")
     assert answers[0] == answers[2] and answers[1] == answers[3] and len(answers) == 5
-    assert COSTS.findall(err)[0] == COSTS.findall(err)[2]
+    again = COSTS.findall(err)[2]
+    assert int(again[1]) > 0, "what was computed before is still known"
     _, alone, _ = talk(*flags, lines=["world"])
     assert alone != answers[1] + "\n"
 

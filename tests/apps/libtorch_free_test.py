@@ -49,6 +49,11 @@ def test_no_study_of_the_engine_includes_libtorch(study):
     assert [(f, h) for f, h in includes(sources(f"experiments/{study}")) if LIBTORCH.match(h)] == []
 
 
+def test_the_tape_is_plain_cpp():
+    found = includes(f for f in sources("experiments/14_tape") if f.name != "twin.cpp")
+    assert [(f, h) for f, h in found if LIBTORCH.match(h) or h.startswith("experiments/growing/")] == []
+
+
 def test_the_scan_sees_libtorch_where_it_is():
     for folder in TRAINING_FOLDERS:
         assert any(LIBTORCH.match(header) for _, header in includes(sources(folder)))

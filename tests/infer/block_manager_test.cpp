@@ -7,6 +7,7 @@
 
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
@@ -289,6 +290,115 @@ TEST(BlockManager, ForkOfAReleasedSequenceIsAnErrorAndMakesNone) {
   EXPECT_ERROR(cache.length(a), "no sequence");
   EXPECT_EQ(cache.add_sequence(), a);
   EXPECT_EQ(cache.add_sequence(), b + 1);
+}
+
+// ---- Known prefixes ----
+
+std::vector<int32_t> text_of(size_t n, int32_t first = 0) {
+  std::vector<int32_t> text(n);
+  std::iota(text.begin(), text.end(), first);
+  return text;
+}
+
+// A sequence that holds the text and was told so.
+SequenceId computed(BlockManager& cache, std::span<const int32_t> text) {
+  const SequenceId sequence = cache.add_sequence();
+  append(cache, sequence, static_cast<int64_t>(text.size()));
+  cache.remember(sequence, text);
+  return sequence;
+}
+
+TEST(BlockManager, FullBlocksOfATextAreFoundAgain) {
+  BlockManager cache(10);
+  const auto text = text_of(100);
+  const SequenceId first = computed(cache, text);
+  const auto held = table(cache, first);
+  const SequenceId second = cache.add_sequence();
+  EXPECT_EQ(cache.share_prefix(second, text), 96);
+  EXPECT_EQ(table(cache, second), std::vector<BlockId>(held.begin(), held.begin() + 3));
+  EXPECT_EQ(cache.blocks_in_use(), 4);
+  cache.release(first);
+  cache.release(second);
+  EXPECT_EQ(cache.blocks_in_use(), 0);
+  EXPECT_EQ(cache.free_blocks(), 10);
+  EXPECT_EQ(cache.find_prefix(text).length, 96) << "though nobody holds them";
+  EXPECT_EQ(cache.find_prefix(text).free_blocks, 3);
+  EXPECT_EQ(cache.find_prefix(std::span(text).first(95)).length, 64) << "whole blocks";
+  auto other = text;
+  other[40] = 7;
+  EXPECT_EQ(cache.find_prefix(other).length, 32);
+  const SequenceId third = cache.add_sequence();
+  EXPECT_EQ(cache.share_prefix(third, other), 32);
+  EXPECT_EQ(cache.blocks_in_use(), 1);
+  EXPECT_ERROR(cache.share_prefix(third, text), "has blocks already");
+}
+
+TEST(BlockManager, EqualTokensBehindAnotherTextAreAnotherBlock) {
+  BlockManager cache(10);
+  std::vector<int32_t> periodic(96);
+  for (size_t i = 0; i < periodic.size(); ++i) periodic[i] = static_cast<int32_t>(i % 32);
+  const SequenceId a = computed(cache, periodic);
+  EXPECT_EQ(cache.find_prefix(periodic).length, 96);
+  const SequenceId b = cache.add_sequence();
+  cache.share_prefix(b, std::span(periodic).first(32));
+  EXPECT_EQ(table(cache, b), std::vector<BlockId>{cache.table(a)[0]}) << "and not the second or third";
+}
+
+TEST(BlockManager, BlocksThatNobodyHoldsAreGivenAwayTheLongestUnusedFirst) {
+  BlockManager cache(4);
+  const auto old = text_of(64);
+  const auto young = text_of(64, 1000);
+  cache.release(computed(cache, old));
+  cache.release(computed(cache, young));
+  cache.release(computed(cache, text_of(32, 2000)));  // takes the end of the old text
+  EXPECT_EQ(cache.find_prefix(old).length, 32);
+  EXPECT_EQ(cache.find_prefix(young).length, 64);
+  const SequenceId again = cache.add_sequence();
+  cache.share_prefix(again, std::span(old).first(32));  // used again, so now the youngest
+  cache.release(again);
+  cache.release(computed(cache, text_of(64, 3000)));
+  EXPECT_EQ(cache.find_prefix(old).length, 32);
+  EXPECT_EQ(cache.find_prefix(young).length, 0);
+}
+
+TEST(BlockManager, WhatIsWrittenAnewIsNotKnownAsWhatItWas) {
+  BlockManager cache(4);
+  const auto text = text_of(64);
+  const SequenceId sequence = computed(cache, text);
+  cache.truncate(sequence, 40);
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "cut, and not yet written";
+  append(cache, sequence, 1);
+  EXPECT_EQ(cache.find_prefix(text).length, 32);
+  auto other = text;
+  other[40] = 7;
+  append(cache, sequence, 23);
+  cache.remember(sequence, other);
+  EXPECT_EQ(cache.find_prefix(other).length, 64);
+  EXPECT_EQ(cache.find_prefix(text).length, 32);
+}
+
+TEST(BlockManager, ATextThatTwoComputeIsKnownOnce) {
+  BlockManager cache(8);
+  const auto text = text_of(70);
+  const SequenceId a = cache.add_sequence();
+  const SequenceId b = cache.add_sequence();
+  append(cache, a, 70);
+  append(cache, b, 70);
+  cache.remember(a, text);
+  cache.remember(b, text);
+  cache.release(a);
+  cache.release(b);
+  EXPECT_EQ(cache.find_prefix(text).free_blocks, 2);
+  EXPECT_EQ(cache.free_blocks(), 8);
+  const SequenceId all = cache.add_sequence();
+  append(cache, all, 8 * 32);  // every block is there to be taken
+}
+
+TEST(BlockManager, OnlyWhatWasComputedCanBeRemembered) {
+  BlockManager cache(4);
+  const SequenceId sequence = cache.add_sequence();
+  append(cache, sequence, 40);
+  EXPECT_ERROR(cache.remember(sequence, text_of(41)), "has 40 positions, not 41");
 }
 
 class PagedCache : public ::testing::TestWithParam<MachineKind> {

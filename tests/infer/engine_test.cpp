@@ -98,7 +98,9 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
       {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4},
       {.temperature = 0.0F, .repeat_penalty = 1.5F, .repeat_last_n = 4},
       {.temperature = 1.0F, .repeat_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
-      {.temperature = 1.0F, .repeat_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U}};
+      {.temperature = 1.0F, .repeat_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U},
+      {.temperature = 0.0F, .presence_penalty = 2.0F, .logit_bias = {{7, 3.0F}, {9, -50.0F}}},
+      {.temperature = 1.0F, .repeat_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6}};
   const EndlessTokenizer tokenizer;
   const auto requests = [&](std::vector<float>& logits) {
     std::vector<Request> all;
@@ -124,7 +126,8 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
   for (Request& r : requests(expected_logits)) {
     RunnerOn runner(GetParam(), model_);
     const SequenceId sequence = runner.cache().add_sequence();
-    Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens());
+    Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens(),
+                    r.prompt.size());
     std::vector<float> some = run(runner, rows_of(sequence, r.prompt));
     if (r.on_logits) r.on_logits(some);
     std::vector<int32_t> text = r.prompt;
@@ -142,6 +145,75 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
   std::ranges::sort(logits);  // requests take turns
   std::ranges::sort(expected_logits);
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
+}
+
+TEST_P(EngineTest, SpeculationChangesNothing) {
+  const EndlessTokenizer tokenizer;
+  std::vector<int32_t> periodic;
+  for (int i = 0; i < 30; ++i) periodic.push_back(i % 7);
+  const SamplerOptions options[] = {{.temperature = 0.0F},
+                                    {.temperature = 0.3F, .top_p = 1.0F, .seed = 3},
+                                    {.temperature = 0.0F, .repeat_penalty = 1.3F},
+                                    {.temperature = 0.5F, .frequency_penalty = 0.2F, .seed = 5}};
+  std::vector<Request> requests;
+  for (const SamplerOptions& o : options) {
+    Request r{.prompt = periodic, .max_tokens = 40, .sampler = o, .context = 60, .slide = o.temperature > 0.0F};
+    requests.push_back(r);
+    r.prompt = tokens(23, 2);
+    r.end_tokens = {11};
+    r.tokenizer = &tokenizer;
+    requests.push_back(r);
+  }
+  for (const int64_t positions : {600, 130}) {  // all at once, and put back again and again
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
+    std::vector<RequestId> ids;
+    for (Request r : requests) {
+      r.speculate = 6;
+      ids.push_back(engine.add(r));
+    }
+    while (engine.step()) continue;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const GenerateResult result = engine.take(ids[i]);
+      EngineOn alone(GetParam(), model_);
+      const RequestId id = alone.add(requests[i]);
+      while (alone.step()) continue;
+      const GenerateResult expected = alone.take(id);
+      EXPECT_EQ(result.tokens, expected.tokens) << "request " << i;
+      EXPECT_EQ(result.finish_reason, expected.finish_reason) << "request " << i;
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+}
+
+TEST_P(EngineTest, ATextThatRepeatsItselfTakesFewerSteps) {
+  Request r{.prompt = tokens(10), .max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10};
+  r.sampler.logit_bias = {{7, 100.0F}};  // the same again and again
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
+  const RequestId id = engine.add(r);
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.take(id).tokens, std::vector<int32_t>(100, 7));
+  EXPECT_LT(engine.statistics().steps, 30U);
+}
+
+TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
+  Request r = drawing(tokens(40, 1), 12);
+  r.sampler.logit_bias = {{3, 5.0F}};
+  r.wants_token_logits = true;
+  std::vector<int32_t> text = r.prompt;
+  std::vector<float> logits;
+  r.on_token = [&](int32_t token, std::span<const float> some) {
+    text.push_back(token);
+    logits.insert(logits.end(), some.begin(), some.end());
+  };
+  const RequestId other = engine.add(drawing(tokens(9, 2), 20));
+  const RequestId id = engine.add(r);
+  while (engine.step()) continue;
+  EXPECT_EQ(std::vector<int32_t>(text.begin() + 40, text.end()), engine.take(id).tokens);
+  text.pop_back();
+  const auto all = logits_alone(text);
+  EXPECT_TRUE(same_bits(logits, std::vector<float>(all.end() - 12 * 37, all.end())));
+  EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(9, 2), 20)));
 }
 
 TEST_P(EngineTest, RowsGiveWhatIsAskedForOfThem) {
@@ -201,16 +273,83 @@ TEST_P(EngineTest, AnObserverSeesItsOwnRequestAlone) {
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
 }
 
-TEST_P(EngineTest, FirstComeFirstServed) {
+// Five requests that come to need two blocks each, in a cache of four: the youngest are put back when they run out.
+TEST_P(EngineTest, ARequestThatIsPutBackGoesOnAsIfNothingHadHappened) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 4 * 32});
   std::vector<RequestId> ids;
-  for (uint64_t i = 0; i < 5; ++i) ids.push_back(engine.add(drawing(tokens(30, i), 30, i)));  // of two blocks each
-  std::set<RequestId> began;
-  EXPECT_TRUE(engine.step());
-  EXPECT_EQ(engine.cache().blocks_in_use(), 2) << "two run, the others wait for blocks";
-  while (engine.step()) EXPECT_LE(engine.cache().blocks_in_use(), 4);
+  std::vector<uint64_t> ended;
+  std::vector<size_t> said(5);
   for (uint64_t i = 0; i < 5; ++i) {
+    Request r = drawing(tokens(30, i), 30, i);
+    r.on_token = [&, i](int32_t, std::span<const float>) {
+      if (++said[i] == 30) ended.push_back(i);
+    };
+    ids.push_back(engine.add(r));
+  }
+  EXPECT_TRUE(engine.step());
+  EXPECT_EQ(engine.cache().blocks_in_use(), 4) << "four run, the last waits for blocks";
+  while (engine.step()) EXPECT_LE(engine.cache().blocks_in_use(), 4);
+  EXPECT_EQ(ended, (std::vector<uint64_t>{0, 1, 2, 3, 4})) << "nobody waits behind younger ones";
+  for (uint64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(said[i], 30U) << "nothing is said twice";
     EXPECT_EQ(engine.take(ids[i]).tokens, drawn_alone(drawing(tokens(30, i), 30, i))) << "request " << i;
+  }
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+}
+
+TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 1000});
+  const auto shared = tokens(70, 1);
+  for (const size_t n : {0U, 1U, 27U, 60U}) {
+    std::vector<int32_t> prompt(shared.begin(), shared.end());
+    for (const int32_t token : tokens(n, n)) prompt.push_back(token);
+    for (const int64_t again : {0, 1}) {
+      const RequestId id = engine.add(drawing(prompt, 9, n));
+      while (engine.step()) continue;
+      const GenerateResult result = engine.take(id);
+      EXPECT_EQ(result.tokens, drawn_alone(drawing(prompt, 9, n))) << n << " more tokens";
+      const size_t known = again == 1 ? prompt.size() - 1 : n == 0 ? 0 : 70;
+      EXPECT_EQ(result.n_cached, known / 32 * 32);
+    }
+  }
+  // Of rows that somebody asks for, none is left out.
+  std::vector<double> log_probs;
+  engine.add({.prompt = shared, .on_log_probs = [&](std::span<const double> some) {
+                log_probs.insert(log_probs.end(), some.begin(), some.end());
+              }});
+  while (engine.step()) continue;
+  EXPECT_EQ(log_probs.size(), 69U);
+}
+
+TEST_P(EngineTest, ThePromptOfSeveralChoicesIsComputedOnce) {
+  for (const size_t n : {32U, 300U}) {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+    std::vector<RequestId> ids;
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      ids.push_back(engine.add(drawing(tokens(n, 1), 20, seed),
+                               seed > 0 ? std::optional(ids.front()) : std::optional<RequestId>()));
+    }
+    while (engine.step()) continue;
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      EXPECT_EQ(engine.take(ids[seed]).tokens, drawn_alone(drawing(tokens(n, 1), 20, seed))) << "choice " << seed;
+    }
+    EXPECT_LE(engine.statistics().rows, n + 3 + 4 * 20) << "the last row of the prompt for each";
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+}
+
+TEST_P(EngineTest, ASlidingTextIsTheSameWithWhatTheCacheKnows) {
+  Request sliding = drawing(tokens(40, 1), 30, 3);
+  sliding.context = 50;
+  sliding.slide = true;
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 300});
+  const auto expected = drawn_alone(sliding);
+  for (int i = 0; i < 2; ++i) {
+    const RequestId id = engine.add(sliding);
+    const RequestId other = engine.add(drawing(tokens(60, 1), 5, 4));  // begins alike
+    while (engine.step()) continue;
+    EXPECT_EQ(engine.take(id).tokens, expected);
+    EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(60, 1), 5, 4)));
   }
 }
 
@@ -327,6 +466,9 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   request = drawing({1}, 1);
   request.sampler.top_p = 2.0F;
   EXPECT_ERROR(engine.add(request), "top-p");
+  request = drawing({1}, 1);
+  request.sampler.logit_bias = {{37, 1.0F}};
+  EXPECT_ERROR(engine.add(request), "bias of token 37");
   EndlessTokenizer wrong;
   wrong.suppressed = {3, 37};
   request = drawing({1}, 1);
@@ -335,9 +477,6 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   request = drawing({1}, 1);
   request.context = 701;
   EXPECT_ERROR(engine.add(request), "701");
-  request = drawing({1}, 1);
-  request.sequence = 3;
-  EXPECT_ERROR(engine.add(request), "no sequence");
   EXPECT_FALSE(engine.step());
 }
 

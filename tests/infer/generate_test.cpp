@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "infer/cache/scoped_sequence.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -242,14 +241,14 @@ TEST_P(Generate, AnInterruptIsHeardWithinAPrompt) {
   auto o = options(5);
   int asked = 0;
   o.interrupted = [&] { return ++asked > 2; };  // before the first step, the second and the third
-  const ScopedSequence sequence(engine.cache());
-  const auto result = generate_on(engine, tokenizer_, sequence.id(), prompt, o);
+  const auto result = infer::generate(engine, tokenizer_, prompt, o);
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_TRUE(result.tokens.empty());
-  EXPECT_EQ(engine.cache().length(sequence.id()), 2 * static_cast<int64_t>(kMaxRows));
   o.interrupted = {};
-  const auto rest = generate_on(engine, tokenizer_, sequence.id(), prompt, o);
-  EXPECT_EQ(rest.tokens, infer::generate(engine, tokenizer_, prompt, o).tokens) << "what it has is sound";
+  const auto rest = infer::generate(engine, tokenizer_, prompt, o);
+  EXPECT_EQ(rest.n_cached, 2 * kMaxRows) << "what was computed until then";
+  test::EngineOn other(GetParam(), model);
+  EXPECT_EQ(rest.tokens, infer::generate(other, tokenizer_, prompt, o).tokens) << "what it has is sound";
 }
 
 TEST_P(Generate, TheSeedDecidesTheText) {
@@ -309,19 +308,6 @@ TEST_P(Generate, ABatchGivesEachPromptWhatItGivesAlone) {
       EXPECT_EQ(results[i].finish_reason, single.finish_reason) << "prompt " << i;
       EXPECT_EQ(streamed[i], results[i].text) << "prompt " << i;
     }
-  }
-}
-
-TEST_P(Generate, ASequenceGoesOnWhereItsCacheEnds) {
-  const auto o = options(40, 8);
-  const auto whole = generate(o);
-  for (const size_t held : {0U, 1U, 4U}) {
-    const SequenceId sequence = engine_.cache().add_sequence();
-    test::run(engine_.runner(), test::rows_of(sequence, std::span(prompt_).first(held), 0, false));
-    EXPECT_EQ(generate_on(engine_, tokenizer_, sequence, prompt_, o).tokens, whole.tokens) << held << " held";
-    EXPECT_EQ(engine_.cache().length(sequence), 5 + 40 - 1) << "nothing came after the last token";
-    EXPECT_ERROR(generate_on(engine_, tokenizer_, sequence, prompt_, o), "nothing is left");
-    engine_.cache().release(sequence);
   }
 }
 

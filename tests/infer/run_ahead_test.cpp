@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "infer/cache/scoped_sequence.h"
 #include "infer/engine/engine.h"
 #include "infer/engine/scoped_requests.h"
 #include "tests/infer/machines.h"
@@ -65,14 +66,16 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
     }
     return {text.begin() + static_cast<std::ptrdiff_t>(r.prompt.size()), text.end()};
   }
-  // The request goes on in its sequence, after what it has said, as the whole text does alone.
+  // The request goes on after what it has said, which the cache knows, as the whole text does alone.
   void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
     r.max_tokens = 4;
     const RequestId id = engine.add(r);
     while (engine.step()) continue;
-    EXPECT_EQ(engine.take(id).tokens, drawn_by_host(r)) << "after " << said.size() << " tokens";
+    const GenerateResult result = engine.take(id);
+    EXPECT_EQ(result.tokens, drawn_by_host(r)) << "after " << said.size() << " tokens";
+    EXPECT_EQ(result.n_cached, (r.prompt.size() - 1) / 32 * 32);
   }
 
   LetterTokenizer tokenizer_;
@@ -180,14 +183,12 @@ TEST_P(RunAhead, RowsOfDrawnTokensAreThoseOfTheTokens) {
 
 // A token, or a text, that ends it comes as a surprise: the row behind it is in flight.
 TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
-  const Request plain = request(5, 20, 6);
+  const Request plain = request(23, 20, 6);
   const auto expected = drawn_by_host(plain);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
   const auto beside = request(30, 20, 7);
   for (const bool by_text : {false, true}) {
-    const ScopedSequence kept(engine.cache());
     Request r = plain;
-    r.sequence = kept.id();
     if (by_text) {
       r.stops = {tokenizer_.token_bytes(expected[8]) + tokenizer_.token_bytes(expected[9])};
     } else {
@@ -200,7 +201,7 @@ TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     ASSERT_LT(result.tokens.size(), 11U);
     EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), expected.begin()));
-    EXPECT_EQ(engine.cache().length(kept.id()), static_cast<int64_t>(5 + result.tokens.size() - (by_text ? 1 : 0)));
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
     r.stops.clear();
     r.end_tokens.clear();
@@ -213,9 +214,7 @@ TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
   const Request plain = request(30, 20, 1);
   const auto expected = drawn_by_host(plain);
   for (const bool drop : {false, true}) {
-    const ScopedSequence kept(engine.cache());
-    Request r = plain;
-    r.sequence = kept.id();
+    const Request& r = plain;
     const RequestId id = engine.add(r);
     const RequestId owner = engine.add(request(32, 20, 2));
     const Request beside = request(9, 8, 3);
@@ -229,8 +228,7 @@ TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
       engine.cancel(owner);
       EXPECT_EQ(engine.take(id).tokens.size(), 3U);
     }
-    EXPECT_EQ(engine.cache().length(kept.id()), 32) << "the last of three tokens was not run";
-    EXPECT_EQ(engine.cache().blocks_in_use(), 2);
+    EXPECT_EQ(engine.cache().blocks_in_use(), 1);
     const Request late = request(33, 6, 4);  // in the blocks that are free again
     const RequestId last = engine.add(late);
     while (engine.step()) continue;
@@ -298,9 +296,7 @@ TEST_P(RunAhead, ADrawThatFailsIsTheSameErrorEachTime) {
   weights.tensors.front()[static_cast<size_t>(expected[3] * model_.config.dim)] = std::nanf("");
   const auto damaged = test::model_from(weights);
   EngineOn engine(GetParam(), damaged, {.n_threads = 1}, {.n_sequences = 2});
-  const ScopedSequence kept(engine.cache());
   Request failing = r;
-  failing.sequence = kept.id();
   std::string shown;
   failing.on_text = [&](std::string_view text) { shown += text; };
   ScopedRequests requests(engine);
@@ -308,30 +304,8 @@ TEST_P(RunAhead, ADrawThatFailsIsTheSameErrorEachTime) {
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(engine.step());
   for (int i = 0; i < 3; ++i) {
     EXPECT_ERROR(engine.step(), "not finite at position 9");
-    EXPECT_EQ(engine.cache().length(kept.id()), 8) << "the last row is computed again";
   }
   EXPECT_EQ(shown, tokenizer_.decode(std::vector(expected.begin(), expected.begin() + 4)));
-}
-
-TEST_P(RunAhead, ASequenceIsForkedWhileARowIsInFlight) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
-  const ScopedSequence kept(engine.cache());
-  Request r = request(30, 8, 5);
-  r.sequence = kept.id();
-  const auto expected = drawn_by_host(r);
-  const RequestId id = engine.add(r);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine.step());  // its second block has begun, perhaps
-  const SequenceId child = engine.cache().fork(kept.id());
-  const auto n = static_cast<size_t>(engine.cache().length(child));
-  EXPECT_TRUE(n == 32 || n == 33);
-  while (engine.step()) continue;
-  EXPECT_EQ(engine.take(id).tokens, expected);
-  EXPECT_EQ(engine.cache().length(kept.id()), 37);
-  Request of_child = r;
-  of_child.sequence = child;
-  expect_goes_on(engine, of_child, std::span(expected).first(n - 30));
-  expect_goes_on(engine, r, expected);
-  engine.cache().release(child);
 }
 
 TEST_P(RunAhead, AStepOfAnotherCallerComesBetween) {

@@ -320,6 +320,33 @@ TEST(Sampler, PenaltyLooksAtTheLastNTokens) {
   EXPECT_EQ(draw(sampler, {3, 4, 5, 2}, 0, history), 1);
 }
 
+// Source: OpenAI's API reference, "Frequency and presence penalties": logit -= count * frequency + (count > 0) *
+// presence.
+TEST(Sampler, PresenceAndFrequencyCountWhatWasGenerated) {
+  auto options = plain();
+  options.temperature = 0.0F;
+  options.presence_penalty = 0.5F;
+  options.frequency_penalty = 0.25F;
+  Sampler sampler(options, {}, 2);
+  const std::vector<int32_t> history{0, 4, 1, 3, 1, 1};  // 0 and 4 are the prompt's
+  std::vector<float> logits{0.5F, 3.0F, 1.5F, -1.0F, 0.0F};
+  EXPECT_EQ(sampler.sample(logits, history, 0), 1);
+  EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.75F, 1.5F, -1.75F, 0.0F}));
+  EXPECT_EQ(draw(sampler, {1.0F, 0.9F}, 0, std::vector<int32_t>{0, 0}), 0) << "nothing was generated yet";
+}
+
+TEST(Sampler, ABiasIsAddedToItsLogit) {
+  auto options = plain();
+  options.logit_bias = {{4, 1.0F}, {1, -100.0F}};
+  std::vector<double> shares = kShares;
+  shares[4] *= std::exp(1.0);
+  shares[1] = 0.0;
+  expect_distribution(options, normalized(shares));
+  options.logit_bias = {{5, 1.0F}};
+  Sampler sampler(options, {});
+  EXPECT_ERROR(draw(sampler, logits_of(kShares), 0), "no logit of token 5");
+}
+
 TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
   auto options = plain();
   options.repeat_penalty = 3.0F;
@@ -411,6 +438,12 @@ TEST(Sampler, OptionsOutOfRangeAreErrorsThatNameThem) {
   for (const float v : {0.0F, -1.0F, 101.0F, kNaN, kInf}) {
     refuses("repeat-penalty", [&](auto& o) { o.repeat_penalty = v; });
   }
+  for (const float v : {-2.1F, 2.1F, kNaN, kInf}) {
+    refuses("presence-penalty", [&](auto& o) { o.presence_penalty = v; });
+    refuses("frequency-penalty", [&](auto& o) { o.frequency_penalty = v; });
+  }
+  for (const float v : {-101.0F, 101.0F, kNaN})
+    refuses("logit bias of token 3", [&](auto& o) { o.logit_bias = {{3, v}}; });
   refuses("top-k", [](auto& o) { o.top_k = -1; });
   refuses("repeat-last-n", [](auto& o) { o.repeat_last_n = -1; });
 }

@@ -17,11 +17,13 @@ namespace folio::test {
 
 inline constexpr double kEps = std::numeric_limits<double>::epsilon();
 
-/// Expects two tensors of one shape that differ by at most `tolerance` anywhere.
-inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected, double tolerance) {
-  ASSERT_EQ(actual.sizes(), expected.sizes());
-  EXPECT_TRUE(actual.isfinite().all().item<bool>());
-  EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance);
+/// Expects two tensors of one shape that differ by at most `tolerance` anywhere. `why` says what a difference usually
+/// comes from.
+inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected, double tolerance,
+                         const char* why = "") {
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << why;
+  EXPECT_TRUE(actual.isfinite().all().item<bool>()) << why;
+  EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance) << why;
 }
 
 /// The largest magnitude in a tensor, the scale of a tolerance.

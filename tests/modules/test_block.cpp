@@ -1,4 +1,4 @@
-// The laws of a residual block, and that its parts can be swapped.
+// A residual block: its laws, that its parts can be swapped, and what is our module's own.
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
@@ -7,27 +7,25 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <cmath>
 #include <map>
 #include <string>
 
-#include "gradient_check.h"
 #include "modules/attention.h"
 #include "modules/block.h"
 #include "modules/rms_norm.h"
 #include "modules/swiglu.h"
 #include "support.h"
+#include "tests/modules/laws/block_laws.h"
 
 namespace folio::test {
 namespace {
 
 using torch::nn::AnyModule;
 
-const core::ModelConfig kConfig{
-    .vocab_size = 1, .dim = 8, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 6, .context_length = 16};
-
 nn::Block make(double dropout = 0.0) {
-  return nn::Block(nn::llama_parts(kConfig, nn::RopeCache(kConfig.context_length, kConfig.head_dim), dropout), dropout);
+  return nn::Block(
+      nn::llama_parts(kBlockConfig, nn::RopeCache(kBlockConfig.context_length, kBlockConfig.head_dim), dropout),
+      dropout);
 }
 
 nn::BlockParts identities() {
@@ -41,31 +39,18 @@ struct FirstPositionImpl : torch::nn::Module {
 };
 TORCH_MODULE(FirstPosition);
 
-TEST(Block, WithZeroProjectionsIsTheIdentity) {
-  for (const double dropout : {0.0, 0.5}) {
-    auto block = make(dropout);
-    const torch::NoGradGuard no_grad;
-    block->named_parameters()["attention.wo.weight"].zero_();
-    block->named_parameters()["ffn.w2.weight"].zero_();
-    const auto x = torch::randn({2, 5, 8});
-    EXPECT_TRUE(torch::equal(block->forward(x), x));
-  }
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Block, nn::Block);
+
+TEST(BlockModule, WithZeroProjectionsAndDropoutIsTheIdentity) {
+  auto block = make(0.5);
+  const torch::NoGradGuard no_grad;
+  block->named_parameters()["attention.wo.weight"].zero_();
+  block->named_parameters()["ffn.w2.weight"].zero_();
+  const auto x = torch::randn({2, 5, 8});
+  EXPECT_TRUE(torch::equal(block->forward(x), x));
 }
 
-TEST(Block, EqualsTheFormulaOnItsParts) {
-  auto block = in_double(make());
-  const auto modules = block->named_children();
-  const auto x = randn({2, 5, 8});
-  const auto part = [&](const char* name, const torch::Tensor& value) {
-    if (auto* norm = modules[name]->as<nn::RMSNorm>()) return norm->forward(value);
-    if (auto* attention = modules[name]->as<nn::Attention>()) return attention->forward(value);
-    return modules[name]->as<nn::SwiGLU>()->forward(value);
-  };
-  const auto h = x + part("attention", part("attention_norm", x));
-  EXPECT_TRUE(torch::equal(block->forward(x), h + part("ffn", part("ffn_norm", h))));
-}
-
-TEST(Block, PartsCanBeSwapped) {
+TEST(BlockModule, PartsCanBeSwapped) {
   nn::Block doubles_twice(identities());
   const auto x = torch::randn({2, 5, 8});
   EXPECT_TRUE(torch::equal(doubles_twice->forward(x), 4 * x));
@@ -78,7 +63,7 @@ TEST(Block, PartsCanBeSwapped) {
   EXPECT_TRUE(block->named_parameters().contains("ffn.weight"));
 }
 
-TEST(Block, ObserverSeesBranchesAndStream) {
+TEST(BlockModule, ObserverSeesBranchesAndStream) {
   auto block = make();
   const auto x = torch::randn({2, 5, 8});
   std::map<std::string, torch::Tensor> seen;
@@ -94,7 +79,7 @@ TEST(Block, ObserverSeesBranchesAndStream) {
   EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], y));
 }
 
-TEST(Block, DropoutActsInTrainingOnly) {
+TEST(BlockModule, DropoutActsInTrainingOnly) {
   nn::Block block(identities(), 0.5);
   const auto x = torch::randn({2, 5, 8});
   EXPECT_FALSE(torch::equal(block->forward(x), 4 * x));
@@ -102,13 +87,7 @@ TEST(Block, DropoutActsInTrainingOnly) {
   EXPECT_TRUE(torch::equal(block->forward(x), 4 * x));
 }
 
-TEST(Block, GradientsEqualCentralDifferences) {
-  auto block = in_double(make(), 0.5);
-  const auto x = randn({2, 3, 8});
-  expect_gradients([&] { return block->forward(x); }, leaves(x, *block));
-}
-
-TEST(Block, RefusesPartsThatChangeTheShape) {
+TEST(BlockModule, RefusesPartsThatChangeTheShape) {
   auto parts = identities();
   parts.attention = AnyModule(FirstPosition());
   nn::Block block(parts);

@@ -1,84 +1,21 @@
-// The laws of rotary position embedding. Angles reach `context` radians and are rounded once, so a rotation in double
-// is off by about eps · context · norm; that is where the tolerances come from.
+// RoPE: its laws, and what is our cache's own.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <cmath>
-#include <utility>
 #include <vector>
 
-#include "gradient_check.h"
 #include "modules/rope.h"
 #include "support.h"
+#include "tests/modules/laws/rope_laws.h"
 
 namespace folio::test {
 namespace {
 
-constexpr int64_t kContext = 40;
-constexpr double kAngleError = 2 * kEps * kContext;
+constexpr int64_t kContext = kRopeContext;
 
-/// The block-diagonal rotation matrix of one position, [head_dim, head_dim], from the definition.
-torch::Tensor rotation_matrix(int64_t position, int64_t head_dim, double theta) {
-  auto matrix = torch::zeros({head_dim, head_dim}, torch::kDouble);
-  for (int64_t i = 0; i < head_dim; i += 2) {
-    const double angle =
-        static_cast<double>(position) * std::pow(theta, -static_cast<double>(i) / static_cast<double>(head_dim));
-    matrix[i][i] = std::cos(angle);
-    matrix[i][i + 1] = -std::sin(angle);
-    matrix[i + 1][i] = std::sin(angle);
-    matrix[i + 1][i + 1] = std::cos(angle);
-  }
-  return matrix;
-}
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Rope, nn::RopeCache);
 
-TEST(Rope, PositionZeroIsTheIdentity) {
-  nn::RopeCache rope(kContext, 6);
-  const auto x = torch::randn({2, 1, 3, 6});
-  EXPECT_TRUE(torch::equal(rope->apply(x), x));
-}
-
-TEST(Rope, NormsAreKept) {
-  nn::RopeCache rope(kContext, 8);
-  const auto x = randn({2, kContext, 3, 8});
-  expect_close(rope->apply(x).norm(2, -1), x.norm(2, -1), 8 * kEps * largest(x.norm(2, -1)));
-}
-
-TEST(Rope, RotationsCompose) {
-  nn::RopeCache rope(kContext, 8);
-  const auto x = randn({2, 1, 3, 8});
-  for (const auto& [m, n] : {std::pair{1, 1}, {3, 7}, {0, 5}, {19, 20}}) {
-    expect_close(rope->apply(rope->apply(x, m), n), rope->apply(x, m + n), 3 * kAngleError * largest(x));
-  }
-}
-
-TEST(Rope, ScoresDependOnlyOnDistance) {
-  nn::RopeCache rope(kContext, 8);
-  const auto q = randn({1, 1, 1, 8}), k = randn({1, 1, 1, 8});
-  const auto score = [&](int64_t m, int64_t n) { return (rope->apply(q, m) * rope->apply(k, n)).sum().item<double>(); };
-  const double tolerance = 4 * kAngleError * (q.norm() * k.norm()).item<double>();
-  for (const int64_t distance : {0, 1, 2, 11}) {
-    for (int64_t n = 0; n + distance < kContext; n += 5) {
-      EXPECT_NEAR(score(n + distance, n), score(distance, 0), tolerance);
-    }
-  }
-  EXPECT_GT(std::abs(score(5, 0) - score(1, 0)), tolerance);
-  EXPECT_GT(std::abs(score(5, 0) - score(0, 5)), tolerance) << "the direction matters too";
-}
-
-TEST(Rope, CacheEqualsRotationMatrices) {
-  for (const double theta : {10000.0, 500000.0, 10.0}) {
-    for (const int64_t head_dim : {2, 4, 10}) {
-      nn::RopeCache rope(kContext, head_dim, theta);
-      const auto x = randn({2, kContext, 3, head_dim}), y = rope->apply(x);
-      for (int64_t t = 0; t < kContext; ++t) {
-        const auto expected = x.select(1, t).matmul(rotation_matrix(t, head_dim, theta).t());
-        expect_close(y.select(1, t), expected, kAngleError * 2 * largest(x));
-      }
-    }
-  }
-}
-
-TEST(Rope, FactorsDivideTheFrequencies) {
+TEST(RopeCache, FactorsDivideTheFrequencies) {
   const auto plain = nn::RopeCache(kContext, 6, 100.0)->rotations();
   const auto scaled = nn::RopeCache(kContext, 6, 100.0, std::vector{1.0, 2.0, 4.0})->rotations();
   for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
@@ -90,13 +27,13 @@ TEST(Rope, FactorsDivideTheFrequencies) {
   EXPECT_TRUE(torch::equal(nn::RopeCache(kContext, 6, 100.0, none)->rotations(), plain));
 }
 
-TEST(Rope, FirstPositionContinuesASequence) {
+TEST(RopeCache, FirstPositionContinuesASequenceBitForBit) {
   nn::RopeCache rope(kContext, 6);
   const auto x = torch::randn({2, kContext, 3, 6}), y = rope->apply(x);
   for (const int64_t t : {1, 17, 39}) EXPECT_TRUE(torch::equal(rope->apply(x.slice(1, t), t), y.slice(1, t)));
 }
 
-TEST(Rope, FarPositionsKeepFullPrecision) {
+TEST(RopeCache, FarPositionsKeepFullPrecision) {
   nn::RopeCache rope(1 << 17, 64, 500000.0);
   const auto x = torch::randn({1, 1, 3, 64});
   for (const int64_t t : {1 << 16, (1 << 17) - 1}) {
@@ -108,7 +45,7 @@ TEST(Rope, FarPositionsKeepFullPrecision) {
   }
 }
 
-TEST(Rope, HalfTypesAreRotatedInFloat) {
+TEST(RopeCache, HalfTypesAreRotatedInFloat) {
   nn::RopeCache rope(kContext, 8);
   const auto x = torch::randn({2, kContext, 3, 8}).to(torch::kBFloat16);
   const auto y = rope->apply(x);
@@ -116,7 +53,7 @@ TEST(Rope, HalfTypesAreRotatedInFloat) {
   EXPECT_TRUE(torch::equal(y, rope->apply(x.to(torch::kFloat)).to(torch::kBFloat16)));
 }
 
-TEST(Rope, InputsOfEveryTypeReadOneCache) {
+TEST(RopeCache, InputsOfEveryTypeReadOneCache) {
   const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, perhaps on several threads
   const auto x = randn({2, kContext, 3, 8});
   const auto in_double = rope.apply(x);
@@ -125,25 +62,19 @@ TEST(Rope, InputsOfEveryTypeReadOneCache) {
   EXPECT_EQ(rope.rotations().scalar_type(), torch::kComplexDouble);
 }
 
-TEST(Rope, HasNoState) {
+TEST(RopeCache, HasNoState) {
   nn::RopeCache rope(kContext, 8);
   EXPECT_TRUE(rope->parameters().empty());
   EXPECT_TRUE(rope->buffers().empty());
 }
 
-TEST(Rope, GradientsEqualCentralDifferences) {
-  nn::RopeCache rope(kContext, 4);
-  const auto x = randn({2, 3, 2, 4});
-  expect_gradients([&] { return rope->apply(x, 5); }, {x});
-}
-
-TEST(Rope, ReadsTransposedInputs) {
+TEST(RopeCache, ReadsTransposedInputs) {
   nn::RopeCache rope(kContext, 4);
   const auto x = randn({2, 4, 3, 5}).permute({0, 3, 2, 1});
   EXPECT_TRUE(torch::equal(rope->apply(x), rope->apply(x.contiguous())));
 }
 
-TEST(Rope, RefusesOtherSizesAndPositions) {
+TEST(RopeCache, RefusesOtherSizesAndPositions) {
   expect_error([] { nn::RopeCache(8, 5); }, {"even", "5"});
   expect_error([] { nn::RopeCache(0, 4); }, {"context_length", "0"});
   expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});

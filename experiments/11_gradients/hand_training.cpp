@@ -1,4 +1,4 @@
-#include "experiments/common/hand_training.h"
+#include "experiments/11_gradients/hand_training.h"
 
 #include <torch/nn/utils/clip_grad.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/batches.h"
-#include "experiments/common/by_hand.h"
+#include "experiments/11_gradients/by_hand.h"
 #include "experiments/common/training.h"
 #include "train/adamw.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/common/by_hand.h"
+#include "experiments/11_gradients/by_hand.h"
 
 namespace folio::experiments::by_hand {
 

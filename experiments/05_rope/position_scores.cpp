@@ -1,4 +1,4 @@
-#include "experiments/common/position_scores.h"
+#include "experiments/05_rope/position_scores.h"
 
 #include <torch/utils.h>
 

@@ -1,6 +1,6 @@
 // Sizes: B sequences, T positions, D model width, K numbers in a head, F hidden width, V vocabulary. Odd ones, so that
 // no two can be mixed up; 3 query heads share 1 key/value head.
-#include "experiments/common/hand_parts.h"
+#include "experiments/11_gradients/hand_parts.h"
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>

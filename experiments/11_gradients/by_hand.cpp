@@ -1,6 +1,6 @@
 // Shapes: B sequences, T positions, D model width, H heads, G key/value heads, K numbers in a head, P = K / 2 pairs,
 // F hidden width, N rows, V vocabulary, I and O inputs and outputs. "…" stands for any dimensions before.
-#include "experiments/common/by_hand.h"
+#include "experiments/11_gradients/by_hand.h"
 
 #include <fmt/format.h>
 #include <torch/utils.h>

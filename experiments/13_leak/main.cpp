@@ -1,0 +1,136 @@
+// Is there a leak in the tutorial's last model? Tables, pictures and explanation: README.md beside this file.
+// With --full the tutorial's own size is trained, in turns of ten minutes.
+#include <fmt/format.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "experiments/13_leak/full.h"
+#include "experiments/13_leak/training.h"
+#include "experiments/13_leak/variant.h"
+#include "experiments/common/comparison.h"
+#include "experiments/common/report.h"
+#include "experiments/common/statistics.h"
+#include "train/ngram.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Report;
+using experiments::tutorial::Findings;
+using experiments::tutorial::NormOver;
+using experiments::tutorial::Variant;
+namespace tutorial = experiments::tutorial;
+using Doubles = std::vector<double>;
+
+double mean_loss(const Findings& f) { return experiments::mean_of(f.losses); }
+double first_loss(const Findings& f) { return f.losses.front(); }
+double exchanged_loss(const Findings& f) { return experiments::mean_of(f.other_futures); }
+double last_loss(const Findings& f) { return f.losses.back(); }
+double change(const Findings& f) { return f.change; }
+double later_share(const Findings& f) { return f.later_share; }
+
+std::vector<Variant> variants() {
+  return {{"norm over the window", NormOver::Window},
+          {"norm over the positions so far", NormOver::Past},
+          {"norm over one position", NormOver::Position}};
+}
+
+std::vector<Report::Json> row(const Variant& v) {
+  const auto mean = [&](double (*of)(const Findings&)) { return experiments::mean_of(v.each(of)); };
+  return {v.name,       mean(mean_loss),  mean(first_loss), mean(last_loss), mean(tutorial::mean_gain_from_future),
+          mean(change), mean(later_share)};
+}
+
+void table(Report& report, const std::string& title, const std::vector<Variant>& all) {
+  std::vector<std::vector<Report::Json>> rows;
+  for (const Variant& v : all) rows.push_back(row(v));
+  report.table(title,
+               {"", "mean loss", "first place", "last place", "saved by the future", "change of earlier logits",
+                "gradient from later places"},
+               rows);
+}
+
+// The loss that counting reaches: the mean over 16 places, each with the longest n-gram that it has characters for, up
+// to 5; and that of the first place.
+void say_what_counting_reaches(const Report& report, const experiments::Shakespeare& text) {
+  const train::NgramCounts counts(text.splits.train, text.vocab_size, 5);
+  double sum = 0.0;
+  for (int place = 0; place < 16; ++place) {
+    sum += counts.witten_bell_loss(text.splits.validation, std::min(place + 2, 5));
+  }
+  report.say(fmt::format("By counting: the first place {:.3f}, the mean of 16 places {:.3f}\n",
+                         counts.witten_bell_loss(text.splits.validation, 2), sum / 16.0));
+}
+
+void study(Report& report) {
+  const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
+  const int64_t steps = report.short_form() ? 120 : 1000;
+  const int64_t windows = report.short_form() ? 128 : 256;
+  const auto seeds = report.short_form() ? report.seeds() : experiments::paired_seeds(report);
+  std::vector<Variant> all = variants();
+  for (Variant& v : all) {
+    v.findings.resize(seeds.size());
+    v.early.resize(seeds.size());
+  }
+  torch::set_num_threads(1);
+  experiments::run_jobs(all.size() * seeds.size(), [&](size_t i) {
+    Variant& v = all[i / seeds.size()];
+    const size_t s = i % seeds.size();
+    const tutorial::Config config{
+        .vocab_size = text.vocab_size, .dim = 32, .n_heads = 2, .n_layers = 2, .norm = v.norm};
+    tutorial::Training training(config, text, seeds[s]);
+    training.train_to(steps / 4);
+    if (v.norm == NormOver::Window) {
+      v.early[s] =
+          tutorial::mean_gain_from_future(tutorial::look_for_leaks(training.model(), text.splits.validation, windows));
+    }
+    training.train_to(steps);
+    v.findings[s] = tutorial::look_for_leaks(training.model(), text.splits.validation, windows);
+    if (s == 0) v.gradients_TT = tutorial::gradient_map(training.model(), text.splits.validation);
+  });
+
+  const Variant &window = all[0], &position = all[2];
+  const auto difference = [](const Doubles& a, const Doubles& b) {
+    return experiments::paired_interval_or_difference(a, b);
+  };
+  const Doubles saved = window.each(tutorial::mean_gain_from_future), nothing(seeds.size(), 0.0);
+  const std::vector<std::pair<std::string, experiments::Interval>> intervals{
+      {"saved by the future", difference(saved, nothing)},
+      {fmt::format("more than after {} steps", steps / 4), difference(saved, window.early)},
+      {"mean loss, more than one position's", difference(window.each(mean_loss), position.each(mean_loss))},
+      {"the last place's, more than one position's", difference(window.each(last_loss), position.each(last_loss))},
+      {"with other futures, more than one position's",
+       difference(window.each(exchanged_loss), position.each(mean_loss))}};
+  std::vector<std::vector<Report::Json>> rows;
+  for (const auto& [name, interval] : intervals) rows.push_back({name, experiments::shown(interval)});
+  table(report, fmt::format("After {} steps, means of {} seeds", steps, seeds.size()), all);
+  report.table("Norm over the window: 5 means with 95 % intervals", {"", ""}, rows);
+  say_what_counting_reaches(report, text);
+
+  int64_t parameters = 0;
+  for (const torch::Tensor& p : tutorial::seeded({}, 1)->parameters()) parameters += p.numel();
+  report.claim_equal("the tutorial's number of parameters, in its own size", parameters, 2'370'246);
+  report.claim_below("validation split's 17-grams that occur in the training split, as a share",
+                     tutorial::share_that_occurs(text.splits.validation, text.splits.train, 17), 0.03);
+  report.claim_above("norm over the window: the last character changes an earlier logit by", window.each(change), 0.1);
+  report.claim_above("and the future saves earlier places (the interval's lower end)", intervals[0].second.low,
+                     report.short_form() ? 0.0 : 0.01);
+  for (const size_t sound : {1, 2}) {
+    const Variant& v = all[sound];
+    report.claim_below(v.name + ": the last character changes earlier logits by", v.each(change), 1e-5);
+    report.claim_below("and the gradient from later places is", v.each(later_share), 1e-9);
+    report.claim_below("and the future saves", experiments::sizes(v.each(tutorial::mean_gain_from_future)), 1e-5);
+  }
+  tutorial::pictures(report, window, position);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<char*> rest(argv, argv + argc);
+  const bool full =
+      std::erase_if(rest, [](const char* argument) { return std::string_view(argument) == "--full"; }) > 0;
+  return experiments::run(static_cast<int>(rest.size()), rest.data(), "13_leak", full ? tutorial::study_full : study);
+}

@@ -1,0 +1,117 @@
+// The last model of B. Kitano's "Llama from scratch" (its notebook of August 2023), part by part as it stands there,
+// but for the eight heads' matrices, which are one matrix each for queries, keys and values. What the norm averages
+// over is a setting. Shapes: B windows, T positions, D width, H heads, K = D numbers in a head, V characters.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "modules/rope.h"
+
+namespace folio::experiments::tutorial {
+
+/// Whose numbers the norm takes its mean square of: the window's, as the tutorial does, the position's own and those
+/// before it, or the position's own.
+enum class NormOver { Window, Past, Position };
+
+struct Config {
+  int64_t vocab_size = 65;
+  int64_t dim = 128;
+  int64_t n_heads = 8;  ///< each as wide as the model
+  int64_t n_layers = 4;
+  int64_t window = 16;
+  NormOver norm = NormOver::Window;
+};
+
+/// Sets numbers to 0 at random and scales the others up, so that the mean stays. A generator of its own makes a run's
+/// numbers independent of other runs. The tutorial switches off the dropout after the heads when it evaluates, and not
+/// the one of the attention weights.
+struct Dropout {
+  double weights = 0.0;  ///< probability for attention weights
+  double output = 0.0;   ///< and for what the heads return
+  at::Generator generator{};
+
+  [[nodiscard]] torch::Tensor drop(const torch::Tensor& x, double probability) const;
+};
+
+class NormImpl : public torch::nn::Module {
+ public:
+  explicit NormImpl(const Config& config);
+  torch::Tensor forward(const torch::Tensor& x_BTD);
+
+ private:
+  NormOver over_;
+  torch::Tensor scale_TD_;
+};
+TORCH_MODULE(Norm);
+
+class AttentionImpl : public torch::nn::Module {
+ public:
+  AttentionImpl(const Config& config, nn::RopeCache rope, std::shared_ptr<Dropout> dropout);
+  torch::Tensor forward(const torch::Tensor& x_BTD);
+
+ private:
+  int64_t n_heads_;
+  nn::RopeCache rope_;
+  std::shared_ptr<Dropout> dropout_;
+  torch::nn::Linear wq_, wk_, wv_, wo_;
+};
+TORCH_MODULE(Attention);
+
+/// A linear layer, and then SwiGLU as the tutorial has it: linear(x) · swish(gate(x)), with a learned beta.
+class FeedForwardImpl : public torch::nn::Module {
+ public:
+  explicit FeedForwardImpl(int64_t dim);
+  torch::Tensor forward(const torch::Tensor& x_BTD);
+
+ private:
+  torch::nn::Linear first_, gate_, linear_;
+  torch::Tensor beta_;
+};
+TORCH_MODULE(FeedForward);
+
+class BlockImpl : public torch::nn::Module {
+ public:
+  BlockImpl(const Config& config, const nn::RopeCache& rope, const std::shared_ptr<Dropout>& dropout);
+  torch::Tensor forward(torch::Tensor x_BTD);
+
+ private:
+  Norm norm_;
+  Attention attention_;
+  FeedForward feedforward_;
+};
+TORCH_MODULE(Block);
+
+class LlamaImpl : public torch::nn::Module {
+ public:
+  explicit LlamaImpl(const Config& config);
+
+  torch::Tensor forward(const torch::Tensor& tokens_BT);       ///< to logits [B, T, V]
+  torch::Tensor forward_embedded(const torch::Tensor& x_BTD);  ///< the same from embeddings on
+  [[nodiscard]] torch::Tensor embed(const torch::Tensor& tokens_BT);
+
+  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] Dropout& dropout() { return *dropout_; }
+
+ private:
+  Config config_;
+  std::shared_ptr<Dropout> dropout_ = std::make_shared<Dropout>();
+  torch::nn::Embedding embeddings_;
+  torch::nn::ModuleList blocks_;
+  FeedForward ffn_;
+  torch::nn::Linear head_;
+};
+TORCH_MODULE(Llama);
+
+/// First values by LibTorch's defaults, as in the tutorial, from the seed alone: the same for every norm. May be called
+/// by several threads.
+[[nodiscard]] Llama seeded(const Config& config, uint64_t seed);
+
+}  // namespace folio::experiments::tutorial

@@ -1,0 +1,105 @@
+// The modules that the exercises ask for, in their order: parameters and sizes are here, and each function that is
+// still to be written is in a file of its own beside this one. Shapes: B sequences, T positions, D model width, H query
+// heads, G key/value heads, K numbers in a head.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/model_config.h"
+#include "experiments/exercises/unfilled.h"
+#include "modules/block.h"
+#include "modules/llama.h"
+
+namespace folio::exercises {
+
+using torch::Tensor;
+
+/// x / sqrt(mean of x² over the last dimension + eps) · weight.
+struct RMSNormImpl : torch::nn::Module {
+  explicit RMSNormImpl(int64_t dim, double its_eps = 1e-5) : eps(its_eps) {
+    weight = register_parameter("weight", torch::ones(dim));
+  }
+  Tensor forward(const Tensor& x);  ///< [..., D] to [..., D]; rms_norm.cpp
+
+  Tensor weight;  ///< [D]
+  double eps;
+};
+TORCH_MODULE(RMSNorm);
+
+/// Rotary positions, with adjacent pairs.
+struct RopeImpl : torch::nn::Module {
+  RopeImpl(int64_t its_context_length, int64_t its_head_dim, double its_theta = 10000.0)
+      : context_length(its_context_length), head_dim(its_head_dim), theta(its_theta) {}
+  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;  ///< of x's shape and type; rope.cpp
+
+  int64_t context_length, head_dim;
+  double theta;
+};
+TORCH_MODULE(Rope);
+
+inline torch::nn::Linear linear(int64_t in, int64_t out) {
+  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
+}
+
+/// y = w2 (silu(w1 x) · w3 x).
+struct SwiGLUImpl : torch::nn::Module {
+  SwiGLUImpl(int64_t dim, int64_t hidden_dim)
+      : w1(register_module("w1", linear(dim, hidden_dim))),
+        w2(register_module("w2", linear(hidden_dim, dim))),
+        w3(register_module("w3", linear(dim, hidden_dim))) {}
+  Tensor forward(const Tensor& x_BTD);  ///< to [B, T, D]; swiglu.cpp
+
+  torch::nn::Linear w1, w2, w3;
+};
+TORCH_MODULE(SwiGLU);
+
+/// Rotates x [B, T, heads, K] by the positions 0 to T - 1. The laws of attention pass ours.
+using Rotate = std::function<Tensor(const Tensor& x)>;
+
+/// Causal attention with grouped heads.
+struct AttentionImpl : torch::nn::Module {
+  AttentionImpl(const core::ModelConfig& c, Rotate its_rotate)
+      : n_heads(c.n_heads),
+        n_kv_heads(c.n_kv_heads),
+        head_dim(c.head_dim),
+        rotate(std::move(its_rotate)),
+        wq(register_module("wq", linear(c.dim, c.n_heads * c.head_dim))),
+        wk(register_module("wk", linear(c.dim, c.n_kv_heads * c.head_dim))),
+        wv(register_module("wv", linear(c.dim, c.n_kv_heads * c.head_dim))),
+        wo(register_module("wo", linear(c.n_heads * c.head_dim, c.dim))) {}
+  Tensor weights(const Tensor& x_BTD);  ///< [B, H, T, T], row t for what position t looks at; attention.cpp
+  Tensor forward(const Tensor& x_BTD);  ///< to [B, T, D]; attention.cpp
+
+  int64_t n_heads, n_kv_heads, head_dim;
+  Rotate rotate;
+  torch::nn::Linear wq, wk, wv, wo;
+};
+TORCH_MODULE(Attention);
+
+/// A layer: the parts are called as parts_.attention.forward(x).
+struct BlockImpl : nn::BlockImpl {
+  using nn::BlockImpl::BlockImpl;
+  Tensor forward(Tensor x_BTD, const nn::Observer& /*observer*/ = {}, const std::string& /*prefix*/ = "") override {
+    return layer(x_BTD);
+  }
+  Tensor layer(const Tensor& x_BTD);  ///< to [B, T, D]; block.cpp
+};
+TORCH_MODULE(Block);
+
+/// The block above of these parts, as nn::Llama takes it.
+inline nn::Block layer_of(const nn::BlockParts& parts) {
+  return nn::Block(std::shared_ptr<nn::BlockImpl>(Block(parts).ptr()));
+}
+
+/// Makes blocks of the modules above for nn::Llama; llama.cpp.
+nn::BlockFactory my_blocks(const core::ModelConfig& config);
+
+}  // namespace folio::exercises

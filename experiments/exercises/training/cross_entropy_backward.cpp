@@ -1,0 +1,20 @@
+// The way back through the loss, by hand.
+//
+//     forward   L = (1/N) Σ over rows of -ln p[target],  p = softmax(logits)
+//     asked     ∂L/∂logits
+//
+// On paper the logarithm and the softmax shrink to a difference: what was predicted minus what came. torch::one_hot is
+// of help, and logits.softmax(-1), or your own: with logits of 1000, too.
+// Read first: experiments/11_gradients/README.md. Check it with: make exercise N=cross_entropy_backward
+#include "experiments/exercises/training/training.h"
+
+namespace folio::exercises {
+
+Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets) {
+  throw Unfilled(
+      "The way back through the loss is still to be written, in "
+      "experiments/exercises/training/cross_entropy_backward.cpp.\n"
+      "For one row: ln p[target] = logit[target] - ln Σ e^logit. Differentiate that by each logit.");
+}
+
+}  // namespace folio::exercises

@@ -1,0 +1,79 @@
+// Rung 3: look further back than one character, in the simplest way: average all characters so far. Four forms of the
+// same average, on a word that fits on the page; the last one is attention. Then the first of them that looks back in
+// the model.
+// Shapes: B windows, T positions, V characters, D numbers in a character's vector.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "experiments/growing/02_bigram.h"
+
+namespace folio::growing {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// 1. A loop: y[t] is the mean of x[0], ..., x[t].
+inline Tensor average_by_loop(const Tensor& x_TD) {
+  Tensor y_TD = torch::zeros_like(x_TD);
+  for (int64_t t = 0; t < x_TD.size(0); ++t) {
+    for (int64_t s = 0; s <= t; ++s) y_TD[t] += x_TD[s];
+    y_TD[t] /= static_cast<double>(t + 1);
+  }
+  return y_TD;
+}
+
+// 2. A matrix product: row t of the triangular matrix has 1/(t + 1) in its columns 0 to t, and 0 behind them.
+inline Tensor average_weights(int64_t T) {
+  const Tensor ones_TT = torch::ones({T, T}).tril();
+  return ones_TT / ones_TT.sum(1, /*keepdim=*/true);
+}
+inline Tensor average_by_matrix(const Tensor& x_TD) { return average_weights(x_TD.size(0)).matmul(x_TD); }
+
+// 3. A softmax: equal scores get equal weights, and a score of -infinity, e^-infinity = 0, gets none. That hides what
+// comes later: the causal mask.
+inline Tensor causal_softmax(const Tensor& scores_TT) {  // [..., T, T]
+  const int64_t T = scores_TT.size(-1);
+  const Tensor later_TT = torch::ones({T, T}).triu(1) == 1;
+  return scores_TT.masked_fill(later_TT, -kInfinity).softmax(-1);
+}
+inline Tensor average_by_softmax(const Tensor& x_TD) {
+  const int64_t T = x_TD.size(0);
+  return causal_softmax(torch::zeros({T, T})).matmul(x_TD);
+}
+
+// 4. Queries and keys: the score of position s for position t is the dot product q[t] · k[s], so a position chooses
+// what it looks at. What it gets is a mean of the values v. With queries of 0 all scores are 0, and this is form 3.
+inline Tensor attend(const Tensor& q_TK, const Tensor& k_TK, const Tensor& v_TK) {  // [..., T, K]
+  const Tensor scores_TT = q_TK.matmul(k_TK.transpose(-2, -1)) / std::sqrt(q_TK.size(-1));
+  return causal_softmax(scores_TT).matmul(v_TK);
+}
+
+// A matrix of random first values: with a spread of 1/√in, its outputs are about as large as its inputs.
+inline Tensor random_matrix(int64_t out, int64_t in) { return torch::randn({out, in}) / std::sqrt(in); }
+
+// What rungs 3 to 11 have in common: a character becomes a vector of D numbers (its embedding), the body makes a vector
+// [B, T, D] of those so far, and the output matrix turns that into logits. The output begins with zeros, as the
+// bigram's table did: at first every character is as likely as any other.
+struct EmbeddingModel : Model {
+  Tensor embedding_VD, output_VD;
+
+  EmbeddingModel(int64_t V, int64_t D) {
+    embedding_VD = register_parameter("embedding", torch::randn({V, D}));
+    output_VD = register_parameter("output", torch::zeros({V, D}));
+  }
+
+  virtual Tensor body(const Tensor& x_BTD) = 0;
+
+  Tensor forward(const Tensor& tokens_BT) override {
+    return torch::linear(body(torch::embedding(embedding_VD, tokens_BT)), output_VD);  // [B, T, V]
+  }
+};
+
+// The model of this rung: each position predicts from the mean of all vectors so far.
+struct Averaging : EmbeddingModel {
+  using EmbeddingModel::EmbeddingModel;
+  Tensor body(const Tensor& x_BTD) override { return average_weights(x_BTD.size(1)).matmul(x_BTD); }
+};
+
+}  // namespace folio::growing

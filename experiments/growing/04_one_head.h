@@ -1,0 +1,35 @@
+// Rung 4: a head of attention. Queries, keys and values are made from the vectors by three matrices that are learned,
+// so each position learns what to look for (query), what to be found by (key) and what to say (value).
+// Shapes: B windows, T positions, V characters, D numbers in a vector, K = D numbers in a query, key or value.
+#pragma once
+
+#include "experiments/growing/03_averaging.h"
+
+namespace folio::growing {
+
+struct Head : torch::nn::Module {
+  Tensor wq_KD, wk_KD, wv_KD;
+
+  Head(int64_t D, int64_t K) {
+    wq_KD = register_parameter("wq", random_matrix(K, D));
+    wk_KD = register_parameter("wk", random_matrix(K, D));
+    wv_KD = register_parameter("wv", random_matrix(K, D));
+  }
+
+  Tensor forward(const Tensor& x_BTD) {
+    const Tensor q_BTK = torch::linear(x_BTD, wq_KD);
+    const Tensor k_BTK = torch::linear(x_BTD, wk_KD);
+    const Tensor v_BTK = torch::linear(x_BTD, wv_KD);
+    return attend(q_BTK, k_BTK, v_BTK);  // [B, T, K]: softmax(q kᵀ / √K, causal) v
+  }
+};
+
+struct OneHead : EmbeddingModel {
+  std::shared_ptr<Head> head;
+
+  OneHead(int64_t V, int64_t D) : EmbeddingModel(V, D) { head = register_module("head", std::make_shared<Head>(D, D)); }
+
+  Tensor body(const Tensor& x_BTD) override { return head->forward(x_BTD); }
+};
+
+}  // namespace folio::growing

@@ -1,0 +1,47 @@
+// Rung 5: several heads. The D numbers of queries, keys and values are cut into H groups of K = D / H, each group has
+// its own weights over the past, and a last matrix mixes what the heads found.
+// Shapes: B windows, T positions, V characters, D numbers in a vector, H heads of K numbers.
+#pragma once
+
+#include "experiments/growing/04_one_head.h"
+
+namespace folio::growing {
+
+struct Heads : torch::nn::Module {
+  int64_t H;
+  Tensor wq_DD, wk_DD, wv_DD, wo_DD;
+
+  Heads(int64_t D, int64_t n_heads) : H(n_heads) {
+    wq_DD = register_parameter("wq", random_matrix(D, D));
+    wk_DD = register_parameter("wk", random_matrix(D, D));
+    wv_DD = register_parameter("wv", random_matrix(D, D));
+    wo_DD = register_parameter("wo", random_matrix(D, D));
+  }
+
+  [[nodiscard]] Tensor split(const Tensor& x_BTD) const {
+    return x_BTD.unflatten(-1, {H, -1}).transpose(1, 2);  // [B, T, D] to [B, T, H, K] to [B, H, T, K]
+  }
+
+  virtual Tensor forward(const Tensor& x_BTD) {
+    const Tensor q_BHTK = split(torch::linear(x_BTD, wq_DD));
+    const Tensor k_BHTK = split(torch::linear(x_BTD, wk_DD));
+    const Tensor v_BHTK = split(torch::linear(x_BTD, wv_DD));
+    return join(attend(q_BHTK, k_BHTK, v_BHTK));
+  }
+
+  [[nodiscard]] Tensor join(const Tensor& y_BHTK) const {
+    return torch::linear(y_BHTK.transpose(1, 2).flatten(2), wo_DD);  // [B, T, H, K] to [B, T, D], mixed
+  }
+};
+
+struct SeveralHeads : EmbeddingModel {
+  std::shared_ptr<Heads> heads;
+
+  SeveralHeads(int64_t V, int64_t D, int64_t H) : EmbeddingModel(V, D) {
+    heads = register_module("heads", std::make_shared<Heads>(D, H));
+  }
+
+  Tensor body(const Tensor& x_BTD) override { return heads->forward(x_BTD); }
+};
+
+}  // namespace folio::growing

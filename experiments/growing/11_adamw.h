@@ -1,0 +1,69 @@
+// Rung 11: the same model, trained as Llamas are: AdamW instead of plain gradient descent, a learning rate that rises
+// first (warm-up) and then falls along a cosine, and gradients whose length is limited (clipping).
+// p is a parameter, g its gradient; m and v have the parameter's shape.
+#pragma once
+
+#include <numbers>
+
+#include "experiments/growing/10_depth.h"
+
+namespace folio::growing {
+
+struct Recipe {
+  double rate = 3e-3, last_rate = 3e-4;
+  int64_t warmup = 50;
+  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;
+  double decay = 0.1;
+  double clip = 1.0;
+};
+
+// Up in a straight line over the warm-up, then down along half a cosine to last_rate.
+inline double learning_rate(const Recipe& r, int64_t step, int64_t steps) {
+  if (step < r.warmup) return r.rate * static_cast<double>(step + 1) / static_cast<double>(r.warmup);
+  const double done = static_cast<double>(step - r.warmup) / static_cast<double>(steps - r.warmup);
+  return r.last_rate + (r.rate - r.last_rate) * (1.0 + std::cos(std::numbers::pi * done)) / 2.0;
+}
+
+// All gradients together are one long vector: if it is longer than `limit`, it is scaled to that length.
+inline void clip(const std::vector<Tensor>& parameters, double limit) {
+  double squares = 0.0;
+  for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();
+  const double length = std::sqrt(squares);
+  if (length <= limit) return;
+  for (const Tensor& p : parameters) p.mutable_grad().mul_(limit / length);
+}
+
+struct AdamW {
+  Recipe r;
+  std::vector<Tensor> parameters, m{}, v{};
+
+  AdamW(Recipe recipe, std::vector<Tensor> its_parameters) : r(recipe), parameters(std::move(its_parameters)) {
+    for (const Tensor& p : parameters) m.push_back(torch::zeros_like(p)), v.push_back(torch::zeros_like(p));
+  }
+
+  void take_step(int64_t step, double rate) {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Tensor &p = parameters[i], &g = p.grad();
+      m[i] = r.beta1 * m[i] + (1 - r.beta1) * g;           // running mean of the gradient
+      v[i] = r.beta2 * v[i] + (1 - r.beta2) * g.square();  // and of its square
+      // Both began at 0; after n steps they hold 1 - beta^n of a mean.
+      const Tensor mean = m[i] / (1 - std::pow(r.beta1, step + 1));
+      const Tensor mean_square = v[i] / (1 - std::pow(r.beta2, step + 1));
+      if (p.dim() >= 2) p.mul_(1 - rate * r.decay);  // weight decay: matrices shrink a little; gains don't
+      p.sub_(rate * mean / (mean_square.sqrt() + r.eps));
+    }
+  }
+};
+
+// Trains any model, rung 11's or your own, with the recipe. Its validation losses are comparable with the rungs'.
+inline Training train_with_adamw(const Forward& forward, const std::vector<Tensor>& parameters, Text text,
+                                 Text validation, const Setting& s, const Recipe& recipe = {}) {
+  AdamW adamw(recipe, parameters);
+  return train_model(forward, parameters, text, validation, s, [&](int64_t step) {
+    clip(parameters, recipe.clip);
+    adamw.take_step(step, learning_rate(recipe, step, s.steps));
+  });
+}
+
+}  // namespace folio::growing

@@ -1,0 +1,100 @@
+// An engine on a thread of its own. Other threads submit and cancel requests, which are messages to it; nobody else
+// touches the engine while this exists.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "infer/engine/engine.h"
+
+namespace folio::infer {
+
+/// How a request ended: with a result, or with an error (core::Error, or what one of its callbacks threw).
+struct Outcome {
+  GenerateResult result{};
+  std::exception_ptr error{};
+};
+
+class AsyncEngine {
+ public:
+  using Id = uint64_t;
+  using OnEnd = std::function<void(Outcome outcome)>;
+
+  /// The engine has to outlive this.
+  explicit AsyncEngine(Engine& engine);
+  /// Requests that have not ended end as Interrupted.
+  ~AsyncEngine();
+  AsyncEngine(const AsyncEngine&) = delete;
+  AsyncEngine& operator=(const AsyncEngine&) = delete;
+
+  /// The request's callbacks, and then `on_end` once, are called from the engine's thread: they should be short. They
+  /// may call submit() and cancel(). `on_end` must not throw. A request that can't run ends with the error.
+  Id submit(Request request, OnEnd on_end);
+  /// The request ends as Interrupted within a step, unless it has ended.
+  void cancel(Id id);
+
+  /// As of the last step.
+  [[nodiscard]] EngineStatistics statistics() const;
+
+ private:
+  struct Message {
+    Id id;
+    std::optional<Request> request{};  ///< none: to cancel
+    OnEnd on_end{};
+  };
+  struct Live {
+    Id id;
+    OnEnd on_end;
+  };
+
+  void run();
+  void take(Message message);
+  void fail(const std::exception_ptr& error);
+  void hand_out_ended();
+  void end(std::map<RequestId, Live>::iterator live, Outcome outcome);
+
+  Engine& engine_;
+  std::map<RequestId, Live> live_;  ///< the engine's thread's alone
+  mutable std::mutex mutex_;        ///< of what follows
+  std::condition_variable wake_;
+  std::deque<Message> messages_;
+  Id next_id_ = 0;
+  bool stops_ = false;
+  EngineStatistics statistics_;
+  std::thread thread_;  ///< the last member: it uses the others
+};
+
+/// A request whose text is waited for.
+class TextStream {
+ public:
+  TextStream(AsyncEngine& engine, Request request);
+  /// Cancels what has not ended, and waits for its end.
+  ~TextStream();
+  TextStream(const TextStream&) = delete;
+  TextStream& operator=(const TextStream&) = delete;
+
+  /// Waits for the text that comes next; none when the request has ended. Throws the error that it ended with.
+  [[nodiscard]] std::optional<std::string> next();
+  /// After next() has returned none.
+  [[nodiscard]] const GenerateResult& result() const;
+  void cancel() { engine_.cancel(id_); }
+
+ private:
+  AsyncEngine& engine_;
+  mutable std::mutex mutex_;
+  std::condition_variable came_;
+  std::string text_;
+  std::optional<Outcome> outcome_;
+  AsyncEngine::Id id_;
+};
+
+}  // namespace folio::infer

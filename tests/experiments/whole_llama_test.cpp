@@ -1,0 +1,168 @@
+// The Llama of one file computes what modules/ and train/ compute: first values, batches and losses, clipping included.
+#define main whole_llama_main
+#include "experiments/growing/the_whole_llama.cpp"
+#undef main
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "data/batches.h"
+#include "experiments/common/training.h"
+#include "train/trainer.h"
+
+namespace folio::experiments {
+namespace {
+
+constexpr double kTolerance = 1e-5;  // nats: a thousand roundings of a loss of 4
+
+// A small model with every detail in use: grouped keys, a clip that clips, a warm-up that ends, a cosine.
+whole::Config small() {
+  return {.V = 66,  // with <|endoftext|>, as train/ has it
+          .D = 32,
+          .L = 2,
+          .H = 4,
+          .G = 2,
+          .F = 48,
+          .T = 16,
+          .B = 8,
+          .steps = 20,
+          .rate = 1e-2,
+          .last_rate = 1e-3,
+          .warmup = 5,
+          .clip = 0.8,
+          .seed = 7};
+}
+
+train::TrainConfig same(const whole::Config& c) {
+  train::TrainConfig t;
+  t.model = {.vocab_size = c.V,
+             .dim = c.D,
+             .n_layers = c.L,
+             .n_heads = c.H,
+             .n_kv_heads = c.G,
+             .hidden_dim = c.F,
+             .context_length = c.T,
+             .rope_theta = static_cast<float>(c.theta),
+             .norm_eps = static_cast<float>(c.norm_eps)};
+  t.steps = c.steps;
+  t.batch_size = c.B;
+  t.window = c.T;
+  t.seed = c.seed;
+  t.lr = c.rate;
+  t.min_lr = c.last_rate;
+  t.warmup_steps = static_cast<int64_t>(c.warmup);
+  t.beta1 = c.beta1;
+  t.beta2 = c.beta2;
+  t.adam_eps = c.adam_eps;
+  t.weight_decay = c.decay;
+  t.clip = c.clip;
+  return t;
+}
+
+struct Losses {
+  std::vector<double> whole{}, trainer{}, lengths{};  // of 20 steps; lengths of the gradients before clipping
+};
+
+const data::Corpus& corpus() {
+  static const data::Corpus loaded = data::load_corpus("tinyshakespeare");
+  return loaded;
+}
+
+const whole::Text& text() {
+  static const whole::Text encoded(corpus().text);
+  return encoded;
+}
+
+// Trains both from the same weights: train/'s loop by `config`, the one file's by `c`.
+Losses both(const whole::Config& c, const train::TrainConfig& config) {
+  at::set_num_threads(1);
+  const train::Dataset dataset(corpus(), config);
+  train::Trainer trainer(config, dataset);
+  whole::Llama model(c);
+  {
+    const torch::NoGradGuard no_grad;
+    const auto from = trainer.model()->parameters(), to = model.parameters();
+    EXPECT_EQ(from.size(), to.size());
+    for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+  }
+  Losses losses;
+  whole::train(model, text().train, [&](int64_t, double loss) { losses.whole.push_back(loss); });
+  for (int64_t step = 0; step < c.steps; ++step) {
+    const train::StepResult result = trainer.step();
+    losses.trainer.push_back(result.loss);
+    losses.lengths.push_back(result.grad_norm);
+  }
+  return losses;
+}
+
+double largest_difference(const Losses& losses) {
+  double largest = 0.0;
+  for (size_t i = 0; i < losses.whole.size(); ++i) {
+    largest = std::max(largest, std::abs(losses.whole[i] - losses.trainer[i]));
+  }
+  return largest;
+}
+
+TEST(WholeLlama, FirstValuesAreTheModules) {
+  const whole::Config c = small();
+  const whole::Llama model(c);
+  nn::Llama modules = seeded_llama(same(c).model, c.seed);
+  const auto theirs = modules->parameters(), ours = model.parameters();
+  ASSERT_EQ(theirs.size(), ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], theirs[i])) << i;
+}
+
+TEST(WholeLlama, TextAndBatchesAreThoseOfData) {
+  const whole::Config c = small();
+  const train::Dataset dataset(corpus(), same(c));
+  EXPECT_TRUE(std::equal(text().train.begin(), text().train.end(), dataset.splits().train.begin(),
+                         dataset.splits().train.end()));
+  EXPECT_EQ(text().validation.size(), dataset.splits().validation.size());
+  const data::BatchSampler sampler(dataset.splits().train, c.B, c.T, c.seed);
+  for (const int64_t step : {0, 1, 19}) {
+    const auto theirs = train::to_tensors(sampler.batch(static_cast<uint64_t>(step)), torch::kCPU);
+    const whole::Batch ours = whole::random_batch(text().train, c, step);
+    EXPECT_TRUE(torch::equal(ours.inputs_BT, theirs.inputs_BT));
+    EXPECT_TRUE(torch::equal(ours.targets_BT, theirs.targets_BT));
+  }
+}
+
+TEST(WholeLlama, TwentyLossesAreTheTrainers) {
+  const Losses losses = both(small(), same(small()));
+  ASSERT_EQ(losses.whole.size(), 20U);
+  EXPECT_LT(largest_difference(losses), kTolerance);
+  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);  // it learned
+  const auto clipped =
+      std::count_if(losses.lengths.begin(), losses.lengths.end(), [](double length) { return length > small().clip; });
+  EXPECT_GT(clipped, 0);
+  EXPECT_LT(clipped, 20);
+}
+
+TEST(WholeLlama, TheProgramsOwnShapeToo) {
+  whole::Config c{.V = 66};
+  c.steps = 20;
+  EXPECT_LT(largest_difference(both(c, same(c))), kTolerance);
+}
+
+// The tolerance sees each of these: a detail of train/ that is set otherwise moves a loss by far more.
+TEST(WholeLlama, AWrongDetailIsSeen) {
+  using Change = std::function<void(train::TrainConfig&)>;
+  const std::vector<std::pair<std::string, Change>> changes{
+      {"eps of the norms", [](auto& t) { t.model.norm_eps = 1e-6F; }},
+      {"theta", [](auto& t) { t.model.rope_theta = 500000.0F; }},
+      {"decay of the norms", [](auto& t) { t.decay_norms = true; }},
+      {"no decay of the embedding", [](auto& t) { t.decay_embeddings = false; }},
+      {"beta2", [](auto& t) { t.beta2 = 0.999; }},
+      {"Adam's eps", [](auto& t) { t.adam_eps = 1e-5; }},
+      {"no clipping", [](auto& t) { t.clip = 0.0; }},
+      {"warm-up one step longer", [](auto& t) { t.warmup_steps += 1; }},
+      {"end of the cosine", [](auto& t) { t.min_lr = 0.0; }}};
+  for (const auto& [name, change] : changes) {
+    train::TrainConfig config = same(small());
+    change(config);
+    EXPECT_GT(largest_difference(both(small(), config)), 10 * kTolerance) << name;
+  }
+}
+
+}  // namespace
+}  // namespace folio::experiments
