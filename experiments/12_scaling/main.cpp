@@ -110,7 +110,7 @@ void judge_law(Report& report, const ScalingLaw& law, const std::vector<ScalingP
 void claim_order(Report& report, const ScalingGrid& grid) {
   const size_t largest = grid.widths.size() - 1, longest = grid.steps.size() - 1;
   const auto claim = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {
-    report.claim_above(text, experiments::paired_interval(before.losses, after.losses), 0.0);
+    report.claim_above(text, experiments::differences(before.losses, after.losses), 0.01);
   };
   for (size_t i = 1; i < grid.widths.size(); ++i) {
     claim(fmt::format("width {} gains over {}", grid.widths[i], grid.widths[i - 1]), grid.at(i - 1, longest),
