@@ -137,8 +137,9 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
 // Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
 // that of the text.
 void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
-  const auto drafts = lookup_.drafts(history_, std::min(most, n_ahead()));
-  if (drafts.empty()) return;
+  most = std::min(most, n_ahead());
+  if (most == 0) return;
+  const auto drafts = lookup_.drafts(history_, most);
   n_drafts_ = drafts.size();
   drafted_ = history_;
   drafted_.insert(drafted_.end(), drafts.begin(), drafts.end());
