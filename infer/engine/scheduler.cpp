@@ -37,41 +37,39 @@ void Scheduler::remove(Job& job) {
 
 const Scheduler::Trace& Scheduler::plan(const Append& append) {
   trace_ = {.free_blocks = cache_.free_blocks()};
-  size_t rows = limits_.max_rows;
-  int64_t free = cache_.free_blocks();
-  bool taken = false;  // by a job that runs alone
-  const size_t ahead_each = limits_.max_ahead / std::max<size_t>(n_running_, 1);
+  int64_t rows = static_cast<int64_t>(limits_.max_rows);
+  int64_t free = trace_.free_blocks;
+  const auto ahead_each = static_cast<int64_t>(limits_.max_ahead / std::max<size_t>(n_running_, 1));
+  bool open = true;  // younger ones may take part
+  const auto joins = [&](const Job& job) { return !job.alone() || trace_.parts.empty(); };
+  const auto rows_of = [&](const Job& job) { return std::min(rows, fresh(job)); };
   const auto give = [&](Job& job) {
-    if (job.alone() && !trace_.parts.empty()) return false;
-    auto most = std::min<int64_t>(static_cast<int64_t>(rows), fresh(job));
-    if (most == 0) return true;
-    if (most == fresh(job)) most += ahead(job, std::min(rows - static_cast<size_t>(most), ahead_each), free);
+    int64_t most = rows_of(job);
+    if (most == 0) return;
+    if (most == fresh(job)) most += ahead(job, std::min(rows - most, ahead_each), free);
     free -= cache_.blocks_needed(job.sequence(), most);
     const size_t n = append(job, static_cast<size_t>(most));
     if (n > 0) trace_.parts.push_back({.job = &job, .n_rows = n});
-    rows -= n;
-    taken = job.alone() && n > 0;
-    return n > 0 && !taken;
+    rows -= static_cast<int64_t>(n);
+    open = n > 0 && !job.alone();
   };
-  for (size_t i = 0; i < n_running_ && rows > 0 && !taken; ++i) {
+  for (size_t i = 0; open && rows > 0 && i < n_running_; ++i) {
     Job& job = *jobs_[i];
-    const auto needed = [&] {
-      return cache_.blocks_needed(job.sequence(), std::min<int64_t>(static_cast<int64_t>(rows), fresh(job)));
-    };
-    while (job.runs() && needed() > free) {
+    open = joins(job);
+    while (open && cache_.blocks_needed(job.sequence(), rows_of(job)) > free) {
       const int64_t before = cache_.free_blocks();
       put_back_youngest();
       free += cache_.free_blocks() - before;
+      open = job.runs();
     }
-    if (!job.runs()) break;
-    if (!give(job)) break;
+    if (open) give(job);
   }
-  while (rows > 0 && !taken && trace_.put_back.empty() && next_fits(free)) {
+  while (open && rows > 0 && trace_.put_back.empty() && next_fits(free) && joins(*jobs_[n_running_])) {
     const int64_t before = cache_.free_blocks();
     free -= copies_by_fork(*jobs_[n_running_]);
     start_next();
     free -= before - cache_.free_blocks();  // known blocks that nobody held
-    if (!give(*jobs_[n_running_ - 1])) break;
+    give(*jobs_[n_running_ - 1]);
   }
   return trace_;
 }
@@ -88,8 +86,8 @@ int64_t Scheduler::fresh(const Job& job) const {
 }
 
 // Rows that it tries: none if they would take a block that is not free.
-int64_t Scheduler::ahead(const Job& job, size_t most, int64_t free) const {
-  const auto n = static_cast<int64_t>(std::min(most, job.n_ahead()));
+int64_t Scheduler::ahead(const Job& job, int64_t most, int64_t free) const {
+  const int64_t n = std::min(most, static_cast<int64_t>(job.n_ahead()));
   return cache_.blocks_needed(job.sequence(), fresh(job) + n) <= free ? n : 0;
 }
 

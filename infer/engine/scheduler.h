@@ -89,7 +89,7 @@ class Scheduler {
 
  private:
   [[nodiscard]] int64_t fresh(const Job& job) const;
-  [[nodiscard]] int64_t ahead(const Job& job, size_t most, int64_t free) const;
+  [[nodiscard]] int64_t ahead(const Job& job, int64_t most, int64_t free) const;
   [[nodiscard]] bool next_fits(int64_t free) const;
   [[nodiscard]] static bool forks(const Job& job);
   [[nodiscard]] static int64_t copies_by_fork(const Job& job);
