@@ -9,32 +9,13 @@
 #include <limits>
 #include <utility>
 
+#include "tests/infer/letter_tokenizer.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
 using test::random_tokens;
-
-class Letters final : public data::Tokenizer {
- public:
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    return pieces_.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return 37; }
-  [[nodiscard]] int32_t end_of_text() const override { return 36; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {36}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "letters"; }
-
- private:
-  std::vector<std::string> pieces_ = [] {
-    std::vector<std::string> pieces;
-    for (char letter = '0'; pieces.size() < 37; ++letter) pieces.emplace_back(1, letter);
-    return pieces;
-  }();
-};
 
 class AsyncEngineTest : public ::testing::Test {
  protected:
@@ -64,7 +45,7 @@ class AsyncEngineTest : public ::testing::Test {
     return promise.get_future().get();
   }
 
-  Letters tokenizer_;
+  test::LetterTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};

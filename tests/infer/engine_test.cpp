@@ -124,21 +124,7 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
   while (engine.step()) continue;
   std::vector<RequestId> ids(running.ids().begin(), running.ids().end());
   for (Request& r : requests(expected_logits)) {
-    RunnerOn runner(GetParam(), model_);
-    const SequenceId sequence = runner.cache().add_sequence();
-    Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens(),
-                    r.prompt.size());
-    std::vector<float> some = run(runner, rows_of(sequence, r.prompt));
-    if (r.on_logits) r.on_logits(some);
-    std::vector<int32_t> text = r.prompt;
-    for (int64_t i = 0; i < r.max_tokens; ++i) {
-      const auto row = std::span(some).last(37);
-      text.push_back(sampler.sample(row, text, static_cast<int64_t>(text.size())));
-      if (i + 1 < r.max_tokens) {
-        some = run(runner, rows_of(sequence, std::span(text).last(1), static_cast<int64_t>(text.size()) - 1));
-      }
-    }
-    const std::vector<int32_t> drawn(text.end() - r.max_tokens, text.end());
+    const auto drawn = test::drawn_by_host(GetParam(), model_, r);
     EXPECT_EQ(engine.take(ids.front()).tokens, drawn) << r.prompt.size() << " tokens before";
     ids.erase(ids.begin());
   }

@@ -18,6 +18,7 @@
 #include "infer/cpu/cpu.h"
 #include "infer/cuda/cuda.h"
 #include "infer/engine/engine.h"
+#include "tests/infer/support.h"
 
 namespace folio::infer::test {
 
@@ -335,5 +336,22 @@ class EngineOn : private Rig, public Engine {
       : Rig(kind, model.config, cpu), Engine(model, placements(), kind.with_type(cache)) {}
   using Rig::machine;
 };
+
+/// A request's tokens as the host draws them from the logits, a row after the other. `on_logits` gets the prompt's.
+inline std::vector<int32_t> drawn_by_host(const MachineKind& kind, const core::StoredModel& model, const Request& r) {
+  RunnerOn runner(kind, model);
+  const SequenceId sequence = runner.cache().add_sequence();
+  Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens(),
+                  r.prompt.size());
+  std::vector<int32_t> text = r.prompt;
+  std::vector<float> logits = run(runner, rows_of(sequence, text));
+  if (r.on_logits) r.on_logits(logits);
+  for (int64_t i = 0; i < r.max_tokens; ++i) {
+    if (i > 0) logits = run(runner, rows_of(sequence, std::span(text).last(1), static_cast<int64_t>(text.size()) - 1));
+    const auto row = std::span(logits).last(static_cast<size_t>(model.config.vocab_size));
+    text.push_back(sampler.sample(row, text, static_cast<int64_t>(text.size())));
+  }
+  return {text.end() - r.max_tokens, text.end()};
+}
 
 }  // namespace folio::infer::test

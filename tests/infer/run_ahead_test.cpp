@@ -9,6 +9,7 @@
 #include "infer/cache/scoped_sequence.h"
 #include "infer/engine/engine.h"
 #include "infer/engine/scoped_requests.h"
+#include "tests/infer/letter_tokenizer.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 #include "tests/infer/watched_machine.h"
@@ -24,26 +25,6 @@ using test::run;
 using test::RunnerOn;
 using test::same_bits;
 
-// Each of 37 tokens is a letter of its own.
-class LetterTokenizer final : public data::Tokenizer {
- public:
-  LetterTokenizer() {
-    for (char letter = '0'; pieces_.size() < 37; ++letter) pieces_.emplace_back(1, letter);
-  }
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    return pieces_.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return 37; }
-  [[nodiscard]] int32_t end_of_text() const override { return 36; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {36, 5}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "letters"; }
-
- private:
-  std::vector<std::string> pieces_;
-};
-
 class RunAhead : public ::testing::TestWithParam<MachineKind> {
  protected:
   [[nodiscard]] Request request(size_t n_prompt, int64_t max_tokens, uint64_t seed) const {
@@ -52,19 +33,8 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
             .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
             .tokenizer = &tokenizer_};
   }
-  // What the host draws from the logits, a row after the other.
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
-    RunnerOn runner(GetParam(), model_);
-    const SequenceId sequence = runner.cache().add_sequence();
-    Sampler sampler(r.sampler, tokenizer_.suppressed_tokens());
-    std::vector<int32_t> text = r.prompt;
-    std::vector<float> logits = run(runner, rows_of(sequence, text));
-    for (int64_t i = 0; i < r.max_tokens; ++i) {
-      if (i > 0)
-        logits = run(runner, rows_of(sequence, std::span(text).last(1), static_cast<int64_t>(text.size()) - 1));
-      text.push_back(sampler.sample(std::span(logits).last(37), text, static_cast<int64_t>(text.size())));
-    }
-    return {text.begin() + static_cast<std::ptrdiff_t>(r.prompt.size()), text.end()};
+    return test::drawn_by_host(GetParam(), model_, r);
   }
   // The request goes on after what it has said, which the cache knows, as the whole text does alone.
   void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
@@ -78,7 +48,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
     EXPECT_EQ(result.n_cached, (r.prompt.size() - 1) / 32 * 32);
   }
 
-  LetterTokenizer tokenizer_;
+  test::LetterTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
 };
 
