@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/error.h"
+#include "core/read_memory.h"
 #include "experiments/16_kernels/vectors.h"
 #include "train/line_chart.h"
 
@@ -30,13 +31,9 @@ Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   const size_t share = (kPiece + pool.size() - 1) / pool.size();
   size_t piece = 0;
   const double read_seconds = best_time(seconds, [&] {
-    const uint64_t* from = memory.data() + piece;
     pool.parallel_for(kPiece, share, [&](size_t begin, size_t end) {
-      uint64_t lanes[32] = {};
-      for (size_t i = begin; i + 32 <= end; i += 32) {
-        for (size_t l = 0; l < 32; ++l) lanes[l] ^= from[i + l];
-      }
-      for (const uint64_t lane : lanes) sums[begin / share * 8] += static_cast<double>(lane);
+      const auto own = std::span(memory).subspan(piece + begin, end - begin);
+      sums[begin / share * 8] += static_cast<double>(core::read_all(own));
     });
     piece = (piece + kPiece) % memory.size();
   });

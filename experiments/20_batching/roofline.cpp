@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/read_memory.h"
 #include "experiments/common/counting_machine.h"
 #include "infer/cache/scoped_sequence.h"
 #include "infer/forward/runner.h"
@@ -34,13 +35,7 @@ double best_seconds(double all_together, const std::function<void()>& work) {
 double read_bandwidth(size_t bytes, double all_together) {
   const std::vector<uint64_t> memory(bytes / sizeof(uint64_t), 1);
   uint64_t sum = 0;
-  const double seconds = best_seconds(all_together, [&] {
-    uint64_t lanes[32] = {};
-    for (size_t i = 0; i + 32 <= memory.size(); i += 32) {
-      for (size_t l = 0; l < 32; ++l) lanes[l] ^= memory[i + l];
-    }
-    for (const uint64_t lane : lanes) sum += lane;
-  });
+  const double seconds = best_seconds(all_together, [&] { sum += core::read_all(memory); });
   core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
   return static_cast<double>(bytes) / seconds;
 }
