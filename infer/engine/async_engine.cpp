@@ -6,8 +6,11 @@
 
 namespace folio::infer {
 
-AsyncEngine::AsyncEngine(Engine& engine)
-    : engine_(engine), statistics_(engine.statistics()), thread_([this] { run(); }) {}
+AsyncEngine::AsyncEngine(Engine& engine, std::function<void(Engine&)> after_step)
+    : engine_(engine),
+      after_step_(std::move(after_step)),
+      statistics_(engine.statistics()),
+      thread_([this] { run(); }) {}
 
 AsyncEngine::~AsyncEngine() {
   {
@@ -18,12 +21,13 @@ AsyncEngine::~AsyncEngine() {
   thread_.join();
 }
 
-AsyncEngine::Id AsyncEngine::submit(Request request, OnEnd on_end) {
+AsyncEngine::Id AsyncEngine::submit(Request request, OnEnd on_end, std::optional<Id> same_prompt) {
   Id id = 0;
   {
     const std::lock_guard lock(mutex_);
     id = next_id_++;
-    messages_.push_back({.id = id, .request = std::move(request), .on_end = std::move(on_end)});
+    messages_.push_back(
+        {.id = id, .request = std::move(request), .on_end = std::move(on_end), .same_prompt = same_prompt});
   }
   wake_.notify_one();
   return id;
@@ -33,6 +37,14 @@ void AsyncEngine::cancel(Id id) {
   {
     const std::lock_guard lock(mutex_);
     messages_.push_back({.id = id});
+  }
+  wake_.notify_one();
+}
+
+void AsyncEngine::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
   }
   wake_.notify_one();
 }
@@ -48,7 +60,8 @@ void AsyncEngine::run() {
     {
       std::unique_lock lock(mutex_);
       statistics_ = engine_.statistics();
-      wake_.wait(lock, [this] { return stops_ || !messages_.empty() || !live_.empty(); });
+      wake_.wait(lock, [this] { return stops_ || woken_ || !messages_.empty() || !live_.empty(); });
+      woken_ = false;
       messages.swap(messages_);
       stops = stops_;
     }
@@ -63,18 +76,25 @@ void AsyncEngine::run() {
       }
     }
     hand_out_ended();
+    if (after_step_) after_step_(engine_);
   }
+}
+
+std::optional<RequestId> AsyncEngine::request_of(Id id) const {
+  for (const auto& [request, live] : live_) {
+    if (live.id == id) return request;
+  }
+  return std::nullopt;
 }
 
 void AsyncEngine::take(Message message) {
   if (!message.request) {
-    for (const auto& [id, live] : live_) {
-      if (live.id == message.id) return engine_.cancel(id);
-    }
-    return;  // it has ended
+    if (const auto request = request_of(message.id)) engine_.cancel(*request);
+    return;
   }
   try {
-    const RequestId id = engine_.add(std::move(*message.request));
+    const RequestId id =
+        engine_.add(std::move(*message.request), message.same_prompt ? request_of(*message.same_prompt) : std::nullopt);
     live_.emplace(id, Live{.id = message.id, .on_end = std::move(message.on_end)});
   } catch (...) {
     message.on_end({.error = std::current_exception()});

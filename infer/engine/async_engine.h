@@ -29,8 +29,9 @@ class AsyncEngine {
   using Id = uint64_t;
   using OnEnd = std::function<void(Outcome outcome)>;
 
-  /// The engine has to outlive this.
-  explicit AsyncEngine(Engine& engine);
+  /// The engine has to outlive this. `after_step`, which must not throw, is called from the engine's thread when a
+  /// step's results, and the ends of requests, were handed out.
+  explicit AsyncEngine(Engine& engine, std::function<void(Engine&)> after_step = {});
   /// Requests that have not ended end as Interrupted.
   ~AsyncEngine();
   AsyncEngine(const AsyncEngine&) = delete;
@@ -38,9 +39,13 @@ class AsyncEngine {
 
   /// The request's callbacks, and then `on_end` once, are called from the engine's thread: they should be short. They
   /// may call submit() and cancel(). `on_end` must not throw. A request that can't run ends with the error.
-  Id submit(Request request, OnEnd on_end);
+  /// `same_prompt` is a request with the same prompt, which is then computed once for both.
+  Id submit(Request request, OnEnd on_end, std::optional<Id> same_prompt = {});
   /// The request ends as Interrupted within a step, unless it has ended.
   void cancel(Id id);
+
+  /// Calls after_step soon, also if there is nothing to do.
+  void wake();
 
   /// As of the last step.
   [[nodiscard]] EngineStatistics statistics() const;
@@ -50,6 +55,7 @@ class AsyncEngine {
     Id id;
     std::optional<Request> request{};  ///< none: to cancel
     OnEnd on_end{};
+    std::optional<Id> same_prompt{};
   };
   struct Live {
     Id id;
@@ -58,17 +64,20 @@ class AsyncEngine {
 
   void run();
   void take(Message message);
+  [[nodiscard]] std::optional<RequestId> request_of(Id id) const;
   void fail(const std::exception_ptr& error);
   void hand_out_ended();
   void end(std::map<RequestId, Live>::iterator live, Outcome outcome);
 
   Engine& engine_;
+  std::function<void(Engine&)> after_step_;
   std::map<RequestId, Live> live_;  ///< the engine's thread's alone
   mutable std::mutex mutex_;        ///< of what follows
   std::condition_variable wake_;
   std::deque<Message> messages_;
   Id next_id_ = 0;
   bool stops_ = false;
+  bool woken_ = false;
   EngineStatistics statistics_;
   std::thread thread_;  ///< the last member: it uses the others
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "core/error.h"
 
@@ -10,13 +11,24 @@ namespace {
 
 constexpr size_t kLogitsAtOnce = 3'000'000;  // numbers of prompts' rows in a step: 61 rows of a vocabulary of 49,152
 
+Scheduler::Limits within(Scheduler::Limits limits, size_t max_rows) {
+  limits.max_rows = std::min(limits.max_rows, max_rows);
+  return limits;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
-Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
-    : Engine(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
+Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options,
+               const Scheduler::Limits& limits)
+    : Engine(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options, limits) {}
 
-Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
-    : runner_(model, placements, options), scheduler_(runner_.cache(), {.max_rows = runner_.max_rows()}) {}
+Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options,
+               const Scheduler::Limits& limits)
+    : runner_(model, placements, options), scheduler_(runner_.cache(), within(limits, runner_.max_rows())) {}
 
 RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
   active_.push_back({.id = next_id_, .generation = Generation(std::move(request), config(), cache())});
@@ -35,6 +47,7 @@ RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
 }
 
 bool Engine::step() {
+  const auto start = std::chrono::steady_clock::now();
   failed_.reset();
   retire_done();
   try {
@@ -47,21 +60,22 @@ bool Engine::step() {
     }
     Flight next = issue(plan_ahead());
     hand_out(runner_.collect(step_.issued));
+    if (on_step_) on_step_(step_.report);
     step_ = std::move(next);
   } catch (...) {
-    for (const Active& a : active_) {
-      if (&a.generation == in_hand_) failed_ = a.id;
-    }
+    if (in_hand_ != nullptr) failed_ = id_of(*in_hand_);
     in_hand_ = nullptr;
     recall();
     retire_done();
     throw;
   }
   retire_done();
+  done_.step_seconds += seconds_since(start);
   return true;
 }
 
 std::vector<Engine::Part> Engine::plan() {
+  const auto start = std::chrono::steady_clock::now();
   rows_.clear();
   size_t n_draws = 0;
   size_t most_reported =
@@ -80,13 +94,19 @@ std::vector<Engine::Part> Engine::plan() {
   for (const Scheduler::Job* job : trace.started) done_.cached_tokens += static_cast<uint64_t>(job->n_shared());
   done_.put_back += trace.put_back.size();
   for (const Part& part : parts) part.request->started();
+  if (on_step_) {
+    for (const auto* job : trace.started) planned_.started.push_back({.id = id_of(*job), .n_known = job->n_shared()});
+    for (const auto* job : trace.put_back) planned_.put_back.push_back(id_of(*job));
+  }
+  done_.plan_seconds += seconds_since(start);
   return parts;
 }
 
 // A row for each token that the step in flight draws. None if a request has others: it would wait for a step more.
 std::vector<Engine::Part> Engine::plan_ahead() {
-  rows_.clear();
   if (!runner_.feeds()) return {};
+  const auto start = std::chrono::steady_clock::now();
+  rows_.clear();
   for (Scheduler::Job* job : scheduler_.running()) {
     if (static_cast<Generation*>(job)->has_to_wait()) return {};
   }
@@ -98,16 +118,28 @@ std::vector<Engine::Part> Engine::plan_ahead() {
     jobs.push_back(part.request);
     rows_.push_back(part.request->row_ahead(part.draw));
   }
-  return scheduler_.can_go_on(jobs) ? parts : std::vector<Part>{};
+  if (!scheduler_.can_go_on(jobs)) parts.clear();
+  done_.plan_seconds += seconds_since(start);
+  return parts;
 }
 
 Engine::Flight Engine::issue(std::vector<Part> parts) {
   if (parts.empty()) return {};
   Flight flight{.issued = runner_.issue(rows_, parts.front().request->request().observer), .parts = std::move(parts)};
   for (const Part& part : flight.parts) part.request->issued(part.n_rows);
+  if (on_step_) {
+    flight.report = std::exchange(planned_, {});
+    for (const Part& part : flight.parts)
+      flight.report.parts.push_back({.id = id_of(*part.request), .n_rows = part.n_rows});
+  }
   ++done_.steps;
   done_.rows += rows_.size();
   return flight;
+}
+
+RequestId Engine::id_of(const Scheduler::Job& job) const {
+  const auto is_it = [&](const Active& a) { return &a.generation == &job; };
+  return std::find_if(active_.begin(), active_.end(), is_it)->id;
 }
 
 void Engine::hand_out(StepOutput output) {
@@ -170,6 +202,20 @@ EngineStatistics Engine::statistics() const {
   all.blocks_in_use = runner_.cache().blocks_in_use();
   all.n_blocks = runner_.cache().n_blocks();
   return all;
+}
+
+std::vector<RequestView> Engine::requests() const {
+  std::vector<RequestView> views;
+  const auto view = [&](const Scheduler::Job* job) {
+    const auto& g = *static_cast<const Generation*>(job);
+    views.push_back({.id = id_of(g),
+                     .n_prompt = g.request().prompt.size(),
+                     .n_tokens = g.request().prompt.size() + g.n_generated(),
+                     .blocks = g.runs() ? runner_.cache().table(g.sequence()) : std::span<const BlockId>{}});
+  };
+  for (const Scheduler::Job* job : scheduler_.running()) view(job);
+  for (const Scheduler::Job* job : scheduler_.waiting()) view(job);
+  return views;
 }
 
 void Engine::drop(RequestId id) {

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "infer/engine/generation.h"
@@ -31,13 +33,41 @@ struct EngineStatistics {
   size_t waiting = 0;
   int64_t blocks_in_use = 0;
   int64_t n_blocks = 0;
+  double step_seconds = 0;  ///< of all steps
+  double plan_seconds = 0;  ///< of these, to choose and put together their rows: the scheduler's own work
+};
+
+/// What a step did: its rows, and what its plan decided.
+struct StepReport {
+  struct Part {
+    RequestId id;
+    size_t n_rows;
+  };
+  struct Started {
+    RequestId id;
+    int64_t n_known;  ///< tokens that the cache knew
+  };
+  std::vector<Part> parts{};
+  std::vector<Started> started{};
+  std::vector<RequestId> put_back{};
+};
+
+/// A request that has not ended.
+struct RequestView {
+  RequestId id;
+  size_t n_prompt;
+  size_t n_tokens;                  ///< with the prompt's
+  std::span<const BlockId> blocks;  ///< that it holds; none while it waits. Valid until the next step
 };
 
 class Engine {
  public:
-  /// `model` and the machines have to outlive the engine. Throws as Runner's constructor does.
-  Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
-  Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {});
+  /// `model` and the machines have to outlive the engine. A step has no more rows than the machines allow, whatever
+  /// `limits` say. Throws as Runner's constructor does.
+  Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {},
+         const Scheduler::Limits& limits = {});
+  Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
+         const Scheduler::Limits& limits = {});
   Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
   Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
   Engine(const Engine&) = delete;
@@ -73,6 +103,10 @@ class Engine {
   void drop(RequestId id);
 
   [[nodiscard]] EngineStatistics statistics() const;
+  /// Gets a report of each step from now on, before the requests that it ended are forgotten. May be empty.
+  void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
+  /// In the order in which they came: first those that run, then those that wait.
+  [[nodiscard]] std::vector<RequestView> requests() const;
 
  private:
   struct Active {
@@ -89,11 +123,13 @@ class Engine {
   struct Flight {
     Issued issued;
     std::vector<Part> parts;  ///< of requests that wait for it
+    StepReport report{};      ///< while somebody watches
   };
 
   [[nodiscard]] std::vector<Part> plan();
   [[nodiscard]] std::vector<Part> plan_ahead();
   [[nodiscard]] Flight issue(std::vector<Part> parts);
+  [[nodiscard]] RequestId id_of(const Scheduler::Job& job) const;
   void hand_out(StepOutput output);
   void recall();
   void retire_done();
@@ -104,8 +140,10 @@ class Engine {
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
-  std::vector<Row> rows_;                ///< that were planned
-  Flight step_;                          ///< in flight, and collected next
+  std::vector<Row> rows_;  ///< that were planned
+  Flight step_;            ///< in flight, and collected next
+  StepReport planned_;     ///< what the last plan decided, while somebody watches
+  std::function<void(const StepReport&)> on_step_{};
   const Generation* in_hand_ = nullptr;  ///< whose results are handed out
   std::optional<RequestId> failed_{};
   EngineStatistics done_{};

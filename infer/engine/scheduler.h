@@ -47,7 +47,7 @@ class Scheduler {
   };
 
   struct Limits {
-    size_t max_rows = 256;       ///< of a step
+    size_t max_rows = 4096;      ///< of a step, if the machine allows so many
     size_t max_sequences = 256;  ///< that run
     size_t max_ahead = 15;       ///< rows that may turn out to be wrong, in a step
   };
