@@ -53,6 +53,7 @@ system_packages() {
   need_header nlohmann/json.hpp nlohmann-json3-dev
   need_header CLI/CLI.hpp libcli11-dev
   need_header utf8proc.h libutf8proc-dev
+  need_header boost/beast/http.hpp libboost-dev
   need_header boost/context/detail/fcontext.hpp libboost-context-dev
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
   if [ "$goal" = fuzz ] && ! scripts/clang.sh >/dev/null; then

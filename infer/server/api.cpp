@@ -1,0 +1,359 @@
+#include "infer/server/api.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::infer::server {
+namespace {
+
+[[noreturn]] void refuse(const std::string& field, const std::string& why) {
+  throw ApiError(400, fmt::format("'{}' {}", field, why), field);
+}
+
+// The fields of a request. Each is taken once; what nobody takes is unknown. null is as if it were not there.
+class Fields {
+ public:
+  explicit Fields(const Json& body) : body_(body) {
+    if (!body.is_object()) throw ApiError(400, "the body has to be a JSON object");
+  }
+
+  [[nodiscard]] const Json* find(const std::string& name) {
+    known_.insert(name);
+    const auto found = body_.find(name);
+    return found == body_.end() || found->is_null() ? nullptr : &*found;
+  }
+  [[nodiscard]] double number(const std::string& name, double low, double high, double otherwise) {
+    const Json* value = find(name);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number()) refuse(name, "has to be a number");
+    const auto number = value->get<double>();
+    if (!(number >= low && number <= high))
+      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
+    return number;
+  }
+  [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high) {
+    const Json* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number_integer()) refuse(name, "has to be an integer");
+    const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+    if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
+      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
+    }
+    return value->get<int64_t>();
+  }
+  [[nodiscard]] bool flag(const std::string& name, bool otherwise) {
+    const Json* value = find(name);
+    if (value == nullptr) return otherwise;
+    if (!value->is_boolean()) refuse(name, "has to be true or false");
+    return value->get<bool>();
+  }
+  /// A field that is there for others, and may have this value alone.
+  void only(const std::string& name, const Json& value) {
+    const Json* given = find(name);
+    if (given != nullptr && *given != value) refuse(name, fmt::format("is not supported but as {}", value.dump()));
+  }
+  /// Fields that other servers take and this one does not.
+  void unsupported(std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (find(name) != nullptr) refuse(name, "is not supported");
+    }
+  }
+  void finish() const {
+    std::vector<std::string> unknown;
+    for (const auto& [name, value] : body_.items()) {
+      if (!known_.contains(name)) unknown.push_back(core::printable(name));
+    }
+    if (unknown.empty()) return;
+    throw ApiError(400, fmt::format("unknown field{}: {}", unknown.size() == 1 ? "" : "s", fmt::join(unknown, ", ")),
+                   unknown.front());
+  }
+
+ private:
+  const Json& body_;
+  std::set<std::string> known_;
+};
+
+std::vector<std::string> stops_of(const Json* value) {
+  constexpr size_t kMost = 16;
+  if (value == nullptr) return {};
+  std::vector<std::string> stops;
+  if (value->is_string()) {
+    stops.push_back(value->get<std::string>());
+  } else if (value->is_array()) {
+    for (const Json& stop : *value) {
+      if (!stop.is_string()) refuse("stop", "has to be a text or a list of texts");
+      stops.push_back(stop.get<std::string>());
+    }
+  } else {
+    refuse("stop", "has to be a text or a list of texts");
+  }
+  if (stops.size() > kMost)
+    refuse("stop", fmt::format("has {} texts, but at most {} are possible", stops.size(), kMost));
+  for (const std::string& stop : stops) {
+    if (stop.empty()) refuse("stop", "has an empty text");
+  }
+  return stops;
+}
+
+std::vector<SamplerOptions::Bias> biases_of(const Json* value, const Served& served) {
+  std::vector<SamplerOptions::Bias> biases;
+  if (value == nullptr) return biases;
+  if (!value->is_object()) refuse("logit_bias", "has to be an object of token ids and biases");
+  for (const auto& [key, bias] : value->items()) {
+    int64_t token = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc() || end != key.data() + key.size() || token < 0 || token >= served.tokenizer.vocab_size()) {
+      refuse("logit_bias", fmt::format("names token {}, but the vocabulary has the ids 0 to {}", core::printable(key),
+                                       served.tokenizer.vocab_size() - 1));
+    }
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0)) {
+      refuse("logit_bias", fmt::format("of token {} has to be a number in [-100, 100]", token));
+    }
+    biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
+  }
+  return biases;
+}
+
+void take_model(Fields& fields, const Served& served) {
+  const Json* model = fields.find("model");
+  if (model == nullptr) return;
+  if (!model->is_string()) refuse("model", "has to be a text");
+  if (*model != served.name) {
+    throw ApiError(404,
+                   fmt::format("there is no model {}; this server has {}",
+                               core::printable(model->get_ref<const std::string&>()), served.name),
+                   "model", "model_not_found");
+  }
+}
+
+// What both kinds of requests have.
+void take_common(Fields& fields, const Served& served, uint64_t random_seed, CompletionRequest& request) {
+  take_model(fields, served);
+  SamplerOptions& s = request.sampler;
+  s.temperature = static_cast<float>(fields.number("temperature", 0, 2, 1));
+  s.top_p = static_cast<float>(fields.number("top_p", 0, 1, 1));
+  if (s.top_p == 0.0F) s.top_p = 1e-6F;  // the likeliest alone
+  s.top_k = static_cast<int32_t>(fields.integer("top_k", 0, INT32_MAX).value_or(0));
+  s.min_p = static_cast<float>(fields.number("min_p", 0, 1, 0));
+  s.repeat_last_n = static_cast<int32_t>(served.context);  // all of them
+  s.repeat_penalty = static_cast<float>(fields.number("repetition_penalty", 1e-3, 100, 1));
+  s.presence_penalty = static_cast<float>(fields.number("presence_penalty", -2, 2, 0));
+  s.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2, 0));
+  s.logit_bias = biases_of(fields.find("logit_bias"), served);
+  s.seed =
+      static_cast<uint64_t>(fields.integer("seed", INT64_MIN, INT64_MAX).value_or(static_cast<int64_t>(random_seed)));
+  const auto n_prompts = static_cast<int64_t>(request.prompts.size());
+  request.n = fields.integer("n", 1, served.max_choices / n_prompts).value_or(1);
+  request.stops = stops_of(fields.find("stop"));
+  request.stream = fields.flag("stream", false);
+  if (const Json* options = fields.find("stream_options")) {
+    if (!request.stream) refuse("stream_options", "is for \"stream\": true");
+    Fields inner(*options);
+    request.include_usage = inner.flag("include_usage", false);
+    inner.finish();
+  }
+  if (const Json* user = fields.find("user"); user != nullptr && !user->is_string()) refuse("user", "has to be a text");
+}
+
+// So many tokens fit behind the longest prompt.
+int64_t room_of(const CompletionRequest& request, const Served& served) {
+  int64_t longest = 0;
+  for (const Prompt& prompt : request.prompts) longest = std::max(longest, std::ssize(prompt.tokens));
+  if (longest >= served.context) {
+    throw ApiError(400,
+                   fmt::format("the prompt has {} tokens, but the context is {}, and an answer needs at least one",
+                               longest, served.context),
+                   request.chat ? "messages" : "prompt", "context_length_exceeded");
+  }
+  return served.context - longest;
+}
+
+Prompt encoded(std::string text, const Served& served) {
+  try {
+    std::vector<int32_t> ids = served.tokenizer.prefix_tokens();
+    const auto own = served.tokenizer.encode(text);
+    ids.insert(ids.end(), own.begin(), own.end());
+    return {.tokens = ids.empty() ? served.tokenizer.default_prompt() : ids, .text = std::move(text)};
+  } catch (const core::Error& error) {
+    throw ApiError(400, error.what(), "prompt");
+  }
+}
+
+Prompt prompt_of_ids(const Json& list, const std::string& field, const Served& served) {
+  std::vector<int32_t> ids;
+  for (const Json& id : list) {
+    const bool fits = id.is_number_integer() && id >= 0 && id < served.tokenizer.vocab_size();
+    if (!fits) {
+      refuse(field, fmt::format("has {}, which is no token: the vocabulary has the ids 0 to {}",
+                                core::printable(id.dump()), served.tokenizer.vocab_size() - 1));
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+  if (ids.empty()) refuse(field, "is an empty list of tokens");
+  return {.tokens = ids, .text = served.tokenizer.decode(ids)};
+}
+
+// A text, a list of texts, token ids, or a list of those.
+std::vector<Prompt> prompts_of(const Json* prompt, const Served& served) {
+  if (prompt == nullptr) return {encoded("", served)};
+  if (prompt->is_string()) return {encoded(*prompt, served)};
+  if (!prompt->is_array() || prompt->empty()) refuse("prompt", "has to be a text, token ids, or a list of these");
+  if (prompt->front().is_number()) return {prompt_of_ids(*prompt, "prompt", served)};
+  if (std::ssize(*prompt) > served.max_choices) {
+    refuse("prompt", fmt::format("has {} texts, but at most {} are possible", prompt->size(), served.max_choices));
+  }
+  std::vector<Prompt> prompts;
+  for (const Json& one : *prompt) {
+    if (one.is_string()) {
+      prompts.push_back(encoded(one, served));
+    } else if (one.is_array()) {
+      prompts.push_back(prompt_of_ids(one, "prompt", served));
+    } else {
+      refuse("prompt", "has to be a text, token ids, or a list of these");
+    }
+  }
+  return prompts;
+}
+
+data::ChatRole role_of(const Json& message) {
+  const auto role = message.find("role");
+  if (role != message.end()) {
+    for (const data::ChatRole known : {data::ChatRole::System, data::ChatRole::User, data::ChatRole::Assistant}) {
+      if (*role == data::chat_role_name(known)) return known;
+    }
+    if (*role == "developer") return data::ChatRole::System;
+  }
+  refuse("messages", "have to have a role: system, user or assistant");
+}
+
+// A text, or a list of parts that are texts.
+std::string content_of(const Json& message) {
+  const auto content = message.find("content");
+  if (content != message.end() && content->is_string()) return content->get<std::string>();
+  if (content == message.end() || !content->is_array()) refuse("messages", "have to have a content, a text");
+  std::string text;
+  for (const Json& part : *content) {
+    const bool is_text =
+        part.is_object() && part.value("type", "") == "text" && part.contains("text") && part["text"].is_string();
+    if (!is_text) refuse("messages", "have parts that are not texts, which is not supported");
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+std::vector<data::ChatMessage> messages_of(const Json* list) {
+  if (list == nullptr || !list->is_array() || list->empty()) refuse("messages", "have to be a list of messages");
+  std::vector<data::ChatMessage> messages;
+  for (const Json& message : *list) {
+    if (!message.is_object()) refuse("messages", "have to be objects with a role and a content");
+    for (const auto& [key, value] : message.items()) {
+      if (key != "role" && key != "content" && key != "name" && !value.is_null()) {
+        refuse("messages", fmt::format("have a {}, which is not supported", core::printable(key)));
+      }
+    }
+    messages.push_back({.role = role_of(message), .content = content_of(message)});
+  }
+  return messages;
+}
+
+Prompt chat_prompt(const Json* messages, const Served& served) {
+  if (!served.chat_template) {
+    throw ApiError(400, fmt::format("{} has no chat template: it goes on with texts; ask /v1/completions", served.name),
+                   "messages", "no_chat_template");
+  }
+  const auto checked = messages_of(messages);
+  try {
+    return {.tokens = data::encode_chat(served.tokenizer, *served.chat_template, checked), .text = ""};
+  } catch (const core::Error& error) {
+    throw ApiError(400, error.what(), "messages");
+  }
+}
+
+}  // namespace
+
+Json ApiError::json() const {
+  const char* type = status_ == 401 || status_ == 403 ? "authentication_error"
+                     : status_ == 429                 ? "rate_limit_error"
+                     : status_ >= 500                 ? "server_error"
+                                                      : "invalid_request_error";
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"error", {{"message", what()}, {"type", type}, {"param", or_null(param_)}, {"code", or_null(code_)}}}};
+}
+
+uint64_t choice_seed(uint64_t seed, uint64_t choice) { return choice == 0 ? seed : core::random_bits(seed, choice); }
+
+CompletionRequest parse_completion(const Json& body, const Served& served, uint64_t random_seed) {
+  Fields fields(body);
+  CompletionRequest request;
+  request.prompts = prompts_of(fields.find("prompt"), served);
+  take_common(fields, served, random_seed, request);
+  const int64_t room = room_of(request, served);
+  request.echo = fields.flag("echo", false);
+  request.max_tokens = std::min(fields.integer("max_tokens", request.echo ? 0 : 1, INT32_MAX).value_or(16), room);
+  if (const auto n = fields.integer("logprobs", 0, 20)) request.top_logprobs = static_cast<size_t>(*n);
+  fields.only("best_of", request.n);
+  fields.unsupported({"suffix"});
+  fields.finish();
+  return request;
+}
+
+CompletionRequest parse_chat(const Json& body, const Served& served, uint64_t random_seed) {
+  Fields fields(body);
+  CompletionRequest request;
+  request.chat = true;
+  request.prompts = {chat_prompt(fields.find("messages"), served)};
+  take_common(fields, served, random_seed, request);
+  const int64_t room = room_of(request, served);
+  const auto old_name = fields.integer("max_tokens", 1, INT32_MAX);
+  request.max_tokens =
+      std::min(fields.integer("max_completion_tokens", 1, INT32_MAX).value_or(old_name.value_or(room)), room);
+  const auto top = fields.integer("top_logprobs", 0, 20);
+  if (fields.flag("logprobs", false)) {
+    request.top_logprobs = static_cast<size_t>(top.value_or(0));
+  } else if (top) {
+    refuse("top_logprobs", "is for \"logprobs\": true");
+  }
+  const std::string mark = data::end_of_turn(served.tokenizer, *served.chat_template);
+  const int32_t id = mark.empty() ? -1 : served.tokenizer.special_tokens().id_of(mark);
+  if (id >= 0) {
+    request.end_tokens.push_back(id);
+  } else if (!mark.empty()) {
+    request.stops.push_back(mark);
+  }
+  fields.only("response_format", {{"type", "text"}});
+  fields.only("store", false);
+  fields.unsupported({"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "prediction",
+                      "reasoning_effort", "parallel_tool_calls", "web_search_options"});
+  fields.finish();
+  return request;
+}
+
+std::vector<int32_t> parse_tokenize(const Json& body, const Served& served) {
+  Fields fields(body);
+  take_model(fields, served);
+  const Json* messages = fields.find("messages");
+  const Json* prompt = fields.find("prompt");
+  fields.finish();
+  if (messages != nullptr) return chat_prompt(messages, served).tokens;
+  if (prompt == nullptr || !prompt->is_string()) refuse("prompt", "has to be a text, or there have to be messages");
+  return encoded(*prompt, served).tokens;
+}
+
+std::vector<int32_t> parse_detokenize(const Json& body, const Served& served) {
+  Fields fields(body);
+  take_model(fields, served);
+  const Json* tokens = fields.find("tokens");
+  fields.finish();
+  if (tokens == nullptr || !tokens->is_array()) refuse("tokens", "has to be a list of token ids");
+  return prompt_of_ids(*tokens, "tokens", served).tokens;
+}
+
+}  // namespace folio::infer::server

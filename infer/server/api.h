@@ -1,0 +1,79 @@
+// OpenAI's completions as data: what a request asks of the engine, checked field by field, and what went wrong. Knows
+// no HTTP. Source: OpenAI's API reference, "Completions" and "Chat completions".
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "data/chat/chat_template.h"
+#include "data/tokenizers/tokenizer.h"
+#include "infer/sampling/sampler.h"
+
+namespace folio::infer::server {
+
+using Json = nlohmann::json;
+
+/// A refusal, in the shape of OpenAI's.
+class ApiError : public std::runtime_error {
+ public:
+  /// `param` is the field that is wrong, or empty.
+  ApiError(int status, const std::string& message, std::string param = {}, std::string code = {})
+      : std::runtime_error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+
+  [[nodiscard]] int status() const { return status_; }
+  /// {"error": {"message", "type", "param", "code"}}
+  [[nodiscard]] Json json() const;
+
+ private:
+  int status_;
+  std::string param_;
+  std::string code_;
+};
+
+/// The model that is served.
+struct Served {
+  std::string name;
+  int64_t context = 0;
+  const data::Tokenizer& tokenizer;
+  std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
+  int64_t max_choices = 128;                          ///< of a request: n times its prompts
+};
+
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::string text;
+};
+
+/// A request for completions, of either kind.
+struct CompletionRequest {
+  bool chat = false;
+  std::vector<Prompt> prompts;
+  int64_t n = 1;            ///< choices of each prompt
+  int64_t max_tokens = 16;  ///< of each choice
+  SamplerOptions sampler;   ///< of choice 0; that of choice i has choice_seed(seed, i)
+  std::vector<std::string> stops;
+  std::vector<int32_t> end_tokens;
+  bool echo = false;
+  bool stream = false;
+  bool include_usage = false;
+  std::optional<size_t> top_logprobs;  ///< so many alternatives beside each token; none: no probabilities are wanted
+};
+
+/// What choice i of a request draws with: choice 0 with the seed itself, the others with a hash of both.
+[[nodiscard]] uint64_t choice_seed(uint64_t seed, uint64_t choice);
+
+// All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported.
+
+/// Without a seed, `random_seed` is taken.
+[[nodiscard]] CompletionRequest parse_completion(const Json& body, const Served& served, uint64_t random_seed);
+[[nodiscard]] CompletionRequest parse_chat(const Json& body, const Served& served, uint64_t random_seed);
+/// {"prompt": text} or {"messages": […]}, as vLLM's; with the tokens that a completion would have in front.
+[[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const Served& served);
+/// {"tokens": [ids]}
+[[nodiscard]] std::vector<int32_t> parse_detokenize(const Json& body, const Served& served);
+
+}  // namespace folio::infer::server

@@ -1,0 +1,194 @@
+#include "infer/server/completion.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::infer::server {
+namespace {
+
+constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
+
+size_t n_characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+ApiError api_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const core::Error& e) {  // the request can't run, or the model's output is not finite
+    return ApiError(400, e.what());
+  } catch (const std::exception& e) {
+    return ApiError(500, e.what());
+  }
+}
+
+}  // namespace
+
+News& Outbox::for_choice(const std::shared_ptr<Completion>& completion, size_t choice) {
+  if (news_.empty() || news_.back().to != completion || news_.back().choice != choice) {
+    news_.push_back({.to = completion, .choice = choice, .at = std::chrono::steady_clock::now()});
+  }
+  return news_.back();
+}
+
+Completion::Completion(CompletionRequest request, const Served& served, std::string id,
+                       std::shared_ptr<HttpReply> reply, Outbox& outbox, Metrics& metrics)
+    : request_(std::move(request)),
+      served_(served),
+      id_(std::move(id)),
+      reply_(std::move(reply)),
+      outbox_(outbox),
+      metrics_(metrics),
+      replies_(request_, served, id_, std::time(nullptr)),
+      choices_(request_.prompts.size() * static_cast<size_t>(request_.n)),
+      n_sent_(choices_.size()),
+      n_prompt_logits_(choices_.size()),
+      last_token_(choices_.size()),
+      n_running_(choices_.size()),
+      arrived_(Clock::now()) {
+  for (size_t i = 0; i < choices_.size() && request_.echo; ++i) {
+    choices_[i].text = request_.prompts[i / static_cast<size_t>(request_.n)].text;
+  }
+  for (const Prompt& prompt : request_.prompts) usage_.prompt_tokens += prompt.tokens.size();
+}
+
+void Completion::start(AsyncEngine& engine, std::function<void(const Completion&)> on_done) {
+  engine_ = &engine;
+  on_done_ = std::move(on_done);
+  reply_->on_lost([self = shared_from_this()] {
+    self->reply_.reset();
+    self->status_ = kClientWentAway;
+    self->cancel();
+  });
+  const auto n = static_cast<size_t>(request_.n);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const auto first = i % n == 0 ? std::nullopt : std::optional(ids_[i - i % n]);
+    ids_.push_back(engine.submit(
+        engine_request(i),
+        [self = shared_from_this(), i](Outcome outcome) {
+          self->outbox_.for_choice(self, i).outcome = std::move(outcome);
+        },
+        first));
+  }
+}
+
+// Its callbacks are called from the engine's thread.
+Request Completion::engine_request(size_t choice) {
+  const auto n = static_cast<size_t>(request_.n);
+  const auto self = shared_from_this();
+  Request request{.prompt = request_.prompts[choice / n].tokens,
+                  .max_tokens = request_.max_tokens,
+                  .sampler = request_.sampler,
+                  .tokenizer = &served_.tokenizer,
+                  .stops = request_.stops,
+                  .end_tokens = request_.end_tokens,
+                  .context = served_.context};
+  request.sampler.seed = choice_seed(request_.sampler.seed, choice % n);
+  request.on_text = [self, choice](std::string_view text) { self->outbox_.for_choice(self, choice).text += text; };
+  request.wants_token_logits = request_.top_logprobs.has_value();
+  request.on_token = [self, choice](int32_t token, std::span<const float> logits) {
+    News& news = self->outbox_.for_choice(self, choice);
+    ++news.n_tokens;
+    if (!logits.empty()) news.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
+  };
+  if (request_.echo && request_.top_logprobs) {
+    request.on_logits = [self, choice](std::span<const float> logits) { self->on_prompt_logits(choice, logits); };
+  }
+  return request;
+}
+
+// The row of a token says how likely the next one was.
+void Completion::on_prompt_logits(size_t choice, std::span<const float> logits) {
+  const std::vector<int32_t>& prompt = request_.prompts[choice / static_cast<size_t>(request_.n)].tokens;
+  const auto vocab_size = static_cast<size_t>(served_.tokenizer.vocab_size());
+  News& news = outbox_.for_choice(shared_from_this(), choice);
+  for (; !logits.empty(); logits = logits.subspan(vocab_size)) {
+    const size_t i = n_prompt_logits_[choice]++;
+    if (i == 0) news.tokens.push_back({.token = prompt[0]});
+    if (i + 1 < prompt.size()) {
+      news.tokens.push_back(token_logprob(prompt[i + 1], logits.first(vocab_size), *request_.top_logprobs));
+    }
+  }
+}
+
+void Completion::receive(News news) {
+  measure(news);
+  ChoiceText& choice = choices_[news.choice];
+  choice.text += news.text;
+  std::move(news.tokens.begin(), news.tokens.end(), std::back_inserter(choice.tokens));
+  if (news.outcome) {
+    --n_running_;
+    if (news.outcome->error) {
+      fail(api_error(news.outcome->error));
+    } else {
+      const GenerateResult& result = news.outcome->result;
+      usage_.completion_tokens += result.tokens.size();
+      if (news.choice % static_cast<size_t>(request_.n) == 0) usage_.cached_tokens += result.n_cached;
+      choice.finish_reason = finish_reason_name(result.finish_reason);
+    }
+  }
+  if (request_.stream && reply_ != nullptr && (!choice.text.empty() || !choice.finish_reason.empty())) {
+    stream(news.choice, std::exchange(choice, {}));
+  }
+  if (n_running_ == 0) end();
+}
+
+void Completion::measure(const News& news) {
+  if (news.n_tokens == 0) return;
+  auto& last = last_token_[news.choice];
+  if (last) {
+    metrics_.between_tokens.add(std::chrono::duration<double>(news.at - *last).count());
+  } else {
+    metrics_.first_token.add(std::chrono::duration<double>(news.at - arrived_).count());
+  }
+  last = news.at;
+}
+
+void Completion::stream(size_t index, ChoiceText piece) {
+  if (!std::exchange(begun_, true)) {
+    status_ = 200;
+    reply_->add_header("Cache-Control", "no-cache");
+    reply_->begin(200, "text/event-stream");
+    for (size_t i = 0; i < choices_.size(); ++i) reply_->write(replies_.first_chunk(i));
+  }
+  // The client may go away at any of these.
+  if (reply_ != nullptr) reply_->write(replies_.chunk(index, piece, n_sent_[index]));
+  n_sent_[index] += n_characters(piece.text);
+}
+
+void Completion::end() {
+  if (const auto reply = std::exchange(reply_, {})) {
+    status_ = 200;
+    if (!request_.stream) {
+      reply->send(200, "application/json", replies_.whole(choices_, usage_));
+    } else {
+      if (request_.include_usage) reply->write(replies_.usage_chunk(usage_));
+      reply->write(Replies::last_event());
+      reply->end();
+    }
+  }
+  on_done_(*this);
+}
+
+void Completion::cancel() {
+  for (const AsyncEngine::Id id : ids_) engine_->cancel(id);
+}
+
+void Completion::fail(const ApiError& error) {
+  const auto reply = std::exchange(reply_, {});
+  if (reply == nullptr) return;
+  cancel();
+  status_ = error.status();
+  if (begun_) {
+    reply->write(Replies::error_event(error));
+    reply->end();
+  } else {
+    if (error.status() == 503) reply->add_header("Retry-After", "1");
+    reply->send(error.status(), "application/json", dump(error.json()) + "\n");
+  }
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,97 @@
+// A completion on its way: its choices are requests of the engine; what they bring becomes the chunks of a stream or
+// one whole answer. The engine's thread only fills the outbox; all else is on the thread of the HTTP server.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/engine/async_engine.h"
+#include "infer/server/http.h"
+#include "infer/server/metrics.h"
+#include "infer/server/replies.h"
+
+namespace folio::infer::server {
+
+class Completion;
+
+/// What a step brought for one choice.
+struct News {
+  std::shared_ptr<Completion> to;
+  size_t choice;
+  std::chrono::steady_clock::time_point at;
+  size_t n_tokens = 0;
+  std::string text{};
+  std::vector<TokenLogprob> tokens{};
+  std::optional<Outcome> outcome{};  ///< the last of this choice
+};
+
+/// The news of a step. The engine's thread's alone.
+class Outbox {
+ public:
+  [[nodiscard]] News& for_choice(const std::shared_ptr<Completion>& completion, size_t choice);
+  [[nodiscard]] bool empty() const { return news_.empty(); }
+  [[nodiscard]] std::vector<News> take() { return std::exchange(news_, {}); }
+
+ private:
+  std::vector<News> news_;
+};
+
+class Completion : public std::enable_shared_from_this<Completion> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `served`, `outbox` and `metrics` have to outlive it.
+  Completion(CompletionRequest request, const Served& served, std::string id, std::shared_ptr<HttpReply> reply,
+             Outbox& outbox, Metrics& metrics);
+
+  /// Submits its choices. `on_done` is called once, when the engine knows of none of them any more.
+  void start(AsyncEngine& engine, std::function<void(const Completion&)> on_done);
+  void receive(News news);
+  /// Ends it with an error, which is sent unless the client went away.
+  void fail(const ApiError& error);
+
+  [[nodiscard]] const CompletionRequest& request() const { return request_; }
+  [[nodiscard]] size_t n_choices() const { return choices_.size(); }
+  [[nodiscard]] const Usage& usage() const { return usage_; }
+  [[nodiscard]] Clock::time_point arrived() const { return arrived_; }
+  /// The status that was sent, or 499 if the client went away.
+  [[nodiscard]] int status() const { return status_; }
+  [[nodiscard]] const std::string& id() const { return id_; }
+  /// The texts of an answer that is whole, for a log.
+  [[nodiscard]] const std::vector<ChoiceText>& texts() const { return choices_; }
+
+ private:
+  [[nodiscard]] Request engine_request(size_t choice);
+  void on_prompt_logits(size_t choice, std::span<const float> logits);
+  void measure(const News& news);
+  void stream(size_t choice, ChoiceText piece);
+  void end();
+  void cancel();
+
+  CompletionRequest request_;
+  const Served& served_;
+  std::string id_;
+  std::shared_ptr<HttpReply> reply_;  ///< none: nothing more is to be sent
+  Outbox& outbox_;
+  Metrics& metrics_;
+  Replies replies_;
+  AsyncEngine* engine_ = nullptr;  ///< from start() on
+  std::function<void(const Completion&)> on_done_;
+  std::vector<AsyncEngine::Id> ids_;
+  std::vector<ChoiceText> choices_;      ///< so far; of a stream what was not sent yet
+  std::vector<size_t> n_sent_;           ///< characters of each choice
+  std::vector<size_t> n_prompt_logits_;  ///< the engine's thread's: rows of each choice's prompt that were seen
+  std::vector<std::optional<Clock::time_point>> last_token_;
+  size_t n_running_ = 0;
+  Usage usage_;
+  Clock::time_point arrived_;
+  int status_ = 0;
+  bool begun_ = false;  ///< the stream
+};
+
+}  // namespace folio::infer::server

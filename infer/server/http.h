@@ -1,0 +1,90 @@
+// HTTP/1.1 as data: requests come in whole, an answer goes out whole or as a stream. One thread does all of it, and
+// calls the handler; nothing here knows what is asked. What is beneath is Boost.Beast, in http.cpp alone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace folio::infer::server {
+
+struct HttpRequest {
+  std::string method;
+  std::string path;  ///< without the query
+  std::string body;
+  // Headers; empty where there is none.
+  std::string host;
+  std::string origin;
+  std::string content_type;
+  std::string authorization;
+};
+
+/// The answer to one request. Every call comes from the thread of HttpServer::run(). What is written for a client that
+/// went away goes nowhere.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+
+  /// Before send() or begin().
+  virtual void add_header(std::string_view name, std::string_view value) = 0;
+  /// A whole answer. Without a content type it has no body.
+  virtual void send(int status, std::string_view content_type, std::string_view body) = 0;
+  /// An answer in pieces, chunked.
+  virtual void begin(int status, std::string_view content_type) = 0;
+  virtual void write(std::string_view piece) = 0;
+  virtual void end() = 0;
+  /// Called once, if the client goes away before the end, or does not read while pieces pile up.
+  virtual void on_lost(std::function<void()> lost) = 0;
+};
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;  ///< 0: a free one
+  size_t max_header = size_t{16} << 10U;
+  size_t max_body = size_t{4} << 20U;
+  size_t max_output = size_t{1} << 20U;  ///< bytes of a stream that wait for a client to read them
+  size_t max_connections = 4096;
+  std::chrono::seconds idle_timeout{75};   ///< between two requests
+  std::chrono::seconds read_timeout{60};   ///< from a request's first byte to its last
+  std::chrono::seconds write_timeout{60};  ///< without a byte that the client took
+};
+
+struct Connections;  // with Boost in it
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)>;
+  /// What the server refuses by itself, before there is a request: gives the body of the answer, as JSON.
+  using Refusal = std::function<std::string(int status, std::string_view why)>;
+
+  /// Listens from now on. Throws core::Error, which names host and port, if it can't.
+  HttpServer(const HttpOptions& options, Handler handler, Refusal refusal);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  [[nodiscard]] uint16_t port() const;
+  /// Such as 127.0.0.1, or [::1].
+  [[nodiscard]] std::string address() const;
+
+  /// Serves until close().
+  void run();
+  /// No new connections, and no further request on the old ones. Clients have two seconds to read their answers.
+  void close();
+
+  /// Runs `work` on the thread of run(). The one call that any thread may make.
+  void post(std::function<void()> work);
+  /// Until close(), on the thread of run().
+  void every(std::chrono::milliseconds interval, std::function<void()> work);
+  /// For each SIGINT and SIGTERM from now on, on the thread of run().
+  void on_signal(std::function<void()> work);
+
+ private:
+  std::unique_ptr<Connections> connections_;
+};
+
+}  // namespace folio::infer::server

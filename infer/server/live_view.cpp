@@ -1,0 +1,88 @@
+#include "infer/server/live_view.h"
+
+#include <utility>
+
+#include "infer/server/replies.h"
+
+namespace folio::infer::server {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenNotes{200};
+constexpr size_t kMaxSteps = 256;  // in a note: the last ones
+
+using Ordered = nlohmann::ordered_json;
+
+Ordered quantiles_json(const Times& times) {
+  const auto quantiles = times.quantiles();
+  if (!quantiles) return nullptr;
+  return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
+}
+
+}  // namespace
+
+std::optional<LiveView::Note> LiveView::after_step(Engine& engine) {
+  const bool wanted = wanted_;
+  const auto now = Clock::now();
+  if (wanted != std::exchange(watches_, wanted)) {
+    steps_.clear();
+    last_note_ = {};
+    step_seconds_ = engine.statistics().step_seconds;
+    at_last_note_ = engine.statistics();
+    engine.watch(!wanted ? std::function<void(const StepReport&)>() : [this](const StepReport& report) {
+      if (steps_.size() == kMaxSteps) steps_.erase(steps_.begin(), steps_.begin() + kMaxSteps / 2);
+      steps_.push_back({.number = ++n_steps_, .seconds = 0.0, .report = report});
+    });
+  }
+  if (!wanted) return std::nullopt;
+  const EngineStatistics statistics = engine.statistics();
+  if (!steps_.empty())
+    steps_.back().seconds += statistics.step_seconds - std::exchange(step_seconds_, statistics.step_seconds);
+  const bool idle = statistics.running + statistics.waiting == 0;
+  if (!idle && now < last_note_ + kBetweenNotes) return std::nullopt;
+  const std::chrono::duration<double> passed = now - last_note_;
+  Note note{.steps = std::exchange(steps_, {}),
+            .sequences = {},
+            .statistics = statistics,
+            .tokens_per_s = static_cast<double>(statistics.tokens - at_last_note_.tokens) / passed.count()};
+  for (const RequestView& r : engine.requests()) {
+    note.sequences.push_back({.id = r.id,
+                              .n_prompt = r.n_prompt,
+                              .n_tokens = r.n_tokens,
+                              .runs = !r.blocks.empty(),
+                              .blocks = {r.blocks.begin(), r.blocks.end()}});
+  }
+  last_note_ = now;
+  at_last_note_ = statistics;
+  return note;
+}
+
+std::string LiveView::json(const Note& note, const Metrics& metrics) {
+  Ordered steps = Ordered::array();
+  for (const Note::Step& step : note.steps) {
+    Ordered json = {{"step", step.number},
+                    {"ms", step.seconds * 1e3},
+                    {"rows", Ordered::array()},
+                    {"started", Ordered::array()},
+                    {"put_back", step.report.put_back}};
+    for (const auto& part : step.report.parts) json["rows"].push_back({part.id, part.n_rows});
+    for (const auto& started : step.report.started) json["started"].push_back({started.id, started.n_known});
+    steps.push_back(std::move(json));
+  }
+  Ordered running = Ordered::array();
+  Ordered waiting = Ordered::array();
+  for (const Note::Sequence& s : note.sequences) {
+    Ordered json = {{"id", s.id}, {"prompt_tokens", s.n_prompt}, {"tokens", s.n_tokens}};
+    if (s.runs) json["blocks"] = s.blocks;
+    (s.runs ? running : waiting).push_back(std::move(json));
+  }
+  const EngineStatistics& e = note.statistics;
+  return dump({{"steps", steps},
+               {"running", running},
+               {"waiting", waiting},
+               {"blocks", {{"n", e.n_blocks}, {"positions", kBlockPositions}, {"free", e.n_blocks - e.blocks_in_use}}},
+               {"tokens_per_s", note.tokens_per_s},
+               {"first_token_ms", quantiles_json(metrics.first_token)},
+               {"between_tokens_ms", quantiles_json(metrics.between_tokens)}});
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,329 @@
+#include "infer/server/service.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "infer/server/assets.h"
+
+namespace folio::infer::server {
+namespace {
+
+constexpr const char* kJson = "application/json";
+
+struct Route {
+  std::string_view path;
+  bool posts;
+};
+constexpr std::array kRoutes = {Route{"/", false},
+                                Route{"/health", false},
+                                Route{"/metrics", false},
+                                Route{"/openapi.json", false},
+                                Route{"/engine", false},
+                                Route{"/v1/models", false},
+                                Route{"/v1/completions", true},
+                                Route{"/v1/chat/completions", true},
+                                Route{"/tokenize", true},
+                                Route{"/detokenize", true}};
+
+const Route* route_of(std::string_view path) {
+  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(), [&](const Route& r) { return r.path == path; });
+  return found == kRoutes.end() ? nullptr : &*found;
+}
+
+Json body_of(const std::string& text) {
+  try {
+    return core::parse_json(text, "the body");
+  } catch (const core::Error& error) {
+    throw ApiError(400, error.what());
+  }
+}
+
+// A line on stderr. It is dropped where it can't be written: a full disk or a pipe that nobody reads must not stop us.
+void log(const std::string& text) {
+  pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
+  const std::string line = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), text);
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+}
+
+// In a time that does not depend on where they differ.
+bool same_secret(std::string_view given, std::string_view secret) {
+  unsigned difference = given.size() == secret.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    difference |= static_cast<unsigned>(static_cast<uint8_t>(given[i]) ^
+                                        static_cast<uint8_t>(secret[secret.empty() ? 0 : i % secret.size()]));
+  }
+  return difference == 0;
+}
+
+// "[::1]:8080" is "[::1]".
+std::string without_port(const std::string& host) {
+  const size_t colon = host.rfind(':');
+  const bool has_port = colon != std::string::npos && host.find(']', colon) == std::string::npos;
+  return host.substr(0, has_port ? colon : std::string::npos);
+}
+
+// An address, and no name that somebody else's name server could let point here.
+bool is_address(const std::string& host) {
+  return !host.empty() && (host[0] == '[' || host.find_first_not_of("0123456789.") == std::string::npos);
+}
+
+bool contains(const std::vector<std::string>& all, const std::string& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+std::string error_body(int status, std::string_view why) {
+  return dump(ApiError(status, std::string(why)).json()) + "\n";
+}
+
+std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:016x}", random(), random()); }
+
+}  // namespace
+
+Service::Service(Engine& engine, Served served, ServiceOptions options)
+    : engine_(engine), served_(std::move(served)), options_(std::move(options)) {
+  std::random_device device;
+  std::seed_seq seed{device(), device(), device(), device()};
+  random_.seed(seed);
+}
+
+void Service::run(const HttpOptions& options, const std::function<void(const std::string&)>& ready) {
+  HttpServer http(
+      options, [this](const HttpRequest& request, const Reply& reply) { handle(request, reply); },
+      [this](int status, std::string_view why) {
+        ++metrics_.requests[{"", status}];
+        log(fmt::format("{}: {}", status, why));
+        return error_body(status, why);
+      });
+  AsyncEngine async(engine_, [this, &http](Engine& engine) {
+    if (!outbox_.empty()) {
+      http.post([news = std::make_shared<std::vector<News>>(outbox_.take())] {
+        for (News& one : *news) {
+          const auto to = one.to;
+          to->receive(std::move(one));
+        }
+      });
+    }
+    if (auto note = live_view_.after_step(engine)) http.post([this, note = std::move(*note)] { show(note); });
+  });
+  http_ = &http;
+  async_ = &async;
+  options_.allowed_hosts.push_back(http.address());
+  if (options.host != http.address()) options_.allowed_hosts.push_back(options.host);
+  options_.allowed_hosts.emplace_back("localhost");
+  http.every(std::chrono::milliseconds(100), [this] { look_at_clock(); });
+  http.on_signal([this] { signalled(); });
+  ready(fmt::format("http://{}:{}", http.address(), http.port()));
+  http.run();
+}
+
+void Service::handle(const HttpRequest& request, const Reply& reply) {
+  const auto refuse = [&](const ApiError& error) {
+    ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
+    log(fmt::format("{} {} {}: {}", request.method, core::printable(request.path), error.status(), error.what()));
+    reply->send(error.status(), kJson, dump(error.json()) + "\n");
+  };
+  try {
+    check_who_asks(request, *reply);
+    route(request, reply);
+  } catch (const ApiError& error) {
+    refuse(error);
+  } catch (const std::exception& error) {
+    refuse(ApiError(500, error.what()));
+  }
+}
+
+// A page of another site can send requests here from a visitor's browser, and, if its name points here, read the
+// answers: the Host header tells (DNS rebinding).
+void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const {
+  reply.add_header("X-Content-Type-Options", "nosniff");
+  if (contains(options_.allowed_origins, request.origin)) {
+    reply.add_header("Access-Control-Allow-Origin", request.origin);
+    reply.add_header("Vary", "Origin");
+  }
+  const std::string host = without_port(request.host);
+  const bool everywhere = contains(options_.allowed_hosts, "0.0.0.0") || contains(options_.allowed_hosts, "[::]");
+  if (!contains(options_.allowed_hosts, host) && !(everywhere && is_address(host))) {
+    throw ApiError(403, fmt::format("this server does not answer as host {}; --allowed-host NAME allows a name",
+                                    core::printable(host)));
+  }
+  if (request.method == "OPTIONS" || request.path == "/" || request.path == "/health") return;
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string& given = request.authorization;
+  const bool bearer = given.starts_with(kBearer);
+  if (options_.api_key.empty() || (bearer && same_secret(given.substr(kBearer.size()), options_.api_key))) return;
+  reply.add_header("WWW-Authenticate", "Bearer");
+  throw ApiError(401, "this server wants its API key, as \"Authorization: Bearer KEY\"", "", "invalid_api_key");
+}
+
+void Service::route(const HttpRequest& request, const Reply& reply) {
+  const Route* route = route_of(request.path);
+  if (route == nullptr) throw ApiError(404, fmt::format("there is no {}", core::printable(request.path)));
+  const bool posts = route->posts;
+  if (request.method == "OPTIONS") {
+    reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+    if (contains(options_.allowed_origins, request.origin)) {
+      reply->add_header("Access-Control-Allow-Methods", "GET, POST");
+      reply->add_header("Access-Control-Allow-Headers", "Authorization, Content-Type");
+      reply->add_header("Access-Control-Max-Age", "600");
+    }
+    return reply->send(204, "", "");
+  }
+  if (request.method != (posts ? "POST" : "GET")) {
+    reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
+    throw ApiError(405, fmt::format("{} takes {}", request.path, posts ? "POST" : "GET"));
+  }
+  const std::string media_type = request.content_type.substr(0, request.content_type.find(';'));
+  if (posts && media_type != kJson) {
+    throw ApiError(415, fmt::format("Content-Type has to be {}, not {}", kJson, core::printable(media_type)));
+  }
+  if (request.path == "/v1/completions" || request.path == "/v1/chat/completions") return complete(request, reply);
+  if (request.path == "/engine") return watch(reply);
+  ++metrics_.requests[{request.path, 200}];
+  if (request.path == "/") return send_page(*reply);
+  if (request.path == "/health") return reply->send(200, kJson, "{\"status\":\"ok\"}\n");
+  if (request.path == "/metrics") {
+    return reply->send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(async_->statistics()));
+  }
+  if (request.path == "/openapi.json") return reply->send(200, kJson, openapi());
+  if (request.path == "/v1/models") return reply->send(200, kJson, models());
+  const Json body = body_of(request.body);
+  if (request.path == "/tokenize") {
+    const auto tokens = parse_tokenize(body, served_);
+    return reply->send(200, kJson,
+                       dump({{"count", tokens.size()}, {"max_model_len", served_.context}, {"tokens", tokens}}) + "\n");
+  }
+  reply->send(200, kJson, dump({{"prompt", served_.tokenizer.decode(parse_detokenize(body, served_))}}) + "\n");
+}
+
+void Service::complete(const HttpRequest& request, const Reply& reply) {
+  const bool chat = request.path == "/v1/chat/completions";
+  const Json body = body_of(request.body);
+  CompletionRequest wanted = (chat ? parse_chat : parse_completion)(body, served_, random_seed());
+  const size_t n = wanted.prompts.size() * static_cast<size_t>(wanted.n);
+  if (end_) {
+    reply->add_header("Retry-After", "5");
+    throw ApiError(503, "the server is about to end");
+  }
+  if (n_choices_ + n > options_.max_queue) {
+    reply->add_header("Retry-After", "1");
+    throw ApiError(
+        429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_, options_.max_queue));
+  }
+  const auto completion = std::make_shared<Completion>(
+      std::move(wanted), served_, (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, outbox_, metrics_);
+  completions_.emplace(completion.get(), completion);
+  n_choices_ += n;
+  completion->start(*async_, [this](const Completion& c) { done(c); });
+}
+
+void Service::done(const Completion& completion) {
+  const auto self = completions_.extract(&completion);
+  n_choices_ -= completion.n_choices();
+  metrics_.prompt_tokens += completion.usage().prompt_tokens;
+  const char* path = completion.request().chat ? "/v1/chat/completions" : "/v1/completions";
+  ++metrics_.requests[{path, completion.status()}];
+  const std::chrono::duration<double> took = Clock::now() - completion.arrived();
+  log(fmt::format("POST {} {} {}: {} + {} tokens, {} of them from the cache, {:.3f} s", path, completion.status(),
+                  completion.id(), completion.usage().prompt_tokens, completion.usage().completion_tokens,
+                  completion.usage().cached_tokens, took.count()));
+  if (!options_.log_texts) return;
+  for (const Prompt& prompt : completion.request().prompts) {
+    log(fmt::format("{} prompt: {}", completion.id(),
+                    dump(completion.request().chat ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
+  }
+  for (const ChoiceText& choice : completion.texts())
+    log(fmt::format("{} answer: {}", completion.id(), dump(choice.text)));
+}
+
+// The page's style and script are its own: a nonce lets them in, and nothing else.
+void Service::send_page(HttpReply& reply) {
+  const std::string nonce = random_name(random_);
+  std::string text(page());
+  for (const std::string element : {"<style", "<script"}) {
+    const size_t at = text.find(element + ">");
+    if (at != std::string::npos) text.insert(at + element.size(), fmt::format(" nonce=\"{}\"", nonce));
+  }
+  reply.add_header("Content-Security-Policy",
+                   fmt::format("default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; "
+                               "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                               nonce));
+  reply.add_header("Cache-Control", "no-store");
+  reply.add_header("Referrer-Policy", "no-referrer");
+  reply.send(200, "text/html; charset=utf-8", text);
+}
+
+void Service::watch(const Reply& reply) {
+  constexpr size_t kMostWatchers = 64;
+  if (watchers_.size() >= kMostWatchers) throw ApiError(429, fmt::format("{} watch already", watchers_.size()));
+  if (end_) throw ApiError(503, "the server is about to end");
+  ++metrics_.requests[{"/engine", 200}];
+  watchers_.emplace(reply.get(), reply);
+  reply->add_header("Cache-Control", "no-cache");
+  reply->on_lost([this, key = reply.get()] {
+    watchers_.erase(key);
+    live_view_.want(!watchers_.empty());
+  });
+  reply->begin(200, "text/event-stream");
+  live_view_.want(true);
+  async_->wake();
+}
+
+void Service::show(const LiveView::Note& note) {
+  const std::string event = "data: " + LiveView::json(note, metrics_) + "\n\n";
+  const auto all = watchers_;  // one that does not read is lost meanwhile
+  for (const auto& [key, reply] : all) reply->write(event);
+}
+
+void Service::look_at_clock() {
+  const auto now = Clock::now();
+  const auto all = completions_;
+  for (const auto& [key, completion] : all) {
+    if (now > completion->arrived() + options_.request_timeout) {
+      completion->fail(ApiError(503, fmt::format("this took longer than {} s", options_.request_timeout.count())));
+    }
+    if (end_ && now > *end_) completion->fail(ApiError(503, "the server ends"));
+  }
+  if (!end_ || (!completions_.empty() && now < *end_ + std::chrono::seconds(2))) return;
+  http_->close();
+}
+
+// The first signal lets what runs end, a second one doesn't.
+void Service::signalled() {
+  const auto now = Clock::now();
+  if (end_) {
+    end_ = now;
+  } else {
+    log(fmt::format("ends: {} requests have {} s", completions_.size(), options_.grace.count()));
+    end_ = now + options_.grace;
+  }
+  for (const auto& [key, reply] : std::exchange(watchers_, {})) reply->end();
+  live_view_.want(false);
+}
+
+std::string Service::models() const {
+  return dump({{"object", "list"},
+               {"data",
+                {{{"id", served_.name},
+                  {"object", "model"},
+                  {"created", 0},
+                  {"owned_by", "folio"},
+                  {"context_length", served_.context},
+                  {"vocab_size", served_.tokenizer.vocab_size()},
+                  {"chat", served_.chat_template.has_value()}}}}}) +
+         "\n";
+}
+
+// Such that a client whose numbers are doubles gets it back unchanged.
+uint64_t Service::random_seed() { return random_() >> 11U; }
+
+}  // namespace folio::infer::server

@@ -1,0 +1,129 @@
+// serve: a model for many users, over HTTP.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "apps/program.h"
+#include "core/error.h"
+#include "core/formats/model_files.h"
+#include "infer/server/service.h"
+
+namespace {
+
+using namespace folio;
+
+struct Options {
+  apps::ModelFlags model;
+  std::string chat_template;
+  std::string name;
+  int64_t context = 0;
+  infer::server::HttpOptions http;
+  infer::server::ServiceOptions service;
+  infer::Scheduler::Limits limits{.max_rows = 256, .max_sequences = 16};
+  int64_t cache_tokens = 0;
+  int64_t request_timeout = 600;
+  int64_t grace = 10;
+};
+
+void add_flags(CLI::App& app, Options& o) {
+  apps::add_model_flags(app, o.model);
+  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  app.add_option("--chat-template", o.chat_template,
+                 "a name or a file with a Jinja template (default: the model's own)");
+  app.add_option("--name", o.name, "what the model is called (default: after its file)");
+  app.add_option("-c,--context", o.context, "positions of one sequence (default: the model's context)")
+      ->check(apps::in_range(2, 1 << 24));
+  app.add_option("--host", o.http.host, "the address to listen on; 0.0.0.0: all")->capture_default_str();
+  app.add_option("--port", o.http.port, "0: a free one")->check(apps::in_range(0, 65535))->capture_default_str();
+  app.add_option("--api-key", o.service.api_key, "ask for this key, but for /health and the page's own file");
+  app.add_option("--allowed-host", o.service.allowed_hosts, "a name of this server; repeatable")
+      ->allow_extra_args(false);
+  app.add_option("--allowed-origin", o.service.allowed_origins,
+                 "where another page that may ask lies, such as https://example.org; repeatable")
+      ->allow_extra_args(false);
+  app.add_option("--max-sequences", o.limits.max_sequences, "sequences that run at once")
+      ->check(apps::in_range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--max-batch-tokens", o.limits.max_rows, "rows of a step: of the running, and chunks of prompts")
+      ->check(apps::in_range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option(
+         "--cache-tokens", o.cache_tokens,
+         "positions of the KV cache (default: of four full contexts, or one for each sequence if these are fewer)")
+      ->check(apps::in_range(1, 1e9));
+  app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
+  app.add_option("--request-timeout", o.request_timeout, "seconds that a request may take")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
+  app.add_option("--grace", o.grace, "seconds that running requests have at the end")
+      ->check(apps::in_range(0, 1e6))
+      ->capture_default_str();
+  app.add_flag("--log-texts", o.service.log_texts, "log prompts and answers, too");
+}
+
+// Each connection is a descriptor.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+// runs/tinyshakespeare/model.gguf is tinyshakespeare.
+std::string name_of(const std::string& path) {
+  const auto file = std::filesystem::absolute(path).lexically_normal();
+  if (file.filename() == "model.gguf") return file.parent_path().filename().string();
+  return file.has_extension() ? file.stem().string() : file.filename().string();
+}
+
+std::optional<data::ChatTemplate> chat_template_of(const CLI::App& app, const Options& o,
+                                                   const data::Tokenizer& tokenizer, const std::string& path) {
+  if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template);
+  if (tokenizer.chat_template().empty()) return std::nullopt;
+  return data::ChatTemplate(tokenizer.chat_template(), path);
+}
+
+int run(const CLI::App& app, Options& o) {
+  if (app.count("--api-key") > 0 && o.service.api_key.empty()) throw core::UsageError("--api-key: the key is empty");
+  const std::string path = apps::resolve_model(o.model);
+  const core::StoredModel model = core::read_model(path);
+  if (o.context > model.config.context_length) {
+    throw core::UsageError(
+        fmt::format("--context is {}, but the model's is {}", o.context, model.config.context_length));
+  }
+  if (o.context == 0) o.context = model.config.context_length;
+  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
+  infer::server::Served served{.name = o.name.empty() ? name_of(path) : o.name,
+                               .context = o.context,
+                               .tokenizer = *tokenizer,
+                               .chat_template = chat_template_of(app, o, *tokenizer, path)};
+  const auto contexts = static_cast<int64_t>(std::min<size_t>(o.limits.max_sequences, 4));
+  const int64_t positions = o.cache_tokens == 0 ? contexts * o.context : o.cache_tokens;
+  const apps::Machines machines(o.model.machines, model.config);
+  infer::Engine engine(model, machines.placements(), {.max_positions = positions, .type = o.model.cache_type},
+                       o.limits);
+  apps::report_repacking(engine.runner().load_report());
+  raise_descriptor_limit();
+  std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
+  o.service.request_timeout = std::chrono::seconds(o.request_timeout);
+  o.service.grace = std::chrono::seconds(o.grace);
+  infer::server::Service service(engine, std::move(served), std::move(o.service));
+  service.run(o.http, [](const std::string& address) {
+    fmt::print("{}\n", address);
+    std::fflush(stdout);
+  });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Serves a model to many users, as OpenAI's API, with a page.", "serve");
+  Options options;
+  add_flags(app, options);
+  return apps::run_program(app, argc, argv, [&] { return run(app, options); });
+}
