@@ -13,7 +13,8 @@ TRAINING_FOLDERS = ["modules", "train"]
 SERVING_SOURCES = ["bench.cpp", "chat.cpp", "export.cpp", "generate.cpp", "generation.cpp", "generation.h", "inspect.cpp",
                    "machines.cpp", "machines.h", "perplexity.cpp", "program.cpp", "program.h"]
 SERVING_PROGRAMS = ["generate", "export", "inspect", "bench", "chat", "perplexity"]
-ENGINE_STUDIES = ["15_kv_cache", "16_kernels", "17_quantization", "18_sampling", "19_flash_attention", "20_batching"]
+ENGINE_STUDIES = ["15_kv_cache", "16_kernels", "17_quantization", "18_sampling", "19_flash_attention", "20_batching",
+                  "21_scheduling"]
 TRAINING_PROGRAMS = ["train", "verify"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

@@ -1,0 +1,279 @@
+// What does a scheduler decide, and what does each decision cost and save? Tables, pictures and explanation: README.md
+// beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+
+#include "core/formats/model_files.h"
+#include "core/paths.h"
+#include "experiments/21_scheduling/requests.h"
+#include "experiments/21_scheduling/schedule.h"
+#include "experiments/21_scheduling/schedule_picture.h"
+#include "experiments/common/report.h"
+
+namespace {
+
+using namespace folio;  // NOLINT: a program of one file
+using experiments::Cell;
+using experiments::Counts;
+using experiments::kTrace;
+using experiments::Report;
+using experiments::Schedule;
+using experiments::Variant;
+
+constexpr int64_t kSmallCache = 7;  // blocks; the longest request takes 5
+
+// Each has what the one before has, and one thing more.
+constexpr size_t kStatic = 0, kContinuous = 1, kChunks = 2, kPrefixes = 3, kDrafts = 4;
+
+std::vector<Variant> ladder() {
+  std::vector<Variant> steps{{.name = "static batches", .continuous = false}};
+  Variant next{.name = "continuous, whole prompts"};
+  steps.push_back(next);
+  next.name = fmt::format("prompts in chunks: {} rows a step", experiments::kChunked);
+  next.max_rows = experiments::kChunked;
+  steps.push_back(next);
+  next.name = "chunks, known prefixes";
+  next.knows_prefix = true;
+  steps.push_back(next);
+  next.name = "chunks, known prefixes, drafts";
+  next.n_drafts = 8;
+  steps.push_back(next);
+  return steps;
+}
+
+class Study {
+ public:
+  explicit Study(Report& report)
+      : report_(report),
+        model_(core::read_model(core::folio_home() / "tests/golden/shakespeare_48")),
+        requests_(experiments::requests(model_, report.seed())),
+        alone_(experiments::texts_alone(model_, requests_)) {
+    for (const Variant& variant : ladder()) ladder_.push_back(run(variant));
+    for (const Schedule& schedule : ladder_) counts_.push_back(experiments::count(schedule));
+  }
+
+  void decisions();
+  void by_request();
+  void budgets();
+  void memory();
+  void drafts();
+  void texts();
+
+ private:
+  // Compares its texts.
+  Schedule run(const Variant& variant) {
+    Schedule schedule = experiments::run(model_, requests_, variant);
+    for (size_t i = 0; i < alone_.size(); ++i) n_other_ += schedule.texts[i] == alone_[i] ? 0 : 1;
+    n_texts_ += std::ssize(alone_);
+    return schedule;
+  }
+
+  Report& report_;
+  core::StoredModel model_;
+  std::vector<infer::Request> requests_;
+  std::vector<std::vector<int32_t>> alone_;
+  std::vector<Schedule> ladder_;  // by kStatic, …
+  std::vector<Counts> counts_;
+  int64_t n_texts_ = 0;
+  int64_t n_other_ = 0;
+};
+
+template <typename Number>
+double mean(const std::vector<Number>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+template <typename Number>
+Number worst(const std::vector<Number>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+// Rows if nothing is known, nothing is guessed and nothing is put back: the last token has none.
+int64_t rows_needed() {
+  int64_t rows = 0;
+  for (const auto& arrival : kTrace) rows += static_cast<int64_t>(arrival.n_prompt) + arrival.n_tokens - 1;
+  return rows;
+}
+
+// Steps in which a request that still reads its prompt gets only a part of what is left of it.
+int64_t cuts(const Schedule& schedule) {
+  int64_t n = 0;
+  for (const auto& step : schedule.steps) {
+    n +=
+        std::count_if(step.begin(), step.end(), [](const Cell& cell) { return cell.n_rows > 0 && cell.n_tokens == 0; });
+  }
+  return n;
+}
+
+void Study::decisions() {
+  std::vector<std::vector<Report::Json>> rows;
+  for (size_t i = 0; i < ladder_.size(); ++i) {
+    const Counts& c = counts_[i];
+    rows.push_back({ladder_[i].variant.name, std::ssize(ladder_[i].steps), c.rows, c.empty, c.cost, mean(c.first_token),
+                    worst(c.first_token), mean(c.first_token_cost), worst(c.first_token_cost), c.longest_gap});
+  }
+  report_.table("What each decision changes",
+                {"", "steps", "rows", "places empty while somebody waits", "time", "steps to the first token, mean",
+                 "worst", "time to the first token, mean", "worst", "longest time between two tokens"},
+                rows);
+  report_.picture("batches.svg",
+                  experiments::picture("Static and continuous batches", std::span(ladder_).subspan(kStatic, 2), false));
+  report_.picture("chunks.svg", experiments::picture("Whole prompts, chunks, and chunks of what is not known",
+                                                     std::span(ladder_).subspan(kContinuous, 3), true));
+
+  for (const size_t step : {kStatic, kContinuous, kChunks}) {
+    report_.claim_equal(ladder_[step].variant.name + ": rows", counts_[step].rows, rows_needed());
+  }
+  const auto share = [](size_t part, size_t of) { return static_cast<double>(part) / static_cast<double>(of); };
+  report_.claim_below("steps of continuous batching / of static batches",
+                      share(ladder_[kContinuous].steps.size(), ladder_[kStatic].steps.size()), 0.75);
+  report_.claim_below("steps to the first token, mean: continuous / static",
+                      mean(counts_[kContinuous].first_token) / mean(counts_[kStatic].first_token), 0.4);
+  report_.claim_equal("continuous batching: places empty while somebody waits", counts_[kContinuous].empty, 0);
+  report_.claim_equal("continuous batching: prompts that are cut", cuts(ladder_[kContinuous]), 0);
+  report_.claim_above("what chunks cost: time to the first token, mean, with chunks / with whole prompts",
+                      mean(counts_[kChunks].first_token_cost) / mean(counts_[kContinuous].first_token_cost), 1.1);
+  // b computes the instructions, and three others find them.
+  int64_t known = -96;
+  for (const auto& arrival : kTrace) known += static_cast<int64_t>(arrival.n_instructions);
+  report_.claim_equal("known prefixes: rows", counts_[kPrefixes].rows, rows_needed() - known);
+  report_.claim_below("time to the first token, mean: with known prefixes / without",
+                      mean(counts_[kPrefixes].first_token_cost) / mean(counts_[kChunks].first_token_cost), 0.8);
+}
+
+void Study::by_request() {
+  std::vector<std::vector<Report::Json>> rows;
+  for (size_t i = 0; i < kTrace.size(); ++i) {
+    rows.push_back({std::string(1, kTrace[i].name), kTrace[i].step, kTrace[i].n_prompt, kTrace[i].n_tokens});
+    for (const Counts& c : counts_) rows.back().push_back(c.first_token[i]);
+  }
+  report_.table("Steps to the first token of each request",
+                {"", "comes in step", "prompt", "tokens", "static", "continuous", "chunks", "prefixes", "drafts"},
+                rows);
+}
+
+// What a request waits from one token to the next is a step, and no step has more rows than its budget.
+void Study::budgets() {
+  std::vector<std::vector<Report::Json>> rows;
+  double nearest = 0.0;
+  for (const size_t budget : {256, 128, 64, 32, 16, 8}) {
+    Variant variant = ladder_[kChunks].variant;
+    variant.max_rows = budget;
+    const Schedule schedule = run(variant);
+    const Counts c = experiments::count(schedule);
+    const double full_step = 1.0 + static_cast<double>(budget) / experiments::kRowsOfARead;
+    nearest = std::max(nearest, c.longest_gap / full_step);
+    rows.push_back({fmt::format("{}", budget), std::ssize(schedule.steps), c.cost, mean(c.first_token_cost),
+                    worst(c.first_token_cost), c.longest_gap, full_step});
+  }
+  report_.table("Chunks of other sizes; nothing is known",
+                {"rows a step", "steps", "time", "time to the first token, mean", "worst",
+                 "longest time between two tokens", "a full step"},
+                rows);
+  report_.claim_below("all budgets: longest time between two tokens / a full step", nearest, 1.001);
+  report_.claim_above("longest time between two tokens, whole prompts / chunks",
+                      counts_[kContinuous].longest_gap / counts_[kChunks].longest_gap, 3.0);
+}
+
+// Requests that were put back although a younger one ran on.
+int64_t unfair(const Schedule& schedule) {
+  int64_t n = 0;
+  for (const auto& step : schedule.steps) {
+    for (size_t i = 0; i < step.size(); ++i) {
+      const auto runs = [](const Cell& cell) { return cell.state == Cell::State::Runs; };
+      n += step[i].put_back && std::any_of(step.begin() + static_cast<std::ptrdiff_t>(i), step.end(), runs) ? 1 : 0;
+    }
+  }
+  return n;
+}
+
+void Study::memory() {
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<Schedule> drawn;
+  int64_t n_unfair = 0;
+  int64_t n_extra = 0;
+  for (const int64_t n_blocks : {32, 12, 10, 8, 7, 6}) {
+    for (const size_t step : {kChunks, kPrefixes}) {
+      Variant variant = ladder_[step].variant;
+      variant.n_blocks = n_blocks;
+      variant.name = fmt::format("{} blocks, {}", n_blocks, step == kChunks ? "nothing is known" : "known prefixes");
+      const Schedule schedule = run(variant);
+      const Counts c = experiments::count(schedule);
+      n_unfair += unfair(schedule);
+      if (step == kChunks) n_extra += c.rows - c.again - rows_needed();
+      rows.push_back({variant.name, std::ssize(schedule.steps), c.put_back, c.again, c.rows, c.cost,
+                      mean(c.first_token), worst(c.first_token)});
+      if (n_blocks == kSmallCache) drawn.push_back(schedule);
+    }
+  }
+  report_.table("A smaller cache",
+                {"", "steps", "times that one is put back", "rows computed again", "all rows", "time",
+                 "steps to the first token, mean", "worst"},
+                rows);
+  report_.picture("memory.svg", experiments::picture("The youngest is put back when the cache is full", drawn, false));
+  const Counts forgets = experiments::count(drawn[0]);
+  const Counts knows = experiments::count(drawn[1]);
+  report_.claim_equal("all cache sizes: put back although a younger one ran on", n_unfair, 0);
+  report_.claim_equal("nothing is known: rows beyond those needed and those computed again", n_extra, 0);
+  report_.claim_above("the small cache, nothing is known: rows computed again", static_cast<double>(forgets.again), 0);
+  report_.claim_below("the small cache: rows computed again, known prefixes / nothing is known",
+                      static_cast<double>(knows.again) / static_cast<double>(forgets.again), 0.8);
+}
+
+void Study::drafts() {
+  struct Tried {
+    int64_t tokens = 0, steps_before = 0, steps = 0, drafts = 0, right = 0;
+  };
+  std::array<Tried, 2> tried;  // drawn; the likeliest
+  for (size_t i = 0; i < kTrace.size(); ++i) {
+    Tried& t = tried[kTrace[i].likeliest ? 1 : 0];
+    t.tokens += kTrace[i].n_tokens;
+    for (const auto& step : ladder_[kPrefixes].steps) t.steps_before += step[i].n_tokens > 0 ? 1 : 0;
+    for (const auto& step : ladder_[kDrafts].steps) {
+      const auto n = static_cast<int64_t>(step[i].n_tokens);
+      t.steps += n > 0 ? 1 : 0;
+      t.right += std::max<int64_t>(0, n - 1);
+      t.drafts += static_cast<int64_t>(step[i].n_drafts);
+    }
+  }
+  std::vector<std::vector<Report::Json>> rows;
+  for (const size_t i : {1, 0}) {
+    const Tried& t = tried[i];
+    rows.push_back({i == 1 ? "the likeliest token each time: d, h, j" : "drawn tokens: the other nine", t.tokens,
+                    t.steps_before, t.steps, t.drafts, t.right});
+  }
+  report_.table("Drafts", {"", "tokens", "steps that gave them, without drafts", "with", "drafts", "right"}, rows);
+  report_.picture("drafts.svg",
+                  experiments::picture("Drafts from the text itself", std::span(ladder_).subspan(kPrefixes, 2), false));
+  report_.claim_equal("drafts: rows beyond those without are the wrong drafts",
+                      counts_[kDrafts].rows - counts_[kPrefixes].rows,
+                      counts_[kDrafts].drafts - counts_[kDrafts].right);
+  report_.claim_below("texts that repeat themselves: steps with drafts / without",
+                      static_cast<double>(tried[1].steps) / static_cast<double>(tried[1].steps_before), 0.9);
+  report_.claim_below("other texts: the same",
+                      static_cast<double>(tried[0].steps) / static_cast<double>(tried[0].steps_before), 1.001);
+}
+
+void Study::texts() {
+  const std::set<std::vector<int32_t>> different(alone_.begin(), alone_.end());
+  report_.claim_equal("requests with a text of their own", std::ssize(different), std::ssize(kTrace));
+  report_.claim_equal(fmt::format("of {} texts: other than alone", n_texts_), n_other_, 0);
+}
+
+void study(Report& report) {
+  Study study(report);
+  study.decisions();
+  study.by_request();
+  study.budgets();
+  study.memory();
+  study.drafts();
+  study.texts();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return experiments::run_study(argc, argv, "21_scheduling", study); }

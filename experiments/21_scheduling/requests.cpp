@@ -1,0 +1,51 @@
+#include "experiments/21_scheduling/requests.h"
+
+#include "infer/cpu/cpu.h"
+#include "infer/engine/engine.h"
+
+namespace folio::experiments {
+namespace {
+
+std::vector<int32_t> written(infer::Engine& engine, const infer::Request& request) {
+  const infer::RequestId id = engine.add(request);
+  while (engine.step()) continue;
+  return engine.take(id).tokens;
+}
+
+}  // namespace
+
+std::vector<infer::Request> requests(const core::StoredModel& model, uint64_t seed) {
+  infer::Cpu cpu({.n_threads = 1});
+  infer::Engine engine(model, cpu);
+  const auto text = [&](size_t n, uint64_t number) {
+    infer::Request request{.prompt = {0}};  // the end of a line
+    request.max_tokens = static_cast<int64_t>(n);
+    request.sampler.seed = 100 * seed + number;
+    return n == 0 ? std::vector<int32_t>{} : written(engine, request);
+  };
+  std::vector<infer::Request> requests;
+  for (const Arrival& arrival : kTrace) {
+    const uint64_t number = 1 + requests.size();
+    infer::Request request{.prompt = text(arrival.n_instructions, 0)};
+    const std::vector<int32_t> own = text(arrival.n_prompt - arrival.n_instructions, number);
+    request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+    request.max_tokens = arrival.n_tokens;
+    request.sampler.seed = 100 * seed + number;
+    if (arrival.likeliest) request.sampler.temperature = 0.0F;
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+std::vector<std::vector<int32_t>> texts_alone(const core::StoredModel& model,
+                                              const std::vector<infer::Request>& requests) {
+  std::vector<std::vector<int32_t>> texts;
+  for (const infer::Request& request : requests) {
+    infer::Cpu cpu({.n_threads = 1});
+    infer::Engine engine(model, cpu);  // which knows nothing of the others
+    texts.push_back(written(engine, request));
+  }
+  return texts;
+}
+
+}  // namespace folio::experiments

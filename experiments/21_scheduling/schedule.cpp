@@ -1,0 +1,157 @@
+#include "experiments/21_scheduling/schedule.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "experiments/21_scheduling/requests.h"
+#include "infer/cpu/cpu.h"
+#include "infer/engine/generation.h"
+#include "infer/engine/scheduler.h"
+#include "infer/forward/runner.h"
+
+namespace folio::experiments {
+namespace {
+
+using infer::Generation;
+using infer::Row;
+using infer::Scheduler;
+
+// The requests on their way.
+class Run {
+ public:
+  Run(const core::StoredModel& model, std::span<const infer::Request> requests, const Variant& variant)
+      : cpu_({.n_threads = 1}),
+        runner_(model, cpu_, {.max_positions = variant.n_blocks * infer::kBlockPositions}),
+        scheduler_(runner_.cache(), {.max_rows = variant.max_rows, .max_sequences = kPlaces}),
+        highest_(requests.size()),
+        schedule_{.variant = variant, .steps = {}, .texts = {}} {
+    for (infer::Request request : requests) {
+      request.speculate = variant.n_drafts;
+      jobs_.emplace_back(request, model.config, runner_.cache());
+    }
+  }
+
+  Schedule to_the_end() {
+    while (std::any_of(jobs_.begin(), jobs_.end(), [](const Generation& job) { return !job.done(); })) step();
+    for (const Generation& job : jobs_) schedule_.texts.push_back(job.result().tokens);
+    return schedule_;
+  }
+
+ private:
+  void step() {
+    let_in();
+    std::vector<Cell>& cells = schedule_.steps.emplace_back(states());
+
+    std::vector<Row> rows;
+    size_t most_reported = 0;  // nobody asks for logits
+    const Scheduler::Trace& plan = scheduler_.plan([&](Scheduler::Job& job, size_t most) {
+      return static_cast<Generation&>(job).append_rows(rows, most, most_reported);
+    });
+    for (const Scheduler::Job* job : plan.put_back) cells[index(job)].put_back = true;
+    for (const Scheduler::Trace::Part& part : plan.parts) note_rows(cells[index(part.job)], part);
+
+    infer::StepOutput output = runner_.forward(rows);
+    for (const Scheduler::Trace::Part& part : plan.parts) {
+      Generation& job = jobs_[index(part.job)];
+      const size_t n_before = job.n_generated();
+      job.issued(part.n_rows);
+      output = job.take(output, part.n_rows);
+      cells[index(part.job)].n_tokens = job.n_generated() - n_before;
+      if (schedule_.variant.knows_prefix) job.remember();
+      if (job.done()) scheduler_.remove(job);
+    }
+  }
+
+  // A static batch is filled when the one before has ended. What the scheduler doesn't know, it can't let run.
+  void let_in() {
+    const bool nobody_runs = scheduler_.running().empty();
+    if (nobody_runs) batch_ = n_in_;
+    const auto has_come = [&] { return n_in_ < jobs_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
+    const auto may = [&] { return schedule_.variant.continuous || (nobody_runs && n_in_ - batch_ < kPlaces); };
+    while (has_come() && may()) scheduler_.add(jobs_[n_in_++]);
+  }
+
+  // Of the requests before a step: who has not come, waits, has ended.
+  std::vector<Cell> states() const {
+    std::vector<Cell> cells(jobs_.size());
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (kTrace[i].step > std::ssize(schedule_.steps)) continue;
+      if (!jobs_[i].done()) cells[i].state = Cell::State::Waits;
+      if (jobs_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::KeepsPlace;
+    }
+    return cells;
+  }
+
+  void note_rows(Cell& cell, const Scheduler::Trace::Part& part) {
+    const auto first = static_cast<size_t>(runner_.cache().length(part.job->sequence()));
+    const size_t n_known = std::min(part.n_rows, part.job->tokens().size() - first);
+    size_t& highest = highest_[index(part.job)];
+    cell.state = Cell::State::Runs;
+    cell.n_rows = part.n_rows;
+    cell.n_drafts = part.n_rows - n_known;
+    cell.n_again = std::min(n_known, highest - std::min(highest, first));
+    highest = std::max(highest, first + n_known);
+  }
+
+  size_t index(const Scheduler::Job* job) const {
+    const auto is_it = [&](const Generation& other) { return &other == job; };
+    return static_cast<size_t>(std::find_if(jobs_.begin(), jobs_.end(), is_it) - jobs_.begin());
+  }
+
+  infer::Cpu cpu_;
+  infer::Runner runner_;
+  Scheduler scheduler_;
+  std::deque<Generation> jobs_;
+  std::vector<size_t> highest_;  // positions that a request has had rows for
+  size_t n_in_ = 0;              // requests that the scheduler knows, or knew
+  size_t batch_ = 0;             // the first request of the static batch
+  Schedule schedule_;
+};
+
+}  // namespace
+
+Schedule run(const core::StoredModel& model, std::span<const infer::Request> requests, const Variant& variant) {
+  return Run(model, requests, variant).to_the_end();
+}
+
+double cost(const std::vector<Cell>& step) {
+  size_t rows = 0;
+  for (const Cell& cell : step) rows += cell.n_rows;
+  return 1.0 + static_cast<double>(rows) / kRowsOfARead;
+}
+
+Counts count(const Schedule& schedule) {
+  const size_t n = schedule.steps.front().size();
+  Counts counts{.first_token = std::vector<int64_t>(n), .first_token_cost = std::vector<double>(n)};
+  std::vector<double> since(n, 0.0);  // its last token
+  std::vector<bool> began(n, false);
+  for (const std::vector<Cell>& step : schedule.steps) {
+    int64_t running = 0;
+    bool somebody_waits = false;
+    for (size_t i = 0; i < n; ++i) {
+      const Cell& cell = step[i];
+      counts.rows += static_cast<int64_t>(cell.n_rows);
+      counts.again += static_cast<int64_t>(cell.n_again);
+      counts.drafts += static_cast<int64_t>(cell.n_drafts);
+      counts.right += cell.n_tokens > 1 ? static_cast<int64_t>(cell.n_tokens) - 1 : 0;
+      counts.put_back += cell.put_back ? 1 : 0;
+      running += cell.state == Cell::State::Runs ? 1 : 0;
+      somebody_waits = somebody_waits || cell.state == Cell::State::Waits;
+      if (cell.state != Cell::State::Runs && cell.state != Cell::State::Waits) continue;
+      since[i] += cost(step);
+      if (!began[i]) {
+        ++counts.first_token[i];
+        counts.first_token_cost[i] = since[i];
+      }
+      if (cell.n_tokens == 0) continue;
+      if (began[i]) counts.longest_gap = std::max(counts.longest_gap, since[i]);
+      began[i] = true;
+      since[i] = 0.0;
+    }
+    if (somebody_waits) counts.empty += static_cast<int64_t>(kPlaces) - running;
+    counts.cost += cost(step);
+  }
+  return counts;
+}
+
+}  // namespace folio::experiments
