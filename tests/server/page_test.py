@@ -1,0 +1,307 @@
+"""The server's page in a browser: conversations, alternatives, two tabs, a server that goes away, a phone."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from support import GOLDEN, ROOT
+
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("no chromium", allow_module_level=True)
+
+CHAT = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visitor(browser):
+    """visitor(url) is a page of one person: its tabs share what the browser keeps. Nothing may throw, nor be blocked."""
+    wrong = []
+    contexts = []
+
+    def visit(url, locked=False, **device):
+        if not contexts or device:
+            contexts.append(browser.new_context(**device))
+            contexts[-1].set_default_timeout(TIMEOUT_MS)
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+        page.goto(url)
+        if not locked:
+            expect(page.locator("#model")).to_contain_text("positions", timeout=TIMEOUT_MS)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def settle(page, **values):
+    """Fills in sampling values, and the system message."""
+    page.locator("#settings-said").click()
+    for name, value in values.items():
+        page.locator("#system" if name == "system" else f"#set-{name}").fill(str(value))
+    page.locator("#settings-said").click()
+
+
+def say(page, text):
+    page.locator("#draft").fill(text)
+    page.locator("#send").click()
+
+
+def ended(page):
+    expect(page.locator(".writing")).to_have_count(0, timeout=TIMEOUT_MS)
+    expect(page.locator("#stop")).to_be_hidden()
+
+
+def answers(page):
+    return page.locator(".model .body").all_text_contents()
+
+
+def kept(page):
+    """The conversations in the browser's storage."""
+    texts = page.evaluate("Object.entries(localStorage).filter(([key]) => key.startsWith('folio.conversation.')).map(([, text]) => text)")
+    return [json.loads(text) for text in texts]
+
+
+@pytest.fixture
+def text_page(server, visitor):
+    page = visitor(server(GOLDEN).url)
+    settle(page, max_tokens=12, seed=1)
+    return page
+
+
+@pytest.fixture
+def chat_page(server, visitor):
+    if not CHAT.exists():
+        pytest.skip("make smollm2 fetches the model")
+    page = visitor(server(CHAT).url)
+    settle(page, max_tokens=12, temperature=0, seed=1)
+    return page
+
+
+def test_a_conversation_goes_on_is_edited_and_survives_a_reload(chat_page):
+    page = chat_page
+    settle(page, system="Answer in one sentence.")
+    say(page, "What is the capital of France?")
+    ended(page)
+    say(page, "And of Italy?")
+    ended(page)
+    first, second = answers(page)
+    assert first and second
+    expect(page.locator(".model .tools").last).to_contain_text("seed")
+
+    page.get_by_role("button", name="Regenerate").last.click()
+    ended(page)
+    assert answers(page) == [first, second], "greedy, so the same again"
+
+    page.reload()
+    expect(page.locator(".model .body")).to_have_text([first, second], use_inner_text=False)
+    expect(page.locator("#system")).to_have_value("Answer in one sentence.")
+
+    page.get_by_role("button", name="Edit").first.click()
+    page.get_by_label("Edit the message").fill("What is the capital of Spain?")
+    page.locator(".editor").get_by_role("button", name="Send").click()
+    ended(page)
+    expect(page.locator(".user .body")).to_have_text(["What is the capital of Spain?"])
+    assert len(answers(page)) == 1
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".model .body")).to_have_text([first, second], use_inner_text=False)
+
+
+def test_escape_stops_and_what_came_stays(chat_page):
+    page = chat_page
+    settle(page, max_tokens=1500)
+    say(page, "Tell a very long story about a lighthouse, with many chapters.")
+    expect(page.locator(".writing .token").nth(4)).to_be_attached()
+    page.keyboard.press("Escape")
+    ended(page)
+    expect(page.locator(".model .tools")).to_contain_text("stopped")
+    assert kept(page)[0]["messages"][1]["content"] == answers(page)[0]
+    expect(page.locator("#figures dd").first).to_have_text("0", timeout=5000)  # the server stopped, too
+
+
+def test_an_alternative_goes_on_from_there(text_page):
+    page = text_page
+    say(page, "ROMEO:")
+    ended(page)
+    before = page.locator(".token").all_text_contents()
+    page.locator(".token").nth(3).hover()
+    choices = page.locator("#choices button")
+    expect(choices.first).to_be_visible()
+    probabilities = [float(re.search(r"([\d.]+) %", text)[1]) for text in choices.locator("span:last-child").all_text_contents()]
+    assert probabilities == sorted(probabilities, reverse=True) and sum(probabilities) <= 100.5
+    other = page.locator("#choices button:not(.taken)").first
+    chosen = other.locator("span").nth(1).text_content().replace("␣", " ").replace("⏎", "\n")
+    other.click()
+    ended(page)
+    after = page.locator(".token").all_text_contents()
+    assert after[:3] == before[:3] and after[3] == chosen != before[3]
+    assert len(after) == 4 + 12, "the alternative, and max_tokens behind it"
+
+
+def test_the_keyboard_finds_an_alternative_of_a_chat(chat_page):
+    page = chat_page
+    say(page, "Name a colour.")
+    ended(page)
+    before = page.locator(".token").all_text_contents()
+    page.locator(".model .body").focus()
+    for key in ["ArrowRight", "ArrowRight", "Enter", "ArrowDown"]:
+        page.keyboard.press(key)
+    chosen = page.locator("#choices button:focus span").nth(1).text_content().replace("␣", " ").replace("⏎", "\n")
+    page.keyboard.press("Enter")
+    ended(page)
+    after = page.locator(".token").all_text_contents()
+    assert after[0] == before[0] and after[1] == chosen
+
+
+def test_two_tabs_see_each_other_and_overwrite_nothing(server, visitor):
+    url = server(GOLDEN).url
+    one = visitor(url)
+    settle(one, max_tokens=5)
+    two = visitor(url)
+    say(one, "JULIET:")
+    say(two, "NURSE:")
+    for page in (one, two):
+        ended(page)
+        expect(page.locator("#list button")).to_have_count(2)
+    two.locator("#list button", has_text="JULIET").click()
+    two.locator("#draft").fill("ROMEO:")
+    say(one, "TYBALT:")
+    ended(one)
+    expect(two.locator(".user .body")).to_have_text(["JULIET:", "TYBALT:"])
+    expect(two.locator("#draft")).to_have_value("ROMEO:")
+    two.locator("#send").click()
+    ended(two)
+    assert sorted(len(conversation["messages"]) for conversation in kept(one)) == [2, 6]
+
+
+def test_of_two_tabs_that_write_at_once_the_later_writes_a_copy(text_page):
+    page = text_page
+    say(page, "JULIET:")
+    ended(page)
+    # What another tab does between two looks of this one.
+    page.evaluate("""() => {
+      const key = Object.keys(localStorage).find((key) => key.startsWith("folio.conversation."));
+      localStorage.setItem(key, JSON.stringify({ ...JSON.parse(localStorage.getItem(key)), revision: "other" }));
+    }""")
+    say(page, "PARIS:")
+    ended(page)
+    expect(page.locator("#list button")).to_have_text(["JULIET: (copy) text", "JULIET: text"])
+    assert sorted(len(conversation["messages"]) for conversation in kept(page)) == [2, 4]
+
+
+def test_a_server_goes_away_and_comes_back(server, visitor):
+    serve = server(GOLDEN, "--max-sequences", "4")  # one of its own
+    page = visitor(serve.url)
+    settle(page, max_tokens=5)
+    say(page, "ROMEO:")
+    ended(page)
+    serve.stop()
+    expect(page.locator("#away")).to_contain_text("away")
+    say(page, "\nJULIET:")
+    expect(page.locator(".failed")).to_be_visible()
+    page.locator("#draft").fill("not sent yet")
+    serve.start()
+    expect(page.locator("#away")).to_be_hidden(timeout=TIMEOUT_MS)
+    expect(page.locator("#draft")).to_have_value("not sent yet")
+    page.get_by_role("button", name="Try again").click()
+    ended(page)
+    assert len(answers(page)) == 2 and all(answers(page))
+    page.reload()
+    expect(page.locator("#draft")).to_have_value("not sent yet")
+
+
+def test_a_phone_needs_no_horizontal_scrolling(server, visitor):
+    page = visitor(server(GOLDEN).url, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    settle(page, max_tokens=20)
+    say(page, "ROMEO: " + "O" * 100)
+    ended(page)
+    page.locator("#settings-said").click()
+    page.locator("#list-box summary").click()
+    page.locator(".token").nth(2).tap()
+    expect(page.locator("#choices")).to_be_visible()
+    widths = page.evaluate("[document.documentElement, document.querySelector('.columns'), document.querySelector('main')]"
+                           ".map((box) => box.scrollWidth)")
+    assert max(widths) <= 360
+    box = page.locator("#choices").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+
+
+def test_what_a_model_says_stays_text(text_page):
+    page = text_page
+
+    def forged(route):
+        entry = {"id": 1, "token": HOSTILE, "bytes": list(HOSTILE.encode()), "logprob": -0.1}
+        choice = {"index": 0, "text": HOSTILE, "finish_reason": "stop", "logprobs": {"content": [{**entry, "top_logprobs": [entry]}]}}
+        route.fulfill(content_type="text/event-stream", body=f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n")
+
+    page.route("**/v1/completions", forged)
+    say(page, HOSTILE)
+    ended(page)
+    assert answers(page) == [HOSTILE]
+    page.locator(".token").click()
+    expect(page.locator("#choices")).to_contain_text("<img")
+    page.reload()
+    expect(page.locator("#list")).to_contain_text("<img")
+    assert page.locator("img, .talk script").count() == 0 and page.title() == "Folio"
+
+
+def test_an_export_can_be_imported(text_page, tmp_path):
+    page = text_page
+    say(page, "ROMEO:")
+    ended(page)
+    with page.expect_download() as download:
+        page.locator("#export").click()
+    download.value.save_as(tmp_path / "one.json")
+    before = kept(page)
+    page.locator("#delete").click()
+    expect(page.locator("#list button")).to_have_count(0)
+    page.locator("#import-file").set_input_files(tmp_path / "one.json")
+    expect(page.locator("#list button")).to_have_count(1)
+    assert kept(page)[0]["messages"][1]["tokens"] == before[0]["messages"][1]["tokens"]
+    (tmp_path / "saved.json").write_text(json.dumps([{"role": "user", "content": "from chat"}]))
+    page.locator("#import-file").set_input_files(tmp_path / "saved.json")
+    expect(page.locator("#list button").first).to_have_text("from chat")
+
+
+def test_a_key_is_asked_for_and_kept_for_the_visit(server, visitor):
+    page = visitor(server(GOLDEN, "--api-key", "sesame").url, locked=True)
+    for key in ("wrong", "sesame"):
+        expect(page.get_by_label("key")).to_be_visible()
+        page.get_by_label("key").fill(key)
+        page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#model")).to_contain_text("positions")
+    page.reload()
+    expect(page.locator("#model")).to_contain_text("positions")
+    expect(page.locator("#key-form")).to_be_hidden()
+    settle(page, max_tokens=5)
+    say(page, "ROMEO:")
+    ended(page)
+    expect(page.locator(".token")).to_have_count(5)
+
+
+def test_the_live_view_shows_steps_and_blocks_and_no_text(text_page):
+    page = text_page
+    settle(page, max_tokens=100)
+    say(page, "ROMEO:")
+    expect(page.locator("#steps")).to_have_attribute("aria-label", re.compile(r"Steps \d+ to \d+, \d+ sequence"))
+    ended(page)
+    expect(page.locator("#blocks")).to_have_attribute("aria-label", re.compile(r"^0 of \d+ blocks held"))
+    expect(page.locator("#happened li").first).to_contain_text("starts")
+    assert "ROMEO" not in page.locator("aside").text_content()
