@@ -72,8 +72,13 @@ class Fields {
       if (!known_.contains(name)) unknown.push_back(core::printable(name));
     }
     if (unknown.empty()) return;
-    throw ApiError(400, fmt::format("unknown field{}: {}", unknown.size() == 1 ? "" : "s", fmt::join(unknown, ", ")),
-                   unknown.front());
+    const std::string first = unknown.front();
+    const size_t n = unknown.size();
+    unknown.resize(std::min<size_t>(n, 10));
+    throw ApiError(400,
+                   fmt::format("unknown field{}: {}{}", n == 1 ? "" : "s", fmt::join(unknown, ", "),
+                               n > unknown.size() ? fmt::format(" and {} more", n - unknown.size()) : ""),
+                   first);
   }
 
  private:
