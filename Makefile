@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder exercise sanitize fuzz soak interop cuda-all cuda-report format
+.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan fuzz soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,14 @@ sanitize: ## the serving half and its tests under AddressSanitizer and Undefined
 	@cmake --preset sanitize --log-level=ERROR
 	@cmake --build --preset sanitize
 	@ctest --preset sanitize
+
+tsan: ## the thread pool, the asynchronous engine and the server under ThreadSanitizer
+	@scripts/bootstrap.sh test
+	@cmake --preset tsan --log-level=ERROR
+	@cmake --build --preset tsan --target test_threads serve generate chat
+	@build-tsan/tests/test_threads
+	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -p no:cacheprovider \
+	  tests/server/http_test.py tests/server/load_test.py
 
 RUNS ?= 1000000
 

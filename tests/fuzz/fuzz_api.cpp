@@ -42,10 +42,8 @@ void check(const server::CompletionRequest& r, const server::Served& served) {
 
 bool take(std::string_view input) {
   static const auto tokenizer = data::CharTokenizer::from_text("\n abcdefghijklmnopqrstuvwxyz<|/_>", "f.txt");
-  static const server::Served served{.name = "f",
-                                     .context = 256,
-                                     .tokenizer = tokenizer,
-                                     .chat_template = data::chat_template_named("zephyr")};
+  static const server::Served served{
+      .name = "f", .context = 256, .tokenizer = tokenizer, .chat_template = data::chat_template_named("zephyr")};
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
   bool any = answered([&] { check(server::parse_completion(body, served, 1), served); });

@@ -121,6 +121,16 @@ def test_echo_without_new_tokens_scores_a_text(golden):
     assert len(done.choices[0].logprobs.token_logprobs) == len(PROMPT)
 
 
+def test_a_stream_has_what_an_answer_has(golden):
+    fields = {"model": "golden", "prompt": PROMPT, "max_tokens": 12, "seed": 4, "echo": True, "logprobs": 2, "user": "u"}
+    whole = client_of(golden).completions.create(**fields).choices[0]
+    chunks = [chunk.choices[0] for chunk in client_of(golden).completions.create(**fields, stream=True)]
+    assert "".join(chunk.text for chunk in chunks) == whole.text
+    for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+        streamed_list = [x for chunk in chunks if chunk.logprobs for x in getattr(chunk.logprobs, name)]
+        assert streamed_list == getattr(whole.logprobs, name)
+
+
 def test_choices_draw_with_hashes_of_the_seed(golden):
     def splitmix64(x):
         x = (x + 0x9E3779B97F4A7C15) % 2**64
