@@ -57,7 +57,7 @@ tsan: ## the thread pool, the asynchronous engine and the server under ThreadSan
 	@scripts/bootstrap.sh test
 	@cmake --preset tsan --log-level=ERROR
 	@cmake --build --preset tsan --target test_threads serve generate chat
-	@build-tsan/tests/test_threads
+	@TSAN_OPTIONS=suppressions=tests/infer/tsan.supp build-tsan/tests/test_threads
 	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -p no:cacheprovider \
 	  tests/server/http_test.py tests/server/load_test.py
 
