@@ -18,6 +18,11 @@ Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOpti
 Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
     : runner_(model, placements, options), scheduler_(runner_.cache(), {.max_rows = runner_.max_rows()}) {}
 
+void Engine::draft_with(Drafter& drafter) {
+  core::require(active_.empty(), "{} requests have drafts from elsewhere", active_.size());
+  drafter_ = &drafter;
+}
+
 RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
   active_.push_back({.id = next_id_, .generation = Generation(std::move(request), config(), cache())});
   try {
@@ -61,7 +66,17 @@ bool Engine::step() {
   return true;
 }
 
+// What the next plan may try, for all texts together.
+void Engine::draft() {
+  std::vector<Drafter::Text> texts;
+  for (Scheduler::Job* job : scheduler_.running()) {
+    if (const auto text = static_cast<Generation*>(job)->to_draft(scheduler_.n_ahead_each())) texts.push_back(*text);
+  }
+  if (!texts.empty()) drafter_->draft(texts);
+}
+
 std::vector<Engine::Part> Engine::plan() {
+  draft();
   rows_.clear();
   size_t n_draws = 0;
   size_t most_reported =
@@ -79,6 +94,9 @@ std::vector<Engine::Part> Engine::plan() {
   const Scheduler::Trace& trace = scheduler_.plan(append);
   for (const Scheduler::Job* job : trace.started) done_.cached_tokens += static_cast<uint64_t>(job->n_shared());
   done_.put_back += trace.put_back.size();
+  if (!trace.put_back.empty()) {
+    for (Scheduler::Job* job : scheduler_.waiting()) static_cast<Generation*>(job)->was_put_back();
+  }
   for (const Part& part : parts) part.request->started();
   return parts;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "infer/engine/generation.h"
+#include "infer/engine/prompt_lookup.h"
 #include "infer/engine/request.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -47,6 +48,10 @@ class Engine {
   [[nodiscard]] const core::ModelConfig& config() const { return runner_.config(); }
   [[nodiscard]] BlockManager& cache() { return runner_.cache(); }
   [[nodiscard]] Runner& runner() { return runner_; }
+
+  /// Where the drafts of requests that speculate come from, if not from the text itself. `drafter` has to outlive the
+  /// engine, which has no request yet.
+  void draft_with(Drafter& drafter);
 
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
@@ -91,6 +96,7 @@ class Engine {
     std::vector<Part> parts;  ///< of requests that wait for it
   };
 
+  void draft();
   [[nodiscard]] std::vector<Part> plan();
   [[nodiscard]] std::vector<Part> plan_ahead();
   [[nodiscard]] Flight issue(std::vector<Part> parts);
@@ -101,6 +107,8 @@ class Engine {
 
   Runner runner_;
   Scheduler scheduler_;
+  PromptLookup lookup_;
+  Drafter* drafter_ = &lookup_;
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
