@@ -47,7 +47,7 @@ class DraftPace {
   size_t most_;
   size_t n_;           ///< drafts to try next
   size_t pause_ = 0;   ///< steps without any
-  size_t misses_ = 0;  ///< tries in a row of which nothing was right
+  size_t misses_ = 0;  ///< tries of which nothing was right, lately
 };
 
 }  // namespace folio::infer

@@ -44,11 +44,15 @@ TEST(DraftPace, WhatNeverComesTrueIsSeldomTried) {
     tries += n > 0 ? 1 : 0;
     pace.learn(n, 0);
   }
-  EXPECT_GT(tries, 1000 / 40);
-  EXPECT_LT(tries, 1000 / 25);
+  EXPECT_GT(tries, 1000 / 65);
+  EXPECT_LT(tries, 1000 / 40);
   while (pace.n_wanted() == 0) pace.learn(0, 0);
   pace.learn(1, 1);
   EXPECT_EQ(pace.n_wanted(), 2U) << "one that does is enough to go on";
+  pace.learn(2, 0);
+  size_t pause = 0;
+  for (; pace.n_wanted() == 0; ++pause) pace.learn(0, 0);
+  EXPECT_EQ(pause, 8U) << "but not to begin anew";
 }
 
 }  // namespace
