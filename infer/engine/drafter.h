@@ -24,6 +24,7 @@ class Drafter {
     std::vector<int32_t>& tokens;     ///< all so far, of which one at least; drafts are appended
     size_t first;                     ///< those before are not in the context any more
     size_t most;                      ///< drafts
+    size_t n_misses;                  ///< tries that were wrong lately: the more, the surer a draft should be
     Sampler& sampler;                 ///< draws what the drafts try to be
     std::unique_ptr<Memory>& memory;  ///< null at first; of this drafter alone
   };
@@ -40,14 +41,16 @@ class DraftPace {
   explicit DraftPace(size_t most) : most_(most), n_(most) {}
 
   [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
+  /// Tries of which nothing was right, lately.
+  [[nodiscard]] size_t n_misses() const { return misses_; }
   /// Of the drafts of a step so many were right. Called for each step that draws, also if it had none.
   void learn(size_t n_drafts, size_t n_right);
 
  private:
   size_t most_;
-  size_t n_;           ///< drafts to try next
-  size_t pause_ = 0;   ///< steps without any
-  size_t misses_ = 0;  ///< tries of which nothing was right, lately
+  size_t n_;          ///< drafts to try next
+  size_t pause_ = 0;  ///< steps without any
+  size_t misses_ = 0;
 };
 
 }  // namespace folio::infer

@@ -167,8 +167,12 @@ std::optional<Drafter::Text> Generation::to_draft(size_t most) {
   most = std::min(most, static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
   if (most == 0) return {};
   drafted_ = history_;
-  return Drafter::Text{
-      .tokens = drafted_, .first = forgotten_, .most = most, .sampler = sampler_, .memory = draft_memory_};
+  return Drafter::Text{.tokens = drafted_,
+                       .first = forgotten_,
+                       .most = most,
+                       .n_misses = pace_.n_misses(),
+                       .sampler = sampler_,
+                       .memory = draft_memory_};
 }
 
 Row Generation::row_ahead(size_t draw) {

@@ -4,15 +4,16 @@
 
 namespace folio::infer {
 
+// In a text that does not repeat itself, two tokens that were there before say little.
 void PromptLookup::draft(std::span<const Text> texts) {
   for (const Text& text : texts) {
-    const auto found = drafts(text.tokens, text.most);
+    const auto found = drafts(text.tokens, text.most, 2 + text.n_misses);
     text.tokens.insert(text.tokens.end(), found.begin(), found.end());
   }
 }
 
-std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t most) {
-  for (size_t n = 3; n >= 2; --n) {
+std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t most, size_t least) {
+  for (size_t n = std::max<size_t>(least, 3); n >= least; --n) {
     if (text.size() <= n) continue;
     const auto last = text.last(n);
     for (size_t end = text.size() - 1; end >= n; --end) {  // what ends there begins with text[end - n]

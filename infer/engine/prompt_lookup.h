@@ -15,9 +15,9 @@ class PromptLookup final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override;
 
-  /// The tokens after the latest earlier place of the text's last three tokens, or two, as if the text went round from
-  /// there on: `most` of them, or none.
-  [[nodiscard]] static std::vector<int32_t> drafts(std::span<const int32_t> text, size_t most);
+  /// The tokens after the latest earlier place of the text's last `least` tokens, at least two, or of the last three if
+  /// there is one, as if the text went round from there on: `most` of them, or none.
+  [[nodiscard]] static std::vector<int32_t> drafts(std::span<const int32_t> text, size_t most, size_t least = 2);
 };
 
 }  // namespace folio::infer

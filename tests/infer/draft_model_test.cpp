@@ -41,7 +41,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
     size_t first = 0;
     std::unique_ptr<Drafter::Memory> memory{};
     [[nodiscard]] Drafter::Text text(size_t most) {
-      return {.tokens = tokens, .first = first, .most = most, .sampler = sampler, .memory = memory};
+      return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
     }
     // Appends drafts, and returns them.
     std::vector<int32_t> draft(DraftModel& model, size_t most) {
