@@ -4,10 +4,11 @@
 
 namespace folio::infer {
 
-// In a text that does not repeat itself, two tokens that were there before say little.
+// In a text that does not repeat itself, two tokens that were there before say little. What slid out of the context is
+// not searched: a step's work does not grow with the text.
 void PromptLookup::draft(std::span<const Text> texts) {
   for (const Text& text : texts) {
-    const auto found = drafts(text.tokens, text.most, 2 + text.n_misses);
+    const auto found = drafts(std::span(text.tokens).subspan(text.first), text.most, 2 + text.n_misses);
     text.tokens.insert(text.tokens.end(), found.begin(), found.end());
   }
 }
