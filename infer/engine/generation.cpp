@@ -79,7 +79,7 @@ void Generation::started() {
 }
 
 void Generation::was_put_back() {
-  drafted_.clear();
+  drafted_.resize(n_copied_);
   draft_memory_.reset();
 }
 
@@ -158,7 +158,7 @@ size_t Generation::n_ahead() const { return drafted_.size() - std::min(drafted_.
 // As many as may be right: the text goes on behind the last of them. A text whose last row alone is missing draws in
 // the next step.
 std::optional<Drafter::Text> Generation::to_draft(size_t most) {
-  drafted_.clear();
+  drafted_.resize(n_copied_);
   most = std::min(most, pace_.n_wanted());
   if (most == 0 || !samples() || request_.wants_token_logits || !runs() || n_fresh() != 1) return {};
   const auto n = static_cast<int64_t>(history_.size());
@@ -166,7 +166,8 @@ std::optional<Drafter::Text> Generation::to_draft(size_t most) {
   const int64_t by_context = context_ - (n - static_cast<int64_t>(forgotten_)) - 1;
   most = std::min(most, static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
   if (most == 0) return {};
-  drafted_ = history_;
+  drafted_.insert(drafted_.end(), history_.begin() + static_cast<std::ptrdiff_t>(n_copied_), history_.end());
+  n_copied_ = history_.size();
   return Drafter::Text{.tokens = drafted_,
                        .first = forgotten_,
                        .most = most,
@@ -235,7 +236,7 @@ void Generation::take_drafts(std::span<const int32_t> drawn) {
   pace_.learn(n_drafts, n_right);
   n_tried_ += n_drafts;
   n_right_ += n_right;
-  drafted_.clear();
+  drafted_.resize(n_copied_);
   if (n_drafts > 0) recall();
 }
 

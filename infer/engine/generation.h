@@ -103,7 +103,8 @@ class Generation final : public Scheduler::Job {
   size_t n_drafts_ = 0;           ///< of the rows in flight the last ones
   size_t n_tried_ = 0;            ///< drafts of all steps
   size_t n_right_ = 0;            ///< of them
-  std::vector<int32_t> drafted_;  ///< the history and drafts, where there are any
+  std::vector<int32_t> drafted_;  ///< the history, so far as it was copied, and drafts, where there are any
+  size_t n_copied_ = 0;           ///< tokens of the history
   size_t in_flight_ = 0;          ///< rows that the cache holds, and take() has not seen yet
   std::string text_;
   bool done_ = false;
