@@ -97,8 +97,9 @@ class Server:
             return status, text
 
     def tokenize(self, text):
-        """The tokens of a text, without any that a prompt begins with."""
-        status, reply = self.call("/tokenize", {"prompt" if self.name == "folio" else "content": text})
+        """The tokens of a text, without any that a prompt begins with. What looks like a special token is text."""
+        body = {"prompt": text} if self.name == "folio" else {"content": text, "parse_special": False}
+        status, reply = self.call("/tokenize", body)
         if status != 200:
             raise RuntimeError(f"{self.name} does not tokenize: {status} {reply}")
         return reply["tokens"]
