@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder exercise sanitize fuzz interop cuda-all cuda-report format
+.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan fuzz soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -16,7 +16,7 @@ demo: ## install what is missing, build, train on TinyShakespeare, generate (min
 	@echo
 	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
 
-programs: ## build all programs: train, generate, chat, perplexity, inspect, export, verify, bench
+programs: ## build all programs: train, generate, chat, serve, perplexity, inspect, export, verify, bench
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target programs
@@ -53,6 +53,14 @@ sanitize: ## the serving half and its tests under AddressSanitizer and Undefined
 	@cmake --build --preset sanitize
 	@ctest --preset sanitize
 
+tsan: ## the thread pool, the asynchronous engine and the server under ThreadSanitizer
+	@scripts/bootstrap.sh test
+	@cmake --preset tsan --log-level=ERROR
+	@cmake --build --preset tsan --target test_threads serve generate chat
+	@TSAN_OPTIONS=suppressions=tests/infer/tsan.supp build-tsan/tests/test_threads
+	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -p no:cacheprovider \
+	  tests/server/http_test.py tests/server/load_test.py
+
 RUNS ?= 1000000
 
 fuzz: ## RUNS=1000000 inputs for each file reader under libFuzzer, with clang (hours; TARGETS="gguf json" names some)
@@ -62,6 +70,13 @@ fuzz: ## RUNS=1000000 inputs for each file reader under libFuzzer, with clang (h
 	@cmake --build --preset fuzz
 	@ctest --preset fuzz
 	@tests/fuzz/run.sh build-fuzz $(RUNS) $(TARGETS)
+
+soak: ## 100,000 requests to a server, each text compared (minutes; N=… for another number)
+	@scripts/bootstrap.sh test
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET) --target serve generate
+	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -s \
+	  -p no:cacheprovider tests/server/load_test.py 2>/dev/null
 
 interop: ## the tests that build and drive other engines (llama.cpp)
 	@scripts/bootstrap.sh interop

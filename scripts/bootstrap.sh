@@ -47,7 +47,10 @@ system_packages() {
   need ninja ninja-build
   need ccache ccache
   need readelf binutils
-  [ "$goal" != test ] || need strace strace
+  if [ "$goal" = test ]; then
+    need strace strace
+    need chromium chromium
+  fi
   need_header fmt/format.h libfmt-dev
   need_header gtest/gtest.h libgtest-dev
   need_header nlohmann/json.hpp nlohmann-json3-dev

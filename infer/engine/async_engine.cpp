@@ -59,7 +59,6 @@ void AsyncEngine::run() {
     std::deque<Message> messages;
     {
       std::unique_lock lock(mutex_);
-      statistics_ = engine_.statistics();
       wake_.wait(lock, [this] { return stops_ || woken_ || !messages_.empty() || !live_.empty(); });
       woken_ = false;
       messages.swap(messages_);
@@ -76,6 +75,10 @@ void AsyncEngine::run() {
       }
     }
     hand_out_ended();
+    {
+      const std::lock_guard lock(mutex_);
+      statistics_ = engine_.statistics();
+    }
     if (after_step_) after_step_(engine_);
   }
 }

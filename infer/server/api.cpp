@@ -72,8 +72,13 @@ class Fields {
       if (!known_.contains(name)) unknown.push_back(core::printable(name));
     }
     if (unknown.empty()) return;
-    throw ApiError(400, fmt::format("unknown field{}: {}", unknown.size() == 1 ? "" : "s", fmt::join(unknown, ", ")),
-                   unknown.front());
+    const std::string first = unknown.front();
+    const size_t n = unknown.size();
+    unknown.resize(std::min<size_t>(n, 10));
+    throw ApiError(400,
+                   fmt::format("unknown field{}: {}{}", n == 1 ? "" : "s", fmt::join(unknown, ", "),
+                               n > unknown.size() ? fmt::format(" and {} more", n - unknown.size()) : ""),
+                   first);
   }
 
  private:
@@ -234,17 +239,25 @@ data::ChatRole role_of(const Json& message) {
   refuse("messages", "have to have a role: system, user or assistant");
 }
 
+const std::string* text_at(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
+}
+
 // A text, or a list of parts that are texts.
 std::string content_of(const Json& message) {
+  if (const std::string* text = text_at(message, "content")) return *text;
   const auto content = message.find("content");
-  if (content != message.end() && content->is_string()) return content->get<std::string>();
   if (content == message.end() || !content->is_array()) refuse("messages", "have to have a content, a text");
   std::string text;
   for (const Json& part : *content) {
-    const bool is_text =
-        part.is_object() && part.value("type", "") == "text" && part.contains("text") && part["text"].is_string();
-    if (!is_text) refuse("messages", "have parts that are not texts, which is not supported");
-    text += part["text"].get<std::string>();
+    const std::string* type = text_at(part, "type");
+    const std::string* said = text_at(part, "text");
+    if (type == nullptr || *type != "text" || said == nullptr) {
+      refuse("messages", "have parts that are not texts, which is not supported");
+    }
+    text += *said;
   }
   return text;
 }
@@ -258,6 +271,9 @@ std::vector<data::ChatMessage> messages_of(const Json* list) {
       if (key != "role" && key != "content" && key != "name" && !value.is_null()) {
         refuse("messages", fmt::format("have a {}, which is not supported", core::printable(key)));
       }
+    }
+    if (message.contains("name") && !message["name"].is_null() && text_at(message, "name") == nullptr) {
+      refuse("messages", "have a name that is no text");
     }
     messages.push_back({.role = role_of(message), .content = content_of(message)});
   }
@@ -342,8 +358,9 @@ std::vector<int32_t> parse_tokenize(const Json& body, const Served& served) {
   const Json* messages = fields.find("messages");
   const Json* prompt = fields.find("prompt");
   fields.finish();
+  if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
   if (messages != nullptr) return chat_prompt(messages, served).tokens;
-  if (prompt == nullptr || !prompt->is_string()) refuse("prompt", "has to be a text, or there have to be messages");
+  if (!prompt->is_string()) refuse("prompt", "has to be a text");
   return encoded(*prompt, served).tokens;
 }
 

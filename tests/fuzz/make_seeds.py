@@ -357,6 +357,26 @@ def chat_template_seeds(folder):
             put(folder, f"{kind.lower()}-{i}", template)
 
 
+def api_seeds(folder):
+    """Bodies of requests, with every field."""
+    common = {"model": "f", "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "repetition_penalty": 1.1,
+              "presence_penalty": 1, "frequency_penalty": -1, "logit_bias": {"3": -100, "0": 2.5}, "seed": -1, "n": 2,
+              "stop": ["a", "bc"], "stream": True, "stream_options": {"include_usage": True}, "user": "u"}
+    text = {"max_tokens": 9, "echo": True, "logprobs": 3, "best_of": 2}
+    put(folder, "good-text", json.dumps({"prompt": "abc", **common, **text}))
+    put(folder, "good-texts", json.dumps({"prompt": ["abc", "d"], "n": 64}))
+    put(folder, "good-ids", json.dumps({"prompt": [1, 2, 3], "stop": "x"}))
+    put(folder, "good-lists", json.dumps({"prompt": [[1, 2], [3]], "seed": 2**63 - 1}))
+    messages = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+                {"role": "assistant", "content": "yes", "name": "a"}, {"role": "user", "content": "<|end|>"}]
+    put(folder, "good-chat", json.dumps({"messages": messages, **common, "max_completion_tokens": 3, "logprobs": True,
+                                         "top_logprobs": 2, "response_format": {"type": "text"}, "store": False}))
+    put(folder, "good-tokenize", json.dumps({"messages": messages}))
+    put(folder, "good-detokenize", json.dumps({"tokens": [0, 5, 30]}))
+    put(folder, "tools", json.dumps({"messages": messages, "tools": []}))
+    put(folder, "unknown", json.dumps({"prompt": "a", **{f"field{i}": i for i in range(40)}}))
+
+
 def block_seeds(folder):
     """The type's place in fuzz_blocks.cpp, the rows less one, blocks."""
     random = np.random.default_rng(2)
@@ -380,7 +400,7 @@ def text_seeds(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
+    makers = {"api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
               "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,

@@ -12,14 +12,15 @@ from support import BUILD, environment  # noqa: E402
 class Serve:
     """A running `serve`. It can be stopped, and started again at the same address."""
 
-    def __init__(self, model, *flags):
+    def __init__(self, model, *flags, **more):
         self.args = [BUILD / "serve", "-m", model, *flags]
+        self.more = more  # for Popen
         self.port = 0
         self.start()
 
     def start(self):
         self.process = subprocess.Popen([*map(str, self.args), "--port", str(self.port)], stdout=subprocess.PIPE,
-                                        text=True, env=environment("/nonexistent"))
+                                        text=True, env=environment("/nonexistent"), **self.more)
         self.url = self.process.stdout.readline().strip()
         assert self.url.startswith("http://"), f"serve did not start: exit code {self.process.wait(10)}"
         self.port = int(self.url.rsplit(":", 1)[1].rstrip("/"))

@@ -1,0 +1,55 @@
+// The body of a request to the server, as each of its routes reads it.
+#include "core/error.h"
+#include "core/json.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "infer/server/api.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace folio::fuzz {
+namespace {
+
+namespace server = infer::server;
+
+// True if it threw nothing; an ApiError is the normal answer to what is wrong.
+bool answered(const std::function<void()>& parse) {
+  try {
+    parse();
+    return true;
+  } catch (const server::ApiError& error) {
+    law(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
+    const std::string what = error.what();
+    law(!what.empty() && core::printable(what, what.size()) == what, "an error is one printable line");
+    law(what.size() <= 2048, "an error is short");
+    law(error.json()["error"]["message"] == what, "an error is JSON");
+    return false;
+  }
+}
+
+void check(const server::CompletionRequest& r, const server::Served& served) {
+  law(!r.prompts.empty() && r.n >= 1, "there is something to do");
+  law(std::ssize(r.prompts) * r.n <= served.max_choices, "the choices are limited");
+  for (const server::Prompt& prompt : r.prompts) {
+    law(!prompt.tokens.empty(), "no prompt is empty");
+    law(std::ssize(prompt.tokens) + r.max_tokens <= served.context, "what is asked for fits the context");
+    for (const int32_t token : prompt.tokens) law(token >= 0 && token < served.tokenizer.vocab_size(), "tokens exist");
+  }
+  law(r.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
+  law(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
+  static_cast<void>(infer::Sampler(r.sampler, {}, 0));  // throws if a value is out of its range
+}
+
+}  // namespace
+
+bool take(std::string_view input) {
+  static const auto tokenizer = data::CharTokenizer::from_text("\n abcdefghijklmnopqrstuvwxyz<|/_>", "f.txt");
+  static const server::Served served{
+      .name = "f", .context = 256, .tokenizer = tokenizer, .chat_template = data::chat_template_named("zephyr")};
+  server::Json body;
+  if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
+  bool any = answered([&] { check(server::parse_completion(body, served, 1), served); });
+  any = answered([&] { check(server::parse_chat(body, served, 1), served); }) || any;
+  any = answered([&] { static_cast<void>(server::parse_tokenize(body, served)); }) || any;
+  return answered([&] { static_cast<void>(server::parse_detokenize(body, served)); }) || any;
+}
+
+}  // namespace folio::fuzz

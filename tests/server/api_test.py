@@ -1,0 +1,312 @@
+"""The API as OpenAI's Python client and LangChain call it; every text is the one that `generate` gives alone."""
+
+import json
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from chat_model import write_chat_model
+from support import GOLDEN, generate, one_json, succeed
+
+PROMPT = "ROMEO:\nWhat"
+# What the server's fields are called by `generate`, and values that matter.
+FIELDS = {
+    "temperature": ("--temperature", 0.7),
+    "top_p": ("--top-p", 0.8),
+    "top_k": ("--top-k", 5),
+    "min_p": ("--min-p", 0.1),
+    "repetition_penalty": ("--repeat-penalty", 1.5),
+    "presence_penalty": ("--presence-penalty", 1.5),
+    "frequency_penalty": ("--frequency-penalty", 0.7),
+    "logit_bias": ("--logit-bias", {"1": 4.0}),
+}
+EXTRA = {"top_k", "min_p", "repetition_penalty"}  # not OpenAI's: the client takes them as extra_body
+
+
+@pytest.fixture(scope="module")
+def golden(server):
+    return server(GOLDEN, "-t", "1", "--name", "golden")
+
+
+@pytest.fixture(scope="module")
+def chatty(server, tmp_path_factory):
+    return server(write_chat_model(tmp_path_factory.mktemp("chat") / "chatty.gguf"), "-t", "1")
+
+
+def client_of(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+
+def alone(prompt, seed, n=24, **fields):
+    """The text by `generate`, with OpenAI's defaults where nothing else is said."""
+    flags = {"--temperature": 1, "--top-p": 1, "--repeat-last-n": 100000}
+    for name, value in fields.items():
+        flags[FIELDS[name][0]] = "=".join(map(str, *value.items())) if name == "logit_bias" else value
+    return generate(GOLDEN, "-p", prompt, "-n", n, "-s", seed, "-t", "1", *(x for f in flags.items() for x in f))["text"]
+
+
+def completion(client, prompt, seed, n=24, **fields):
+    extra = {name: fields.pop(name) for name in EXTRA & fields.keys()}
+    return client.completions.create(model="golden", prompt=prompt, seed=seed, max_tokens=n, extra_body=extra, **fields)
+
+
+def post(server, path, body):
+    """Status and JSON of the answer."""
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def streamed(chunks):
+    """The texts of a stream's choices, and why each ended."""
+    texts, reasons = {}, {}
+    for chunk in chunks:
+        for choice in chunk.choices:
+            text = choice.delta.content if hasattr(choice, "delta") else choice.text
+            texts[choice.index] = texts.get(choice.index, "") + (text or "")
+            if choice.finish_reason:
+                reasons[choice.index] = choice.finish_reason
+    return texts, reasons
+
+
+@pytest.mark.parametrize("name", [None, *FIELDS])
+def test_a_text_is_generates_streamed_or_not(golden, name):
+    fields = {} if name is None else {name: FIELDS[name][1]}
+    expected = alone(PROMPT, 5, **fields)
+    whole = completion(client_of(golden), PROMPT, 5, **fields)
+    assert whole.choices[0].text == expected
+    assert (whole.choices[0].finish_reason, whole.seed) == ("length", 5)
+    assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (len(PROMPT), 24)
+    texts, reasons = streamed(completion(client_of(golden), PROMPT, 5, stream=True, **fields))
+    assert (texts, reasons) == ({0: expected}, {0: "length"})
+    if name is not None:
+        assert expected != alone(PROMPT, 5)
+
+
+def test_greedy_is_transformers_greedy(golden):
+    import torch
+    import transformers
+    model = transformers.AutoModelForCausalLM.from_pretrained(GOLDEN)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(GOLDEN)
+    inputs = tokenizer(PROMPT, return_tensors="pt")
+    out = model.generate(**inputs, max_new_tokens=20, do_sample=False)
+    ours = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0, logprobs=3)
+    assert ours.choices[0].text == tokenizer.decode(out[0, inputs.input_ids.shape[1]:])
+    # And the probabilities are those of its logits, the prompt's with "echo", too.
+    echoed = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=20, temperature=0,
+                                                  logprobs=3, echo=True)
+    with torch.no_grad():
+        log_p = model(out).logits[0].log_softmax(-1)
+    expected = [log_p[i, token].item() for i, token in enumerate(out[0, 1:])]
+    logprobs = echoed.choices[0].logprobs
+    assert logprobs.token_logprobs[0] is None and logprobs.top_logprobs[0] is None
+    assert logprobs.token_logprobs[1:] == pytest.approx(expected, abs=2e-4)
+    assert ours.choices[0].logprobs.token_logprobs == pytest.approx(expected[len(PROMPT) - 1:], abs=2e-4)
+    best = log_p[-2].topk(3)
+    assert list(logprobs.top_logprobs[-1].values()) == pytest.approx(best.values.tolist(), abs=2e-4)
+    assert list(logprobs.top_logprobs[-1]) == [tokenizer.decode([i]) for i in best.indices]
+    assert echoed.choices[0].text == PROMPT + ours.choices[0].text
+    assert [echoed.choices[0].text[i] for i in logprobs.text_offset] == logprobs.tokens
+
+
+def test_echo_without_new_tokens_scores_a_text(golden):
+    done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=0, echo=True, logprobs=0)
+    assert done.choices[0].text == PROMPT and done.usage.completion_tokens == 0
+    assert len(done.choices[0].logprobs.token_logprobs) == len(PROMPT)
+
+
+def test_a_stream_has_what_an_answer_has(golden):
+    fields = {"model": "golden", "prompt": PROMPT, "max_tokens": 12, "seed": 4, "echo": True, "logprobs": 2, "user": "u"}
+    whole = client_of(golden).completions.create(**fields).choices[0]
+    chunks = [chunk.choices[0] for chunk in client_of(golden).completions.create(**fields, stream=True)]
+    assert "".join(chunk.text for chunk in chunks) == whole.text
+    for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+        streamed_list = [x for chunk in chunks if chunk.logprobs for x in getattr(chunk.logprobs, name)]
+        assert streamed_list == getattr(whole.logprobs, name)
+
+
+def test_choices_draw_with_hashes_of_the_seed(golden):
+    def splitmix64(x):
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+        return x ^ (x >> 31)
+
+    seeds = [7] + [splitmix64(splitmix64(7) ^ i) for i in range(1, 4)]
+    expected = [alone(PROMPT, seed) for seed in seeds]
+    done = client_of(golden).completions.create(model="golden", prompt=PROMPT, seed=7, max_tokens=24, n=4)
+    assert [c.text for c in done.choices] == expected
+    texts, _ = streamed(client_of(golden).completions.create(model="golden", prompt=PROMPT, seed=7, max_tokens=24, n=4,
+                                                             stream=True))
+    assert [texts[i] for i in range(4)] == expected
+
+
+def test_prompts_are_texts_or_ids_or_lists_of_them(golden):
+    client = client_of(golden)
+    ids = {text: post(golden, "/tokenize", {"prompt": text})[1]["tokens"] for text in ("MENENIUS:", "The ")}
+    expected = [alone(text, 3) for text in ids]
+    for prompts in (list(ids), list(ids.values())):
+        assert [c.text for c in completion(client, prompts, 3).choices] == expected
+    assert completion(client, ids["The "], 3).choices[0].text == expected[1]
+    assert post(golden, "/detokenize", {"tokens": ids["The "]})[1] == {"prompt": "The "}
+
+
+def test_a_text_ends_at_its_stops(golden):
+    text = alone(PROMPT, 5, n=40)
+    stop = text[10:13]
+    cut = text[:text.index(stop)]
+    for stops in (stop, ["never said", stop]):
+        done = completion(client_of(golden), PROMPT, 5, n=40, stop=stops)
+        assert (done.choices[0].text, done.choices[0].finish_reason) == (cut, "stop")
+        texts, reasons = streamed(completion(client_of(golden), PROMPT, 5, n=40, stop=stops, stream=True))
+        assert (texts, reasons) == ({0: cut}, {0: "stop"})
+
+
+def test_a_seed_is_drawn_and_returned(golden):
+    client = client_of(golden)
+    first, second = (client.completions.create(model="golden", prompt=PROMPT, max_tokens=24) for _ in range(2))
+    assert first.seed != second.seed
+    assert first.choices[0].text == alone(PROMPT, first.seed)
+
+
+MESSAGES = [{"role": "system", "content": "he is"}, {"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_chat_is_chats(chatty, temperature):
+    expected = one_json(succeed("chat", "-m", chatty.args[2], "--system", "he is", "-p", "hello", "-s", 3, "-n", 16,
+                                "--temperature", temperature, "--top-p", 1, "-t", 1, "--json").stdout)
+    fields = {"model": "chatty", "messages": MESSAGES, "seed": 3, "temperature": temperature}
+    create = client_of(chatty).chat.completions.create
+    done = create(**fields, max_completion_tokens=16)
+    assert done.choices[0].message.content == expected["text"]
+    assert done.choices[0].finish_reason == expected["finish_reason"]
+    assert done.usage.prompt_tokens == len(expected["prompt_tokens"])
+    chunks = list(create(**fields, max_tokens=16, stream=True, logprobs=True, top_logprobs=2,
+                         stream_options={"include_usage": True}))
+    assert streamed(chunks)[0] == {0: expected["text"]}
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == len(expected["tokens"])
+    entries = [e for c in chunks if c.choices and c.choices[0].logprobs for e in c.choices[0].logprobs.content]
+    assert [e.id for e in entries] == expected["tokens"]
+    assert all(len(e.top_logprobs) == 2 and e.top_logprobs[0].logprob >= e.top_logprobs[1].logprob for e in entries)
+    if temperature == 0:  # else there are bytes that are no text
+        assert bytes(b for e in entries for b in e.bytes).decode() == expected["text"]
+    assert post(chatty, "/tokenize", {"messages": MESSAGES})[1]["tokens"] == expected["prompt_tokens"]
+
+
+def test_a_known_prompt_is_not_computed_again(chatty):
+    client = client_of(chatty)
+    messages = [{"role": "user", "content": "hello " * 30}]
+    create = lambda: client.chat.completions.create(model="chatty", messages=messages, seed=1, max_tokens=8)  # noqa: E731
+    first, second = create(), create()
+    assert first.usage.prompt_tokens_details.cached_tokens == 0
+    assert second.usage.prompt_tokens_details.cached_tokens == second.usage.prompt_tokens // 32 * 32
+    assert first.choices[0].message.content == second.choices[0].message.content
+
+
+def test_langchain_talks_to_it(chatty):
+    from langchain_openai import ChatOpenAI
+    chat = ChatOpenAI(base_url=f"{chatty.url}/v1", api_key="none", model="chatty", temperature=0, max_tokens=12,
+                      max_retries=0)
+    said = chat.invoke([("system", "he is"), ("user", "hello")])
+    assert said.content and said.response_metadata["finish_reason"] == "length"
+    assert said.usage_metadata["output_tokens"] == 12
+    assert "".join(c.content for c in chat.stream([("system", "he is"), ("user", "hello")])) == said.content
+
+
+def test_a_character_model_says_why_it_does_not_chat(golden):
+    with pytest.raises(openai.BadRequestError, match="no chat template.*/v1/completions"):
+        client_of(golden).chat.completions.create(model="golden", messages=[{"role": "user", "content": "hi"}])
+    assert post(golden, "/tokenize", {"messages": [{"role": "user", "content": "hi"}]})[0] == 400
+
+
+WRONG = [
+    ({"temperature": 2.5}, "temperature", "[0, 2]"),
+    ({"temperature": "hot"}, "temperature", "number"),
+    ({"top_p": -0.1}, "top_p", "[0, 1]"),
+    ({"top_k": 1.5}, "top_k", "integer"),
+    ({"min_p": 2}, "min_p", "[0, 1]"),
+    ({"repetition_penalty": 0}, "repetition_penalty", "[0.001, 100]"),
+    ({"presence_penalty": 3}, "presence_penalty", "[-2, 2]"),
+    ({"frequency_penalty": True}, "frequency_penalty", "number"),
+    ({"logit_bias": {"x": 1}}, "logit_bias", "vocabulary"),
+    ({"logit_bias": {"1": 101}}, "logit_bias", "[-100, 100]"),
+    ({"logit_bias": {"99999": 1}}, "logit_bias", "99999"),
+    ({"n": 0}, "n", "[1, 128]"),
+    ({"n": 129}, "n", "[1, 128]"),
+    ({"n": 1e99}, "n", "integer"),
+    ({"max_tokens": 0}, "max_tokens", "[1,"),
+    ({"max_tokens": 2**70}, "max_tokens", ""),
+    ({"seed": 1.5}, "seed", "integer"),
+    ({"stop": 3}, "stop", "text"),
+    ({"stop": [""]}, "stop", "empty"),
+    ({"stop": ["x"] * 17}, "stop", "16"),
+    ({"stream": 1}, "stream", "true or false"),
+    ({"stream_options": {}}, "stream_options", "stream"),
+    ({"stream": True, "stream_options": {"x": 1}}, "x", "unknown"),
+    ({"logprobs": 21}, "logprobs", "[0, 20]"),
+    ({"suffix": "x"}, "suffix", "not supported"),
+    ({"best_of": 2}, "best_of", "not supported"),
+    ({"user": 3}, "user", "text"),
+    ({"model": "gpt-4"}, "model", "golden"),
+    ({"prompt": 3}, "prompt", "text"),
+    ({"prompt": []}, "prompt", "list"),
+    ({"prompt": [1, -1]}, "prompt", "-1"),
+    ({"prompt": [1, 10**6]}, "prompt", "vocabulary"),
+    ({"prompt": ["a", 1]}, "prompt", "text"),
+    ({"prompt": ["a"] * 129}, "prompt", "128"),
+    ({"prompt": "Zürich"}, "prompt", "ü"),
+    ({"prompt": "a" * 5000}, "prompt", "5000"),
+    ({"nonsense": 1, "more": 2}, "more", "more, nonsense"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param", "part"), WRONG, ids=lambda x: json.dumps(x)[:40])
+def test_what_is_wrong_is_refused_by_name(golden, fields, param, part):
+    status, answer = post(golden, "/v1/completions", {"prompt": "a", "max_tokens": 2, **fields})
+    error = answer["error"]
+    assert status == (404 if param == "model" else 400)
+    assert error["param"] == param and part in error["message"], error
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(("fields", "part"), [
+    ({"messages": []}, "list"),
+    ({"messages": [{"content": "x"}]}, "role"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+    ({"messages": [{"role": "user"}]}, "content"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "not texts"),
+    ({"messages": [{"role": "user", "content": "hi", "tool_calls": []}]}, "tool_calls"),
+    ({"tools": []}, "tools"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"top_logprobs": 3}, "logprobs"),
+], ids=lambda x: json.dumps(x)[:40])
+def test_what_is_wrong_in_a_chat(chatty, fields, part):
+    status, answer = post(chatty, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **fields})
+    assert status == 400 and part in answer["error"]["message"], answer
+
+
+def test_metrics_are_prometheus(golden):
+    def read():
+        with urllib.request.urlopen(f"{golden.url}/metrics", timeout=10) as reply:
+            families = list(text_string_to_metric_families(reply.read().decode()))
+        return {(s.name, *sorted(s.labels.items())): s.value for f in families for s in f.samples}
+
+    before = read()
+    completion(client_of(golden), PROMPT, 9, n=10)
+    after = read()
+    grown = {key: after[key] - before.get(key, 0) for key in after if "bucket" not in key[0]}
+    assert grown[("folio_generation_tokens_total",)] == 10
+    assert grown[("folio_prompt_tokens_total",)] == len(PROMPT)
+    assert grown[("folio_time_to_first_token_seconds_count",)] == 1
+    assert grown[("folio_time_between_tokens_seconds_count",)] == 9
+    assert grown[("folio_http_requests_total", ("path", "/v1/completions"), ("status", "200"))] == 1
+    assert after[("folio_requests_running",)] == after[("folio_cache_blocks_in_use",)] == 0
+    assert after[("folio_step_seconds_total",)] > after[("folio_plan_seconds_total",)] > 0

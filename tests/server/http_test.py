@@ -1,0 +1,338 @@
+"""What the server makes of HTTP, of clients that are slow, hostile or gone, and of signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from support import BUILD, GOLDEN, assert_refused, environment, generate, run
+from wire import Wire, get, metric
+
+ORIGIN = "https://example.org"
+LONG = {"prompt": "R", "max_tokens": 255}
+
+
+@pytest.fixture(scope="module")
+def golden(server):
+    return server(GOLDEN, "-t", "1")
+
+
+@pytest.fixture
+def start(server):
+    """start(*flags) is a server of the test's own."""
+    started = []
+
+    def serve(*flags, **more):
+        started.append(type(server(GOLDEN, "-t", "1"))(GOLDEN, "-t", "1", *flags, **more))
+        return started[-1]
+
+    yield serve
+    for one in started:
+        one.stop()
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def error_of(body):
+    error = json.loads(body)["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    return error["message"]
+
+
+def test_a_stream_read_byte_by_byte(golden):
+    with Wire(golden) as wire:
+        status, headers = wire.complete(max_tokens=20, stream=True, stream_options={"include_usage": True}).head()
+        assert status == 200 and headers["content-type"] == "text/event-stream"
+        *events, usage, done = wire.events(n=1)
+        assert done == "[DONE]" and json.loads(usage)["usage"]["completion_tokens"] == 20
+        text = "".join(json.loads(event)["choices"][0]["text"] for event in events)
+    assert text == generate(GOLDEN, "-p", "ROMEO:", "-n", 20, "-s", 1, "--temperature", 1, "--top-p", 1)["text"]
+
+
+@pytest.mark.parametrize(("request_line", "status", "part"), [
+    (("GET", "/nothing"), 404, "/nothing"),
+    (("GET", "/v1/completions"), 405, "POST"),
+    (("DELETE", "/health"), 405, "GET"),
+    (("POST", "/health", {}), 405, "GET"),
+    (("POST", "/v1/completions", b"{"), 400, "JSON"),
+    (("POST", "/v1/completions", b"[]"), 400, "object"),
+    (("POST", "/v1/completions", b""), 400, ""),
+    (("POST", "/v1/completions", b'{"prompt": "\xff"}'), 400, ""),
+    (("POST", "/v1/completions", b'{"prompt": "a", "prompt": "b"}'), 400, "prompt"),
+    (("POST", "/v1/completions", b"[" * 100_000), 400, ""),
+    (("POST", "/v1/completions", b'{"temperature": NaN}'), 400, ""),
+    (("POST", "/v1/completions", b'{"temperature": 1e999}'), 400, ""),
+], ids=lambda x: str(x)[:50])
+def test_what_is_refused(golden, request_line, status, part):
+    with Wire(golden) as wire:
+        got, _, body = wire.request(*request_line).answer()
+        assert got == status and part in error_of(body)
+        assert wire.request().answer()[0] == 200  # the connection goes on
+
+
+def test_a_body_has_to_be_json(golden):
+    with Wire(golden) as wire:
+        for media_type, status in (("text/plain", 415), (None, 415), ("application/x-www-form-urlencoded", 415),
+                                   ("application/json; charset=utf-8", 200)):
+            assert wire.request("POST", "/tokenize", {"prompt": "a"}, Content_Type=media_type).answer()[0] == status
+
+
+@pytest.mark.parametrize("text", ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /\r\n\r\n", "\x00\x01\x02\r\n\r\n",
+                                  "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+                                  "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                                  "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"])
+def test_what_is_no_http(golden, text):
+    with Wire(golden) as wire:
+        wire.send(text)
+        status, headers, body = wire.answer()
+        assert status in (400, 403) and headers["connection"] == "close" and error_of(body)
+        assert wire.ended()
+
+
+def test_large_headers_and_bodies(golden):
+    with Wire(golden) as wire:
+        wire.request(X="x" * 20_000)
+        assert wire.answer()[0] == 431 and wire.ended()
+    with Wire(golden) as wire:  # told by its length, before it is sent
+        wire.send(f"POST /v1/completions HTTP/1.1\r\nHost: {wire.host}\r\nContent-Length: {10**12}\r\n\r\n")
+        status, _, body = wire.answer()
+        assert status == 413 and "4194304 bytes" in error_of(body)
+    with Wire(golden) as wire:  # chunks say nothing of the whole
+        wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(80):
+                wire.send(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        except OSError:
+            pass
+        assert wire.answer()[0] == 413
+
+
+def test_versions_and_connections(golden):
+    with Wire(golden) as wire:  # 1.0 has no chunks: the stream ends with the connection
+        status, headers, body = wire.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4, "stream": True},
+                                             version="1.0").answer()
+        assert status == 200 and "transfer-encoding" not in headers and body.endswith(b"data: [DONE]\n\n")
+    with Wire(golden) as wire:
+        status, headers, body = wire.request("HEAD", "/health").head() + (b"",)
+        assert status == 200 and int(headers["content-length"]) > 0
+        assert wire.request().answer()[0] == 200  # and nothing of a body came before
+    with Wire(golden) as wire:  # several at once are answered in order
+        for n in (3, 1, 2):
+            wire.complete(max_tokens=n)
+        assert [json.loads(wire.answer()[2])["usage"]["completion_tokens"] for _ in range(3)] == [3, 1, 2]
+    with Wire(golden) as wire:
+        body = json.dumps({"prompt": "a"})
+        wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nContent-Type: application/json\r\n"
+                  f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n")
+        assert wire.head()[0] == 100
+        wire.send(body)
+        assert wire.answer()[0] == 200
+    with Wire(golden) as wire:
+        wire.request(Connection="close")
+        assert wire.answer()[0] == 200 and wire.ended()
+
+
+def test_a_host_that_is_not_this_one(start):
+    server = start("--allowed-host", "folio.test")
+    for host, status in ((f"127.0.0.1:{server.port}", 200), ("localhost", 200), ("folio.test:80", 200),
+                         ("folio.test", 200), ("evil.test", 403), ("folio.test.evil.test", 403), ("", 403),
+                         (None, 403), ("127.0.0.1.evil.test", 403), ("[::1]:8080", 403)):
+        assert get(server, "/v1/models", Host=host)[0] == status, host
+        assert get(server, "/", Host=host)[0] == status, host
+
+
+def test_the_key(start):
+    server = start("--api-key", "secret")
+    for given, status in ((None, 401), ("Bearer secret", 200), ("Bearer secre", 401), ("Bearer secrets", 401),
+                          ("secret", 401), ("Bearer ", 401), ("bearer secret", 401), ("Basic secret", 401)):
+        assert get(server, "/v1/models", Authorization=given)[0] == status, given
+    for path in ("/", "/health"):
+        assert get(server, path)[0] == 200
+    for path in ("/metrics", "/engine", "/openapi.json"):
+        status, headers, body = get(server, path)
+        assert (status, headers["www-authenticate"]) == (401, "Bearer") and error_of(body)
+    with Wire(server) as wire:
+        assert wire.complete(max_tokens=2).answer()[0] == 401
+
+
+def test_pages_elsewhere(start):
+    server = start("--allowed-origin", ORIGIN)
+    allowed = "access-control-allow-origin"
+    with Wire(server) as wire:
+        status, headers, _ = wire.request("OPTIONS", "/v1/completions", Origin=ORIGIN).answer()
+        assert (status, headers[allowed]) == (204, ORIGIN) and "Content-Type" in headers["access-control-allow-headers"]
+        assert wire.request(Origin=ORIGIN).answer()[1][allowed] == ORIGIN
+        for origin in ("https://evil.test", "null", ORIGIN + ".evil.test", None):
+            for method, path in (("OPTIONS", "/v1/completions"), ("GET", "/health")):
+                assert allowed not in wire.request(method, path, Origin=origin).answer()[1]
+
+
+def test_the_page_lets_nothing_in(golden):
+    status, headers, body = get(golden, "/")
+    policy = headers["content-security-policy"]
+    nonce = policy.split("script-src 'nonce-")[1].split("'")[0]
+    assert status == 200 and policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert body.count(f'<script nonce="{nonce}">'.encode()) == body.count(b"<script") == 1
+    assert body.count(f'<style nonce="{nonce}">'.encode()) == body.count(b"<style") == 1
+    assert nonce not in get(golden, "/")[1]["content-security-policy"]  # each time another
+
+
+def test_a_client_that_goes_away_ends_its_request(start):
+    server = start("--max-sequences", "1")
+    slow = {**LONG, "n": 100}
+    with Wire(server) as first, Wire(server) as waits:
+        first.complete(**slow, stream=True).head()
+        waits.complete(**LONG)
+        wait_for(lambda: metric(server, "folio_requests_waiting") >= 1)
+        before = metric(server, "folio_requests_waiting")
+        waits.socket.close()
+        wait_for(lambda: metric(server, "folio_requests_waiting") < before or
+                 metric(server, "folio_requests_running") == 0)
+        first.socket.close()
+        wait_for(lambda: metric(server, "folio_requests_waiting") + metric(server, "folio_requests_running") == 0)
+    assert metric(server, "folio_cache_blocks_in_use") == 0
+    assert metric(server, "folio_generation_tokens_total") < 255 * 100
+
+
+def test_a_client_that_does_not_read_stops_only_its_own(start):
+    server = start()
+    with Wire(server, receive_buffer=4096) as deaf:
+        deaf.complete(**LONG, n=60, logprobs=20, stream=True)
+        expected = generate(GOLDEN, "-p", "ROMEO:", "-n", 20, "-s", 1, "--temperature", 1, "--top-p", 1)["text"]
+        for _ in range(5):
+            with Wire(server) as wire:
+                assert json.loads(wire.complete(max_tokens=20).answer()[2])["choices"][0]["text"] == expected
+        wait_for(lambda: metric(server, "folio_requests_running") + metric(server, "folio_requests_waiting") == 0)
+        assert metric(server, "folio_generation_tokens_total") < 255 * 60
+        assert '/v1/completions",status="499"} 1' in get(server, "/metrics")[2].decode()
+
+
+def test_a_full_queue(start):
+    server = start("--max-queue", "10", "--max-sequences", "1")
+    with Wire(server) as first, Wire(server) as second:
+        first.complete(**LONG, n=10, stream=True).head()
+        status, headers, body = second.complete(n=1).answer()
+        assert status == 429 and int(headers["retry-after"]) > 0 and "10" in error_of(body)
+
+
+def test_a_request_that_takes_too_long(start):
+    server = start("--request-timeout", "1", "--max-sequences", "1", "--max-queue", "100000")
+    with Wire(server) as wires, Wire(server) as plain:
+        endless = {"prompt": ["R"] * 128, "max_tokens": 255, "logprobs": 20}
+        wires.complete(**endless, stream=True)
+        blockers = [Wire(server).complete(**endless) for _ in range(30)]
+        status, _, body = plain.complete(**endless).answer()
+        assert status == 503 and "1 s" in error_of(body)
+        for blocker in blockers:
+            blocker.socket.close()
+
+
+def test_a_request_that_can_never_fit(start):
+    server = start("--cache-tokens", "64")
+    with Wire(server) as wire:
+        status, _, body = wire.complete(**LONG).answer()
+        assert status == 400 and "block" in error_of(body)
+        assert wire.complete(max_tokens=4).answer()[0] == 200
+
+
+def test_the_end_lets_running_requests_end(start):
+    server = start()
+    with Wire(server) as wire, Wire(server) as late:
+        wire.complete(**LONG, n=50, stream=True).head()
+        late.request().answer()
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: late.complete().answer()[0] == 503 if server.process.poll() is None else True)
+        events = list(wire.events())
+        assert events[-1] == "[DONE]"
+        assert server.process.wait(20) == 0
+
+
+def test_the_end_cuts_off_what_runs_on(start):
+    server = start("--grace", "0", "--max-sequences", "1")
+    with Wire(server) as wire:
+        wire.complete(**LONG, n=100, stream=True).head()
+        server.process.send_signal(signal.SIGINT)
+        *_, last = wire.events()
+        assert "the server ends" in json.loads(last)["error"]["message"]
+        assert server.process.wait(20) == 0
+
+
+def test_a_full_disk_for_the_log():
+    with open("/dev/full", "w") as full:
+        from conftest import Serve
+        server = Serve(GOLDEN, "-t", "1", stderr=full)
+    try:
+        with Wire(server) as wire:
+            for _ in range(3):
+                assert wire.complete(max_tokens=2).answer()[0] == 200
+    finally:
+        server.stop()
+
+
+def test_texts_are_logged_only_if_asked_for(tmp_path):
+    from conftest import Serve
+    for flags, logged in (((), False), (("--log-texts",), True)):
+        with open(tmp_path / "log", "w") as log:
+            server = Serve(GOLDEN, "-t", "1", *flags, stderr=log)
+        with Wire(server) as wire:
+            answer = json.loads(wire.complete(prompt="MENENIUS", max_tokens=30).answer()[2])["choices"][0]["text"]
+            wire.complete(prompt="MENENIUS", max_tokens=-1).answer()
+        server.stop()
+        log = (tmp_path / "log").read_text()
+        assert "POST /v1/completions 200" in log and "POST /v1/completions 400" in log
+        assert ("MENENIUS" in log) == (json.dumps(answer)[1:-1] in log) == logged
+
+
+def test_it_goes_on_after_it_was_stopped(golden):
+    with Wire(golden) as wire:
+        wire.complete(**LONG, stream=True).head()
+        golden.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        golden.process.send_signal(signal.SIGCONT)
+        assert list(wire.events())[-1] == "[DONE]"
+
+
+def test_a_port_that_is_taken(golden):
+    assert_refused(run("serve", "-m", GOLDEN, "--port", golden.port), 1, golden.port, "--port")
+    assert_refused(run("serve", "-m", GOLDEN, "--host", "nowhere.invalid"), 1, "nowhere.invalid", "--host")
+    assert_refused(run("serve", "-m", GOLDEN, "--host", "192.0.2.1"), 1, "192.0.2.1")
+
+
+@pytest.mark.parametrize("flags", [("--port", "70000"), ("--api-key", ""), ("--max-sequences", "0"), ("--nonsense",),
+                                   ("--context", "100000"), ("--max-batch-tokens", "nan"), ("--grace", "-1")])
+def test_wrong_usage(flags):
+    assert_refused(run("serve", "-m", GOLDEN, *flags), 2, flags[0])
+
+
+def test_many_connections(start):
+    """The limit of descriptors is raised, and idle connections cost next to nothing."""
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 3000:
+        pytest.skip(f"this process may have {hard} descriptors only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        server = start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)))
+        before = metric(server, "process_resident_memory_bytes")
+        wires = [Wire(server) for _ in range(1000)]
+        for i, wire in enumerate(wires):
+            wire.send("POST /v1/completions HTT" if i % 2 else "")
+        assert metric(server, "process_open_fds") > 1000
+        with Wire(server) as wire:
+            assert wire.complete(max_tokens=5).answer()[0] == 200
+        assert metric(server, "process_resident_memory_bytes") - before < 64e6
+        assert len(os.listdir(f"/proc/{server.process.pid}/task")) <= 3
+        for wire in wires:
+            wire.socket.close()
+        wait_for(lambda: metric(server, "process_open_fds") < 50)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
