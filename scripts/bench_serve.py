@@ -5,7 +5,8 @@ Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [-
        scripts/bench_serve.py --prefix [MODEL.gguf ...]
        scripts/bench_serve.py --slow-clients 1000 --only folio [MODEL.gguf ...]
 
-`make interop` builds llama-server. Without a model: SmolLM2-135M-Instruct in Q8_0 and Q4_0, which build/export makes.
+`make interop` builds llama-server; FOLIO_LLAMA_SERVER names another. Without a model: SmolLM2-135M-Instruct in Q8_0
+and Q4_0, which build/export makes. How both servers are started: scripts/servers.py.
 
 Load (the first form). For each rate, and then all at once, --requests streamed greedy completions arrive as a Poisson
 process. A prompt is a random window of TinyShakespeare's tokens, so that prompts share no beginning that a cache could
@@ -15,10 +16,11 @@ end an answer are forbidden, so each has exactly its length. The draws depend on
 both servers get the same requests. Each round starts each server afresh, in alternating order. Printed are medians
 over the rounds, and in brackets the range: tokens/s of the answers from the first arrival to the last byte, the time
 from a request's arrival to its first token and the time between its tokens (median, 99th percentile), and this
-client's own share of all cores. The table and a picture go to --out as well.
+client's own share of all cores. All rounds' numbers and a picture go to --out.
 
 Prefix. One request at a time: a prompt of 1,000 tokens that the server has not seen and 16 of its own, then eight
-with the same 1,000 and 16 others. Time to first token as the client sees it, and as the server's /metrics have it.
+with the same 1,000 and 16 others. Time to first token as the client sees it, and as the server's /metrics have it
+(llama-server's know the time of the prompt alone).
 
 Slow clients. 50 requests stream at once, alone and then beside so many clients of which a third opens a connection
 and sends nothing, a third sends a request byte by byte, one a second, and a third asks for /metrics again and again
@@ -36,7 +38,7 @@ import subprocess
 import sys
 
 from serve_picture import picture
-from servers import BUILD, COMMANDS, Server, raise_descriptor_limit
+from servers import BUILD, COMMANDS, LLAMA_SERVER, Server, raise_descriptor_limit
 from slow_clients import SlowClients
 from sse_client import Request, run
 
@@ -55,6 +57,13 @@ def exported(type_, out):
     if not path.exists():
         subprocess.run([BUILD / "export", SMOLLM2, "--out", path, "--type", type_], check=True, stdout=sys.stderr)
     return path
+
+
+def llama_version():
+    if not LLAMA_SERVER.exists():
+        sys.exit(f"{LLAMA_SERVER} is not there: make interop builds it, and FOLIO_LLAMA_SERVER names another")
+    done = subprocess.run([LLAMA_SERVER, "--version"], capture_output=True, text=True, check=True)
+    return "llama-server " + (done.stdout + done.stderr).split("\n")[0].removeprefix("version: ")
 
 
 def percentile(values, share):
@@ -145,8 +154,9 @@ def report_load(model, results, a):
             ratios = [x[metric] / y[metric] for x, y in zip(ours, theirs)]
             what = "tokens/s" if metric == "tokens/s" else "99th percentile between tokens"
             print(f"All at once, {what}, {a.only[0]} / {a.only[1]}: {with_range(ratios, 2)}")
-    shares = [r["client, % of all cores"] for by_rate in results.values() for rounds in by_rate.values() for r in rounds]
-    print(f"The client's share of the processor is at most {max(shares):.1f} %.\n", flush=True)
+    share = max(r["client, % of all cores"] for by_rate in results.values() for rounds in by_rate.values()
+                for r in rounds)
+    print(f"The client's share of the processor is at most {share:.1f} %.\n", flush=True)
     name = pathlib.Path(model).stem
     plain = {server: {rate_name(rate): rounds for rate, rounds in by_rate.items()}
              for server, by_rate in results.items()}
@@ -248,6 +258,7 @@ def main():
         elif a.slow_clients:
             asyncio.run(measure_slow(model, a))
         else:
+            print(f"{llama_version()}: " if "llama-server" in a.only else "", end="")
             print(f"{pathlib.Path(model).name}, {a.threads} threads, {a.sequences} sequences of {a.context}, "
                   f"{a.cache_type} cache, {a.requests} requests, {a.rounds} rounds, seed {a.seed}\n")
             report_load(model, asyncio.run(measure_load(model, a)), a)

@@ -146,6 +146,7 @@ build_llama_server() {
   cmake -S $folder/source/vendor/llama.cpp -B $folder/build -G Ninja --log-level=ERROR -DCMAKE_BUILD_TYPE=Release \
     -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF \
+    -DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT="$llama_cpp" \
     -DCMAKE_C_FLAGS="-w $no_amx" -DCMAKE_CXX_FLAGS="-w $no_amx"
   cmake --build $folder/build --target llama-server
   install $folder/build/bin/llama-server $venv/bin/llama-server
@@ -160,5 +161,5 @@ if [ "$goal" != build ]; then
 fi
 if [ "$goal" = interop ]; then
   once interop "$llama_cpp" build_llama_cpp
-  once llama-server "$llama_cpp" build_llama_server
+  once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi

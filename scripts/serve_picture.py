@@ -1,5 +1,5 @@
-"""The picture of scripts/bench_serve.py: one panel for each measure, over the load; light or dark as the reader's system
-asks."""
+"""The picture of scripts/bench_serve.py: one panel for each measure, over the load; light or dark as the reader's
+system asks."""
 import math
 import statistics
 from xml.sax.saxutils import escape

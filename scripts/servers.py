@@ -26,10 +26,10 @@ def folio_command(model, sequences, context, threads, cache_type):
 def llama_command(model, sequences, context, threads, cache_type):
     """-c is of all sequences together, and each has its own part. The cache of old prompts in RAM (--cache-ram) is off:
     it costs time, and pays only for prompts that come back after another took their place. A sequence still reuses
-    the prompt that it had before (--cache-prompt). F32 caches go without flash attention, as Folio computes them."""
+    the prompt that it had before (--cache-prompt). With an F32 cache it goes without flash attention, as Folio does."""
     return [LLAMA_SERVER, "-m", model, "-np", sequences, "-c", sequences * context, "-t", threads, "-tb", threads,
-            "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "on", "--cache-ram", 0,
-            "--metrics"]
+            "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "auto",
+            "--cache-ram", 0, "--metrics"]
 
 
 COMMANDS = {"folio": folio_command, "llama-server": llama_command}

@@ -144,5 +144,6 @@ async def run(server, requests, no_end):
     answers = [read(p, start + r.at) for p, r in zip(pieces, requests)]
     for answer, request in zip(answers, requests):
         if answer.tokens != request.max_tokens or not answer.times:
-            raise RuntimeError(f"{server.name}: {answer.tokens} tokens in {len(answer.times)} events, not {request.max_tokens}")
+            raise RuntimeError(f"{server.name}: {answer.tokens} tokens in {len(answer.times)} events, but "
+                               f"{request.max_tokens} were asked for")
     return Load(answers, seconds, share)
