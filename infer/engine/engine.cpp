@@ -30,6 +30,11 @@ Engine::Engine(const core::StoredModel& model, std::span<const Placement> placem
                const Scheduler::Limits& limits)
     : runner_(model, placements, options), scheduler_(runner_.cache(), within(limits, runner_.max_rows())) {}
 
+void Engine::draft_with(Drafter& drafter) {
+  core::require(active_.empty(), "{} requests have drafts from elsewhere", active_.size());
+  drafter_ = &drafter;
+}
+
 RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
   active_.push_back({.id = next_id_, .generation = Generation(std::move(request), config(), cache())});
   try {
@@ -74,7 +79,17 @@ bool Engine::step() {
   return true;
 }
 
+// What the next plan may try, for all texts together.
+void Engine::draft() {
+  std::vector<Drafter::Text> texts;
+  for (Scheduler::Job* job : scheduler_.running()) {
+    if (const auto text = static_cast<Generation*>(job)->to_draft(scheduler_.n_ahead_each())) texts.push_back(*text);
+  }
+  if (!texts.empty()) drafter_->draft(texts);
+}
+
 std::vector<Engine::Part> Engine::plan() {
+  draft();
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
   size_t n_draws = 0;
@@ -93,6 +108,9 @@ std::vector<Engine::Part> Engine::plan() {
   const Scheduler::Trace& trace = scheduler_.plan(append);
   for (const Scheduler::Job* job : trace.started) done_.cached_tokens += static_cast<uint64_t>(job->n_shared());
   done_.put_back += trace.put_back.size();
+  if (!trace.put_back.empty()) {
+    for (Scheduler::Job* job : scheduler_.waiting()) static_cast<Generation*>(job)->was_put_back();
+  }
   for (const Part& part : parts) part.request->started();
   if (on_step_) {
     for (const auto* job : trace.started) planned_.started.push_back({.id = id_of(*job), .n_known = job->n_shared()});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "infer/engine/generation.h"
+#include "infer/engine/prompt_lookup.h"
 #include "infer/engine/request.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -78,6 +79,10 @@ class Engine {
   [[nodiscard]] BlockManager& cache() { return runner_.cache(); }
   [[nodiscard]] Runner& runner() { return runner_; }
 
+  /// Where the drafts of requests that speculate come from, if not from the text itself. `drafter` has to outlive the
+  /// engine, which has no request yet.
+  void draft_with(Drafter& drafter);
+
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
   /// `same_prompt` is a request with the same prompt, which is then computed once for both.
@@ -126,6 +131,7 @@ class Engine {
     StepReport report{};      ///< while somebody watches
   };
 
+  void draft();
   [[nodiscard]] std::vector<Part> plan();
   [[nodiscard]] std::vector<Part> plan_ahead();
   [[nodiscard]] Flight issue(std::vector<Part> parts);
@@ -137,6 +143,8 @@ class Engine {
 
   Runner runner_;
   Scheduler scheduler_;
+  PromptLookup lookup_;
+  Drafter* drafter_ = &lookup_;
   RequestId next_id_ = 0;
   std::list<Active> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;

@@ -43,7 +43,7 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
       context_(context_of(request_, config)),
       sampler_(request_.sampler, suppressed(request_.tokenizer), request_.prompt.size()),
       filter_(request_.stops),
-      lookup_(request_.speculate),
+      pace_(request_.speculate),
       history_(request_.prompt),
       n_prompt_(request_.prompt.size()) {
   require(n_prompt_ > 0, "the prompt is empty");
@@ -76,6 +76,11 @@ void Generation::started() {
   if (std::exchange(started_, true)) return;
   start_ = first_token_ = end_ = Clock::now();
   n_cached_ = static_cast<size_t>(n_shared());
+}
+
+void Generation::was_put_back() {
+  drafted_.clear();
+  draft_memory_.reset();
 }
 
 std::span<const int32_t> Generation::tokens() const {
@@ -137,13 +142,8 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
 // Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
 // that of the text.
 void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
-  most = std::min(most, n_ahead());
-  if (most == 0) return;
-  const auto drafts = lookup_.drafts(history_, most);
-  n_drafts_ = drafts.size();
-  drafted_ = history_;
-  drafted_.insert(drafted_.end(), drafts.begin(), drafts.end());
-  for (size_t n = history_.size(); n < drafted_.size(); ++n) {
+  n_drafts_ = std::min(most, n_ahead());
+  for (size_t n = history_.size(); n < history_.size() + n_drafts_; ++n) {
     rows.push_back({.token = drafted_[n],
                     .sequence = sequence(),
                     .position = static_cast<int64_t>(n - forgotten_),
@@ -153,13 +153,26 @@ void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
   }
 }
 
-// As many as may be right: the text goes on behind the last of them.
-size_t Generation::n_ahead() const {
-  if (!samples() || request_.wants_token_logits) return 0;
+size_t Generation::n_ahead() const { return drafted_.size() - std::min(drafted_.size(), history_.size()); }
+
+// As many as may be right: the text goes on behind the last of them. A text whose last row alone is missing draws in
+// the next step.
+std::optional<Drafter::Text> Generation::to_draft(size_t most) {
+  drafted_.clear();
+  most = std::min(most, pace_.n_wanted());
+  if (most == 0 || !samples() || request_.wants_token_logits || !runs() || n_fresh() != 1) return {};
   const auto n = static_cast<int64_t>(history_.size());
   const int64_t by_tokens = request_.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
   const int64_t by_context = context_ - (n - static_cast<int64_t>(forgotten_)) - 1;
-  return std::min(lookup_.n_wanted(), static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
+  most = std::min(most, static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
+  if (most == 0) return {};
+  drafted_ = history_;
+  return Drafter::Text{.tokens = drafted_,
+                       .first = forgotten_,
+                       .most = most,
+                       .n_misses = pace_.n_misses(),
+                       .sampler = sampler_,
+                       .memory = draft_memory_};
 }
 
 Row Generation::row_ahead(size_t draw) {
@@ -219,7 +232,10 @@ void Generation::take_drafts(std::span<const int32_t> drawn) {
     ++n_right;
     go_on(token, {});
   }
-  lookup_.learn(n_drafts, n_right);
+  pace_.learn(n_drafts, n_right);
+  n_tried_ += n_drafts;
+  n_right_ += n_right;
+  drafted_.clear();
   if (n_drafts > 0) recall();
 }
 
@@ -299,6 +315,8 @@ GenerateResult Generation::result() const {
           .text = text_,
           .finish_reason = reason_,
           .n_cached = n_cached_,
+          .n_drafts = n_tried_,
+          .n_right = n_right_,
           .prefill_seconds = seconds((began ? first_token_ : end_) - start_),
           .decode_seconds = began ? seconds(end_ - first_token_) : 0.0};
 }

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "infer/engine/prompt_lookup.h"
+#include "infer/engine/drafter.h"
 #include "infer/engine/request.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -32,6 +34,12 @@ class Generation final : public Scheduler::Job {
 
   /// It runs from now on. Only the first time counts.
   void started();
+  /// It waits from now on, and holds nothing meanwhile.
+  void was_put_back();
+
+  /// The text that drafts are for, at most `most`; nothing where none are to be tried in the next step. Drafts that
+  /// were not taken are forgotten.
+  [[nodiscard]] std::optional<Drafter::Text> to_draft(size_t most);
 
   /// Appends rows of tokens that the cache does not hold yet, at most `most`. What the prompt's rows report is taken
   /// off `most_reported`, and no row is appended that would need more. Rows of drafts may follow. Returns how many rows
@@ -85,14 +93,17 @@ class Generation final : public Scheduler::Job {
   int64_t context_;
   Sampler sampler_;
   StopFilter filter_;
-  PromptLookup lookup_;
+  DraftPace pace_;
+  std::unique_ptr<Drafter::Memory> draft_memory_;
   std::vector<int32_t> history_;  ///< the prompt and all that was generated
   size_t n_prompt_;
   size_t reported_ = 0;           ///< rows of the prompt whose logits were handed out
   size_t forgotten_ = 0;          ///< tokens at the beginning of the history that slid out of the context
   size_t n_cached_ = 0;           ///< tokens of the prompt that were not computed
   size_t n_drafts_ = 0;           ///< of the rows in flight the last ones
-  std::vector<int32_t> drafted_;  ///< the history and the drafts
+  size_t n_tried_ = 0;            ///< drafts of all steps
+  size_t n_right_ = 0;            ///< of them
+  std::vector<int32_t> drafted_;  ///< the history and drafts, where there are any
   size_t in_flight_ = 0;          ///< rows that the cache holds, and take() has not seen yet
   std::string text_;
   bool done_ = false;

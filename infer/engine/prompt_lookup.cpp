@@ -4,8 +4,17 @@
 
 namespace folio::infer {
 
-std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t most) const {
-  for (size_t n = 3; n >= 2; --n) {
+// In a text that does not repeat itself, two tokens that were there before say little. What slid out of the context is
+// not searched: a step's work does not grow with the text.
+void PromptLookup::draft(std::span<const Text> texts) {
+  for (const Text& text : texts) {
+    const auto found = drafts(std::span(text.tokens).subspan(text.first), text.most, 2 + text.n_misses);
+    text.tokens.insert(text.tokens.end(), found.begin(), found.end());
+  }
+}
+
+std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t most, size_t least) {
+  for (size_t n = std::max<size_t>(least, 3); n >= least; --n) {
     if (text.size() <= n) continue;
     const auto last = text.last(n);
     for (size_t end = text.size() - 1; end >= n; --end) {  // what ends there begins with text[end - n]
@@ -16,18 +25,6 @@ std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t 
     }
   }
   return {};
-}
-
-// Twice as many after a step in which all were right, no more than were right plus one after others. Where nothing is
-// ever right, a try comes ever more seldom: after 1, 2, 4, … up to 32 steps.
-void PromptLookup::learn(size_t n_drafts, size_t n_right) {
-  if (n_drafts == 0) {
-    pause_ -= pause_ > 0 ? 1 : 0;
-    return;
-  }
-  n_ = std::min(most_, n_right == n_drafts ? 2 * n_ : n_right + 1);
-  misses_ = n_right > 0 ? 0 : std::min<size_t>(misses_ + 1, 6);
-  if (misses_ > 0) pause_ = size_t{1} << (misses_ - 1);
 }
 
 }  // namespace folio::infer

@@ -40,8 +40,8 @@ struct Request {
   /// that the model gave before it, as they were before biases and penalties.
   std::function<void(int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
-  /// At most so many tokens are guessed from the text and tried in one step; 0: none. The result is the same; a text
-  /// that repeats itself comes faster.
+  /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
+  /// same, and comes faster where guesses are right.
   size_t speculate = 0;
 
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
@@ -57,6 +57,8 @@ struct GenerateResult {
   std::string text;             ///< what they say, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
   size_t n_cached = 0;           ///< tokens of the prompt that the cache knew, and that were not computed
+  size_t n_drafts = 0;           ///< that were tried
+  size_t n_right = 0;            ///< drafts that were
   double prefill_seconds = 0.0;  ///< from the first step to the first token
   double decode_seconds = 0.0;   ///< of all tokens after the first
 };

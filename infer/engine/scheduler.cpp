@@ -39,7 +39,7 @@ const Scheduler::Trace& Scheduler::plan(const Append& append) {
   trace_ = {.free_blocks = cache_.free_blocks()};
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = trace_.free_blocks;
-  const auto ahead_each = static_cast<int64_t>(limits_.max_ahead / std::max<size_t>(n_running_, 1));
+  const auto ahead_each = static_cast<int64_t>(n_ahead_each());
   bool open = true;  // younger ones may take part
   const auto joins = [&](const Job& job) { return !job.alone() || trace_.parts.empty(); };
   const auto rows_of = [&](const Job& job) { return std::min(rows, fresh(job)); };

@@ -4,6 +4,7 @@
 // waits for ever behind younger ones, and the oldest always goes on. Knows no model: tests/infer/scheduler_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -81,6 +82,8 @@ class Scheduler {
 
   /// The rows of the next step. Jobs start, and are put back.
   const Trace& plan(const Append& append);
+  /// Rows that each job may try in the next plan, beside those that it needs.
+  [[nodiscard]] size_t n_ahead_each() const { return limits_.max_ahead / std::max<size_t>(n_running_, 1); }
   /// Whether these jobs can have a row more each, and nobody could start instead.
   [[nodiscard]] bool can_go_on(std::span<Job* const> jobs) const;
 

@@ -40,6 +40,7 @@ struct Served {
   int64_t context = 0;
   const data::Tokenizer& tokenizer;
   std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
+  size_t speculate = 0;                               ///< Request::speculate of each
   int64_t max_choices = 128;                          ///< of a request: n times its prompts
 };
 

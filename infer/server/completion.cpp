@@ -85,6 +85,7 @@ Request Completion::engine_request(size_t choice) {
                   .tokenizer = &served_.tokenizer,
                   .stops = request_.stops,
                   .end_tokens = request_.end_tokens,
+                  .speculate = served_.speculate,
                   .context = served_.context};
   request.sampler.seed = choice_seed(request_.sampler.seed, choice % n);
   request.on_text = [self, choice](std::string_view text) { self->outbox_.for_choice(self, choice).text += text; };

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <optional>
 
+#include "apps/draft.h"
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
@@ -24,6 +25,7 @@ constexpr const char* kHelp =
 struct Options {
   apps::ModelFlags model;
   std::string chat_template;
+  std::string draft_model;
   std::string system;
   std::string prompt;
   bool json = false;
@@ -43,6 +45,7 @@ void add_flags(CLI::App& app, Options& o) {
                  "tokens of an answer (default: what the context has room for)")
       ->check(apps::in_range(1, 1e9));
   apps::add_generation_flags(app, o.generate);
+  apps::add_draft_flag(app, o.draft_model);
   app.add_flag("--json", o.json, "with --prompt: one JSON object on stdout, and nothing else");
 }
 
@@ -63,7 +66,8 @@ infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std
   if (o.json) {
     const size_t n = answer.result.tokens.size();
     auto json = apps::result_json(answer.prompt_tokens, answer.result);
-    json.update(apps::speeds_json(answer.prompt_tokens.size() - answer.result.n_cached, n == 0 ? 0 : n - 1, answer.result));
+    json.update(
+        apps::speeds_json(answer.prompt_tokens.size() - answer.result.n_cached, n == 0 ? 0 : n - 1, answer.result));
     json["seed"] = o.generate.sampler.seed;
     apps::print_json(json);
   } else {
@@ -136,7 +140,10 @@ int run(const CLI::App& app, Options& o) {
   const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
   if (!chat_template) chat_template.emplace(tokenizer->chat_template(), model.path);
   const apps::Machines machines(o.model.machines, model.config);
-  infer::Engine engine(model, machines.placements(), {.max_positions = context, .type = o.model.cache_type});
+  const infer::CacheOptions cache{.max_positions = context, .type = o.model.cache_type};
+  const auto draft = apps::load_draft(o.draft_model, model, *tokenizer, machines, cache);
+  infer::Engine engine(model, machines.placements(), cache);
+  if (draft) engine.draft_with(draft->drafter);
   apps::report_repacking(engine.runner().load_report());
   const bool has_system = app.count("--system") > 0;
   infer::Conversation conversation(engine, *tokenizer, *chat_template,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/draft.h"
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
@@ -17,6 +18,7 @@ struct Options {
   apps::ModelFlags model;
   std::string prompt;
   std::string prompts_file;
+  std::string draft_model;
   bool echo = true;
   bool json = false;
   infer::GenerateOptions generate;
@@ -33,6 +35,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
   apps::add_generation_flags(app, o.generate);
+  apps::add_draft_flag(app, o.draft_model);
   app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");
   app.add_flag("--echo,!--no-echo", o.echo, "show the prompt before the text (on, but with --json)");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
@@ -110,9 +113,11 @@ int run(const CLI::App& app, Options& o) {
     }
   }
   const apps::Machines machines(o.model.machines, model.config);
-  infer::Engine engine(
-      model, machines.placements(),
-      {.max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size()), .type = o.model.cache_type});
+  const infer::CacheOptions cache{
+      .max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size()), .type = o.model.cache_type};
+  const auto draft = apps::load_draft(o.draft_model, model, *tokenizer, machines, cache);
+  infer::Engine engine(model, machines.placements(), cache);
+  if (draft) engine.draft_with(draft->drafter);
   apps::report_repacking(engine.runner().load_report());
 
   apps::watch_interrupt();
@@ -131,9 +136,16 @@ int run(const CLI::App& app, Options& o) {
           fmt::format("{}{}\n{}", o.echo ? prompts[i].text : "", results[i].text, i + 1 < results.size() ? "\n" : ""));
     }
     size_t n_tokens = 0;
-    for (const auto& result : results) n_tokens += result.tokens.size();
-    fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, finish_reason {}, seed {}\n", n_tokens,
+    size_t n_drafts = 0;
+    size_t n_right = 0;
+    for (const auto& result : results) {
+      n_tokens += result.tokens.size();
+      n_drafts += result.n_drafts;
+      n_right += result.n_right;
+    }
+    fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, {}finish_reason {}, seed {}\n", n_tokens,
                speeds(tokens, results)["decode_tokens_per_s"].get<double>(),
+               n_drafts == 0 ? "" : fmt::format("{} of {} drafts right, ", n_right, n_drafts),
                infer::finish_reason_name(results[0].finish_reason), o.generate.sampler.seed);
   }
   const bool interrupted = std::any_of(results.begin(), results.end(), [](const infer::GenerateResult& r) {

@@ -60,7 +60,7 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options) {
   app.add_option("-s,--seed", options.sampler.seed, "seed of the sampler (default: random, printed)")
       ->check(in_range(0, 1.8e19));
   app.add_option("--speculate", options.speculate,
-                 "try up to N tokens at once that followed the same words before; the text is the same")
+                 "try up to N guessed tokens at once: what followed the same words before; the text is the same")
       ->check(in_range(0, 64))
       ->capture_default_str();
   app.add_option("--stop", options.stops, "end before this text; repeatable")->allow_extra_args(false);

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "apps/draft.h"
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
@@ -23,6 +24,8 @@ struct Options {
   infer::server::ServiceOptions service;
   infer::Scheduler::Limits limits{.max_rows = 256, .max_sequences = 16};
   int64_t cache_tokens = 0;
+  size_t speculate = 0;
+  std::string draft_model;
   int64_t request_timeout = 600;
   int64_t grace = 10;
 };
@@ -53,6 +56,10 @@ void add_flags(CLI::App& app, Options& o) {
          "--cache-tokens", o.cache_tokens,
          "positions of the KV cache (default: of four full contexts, or one for each sequence if these are fewer)")
       ->check(apps::in_range(1, 1e9));
+  app.add_option("--speculate", o.speculate, "try up to N tokens of each text at once; no text changes")
+      ->check(apps::in_range(0, 64))
+      ->capture_default_str();
+  apps::add_draft_flag(app, o.draft_model);
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
@@ -100,12 +107,17 @@ int run(const CLI::App& app, Options& o) {
   infer::server::Served served{.name = o.name.empty() ? name_of(path) : o.name,
                                .context = o.context,
                                .tokenizer = *tokenizer,
-                               .chat_template = chat_template_of(app, o, *tokenizer, path)};
-  const auto contexts = static_cast<int64_t>(std::min<size_t>(o.limits.max_sequences, 4));
-  const int64_t positions = o.cache_tokens == 0 ? contexts * o.context : o.cache_tokens;
+                               .chat_template = chat_template_of(app, o, *tokenizer, path),
+                               .speculate = o.speculate};
+  infer::CacheOptions cache{.max_positions = o.cache_tokens, .type = o.model.cache_type};
+  if (o.cache_tokens == 0) {
+    cache.max_positions = o.context;
+    cache.n_sequences = static_cast<int64_t>(std::min<size_t>(o.limits.max_sequences, 4));
+  }
   const apps::Machines machines(o.model.machines, model.config);
-  infer::Engine engine(model, machines.placements(), {.max_positions = positions, .type = o.model.cache_type},
-                       o.limits);
+  const auto draft = apps::load_draft(o.draft_model, model, *tokenizer, machines, cache);
+  infer::Engine engine(model, machines.placements(), cache, o.limits);
+  if (draft) engine.draft_with(draft->drafter);
   apps::report_repacking(engine.runner().load_report());
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end

@@ -20,14 +20,14 @@ PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS),
 SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(PIECES), context=512, tied=False)
 
 
-def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context):
+def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers, pieces=PIECES):
     """Greedy text consists of words and never ends, since the logits of bytes, EOS and markers are zero."""
-    shape = sound.dataclasses.replace(SHAPE, context=context)
+    shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers, vocab=len(pieces))
     arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
               for name, array in sound.weights(shape).items()}
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
-    arrays["output.weight"][[kind != 1 for _, _, kind in PIECES]] = 0
-    model = sound.Gguf(shape, arrays, sound.sentencepiece_metadata(PIECES))
+    arrays["output.weight"][[kind != 1 for _, _, kind in pieces]] = 0
+    model = sound.Gguf(shape, arrays, sound.sentencepiece_metadata(pieces))
     model.key("tokenizer.ggml.add_bos_token", sound.BOOL, False)
     model.key("tokenizer.ggml.add_space_prefix", sound.BOOL, False)
     if template is not None:

@@ -1,54 +1,78 @@
-// Laws of infer/engine/prompt_lookup.h.
+// Laws of infer/engine/prompt_lookup.h, and of the pace of drafts in infer/engine/drafter.h.
 #include "infer/engine/prompt_lookup.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 namespace folio::infer {
 namespace {
 
 TEST(PromptLookup, DraftsAreWhatFollowedTheLastTokensBefore) {
-  const PromptLookup lookup(8);
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 8),
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 8),
             (std::vector<int32_t>{4, 5, 1, 2, 3, 4, 5, 1}));
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 2), (std::vector<int32_t>{4, 5}));
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{7, 2, 3, 4, 9, 2, 3}, 1), (std::vector<int32_t>{4}))
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}, 2), (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{7, 2, 3, 4, 9, 2, 3}, 1), (std::vector<int32_t>{4}))
       << "two tokens are enough";
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 8, 2, 3, 9, 1, 2, 3}, 1), (std::vector<int32_t>{8}))
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 8, 2, 3, 9, 1, 2, 3}, 1), (std::vector<int32_t>{8}))
       << "three say more than two";
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{2, 3, 8, 2, 3, 9, 2, 3}, 1), (std::vector<int32_t>{9})) << "the latest";
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{5, 5, 5}, 3), (std::vector<int32_t>{5, 5, 5}));
-  EXPECT_EQ(lookup.drafts(std::vector<int32_t>{1, 2, 3, 4}, 8), (std::vector<int32_t>{}));
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{2, 3, 8, 2, 3, 9, 2, 3}, 1), (std::vector<int32_t>{9}))
+      << "the latest";
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{5, 5, 5}, 3), (std::vector<int32_t>{5, 5, 5}));
+  EXPECT_EQ(PromptLookup::drafts(std::vector<int32_t>{1, 2, 3, 4}, 8), (std::vector<int32_t>{}));
   for (const std::vector<int32_t>& text : {std::vector<int32_t>{}, {1}, {1, 1}})
-    EXPECT_TRUE(lookup.drafts(text, 8).empty());
+    EXPECT_TRUE(PromptLookup::drafts(text, 8).empty());
 }
 
-TEST(PromptLookup, TriesAsMuchAsComesTrue) {
-  PromptLookup lookup(8);
-  EXPECT_EQ(lookup.n_wanted(), 8U);
-  lookup.learn(8, 2);
-  EXPECT_EQ(lookup.n_wanted(), 3U);
-  lookup.learn(3, 3);
-  EXPECT_EQ(lookup.n_wanted(), 6U);
-  lookup.learn(6, 6);
-  EXPECT_EQ(lookup.n_wanted(), 8U);
-  EXPECT_EQ(PromptLookup(0).n_wanted(), 0U);
+TEST(PromptLookup, WhatWasWrongOftenHasToBeSurer) {
+  const std::vector<int32_t> text{1, 2, 3, 4, 5, 6, 7, 2, 3, 4, 5};
+  EXPECT_EQ(PromptLookup::drafts(text, 2, 4), (std::vector<int32_t>{6, 7}));
+  EXPECT_TRUE(PromptLookup::drafts(text, 2, 5).empty()) << "four tokens are not enough";
+  EXPECT_TRUE(PromptLookup::drafts(text, 2, 20).empty());
+  PromptLookup lookup;
+  Sampler sampler({}, {});
+  std::unique_ptr<Drafter::Memory> memory;
+  const auto n_drafts = [&](size_t n_misses) {
+    std::vector<int32_t> tokens = text;
+    lookup.draft(std::array{Drafter::Text{
+        .tokens = tokens, .first = 0, .most = 2, .n_misses = n_misses, .sampler = sampler, .memory = memory}});
+    return tokens.size() - text.size();
+  };
+  EXPECT_EQ(n_drafts(0), 2U);
+  EXPECT_EQ(n_drafts(2), 2U);
+  EXPECT_EQ(n_drafts(3), 0U);
 }
 
-TEST(PromptLookup, WhatNeverComesTrueIsSeldomTried) {
-  PromptLookup lookup(8);
+TEST(DraftPace, TriesAsMuchAsComesTrue) {
+  DraftPace pace(8);
+  EXPECT_EQ(pace.n_wanted(), 8U);
+  pace.learn(8, 2);
+  EXPECT_EQ(pace.n_wanted(), 3U);
+  pace.learn(3, 3);
+  EXPECT_EQ(pace.n_wanted(), 6U);
+  pace.learn(6, 6);
+  EXPECT_EQ(pace.n_wanted(), 8U);
+  EXPECT_EQ(DraftPace(0).n_wanted(), 0U);
+}
+
+TEST(DraftPace, WhatNeverComesTrueIsSeldomTried) {
+  DraftPace pace(8);
   int tries = 0;
   for (int step = 0; step < 1000; ++step) {
-    const size_t n = lookup.n_wanted();
+    const size_t n = pace.n_wanted();
     tries += n > 0 ? 1 : 0;
-    lookup.learn(n, 0);
+    pace.learn(n, 0);
   }
   EXPECT_GT(tries, 1000 / 40);
   EXPECT_LT(tries, 1000 / 25);
-  while (lookup.n_wanted() == 0) lookup.learn(0, 0);
-  lookup.learn(1, 1);
-  EXPECT_EQ(lookup.n_wanted(), 2U) << "one that does is enough to go on";
+  while (pace.n_wanted() == 0) pace.learn(0, 0);
+  pace.learn(1, 1);
+  EXPECT_EQ(pace.n_wanted(), 2U) << "one that does is enough to go on";
+  pace.learn(2, 0);
+  size_t pause = 0;
+  for (; pace.n_wanted() == 0; ++pause) pace.learn(0, 0);
+  EXPECT_EQ(pause, 8U) << "but not to begin anew";
 }
 
 }  // namespace

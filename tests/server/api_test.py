@@ -157,6 +157,13 @@ def test_prompts_are_texts_or_ids_or_lists_of_them(golden):
     assert post(golden, "/detokenize", {"tokens": ids["The "]})[1] == {"prompt": "The "}
 
 
+def test_speculation_changes_no_text(server, golden):
+    expected = [c.text for c in completion(client_of(golden), [PROMPT, "aaaa"], 5, n=60).choices]
+    for flags in (("--speculate", "4"), ("--speculate", "4", "--draft-model", GOLDEN)):
+        guessing = server(GOLDEN, "-t", "1", "--name", "golden", *flags)
+        assert [c.text for c in completion(client_of(guessing), [PROMPT, "aaaa"], 5, n=60).choices] == expected
+
+
 def test_a_text_ends_at_its_stops(golden):
     text = alone(PROMPT, 5, n=40)
     stop = text[10:13]

@@ -1,0 +1,64 @@
+"""--speculate and --draft-model: the same text, whatever drafts."""
+
+import pytest
+
+from chat_model import PIECES, write_chat_model
+from support import FAILED, WRONG_USAGE, assert_refused, generate, one_json, run, succeed
+
+SETTINGS = [("--temp", 0, "-n", 60), ("-s", 1, "-n", 60), ("-s", 2, "-n", 300), ("-s", 3, "-n", 200, "--stop", "er"),
+            ("-s", 4, "-n", 150, "-c", 64, "--slide"), ("-s", 5, "-n", 60, "--repeat-penalty", 1.3, "--top-k", 20),
+            ("-s", 6, "-n", 60, "--frequency-penalty", 0.5, "--temp", 0.5, "--logit-bias", "40=3")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """By name: the one that is drafted for, and what drafts."""
+    folder = tmp_path_factory.mktemp("models")
+    swapped = [*PIECES[:-2], PIECES[-1], PIECES[-2]]
+    return {"model": write_chat_model(folder / "model.gguf", context=160),
+            "one layer": write_chat_model(folder / "one_layer.gguf", context=96, layers=1),
+            "other tokens": write_chat_model(folder / "other_tokens.gguf", pieces=swapped),
+            "fewer tokens": write_chat_model(folder / "fewer_tokens.gguf", pieces=PIECES[:-2])}
+
+
+@pytest.mark.parametrize("flags", SETTINGS)
+def test_the_text_is_the_one_without(models, flags):
+    model = models["model"]
+    expected = generate(model, "-p", "hello world, hello", *flags)
+    for draft in ([], ["--draft-model", models["one layer"]], ["--draft-model", model]):
+        got = generate(model, "-p", "hello world, hello", *flags, "--speculate", 5, *draft)
+        for key in ("prompt_tokens", "tokens", "text", "finish_reason"):
+            assert got[key] == expected[key], f"{key} with {draft}"
+
+
+def test_so_is_each_of_a_batch(models, tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("hello\no\nhello world, hello world, hello\n  two spaces\n")
+    flags = ["--json", "-m", models["model"], "--prompts", file, "-s", 7, "-n", 50]
+    expected = one_json(succeed("generate", *flags).stdout)
+    for draft in ("one layer", "model"):
+        got = one_json(succeed("generate", *flags, "--speculate", 8, "--draft-model", models[draft]).stdout)
+        assert got["results"] == expected["results"], draft
+
+
+def test_and_the_answer_of_a_chat(models):
+    flags = ["--json", "-m", models["model"], "-p", "hello world", "-s", 8, "-n", 40]
+    expected = one_json(succeed("chat", *flags).stdout)
+    got = one_json(succeed("chat", *flags, "--speculate", 4, "--draft-model", models["one layer"]).stdout)
+    assert got["tokens"] == expected["tokens"]
+
+
+def test_a_person_is_told_how_many_drafts_were_right(models):
+    flags = ["-m", models["model"], "--temp", 0, "-n", 31, "-p", "hello", "--speculate", 5]
+    assert "25 of 25 drafts right" in succeed("generate", *flags, "--draft-model", models["model"]).stderr
+    assert "drafts" not in succeed("generate", *flags[:-2]).stderr
+
+
+def test_another_vocabulary_is_refused(models):
+    flags = ["-m", models["model"], "-p", "hello", "-n", 3, "--speculate", 4, "--draft-model"]
+    assert_refused(run("generate", *flags, models["fewer tokens"]), FAILED, models["fewer tokens"],
+                   f"{len(PIECES) - 2} tokens", f"{len(PIECES)}: ", "same vocabulary")
+    assert_refused(run("generate", *flags, models["other tokens"]), FAILED, f"token {len(PIECES) - 2} is",
+                   models["other tokens"], models["model"], "same vocabulary")
+    assert_refused(run("generate", *flags, "nowhere.gguf"), FAILED, "nowhere.gguf")
+    assert_refused(run("generate", "-m", models["model"], "--draft-model", models["model"]), WRONG_USAGE, "--speculate")
