@@ -83,7 +83,7 @@ interop: ## the tests that build and drive other engines (llama.cpp)
 	@$(CORPUS)
 	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity
+	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve
 	@ctest --test-dir build -C interop -L interop --output-on-failure
 
 cuda-all: ## the serving programs with kernels for GPUs from Ampere to Hopper, whichever is here, into build-cuda/

@@ -4,7 +4,7 @@
 #   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
 #   scripts/bootstrap.sh serving    the same without LibTorch
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
-#   scripts/bootstrap.sh interop    and llama.cpp, built from source, in build/venv
+#   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #
 # Root installs system packages with apt-get; for others, the apt-get command is printed. LibTorch is searched for as in
@@ -132,6 +132,27 @@ build_llama_cpp() {
     --no-binary llama-cpp-python "$llama_cpp"
 }
 
+# llama.cpp's own server, from the same source package, as $venv/bin/llama-server: without its page, which it would
+# download, without TLS, and without its kernels for AMX, which some virtual machines announce and then refuse.
+build_llama_server() {
+  say "building llama-server of $llama_cpp from source (minutes)"
+  local folder=build/llama-server no_amx=
+  [ "$(uname -m)" != x86_64 ] || no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+  rm -rf $folder
+  mkdir -p $folder/source
+  $venv/bin/python -m pip --disable-pip-version-check download --quiet --no-deps --no-binary llama-cpp-python \
+    --dest $folder "$llama_cpp"
+  tar -xzf $folder/llama_cpp_python-*.tar.gz -C $folder/source --strip-components=1
+  cmake -S $folder/source/vendor/llama.cpp -B $folder/build -G Ninja --log-level=ERROR -DCMAKE_BUILD_TYPE=Release \
+    -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF \
+    -DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT="$llama_cpp" \
+    -DCMAKE_C_FLAGS="-w $no_amx" -DCMAKE_CXX_FLAGS="-w $no_amx"
+  cmake --build $folder/build --target llama-server
+  install $folder/build/bin/llama-server $venv/bin/llama-server
+  rm -rf $folder
+}
+
 system_packages
 [ "$goal" != serving ] || exit 0
 libtorch
@@ -140,4 +161,5 @@ if [ "$goal" != build ]; then
 fi
 if [ "$goal" = interop ]; then
   once interop "$llama_cpp" build_llama_cpp
+  once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi

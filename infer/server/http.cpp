@@ -280,7 +280,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
 
   // Sees the end of the connection during an answer. What comes before it are further requests.
   void watch() {
-    if (watching_) return;
+    if (watching_ || buffer_.size() >= kMaxPipelined) return;
     watching_ = true;
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       self->watching_ = false;

@@ -1,0 +1,80 @@
+"""The picture of scripts/bench_serve.py: one panel for each measure, over the load; light or dark as the reader's
+system asks."""
+import math
+import statistics
+from xml.sax.saxutils import escape
+
+LIGHT, DARK = ("#0069a8", "#c44f00"), ("#5ab4f0", "#ff9a52")  # as train/svg.cpp
+WIDTH, HEIGHT, GAP, TOP, LEFT = 260, 200, 70, 96, 60
+
+
+def style():
+    rules = ".card{{fill:{};stroke:{}}}.grid{{stroke:{};fill:none}}text{{fill:{}}}.strong{{fill:{}}}".format
+    colours = lambda palette: "".join(f".s{i}{{stroke:{c};fill:none;stroke-width:2}}.f{i}{{fill:{c}}}"
+                                      for i, c in enumerate(palette))
+    return ("text{font:12px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}.title{font-size:15px;"
+            "font-weight:600}.dashed{stroke-dasharray:5 4}"
+            + rules("#ffffff", "#dfe3e8", "#dfe3e8", "#57606a", "#1f2328") + colours(LIGHT)
+            + "@media(prefers-color-scheme:dark){" + rules("#0d1117", "#2b323b", "#2b323b", "#9aa4af", "#e6edf3")
+            + colours(DARK) + "}")
+
+
+def text(x, y, words, anchor="start", classes=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{classes}">{escape(words)}</text>\n'
+
+
+def scale(values, log):
+    """Ticks around the values, and where between 0 and 1 a value lies."""
+    if log:
+        low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+        return [10 ** i for i in range(low, high + 1)], lambda value: (math.log10(value) - low) / (high - low)
+    power = 10 ** math.floor(math.log10(max(values)))
+    most = next(f * power for f in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if f * power >= max(values))
+    return [most * i / 4 for i in range(5)], lambda value: value / most
+
+
+def line(rounds_by_load, metric, x_of, y_of, classes):
+    """Through the medians of the rounds, with a bar from the least to the greatest."""
+    points, bars = [], ""
+    for i, rounds in enumerate(rounds_by_load.values()):
+        values = [r[metric] for r in rounds]
+        points.append(f"{x_of(i):.1f} {y_of(statistics.median(values)):.1f}")
+        bars += f'<path class="{classes}" d="M{x_of(i):.1f} {y_of(min(values)):.1f}V{y_of(max(values)):.1f}"/>\n'
+    return f'<path class="{classes}" d="M{"L".join(points)}"/>\n' + bars.replace(" dashed", "")
+
+
+def panel(results, metrics, left):
+    """One metric on a linear axis, or two times on a logarithmic one, the second in a dashed line."""
+    metrics = [metrics] if isinstance(metrics, str) else metrics
+    loads = list(next(iter(results.values())))
+    ticks, place = scale([r[m] for by_load in results.values() for rounds in by_load.values() for r in rounds
+                          for m in metrics], log=len(metrics) > 1)
+    x_of = lambda i: left + (i + 0.5) * WIDTH / len(loads)
+    y_of = lambda value: TOP + HEIGHT * (1 - place(value))
+    title = metrics[0].removesuffix(": median") + (": median, and 99th percentile (dashed)" if len(metrics) > 1 else "")
+    body = text(left, TOP - 14, title, classes="strong")
+    for value in ticks:
+        body += f'<path class="grid" d="M{left} {y_of(value):.1f}h{WIDTH}"/>\n'
+        body += text(left - 8, y_of(value) + 4, f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}", "end")
+    for i, load in enumerate(loads):
+        body += text(x_of(i), TOP + HEIGHT + 18, load, "middle")
+    for i, by_load in enumerate(results.values()):
+        for metric, dash in zip(metrics, ("", " dashed")):
+            body += line(by_load, metric, x_of, y_of, f"s{i}{dash}")
+    return body
+
+
+def picture(results, panels, title, subtitle):
+    """results: server → load → one dictionary of metrics for each round."""
+    width = LEFT + len(panels) * (WIDTH + GAP)
+    height = TOP + HEIGHT + 56
+    body = text(16, 26, title, classes="title strong") + text(16, 46, subtitle)
+    for i, name in enumerate(results):
+        x = width - 210 + 90 * i
+        body += f'<path class="s{i}" d="M{x} 22h18"/>' + text(x + 24, 26, name, classes=f"f{i}")
+    for i, metrics in enumerate(panels):
+        body += panel(results, metrics, LEFT + i * (WIDTH + GAP))
+    body += text(LEFT, height - 12, "requests a second")
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}">\n<title>{escape(title)}</title>\n<style>{style()}</style>\n<rect class="card" x=".5" '
+            f'y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n{body}</svg>\n')

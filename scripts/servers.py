@@ -1,0 +1,122 @@
+"""Folio's server and llama.cpp's, started alike for measurements and tests: the same model, sequences, context, threads
+and type of KV cache. What is not set here is each server's own default. Only Python's own library is needed."""
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
+# Built by scripts/bootstrap.sh interop.
+LLAMA_SERVER = pathlib.Path(os.environ.get("FOLIO_LLAMA_SERVER", BUILD / "venv" / "bin" / "llama-server"))
+
+
+def folio_command(model, sequences, context, threads, cache_type):
+    return [BUILD / "serve", "-m", model, "--max-sequences", sequences, "--context", context,
+            "--cache-tokens", sequences * context, "-t", threads, "--cache-type", cache_type]
+
+
+def llama_command(model, sequences, context, threads, cache_type):
+    """-c is of all sequences together, and each has its own part. The cache of old prompts in RAM (--cache-ram) is off:
+    it costs time, and pays only for prompts that come back after another took their place. A sequence still reuses
+    the prompt that it had before (--cache-prompt). With an F32 cache it goes without flash attention, as Folio does."""
+    return [LLAMA_SERVER, "-m", model, "-np", sequences, "-c", sequences * context, "-t", threads, "-tb", threads,
+            "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "auto",
+            "--cache-ram", 0, "--metrics"]
+
+
+COMMANDS = {"folio": folio_command, "llama-server": llama_command}
+
+
+class Server:
+    """A server on a free port of this machine: `with Server("folio", model, ...) as server`."""
+
+    def __init__(self, name, model, *, sequences=4, context=1024, threads=2, cache_type="f16", more=()):
+        self.name = name
+        command = COMMANDS[name](pathlib.Path(model).resolve(), sequences, context, threads, cache_type)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.command = [str(a) for a in [*command, *more, "--host", "127.0.0.1", "--port", self.port]]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        try:
+            self.wait_until_ready(120)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+    def wait_until_ready(self, seconds):
+        for _ in range(int(seconds * 20)):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{' '.join(self.command)} ended with {self.process.returncode}: {self.log_text()}")
+            try:
+                if self.call("/health")[0] == 200:
+                    return
+            except OSError:
+                pass  # it does not listen yet
+            time.sleep(0.05)
+        raise RuntimeError(f"{' '.join(self.command)} is not ready after {seconds} s: {self.log_text()}")
+
+    def log_text(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")[-2000:]
+
+    def call(self, path, body=None):
+        """(status, JSON or text) of a GET, or of a POST where there is a body."""
+        request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=300) as reply:
+                status, text = reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read().decode()
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    def tokenize(self, text):
+        """The tokens of a text, without any that a prompt begins with. What looks like a special token is text."""
+        body = {"prompt": text} if self.name == "folio" else {"content": text, "parse_special": False}
+        status, reply = self.call("/tokenize", body)
+        if status != 200:
+            raise RuntimeError(f"{self.name} does not tokenize: {status} {reply}")
+        return reply["tokens"]
+
+    def metric(self, name):
+        """The value of the first metric whose name ends so."""
+        found = re.search(rf"^[\w:]*{name}(?:\{{.*\}})? (\S+)$", self.call("/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else None
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def resident_mb(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+
+
+def raise_descriptor_limit():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,149 @@
+"""A client that streams many completions at once and takes as little of the processor as it can: it keeps what arrives
+and when, and reads it when all is over. Only Python's own library is needed."""
+import asyncio
+import bisect
+import gc
+import itertools
+import json
+import os
+import re
+import resource
+import time
+from dataclasses import dataclass, field
+
+EVENT = re.compile(rb"^data: (\{.*\})\r?$", re.MULTILINE)
+
+
+@dataclass
+class Request:
+    prompt: list  # token ids
+    max_tokens: int
+    at: float = 0.0  # seconds after the start
+
+
+@dataclass
+class Answer:
+    start: float  # when it was to be sent
+    times: list = field(default_factory=list)  # when each token arrived
+    tokens: int = 0  # as the server counted them
+    cached: int = 0
+    text: str = ""
+
+
+def post(path, body):
+    """The bytes of a request whose connection ends with the answer."""
+    data = json.dumps(body).encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data
+
+
+class Connection(asyncio.Protocol):
+    """Sends one request and keeps the pieces of the answer with their times."""
+
+    def __init__(self, payload, closed):
+        self.payload, self.closed, self.pieces = payload, closed, []
+
+    def connection_made(self, transport):
+        transport.write(self.payload)
+
+    def data_received(self, data):
+        self.pieces.append((time.perf_counter(), data))
+
+    def connection_lost(self, error):
+        self.closed.set_result(error)
+
+
+def without_chunks(data):
+    """The body of a chunked answer, and at which place of `data` each of its parts began: ([of body], [of data])."""
+    body, of_body, of_data, at = b"", [], [], data.index(b"\r\n\r\n") + 4
+    while at < len(data):
+        line = data.index(b"\r\n", at)
+        size = int(data[at:line].split(b";")[0], 16)
+        of_body.append(len(body))
+        of_data.append(line + 2)
+        body += data[line + 2:line + 2 + size]
+        at = line + 2 + size + 2
+    return body, of_body, of_data
+
+
+def read(pieces, start):
+    """What a connection's pieces say. The time of an event is that of the piece with its last byte."""
+    data = b"".join(piece for _, piece in pieces)
+    if not data.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(f"the server says: {data[:500]!r}")
+    ends = list(itertools.accumulate(len(piece) for _, piece in pieces))
+    body, of_body, of_data = without_chunks(data)
+    answer = Answer(start)
+    for event in EVENT.finditer(body):
+        reply = json.loads(event[1])
+        if usage := reply.get("usage"):
+            answer.tokens = usage["completion_tokens"]
+            answer.cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+        for choice in reply.get("choices", []):
+            if choice.get("text"):
+                answer.text += choice["text"]
+                part = bisect.bisect_right(of_body, event.end() - 1) - 1
+                place = event.end() - 1 - of_body[part] + of_data[part]
+                answer.times.append(pieces[bisect.bisect_right(ends, place)][0])
+    return answer
+
+
+async def stream_all(port, requests, payloads):
+    loop = asyncio.get_running_loop()
+    start = time.perf_counter()
+
+    async def one(request, payload):
+        await asyncio.sleep(start + request.at - time.perf_counter())
+        closed = loop.create_future()
+        _, connection = await loop.create_connection(lambda: Connection(payload, closed), "127.0.0.1", port)
+        await closed
+        return connection.pieces
+
+    pieces = await asyncio.gather(*map(one, requests, payloads))
+    return start, pieces
+
+
+@dataclass
+class Load:
+    answers: list
+    seconds: float  # from the first request to the last byte
+    client_share: float  # of all cores, this process
+
+    @property
+    def tokens_per_s(self):
+        return sum(a.tokens for a in self.answers) / self.seconds
+
+    def first_token(self):
+        return [a.times[0] - a.start for a in self.answers]
+
+    def between_tokens(self):
+        return [b - a for answer in self.answers for a, b in itertools.pairwise(answer.times)]
+
+
+def processor_seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+async def run(server, requests, no_end):
+    """Streams the greedy completions of the requests, each at its time. `no_end` are tokens that are not to be drawn,
+    so that each answer has the length that was asked for."""
+    bias = {str(token): -100 for token in no_end}
+    payloads = [post("/v1/completions", {"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
+                                         "stream": True, "stream_options": {"include_usage": True},
+                                         "logit_bias": bias}) for r in requests]
+    gc.collect()
+    gc.disable()
+    try:
+        before = processor_seconds()
+        start, pieces = await stream_all(server.port, requests, payloads)
+        seconds = time.perf_counter() - start
+        share = (processor_seconds() - before) / seconds / os.cpu_count()
+    finally:
+        gc.enable()
+    answers = [read(p, start + r.at) for p, r in zip(pieces, requests)]
+    for answer, request in zip(answers, requests):
+        if answer.tokens != request.max_tokens or not answer.times:
+            raise RuntimeError(f"{server.name}: {answer.tokens} tokens in {len(answer.times)} events, but "
+                               f"{request.max_tokens} were asked for")
+    return Load(answers, seconds, share)
