@@ -163,7 +163,7 @@ def report_load(model, results, a):
     (a.out / f"{name}.json").write_text(json.dumps(plain, indent=1))
     panels = ["tokens/s", ("first token, ms: median", "99 %"), ("between tokens, ms: median", "99 % ")]
     subtitle = (f"{name}, {a.threads} threads, {a.sequences} sequences, {a.cache_type.upper()} cache; "
-                f"medians of {a.rounds} rounds and their range")
+                f"medians and range of {a.rounds} rounds")
     (a.out / f"{name}.svg").write_text(picture(plain, panels, "Folio's server and llama.cpp's", subtitle))
     print(a.out / f"{name}.svg", file=sys.stderr)
 

@@ -51,7 +51,7 @@ def panel(results, metrics, left):
                           for m in metrics], log=len(metrics) > 1)
     x_of = lambda i: left + (i + 0.5) * WIDTH / len(loads)
     y_of = lambda value: TOP + HEIGHT * (1 - place(value))
-    title = metrics[0].removesuffix(": median") + (": median, and 99th percentile (dashed)" if len(metrics) > 1 else "")
+    title = metrics[0].removesuffix(": median") + (": median and 99 % (dashed)" if len(metrics) > 1 else "")
     body = text(left, TOP - 14, title, classes="strong")
     for value in ticks:
         body += f'<path class="grid" d="M{left} {y_of(value):.1f}h{WIDTH}"/>\n'
