@@ -25,7 +25,8 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxPipelined = size_t{64} << 10U;  // bytes of further requests that are read during an answer
-constexpr std::chrono::seconds kLinger{2};           // for the client to read the last answer
+constexpr size_t kSendBuffer = size_t{64} << 10U;
+constexpr std::chrono::seconds kLinger{2};  // for the client to read the last answer
 
 std::string_view text_of(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
@@ -338,6 +339,8 @@ void Connections::accept() {
     }
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
+    // What the system keeps for a client that doesn't read; else it would take megabytes.
+    socket.set_option(tcp::socket::send_buffer_size(static_cast<int>(kSendBuffer)), ignored);
     if (sessions.size() < options.max_connections) {
       const auto session = std::make_shared<Session>(*this, std::move(socket));
       sessions.insert(session);
