@@ -78,13 +78,15 @@ soak: ## 100,000 requests to a server, each text compared (minutes; N=… for an
 	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -s \
 	  -p no:cacheprovider tests/server/load_test.py 2>/dev/null
 
-interop: ## the tests that build and drive other engines (llama.cpp)
-	@scripts/bootstrap.sh interop
+SERVER ?= yes
+
+interop: ## the tests that build and drive other engines: llama.cpp and, unless SERVER=no, its server
+	@scripts/bootstrap.sh $(if $(filter no,$(SERVER)),interop-library,interop)
 	@$(CORPUS)
 	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve
-	@ctest --test-dir build -C interop -L interop --output-on-failure
+	@ctest --test-dir build -C interop -L interop $(if $(filter no,$(SERVER)),-E interop_serve) --output-on-failure
 
 cuda-all: ## the serving programs with kernels for GPUs from Ampere to Hopper, whichever is here, into build-cuda/
 	@scripts/bootstrap.sh build

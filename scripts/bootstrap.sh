@@ -4,7 +4,8 @@
 #   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
 #   scripts/bootstrap.sh serving    the same without LibTorch
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
-#   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv
+#   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
+#                                   interop-library: without the server
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #
 # Root installs system packages with apt-get; for others, the apt-get command is printed. LibTorch is searched for as in
@@ -159,7 +160,7 @@ libtorch
 if [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
 fi
+case $goal in interop*) once interop "$llama_cpp" build_llama_cpp ;; esac
 if [ "$goal" = interop ]; then
-  once interop "$llama_cpp" build_llama_cpp
   once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi

@@ -127,6 +127,8 @@ void Completion::receive(News news) {
     } else {
       const GenerateResult& result = news.outcome->result;
       usage_.completion_tokens += result.tokens.size();
+      metrics_.drafts += result.n_drafts;
+      metrics_.drafts_right += result.n_right;
       if (news.choice % static_cast<size_t>(request_.n) == 0) usage_.cached_tokens += result.n_cached;
       choice.finish_reason = finish_reason_name(result.finish_reason);
     }

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from chat_model import write_chat_model
 from support import GOLDEN, generate, one_json, succeed
+from wire import metric
 
 PROMPT = "ROMEO:\nWhat"
 # What the server's fields are called by `generate`, and values that matter.
@@ -162,6 +163,7 @@ def test_speculation_changes_no_text(server, golden):
     for flags in (("--speculate", "4"), ("--speculate", "4", "--draft-model", GOLDEN)):
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", *flags)
         assert [c.text for c in completion(client_of(guessing), [PROMPT, "aaaa"], 5, n=60).choices] == expected
+    assert metric(guessing, "folio_drafts_right_total") == metric(guessing, "folio_drafts_total") > 60  # its own model
 
 
 def test_a_text_ends_at_its_stops(golden):
