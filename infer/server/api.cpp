@@ -181,6 +181,22 @@ int64_t room_of(const CompletionRequest& request, const Served& served) {
   return served.context - longest;
 }
 
+// An answer lies in memory as a whole.
+void check_logprobs(const CompletionRequest& request) {
+  constexpr size_t kMost = size_t{1} << 22U;
+  if (!request.top_logprobs) return;
+  size_t n_tokens = 0;
+  for (const Prompt& prompt : request.prompts) {
+    n_tokens += static_cast<size_t>(request.n) *
+                (static_cast<size_t>(request.max_tokens) + (request.echo ? prompt.tokens.size() : 0));
+  }
+  const size_t n = n_tokens * (1 + *request.top_logprobs);
+  if (n <= kMost) return;
+  refuse(request.chat ? "top_logprobs" : "logprobs",
+         fmt::format("would be {} numbers for {} tokens, more than {}; ask for fewer tokens, choices or alternatives",
+                     n, n_tokens, kMost));
+}
+
 Prompt encoded(std::string text, const Served& served) {
   try {
     std::vector<int32_t> ids = served.tokenizer.prefix_tokens();
@@ -315,6 +331,7 @@ CompletionRequest parse_completion(const Json& body, const Served& served, uint6
   request.echo = fields.flag("echo", false);
   request.max_tokens = std::min(fields.integer("max_tokens", request.echo ? 0 : 1, INT32_MAX).value_or(16), room);
   if (const auto n = fields.integer("logprobs", 0, 20)) request.top_logprobs = static_cast<size_t>(*n);
+  check_logprobs(request);
   fields.only("best_of", request.n);
   fields.unsupported({"suffix"});
   fields.finish();
@@ -337,6 +354,7 @@ CompletionRequest parse_chat(const Json& body, const Served& served, uint64_t ra
   } else if (top) {
     refuse("top_logprobs", "is for \"logprobs\": true");
   }
+  check_logprobs(request);
   const std::string mark = data::end_of_turn(served.tokenizer, *served.chat_template);
   const int32_t id = mark.empty() ? -1 : served.tokenizer.special_tokens().id_of(mark);
   if (id >= 0) {

@@ -1,0 +1,72 @@
+// The parts of the server that need no network: what a request may ask for, probabilities, times.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "data/tokenizers/char_tokenizer.h"
+#include "infer/server/api.h"
+#include "infer/server/metrics.h"
+#include "infer/server/replies.h"
+
+namespace folio::infer::server {
+namespace {
+
+class ApiTest : public ::testing::Test {
+ protected:
+  data::CharTokenizer tokenizer_ = data::CharTokenizer::from_text("abc", "abc.txt");
+  Served served_{.name = "m", .context = 100'000, .tokenizer = tokenizer_};
+};
+
+TEST_F(ApiTest, AnAnswerOfHundredsOfMegabytesIsRefused) {
+  Json body = {{"prompt", "a"}, {"logprobs", 20}, {"max_tokens", 10'000}, {"n", 10}};
+  EXPECT_NO_THROW(static_cast<void>(parse_completion(body, served_, 1)));
+  body["n"] = 100;
+  try {
+    static_cast<void>(parse_completion(body, served_, 1));
+    FAIL() << "it was accepted";
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.json()["error"]["param"], "logprobs");
+    EXPECT_NE(std::string(error.what()).find("1000000 tokens"), std::string::npos) << error.what();
+  }
+  body.erase("logprobs");
+  EXPECT_NO_THROW(static_cast<void>(parse_completion(body, served_, 1)));
+}
+
+TEST_F(ApiTest, MaxTokensAreWhatTheContextHasRoomFor) {
+  const auto request = parse_completion({{"prompt", "abc"}, {"max_tokens", 1'000'000}}, served_, 1);
+  EXPECT_EQ(request.max_tokens, 100'000 - 3);
+  EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 1).max_tokens, 16);
+  EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).sampler.seed, 77U);
+}
+
+TEST(TokenLogprob, HasTheLikeliestInOrderAndTheLowerIdFirst) {
+  const std::vector<float> logits = {1.0F, 3.0F, -2.0F, 3.0F, 0.5F};
+  double total = 0.0;
+  for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+  const TokenLogprob found = token_logprob(4, logits, 3);
+  EXPECT_NEAR(*found.logprob, 0.5 - std::log(total), 1e-12);
+  ASSERT_EQ(found.top.size(), 3U);
+  const int32_t expected[] = {1, 3, 0};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(found.top[i].token, expected[i]);
+    EXPECT_NEAR(found.top[i].logprob, logits[static_cast<size_t>(expected[i])] - std::log(total), 1e-12);
+  }
+  EXPECT_TRUE(token_logprob(0, logits, 0).top.empty());
+  EXPECT_EQ(token_logprob(0, logits, 20).top.size(), logits.size());
+}
+
+TEST(Times, QuantilesAreOfTheLastOnes) {
+  Times times;
+  EXPECT_FALSE(times.quantiles().has_value());
+  for (int i = 0; i < 1000; ++i) times.add(100.0);
+  for (int i = 1; i <= 1024; ++i) times.add(i * 1e-3);
+  EXPECT_NEAR(times.quantiles()->median, 0.512, 1e-3);
+  EXPECT_NEAR(times.quantiles()->p99, 1.014, 2e-3);
+  const std::string text = times.text("t", "Times.");
+  EXPECT_NE(text.find("t_bucket{le=\"0.1\"} 100\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("t_bucket{le=\"+Inf\"} 2024\n"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace folio::infer::server
