@@ -6,6 +6,7 @@
 #include "experiments/21_scheduling/requests.h"
 #include "infer/cpu/cpu.h"
 #include "infer/engine/generation.h"
+#include "infer/engine/prompt_lookup.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
 
@@ -42,12 +43,16 @@ class Run {
     let_in();
     std::vector<Cell>& cells = schedule_.steps.emplace_back(states());
 
+    draft();
     std::vector<Row> rows;
     size_t most_reported = 0;  // nobody asks for logits
     const Scheduler::Trace& plan = scheduler_.plan([&](Scheduler::Job& job, size_t most) {
       return static_cast<Generation&>(job).append_rows(rows, most, most_reported);
     });
-    for (const Scheduler::Job* job : plan.put_back) cells[index(job)].put_back = true;
+    for (const Scheduler::Job* job : plan.put_back) {
+      cells[index(job)].put_back = true;
+      jobs_[index(job)].was_put_back();
+    }
     for (const Scheduler::Trace::Part& part : plan.parts) note_rows(cells[index(part.job)], part);
 
     infer::StepOutput output = runner_.forward(rows);
@@ -60,6 +65,15 @@ class Run {
       if (schedule_.variant.knows_prefix) job.remember();
       if (job.done()) scheduler_.remove(job);
     }
+  }
+
+  // What the plan may try.
+  void draft() {
+    std::vector<infer::Drafter::Text> texts;
+    for (Scheduler::Job* job : scheduler_.running()) {
+      if (const auto text = jobs_[index(job)].to_draft(scheduler_.n_ahead_each())) texts.push_back(*text);
+    }
+    lookup_.draft(texts);
   }
 
   // A static batch is filled when the one before has ended. What the scheduler doesn't know, it can't let run.
@@ -101,6 +115,7 @@ class Run {
   infer::Cpu cpu_;
   infer::Runner runner_;
   Scheduler scheduler_;
+  infer::PromptLookup lookup_;
   std::deque<Generation> jobs_;
   std::vector<size_t> highest_;  // positions that a request has had rows for
   size_t n_in_ = 0;              // requests that the scheduler knows, or knew
