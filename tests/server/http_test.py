@@ -326,7 +326,7 @@ def test_many_connections(start):
         wires = [Wire(server) for _ in range(1000)]
         for i, wire in enumerate(wires):
             wire.send("POST /v1/completions HTT" if i % 2 else "")
-        assert metric(server, "process_open_fds") > 1000
+        wait_for(lambda: metric(server, "process_open_fds") > 1000)
         with Wire(server) as wire:
             assert wire.complete(max_tokens=5).answer()[0] == 200
         assert metric(server, "process_resident_memory_bytes") - before < 64e6
