@@ -11,10 +11,6 @@ namespace {
 
 constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
 
-size_t n_characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 ApiError api_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -12,10 +12,6 @@ constexpr double kImpossible = -9999.0;  // OpenAI's for what has no logarithm
 
 using Ordered = nlohmann::ordered_json;
 
-size_t n_characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 Ordered usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
@@ -37,6 +33,10 @@ std::string head_of(const std::string& id, const char* object, int64_t created, 
 }
 
 }  // namespace
+
+size_t n_characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
 
 std::string dump(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

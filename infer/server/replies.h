@@ -74,6 +74,9 @@ class Replies {
   std::string head_chunk_;  ///< and of a chunk
 };
 
+/// How many characters (code points) UTF-8 has.
+[[nodiscard]] size_t n_characters(std::string_view text);
+
 /// JSON as one line; what is no UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string dump(const nlohmann::ordered_json& json);
 
