@@ -40,8 +40,8 @@ class Times {
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> requests;  ///< by path and status
   uint64_t prompt_tokens = 0;                                ///< of completions that ended
-  uint64_t drafts = 0;        ///< that were tried
-  uint64_t drafts_right = 0;  ///< of them
+  uint64_t drafts = 0;                                       ///< that were tried
+  uint64_t drafts_right = 0;                                 ///< of them
   Times first_token;                                         ///< from a request's arrival to its first token
   Times between_tokens;                                      ///< of one choice
 
