@@ -266,23 +266,18 @@ def test_the_end_cuts_off_what_runs_on(start):
         assert server.process.wait(20) == 0
 
 
-def test_a_full_disk_for_the_log():
+def test_a_full_disk_for_the_log(start):
     with open("/dev/full", "w") as full:
-        from conftest import Serve
-        server = Serve(GOLDEN, "-t", "1", stderr=full)
-    try:
-        with Wire(server) as wire:
-            for _ in range(3):
-                assert wire.complete(max_tokens=2).answer()[0] == 200
-    finally:
-        server.stop()
+        server = start(stderr=full)
+    with Wire(server) as wire:
+        for _ in range(3):
+            assert wire.complete(max_tokens=2).answer()[0] == 200
 
 
-def test_texts_are_logged_only_if_asked_for(tmp_path):
-    from conftest import Serve
+def test_texts_are_logged_only_if_asked_for(start, tmp_path):
     for flags, logged in (((), False), (("--log-texts",), True)):
         with open(tmp_path / "log", "w") as log:
-            server = Serve(GOLDEN, "-t", "1", *flags, stderr=log)
+            server = start(*flags, stderr=log)
         with Wire(server) as wire:
             answer = json.loads(wire.complete(prompt="MENENIUS", max_tokens=30).answer()[2])["choices"][0]["text"]
             wire.complete(prompt="MENENIUS", max_tokens=-1).answer()
