@@ -274,14 +274,7 @@ TEST_P(DraftModelTest, ADrafterThatFailsFailsItsStepAlone) {
     ids.push_back(engine.add({.prompt = tokens(20, seed), .max_tokens = 30, .speculate = 3}));
   }
   EXPECT_ERROR(engine.draft_with(drafter), "2 requests");
-  int thrown = 0;
-  for (bool more = true; more;) {
-    try {
-      more = engine.step();
-    } catch (const std::runtime_error&) {
-      ++thrown;
-    }
-  }
+  const int thrown = test::step_to_the_end(engine);
   EXPECT_GT(thrown, 0);
   EXPECT_EQ(drafter.calls / 2 + drafter.calls % 2, thrown);
   for (const uint64_t seed : {1U, 2U})

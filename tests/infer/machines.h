@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -336,6 +337,19 @@ class EngineOn : private Rig, public Engine {
       : Rig(kind, model.config, cpu), Engine(model, placements(), kind.with_type(cache)) {}
   using Rig::machine;
 };
+
+/// Steps until no request is left; how many steps threw a runtime_error.
+inline int step_to_the_end(Engine& engine) {
+  int thrown = 0;
+  for (bool more = true; more;) {
+    try {
+      more = engine.step();
+    } catch (const std::runtime_error&) {
+      ++thrown;
+    }
+  }
+  return thrown;
+}
 
 /// A request's tokens as the host draws them from the logits, a row after the other. `on_logits` gets the prompt's.
 inline std::vector<int32_t> drawn_by_host(const MachineKind& kind, const core::StoredModel& model, const Request& r) {

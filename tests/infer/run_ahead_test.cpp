@@ -237,14 +237,7 @@ TEST_P(RunAhead, WhatACallbackThrowsIsMadeGood) {
       };
       ids.push_back(engine.add(r));
     }
-    int thrown = 0;
-    for (bool more = true; more;) {
-      try {
-        more = engine.step();
-      } catch (const std::runtime_error&) {
-        ++thrown;
-      }
-    }
+    const int thrown = test::step_to_the_end(engine);
     EXPECT_EQ(thrown, 1);
     for (size_t i = 0; i < std::size(requests); ++i) {
       const auto expected = drawn_by_host(requests[i]);
