@@ -14,6 +14,19 @@ std::vector<data::ChatMessage> first_messages(std::optional<std::string> system)
 
 }  // namespace
 
+// A model says its template's mark at the end of an answer, whatever its file calls the end of a text.
+void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, std::vector<int32_t>& end_tokens,
+                 std::vector<std::string>& stops) {
+  const std::string mark = data::end_of_turn(tokenizer, chat);
+  if (mark.empty()) return;
+  const int32_t id = tokenizer.special_tokens().id_of(mark);
+  if (id >= 0) {
+    end_tokens.push_back(id);
+  } else {
+    stops.push_back(mark);  // not one token in this vocabulary
+  }
+}
+
 Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, data::ChatTemplate chat_template,
                            std::optional<std::string> system)
     : engine_(engine),
@@ -28,7 +41,9 @@ Answer Conversation::say(std::string text, const GenerateOptions& options,
   const size_t n_before = messages_.size();
   try {
     messages_.push_back({.role = data::ChatRole::User, .content = std::move(text)});
-    Answer answer = this->answer(with_end_of_turn(options), on_text);
+    GenerateOptions ending = options;
+    end_at_turn(tokenizer_, template_, ending.end_tokens, ending.stops);
+    Answer answer = this->answer(ending, on_text);
     if (answer.result.finish_reason == FinishReason::Interrupted && answer.result.text.empty()) {
       messages_.resize(n_before);
     } else {
@@ -52,19 +67,6 @@ Answer Conversation::answer(const GenerateOptions& options, const std::function<
                 "the conversation has {} tokens, and the context has room for {}: /reset begins anew", n, context);
   answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, options, on_text);
   return answer;
-}
-
-// A model says its template's mark at the end of an answer, whatever its file calls the end of a text.
-GenerateOptions Conversation::with_end_of_turn(GenerateOptions options) const {
-  const std::string mark = data::end_of_turn(tokenizer_, template_);
-  if (mark.empty()) return options;
-  const int32_t id = tokenizer_.special_tokens().id_of(mark);
-  if (id >= 0) {
-    options.end_tokens.push_back(id);
-  } else {
-    options.stops.push_back(mark);  // not one token in this vocabulary
-  }
-  return options;
 }
 
 void Conversation::reset() { messages_.resize(n_system_); }

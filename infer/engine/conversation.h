@@ -17,6 +17,11 @@ struct Answer {
   GenerateResult result;
 };
 
+/// What ends an answer of a chat: a token, or, where the vocabulary has none for the template's mark, a text. Added to
+/// what ends a request's text.
+void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, std::vector<int32_t>& end_tokens,
+                 std::vector<std::string>& stops);
+
 class Conversation {
  public:
   /// Without a system message the template says its own, if it has one. The engine and the tokenizer have to outlive
@@ -36,7 +41,6 @@ class Conversation {
 
  private:
   Answer answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
-  [[nodiscard]] GenerateOptions with_end_of_turn(GenerateOptions options) const;
 
   Engine& engine_;
   const data::Tokenizer& tokenizer_;

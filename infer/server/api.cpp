@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "infer/engine/conversation.h"
 
 namespace folio::infer::server {
 namespace {
@@ -355,13 +356,7 @@ CompletionRequest parse_chat(const Json& body, const Served& served, uint64_t ra
     refuse("top_logprobs", "is for \"logprobs\": true");
   }
   check_logprobs(request);
-  const std::string mark = data::end_of_turn(served.tokenizer, *served.chat_template);
-  const int32_t id = mark.empty() ? -1 : served.tokenizer.special_tokens().id_of(mark);
-  if (id >= 0) {
-    request.end_tokens.push_back(id);
-  } else if (!mark.empty()) {
-    request.stops.push_back(mark);
-  }
+  end_at_turn(served.tokenizer, *served.chat_template, request.end_tokens, request.stops);
   fields.only("response_format", {{"type", "text"}});
   fields.only("store", false);
   fields.unsupported({"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "prediction",

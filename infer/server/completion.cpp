@@ -186,7 +186,7 @@ void Completion::fail(const ApiError& error) {
     reply->end();
   } else {
     if (error.status() == 503) reply->add_header("Retry-After", "1");
-    reply->send(error.status(), "application/json", dump(error.json()) + "\n");
+    reply->send(error.status(), "application/json", error_body(error));
   }
 }
 

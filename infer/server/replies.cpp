@@ -34,6 +34,8 @@ std::string head_of(const std::string& id, const char* object, int64_t created, 
 
 }  // namespace
 
+std::string error_body(const ApiError& error) { return dump(error.json()) + "\n"; }
+
 size_t n_characters(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }

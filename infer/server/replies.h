@@ -74,6 +74,9 @@ class Replies {
   std::string head_chunk_;  ///< and of a chunk
 };
 
+/// What an error is answered with.
+[[nodiscard]] std::string error_body(const ApiError& error);
+
 /// How many characters (code points) UTF-8 has.
 [[nodiscard]] size_t n_characters(std::string_view text);
 

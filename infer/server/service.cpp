@@ -81,10 +81,6 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-std::string error_body(int status, std::string_view why) {
-  return dump(ApiError(status, std::string(why)).json()) + "\n";
-}
-
 std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:016x}", random(), random()); }
 
 }  // namespace
@@ -102,7 +98,7 @@ void Service::run(const HttpOptions& options, const std::function<void(const std
       [this](int status, std::string_view why) {
         ++metrics_.requests[{"", status}];
         log(fmt::format("{}: {}", status, why));
-        return error_body(status, why);
+        return error_body(ApiError(status, std::string(why)));
       });
   AsyncEngine async(engine_, [this, &http](Engine& engine) {
     if (!outbox_.empty()) {
@@ -130,7 +126,7 @@ void Service::handle(const HttpRequest& request, const Reply& reply) {
   const auto refuse = [&](const ApiError& error) {
     ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
     log(fmt::format("{} {} {}: {}", request.method, core::printable(request.path), error.status(), error.what()));
-    reply->send(error.status(), kJson, dump(error.json()) + "\n");
+    reply->send(error.status(), kJson, error_body(error));
   };
   try {
     check_who_asks(request, *reply);
