@@ -250,6 +250,9 @@ def main():
     parser.add_argument("--prefix", action="store_true")
     parser.add_argument("--slow-clients", type=int, default=0, metavar="N")
     a = parser.parse_args()
+    for file in a.models:
+        if not pathlib.Path(file).exists():
+            parser.error(f"there is no {file}")
     a.out.mkdir(parents=True, exist_ok=True)
     raise_descriptor_limit()
     for model in a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]:

@@ -72,6 +72,9 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=180)
     arguments = parser.parse_args()
+    for file in [*arguments.models, *filter(None, [arguments.draft_model])]:
+        if not pathlib.Path(file).exists():
+            parser.error(f"there is no {file}")
     speculation = ["--speculate", str(arguments.speculate)]
     if arguments.draft_model:
         speculation += ["--draft-model", arguments.draft_model]
