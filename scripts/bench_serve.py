@@ -24,8 +24,9 @@ with the same 1,000 and 16 others. Time to first token as the client sees it, an
 
 Slow clients. 50 requests stream at once, alone and then beside so many clients of which a third opens a connection
 and sends nothing, a third sends a request byte by byte, one a second, and a third asks for /metrics again and again
-and reads nothing. Who is cut off comes back. Printed are the time between tokens of the 50, and the server's
-threads and resident memory.
+and reads nothing. Who is cut off comes back. The clients run on the server's cores; what they take themselves is
+measured with the same clients at another port, where nobody reads. Printed are the time between tokens of the 50, and
+the server's threads and resident memory.
 """
 import argparse
 import asyncio
@@ -39,7 +40,7 @@ import sys
 
 from serve_picture import picture
 from servers import BUILD, COMMANDS, LLAMA_SERVER, Server, raise_descriptor_limit
-from slow_clients import SlowClients
+from slow_clients import SlowClients, unread_port
 from sse_client import Request, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -200,7 +201,7 @@ async def measure_slow(model, a):
     context = 128  # all of a sequence's cache is used by the warm-up, so that it is no part of the difference
     rows = []
     for name in a.only:
-        seen = {"alone": [], "beside": []}
+        seen = {"alone": [], "clients elsewhere": [], "clients of the server": []}
         with Server(name, model, sequences=streams, context=context, threads=a.threads,
                     cache_type=a.cache_type) as server:
             tokens = text_tokens(server)
@@ -217,17 +218,23 @@ async def measure_slow(model, a):
             await load("warm-up again")
             for round_ in range(a.rounds):
                 seen["alone"].append(await load(round_))
+                with unread_port() as port:
+                    async with SlowClients(port, a.slow_clients):
+                        seen["clients elsewhere"].append(await load(round_))
                 async with SlowClients(server.port, a.slow_clients) as slow:
-                    seen["beside"].append(await load(round_))
+                    seen["clients of the server"].append(await load(round_))
                     here = slow.connected()
         for what, rounds in seen.items():
             rows.append([name, what] + [with_range(values, d) for values, d in zip(zip(*rounds), [1, 1, 0, 1, 1])])
-        medians, memory = ([[r[i] for r in seen[what]] for what in seen] for i in (0, 3))
-        ratios = [y / x for x, y in zip(*medians)]
-        print(f"{name}: between tokens with {a.slow_clients} slow clients / without: {with_range(ratios, 3)}; "
-              f"{max(memory[1]) - min(memory[0]):.1f} MB more; {here} of the slow clients connected at the end, "
-              f"who were cut off {slow.cut_off} times")
-    print(f"{pathlib.Path(model).name}: {streams} streams alone, and beside {a.slow_clients} slow clients")
+        alone, elsewhere, beside = ([round_[0] for round_ in rounds] for rounds in seen.values())
+        for what, x, y in (("the server's / alone", alone, beside), ("elsewhere / alone", alone, elsewhere),
+                           ("the server's / elsewhere", elsewhere, beside)):
+            print(f"{name}: between tokens, {a.slow_clients} clients, {what}: "
+                  f"{with_range([b / a for a, b in zip(x, y)], 3)}")
+        memory = [[round_[3] for round_ in seen[what]] for what in ("alone", "clients of the server")]
+        print(f"{name}: {max(memory[1]) - min(memory[0]):.1f} MB more; {here} of the slow clients connected at the "
+              f"end, who were cut off {slow.cut_off} times")
+    print(f"{pathlib.Path(model).name}: {streams} streams, and {a.slow_clients} slow clients")
     table(["server", "streams", "between tokens, ms: median", "99 %", "server's threads", "resident, MB",
            "client, % of all cores"], rows)
 

@@ -1,9 +1,19 @@
 """Clients that cost a server connections but no work: they say nothing, speak slowly, or don't read."""
 import asyncio
+import contextlib
 import socket
 
 SLOW_TEXT = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"a" * 600  # never ends
 GREEDY_TEXT = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50
+
+
+@contextlib.contextmanager
+def unread_port():
+    """A port whose connections nobody accepts or reads: the system takes what its buffers hold, and no process works."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(4096)
+        yield s.getsockname()[1]
 
 
 class SlowClients:
