@@ -10,6 +10,8 @@
 
 #include "core/error.h"
 #include "core/rope_scaling.h"
+#include "modules/fused/dropout.h"
+#include "modules/fused/head.h"
 #include "modules/shapes.h"
 
 namespace folio::nn {
@@ -38,7 +40,7 @@ LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFacto
   initialize(*this, config.n_layers);
 }
 
-torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer) {
+torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& observer) {
   if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
     core::fail("Llama: tokens have to be Long [B, T] with B, T >= 1, but are {}", describe(tokens_BT));
   }
@@ -46,24 +48,38 @@ torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer&
     core::fail("Llama: tokens have to be at most context_length {} long, but are {}", config_.context_length,
                describe(tokens_BT));
   }
+  auto x_BTD = tok_embeddings_->forward(tokens_BT);
+  if (is_training() && dropout_ > 0.0) {
+    const bool fused = form == Form::Fused && x_BTD.is_cpu();
+    x_BTD = fused ? fused::dropout(x_BTD, dropout_) : torch::dropout(x_BTD, dropout_, true);
+  }
+  if (observer) observer("embedding", x_BTD);
+  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
+    x_BTD = layers_[layer]->as<Block>()->forward(x_BTD, observer, fmt::format("layers.{}.", layer));
+  }
+  return x_BTD;
+}
+
+const torch::Tensor& LlamaImpl::head() const {
+  return config_.tie_embeddings ? tok_embeddings_->weight : output_->weight;
+}
+
+torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer) {
   const auto observed = [&](const char* name, torch::Tensor value) {
     if (observer) observer(name, value);
     return value;
   };
-
-  auto x_BTD = torch::dropout(tok_embeddings_->forward(tokens_BT), dropout_, is_training());
-  observed("embedding", x_BTD);
-  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
-    x_BTD = layers_[layer]->as<Block>()->forward(x_BTD, observer, fmt::format("layers.{}.", layer));
-  }
-  x_BTD = observed("norm", norm_->forward(x_BTD));
-  const auto& head_VD = config_.tie_embeddings ? tok_embeddings_->weight : output_->weight;
-  return observed("logits", torch::linear(x_BTD, head_VD));
+  const auto normed_BTD = observed("norm", norm_->forward(stream(tokens_BT, observer)));
+  return observed("logits", torch::linear(normed_BTD, head()));
 }
 
 torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT) {
   if (targets_BT.sizes() != tokens_BT.sizes() || targets_BT.scalar_type() != tokens_BT.scalar_type()) {
     core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
+  }
+  if (form == Form::Fused && tokens_BT.is_cpu()) {
+    return fused::linear_cross_entropy(stream(tokens_BT, {}).flatten(0, 1), norm_->weight, config_.norm_eps, head(),
+                                       targets_BT.flatten(), fused_head_);
   }
   return torch::cross_entropy_loss(forward(tokens_BT).flatten(0, 1), targets_BT.flatten());
 }

@@ -14,6 +14,7 @@
 
 #include "core/model_config.h"
 #include "modules/block.h"
+#include "modules/fused/operand.h"
 #include "modules/rms_norm.h"
 
 namespace folio::nn {
@@ -23,6 +24,9 @@ using BlockFactory = std::function<Block(const core::ModelConfig& config, int64_
 
 /// Makes Llama's own blocks, which share one RopeCache.
 [[nodiscard]] BlockFactory llama_blocks(const core::ModelConfig& config, double dropout = 0.0);
+
+/// The operations of LibTorch one by one, or fused ones with hand-written backward passes (fused/).
+enum class Form { Plain, Fused };
 
 /// Source: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, section 2.2.
 class LlamaImpl : public torch::nn::Module {
@@ -42,11 +46,19 @@ class LlamaImpl : public torch::nn::Module {
   /// forward does, and where the two shapes or types differ.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
 
+  /// Fused: on a CPU, loss() has the norm, the head and the cross-entropy in one function (fused/head.h).
+  Form form = Form::Plain;
+
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }
 
  private:
+  /// The residual stream after the last block, [B, T, dim].
+  torch::Tensor stream(const torch::Tensor& tokens, const Observer& observer);
+  [[nodiscard]] const torch::Tensor& head() const;  ///< [vocab_size, dim]
+
   core::ModelConfig config_;
   double dropout_;
+  fused::Operand fused_head_;
   torch::nn::Embedding tok_embeddings_;
   torch::nn::ModuleList layers_;
   RMSNorm norm_;

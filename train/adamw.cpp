@@ -1,6 +1,7 @@
 #include "train/adamw.h"
 
 #include <ATen/ops/_fused_adamw.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
 namespace folio::train {
@@ -34,15 +35,22 @@ void AdamW::set_steps(int64_t steps) {
   }
 }
 
-void AdamW::step(double lr) {
+void AdamW::step(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
   set_steps(steps_ + 1);  // the kernel's bias correction counts from one
+  // The kernel divides by it, in the pass that it makes anyway.
+  std::optional<torch::Tensor> divisor;
+  if (gradient_scale != 1.0) {
+    divisor = torch::full({}, 1.0 / gradient_scale, groups_[0].parameters[0].options().requires_grad(false));
+  }
   for (Group& group : groups_) {
     std::vector<torch::Tensor> gradients;
     gradients.reserve(group.parameters.size());
     for (const torch::Tensor& p : group.parameters) gradients.push_back(p.grad());
     at::_fused_adamw_(group.parameters, gradients, group.first, group.second, /*max_exp_avg_sqs=*/{}, group.steps, lr,
-                      beta1_, beta2_, group.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false);
+                      beta1_, beta2_, group.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false, divisor);
+    // The kernel does not say that it has written, and what is derived from the weights has to be made anew.
+    for (const torch::Tensor& p : group.parameters) torch::autograd::impl::bump_version(p);
   }
 }
 

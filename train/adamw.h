@@ -17,8 +17,8 @@ class AdamW {
   /// embeddings as the config says. Frozen parameters have no moments and are left as they are.
   AdamW(const torch::nn::Module& model, const TrainConfig& config);
 
-  /// One update with the current gradients.
-  void step(double lr);
+  /// One update with the current gradients times `gradient_scale`, in (0, 1]; they become that product.
+  void step(double lr, double gradient_scale = 1.0);
 
   struct Moments {
     std::string name;      ///< of the parameter

@@ -34,6 +34,8 @@ struct TrainConfig {
   bool decay_embeddings = true;
   bool decay_norms = false;
   double clip = 1.0;           ///< maximum norm of all gradients together; 0: off
+  bool fused = true;           ///< modules in their fused form, where there is one; false: one operation at a time
+  bool recompute = false;      ///< with fused: activations are computed again in the backward pass
   std::string dtype = "f32";   ///< or "bf16": autocast, weights stay f32
   std::string device = "cpu";  ///< or "cuda"
 
@@ -68,6 +70,8 @@ struct TrainConfig {
     visit("decay-embeddings", self.decay_embeddings, "whether embeddings decay", 0, 0);
     visit("decay-norms", self.decay_norms, "whether norms decay", 0, 0);
     visit("clip", self.clip, "maximum norm of the gradients; 0: off", 0, 1e9);
+    visit("fused", self.fused, "fused forms of the modules, where there are; false: the plain ones", 0, 0);
+    visit("recompute", self.recompute, "keep one block's activations at a time, and compute them again", 0, 0);
     visit("dtype", self.dtype, "f32 or bf16", 0, 0);
     visit("device", self.device, "cpu or cuda", 0, 0);
     visit("validation-fraction", self.validation_fraction, "share of the text to validate on", 1e-9, 0.99);

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "modules/fused/block.h"
 #include "train/schedule.h"
 #include "train/weights.h"
 
@@ -84,6 +85,11 @@ std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data:
   return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
 }
 
+nn::Llama make_model(const TrainConfig& c) {
+  if (!c.fused || c.device != "cpu" || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
+  return nn::fused_llama(c.model, c.dropout, c.recompute);
+}
+
 // If `on`, matrix products are in bfloat16 while this object exists.
 class Autocast {
  public:
@@ -105,14 +111,12 @@ class Autocast {
   at::DeviceType type_;
 };
 
-// Scales the gradients so that their common norm is at most `limit` (0: no limit). Returns the norm before scaling.
-double clip_gradients(const std::vector<torch::Tensor>& parameters, double limit) {
+// The norm of all gradients together.
+double gradient_norm(const std::vector<torch::Tensor>& parameters) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& p : parameters) gradients.push_back(p.grad());
-  const double norm = torch::stack(at::_foreach_norm(gradients)).norm().item<double>();
-  if (limit > 0.0 && norm > limit) at::_foreach_mul_(gradients, limit / (norm + 1e-6));
-  return norm;
+  return torch::stack(at::_foreach_norm(gradients)).norm().item<double>();
 }
 
 }  // namespace
@@ -141,7 +145,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset)
       device_(device_of(state_.config)),
       sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed) {
   torch::manual_seed(state_.config.seed);
-  model_ = nn::Llama(state_.config.model, state_.config.dropout);
+  model_ = make_model(state_.config);
   model_->to(device_);
   model_->train();
   optimizer_ = std::make_unique<AdamW>(*model_, state_.config);
@@ -205,9 +209,10 @@ StepResult Trainer::step() {
   }
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
           state_.step + 1);
-  const double grad_norm = clip_gradients(optimizer_->parameters(), c.clip);
+  const double grad_norm = gradient_norm(optimizer_->parameters());
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
-  optimizer_->step(learning_rate(c, state_.step));
+  const bool clips = c.clip > 0.0 && grad_norm > c.clip;
+  optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
   ++state_.step;
   return {.loss = loss, .grad_norm = grad_norm};
 }

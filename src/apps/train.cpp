@@ -14,6 +14,7 @@
 #include "core/paths.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
+#include "train/allocator.h"
 #include "train/ngram.h"
 #include "train/repeatable.h"
 #include "train/run.h"
@@ -220,6 +221,7 @@ std::unique_ptr<const data::Tokenizer> given_tokenizer(const Options& o, const d
 
 int run(Options& o) {
   train::fix_threads(o.threads);
+  train::keep_freed_memory();
   train::validate(o.config);
   const data::Corpus corpus = data::load_corpus(o.dataset);
   if (!o.choice) o.choice = train::choose_run(corpus.name, o.out, false, o.force);

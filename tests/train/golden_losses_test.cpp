@@ -19,8 +19,9 @@ constexpr double kNorms[] = {1.879591524, 1.952426146, 1.720072064, 1.142157618,
 // correction or schedule moves a loss by more than 1e-4 within the ten steps.
 constexpr double kTolerance = 1e-5;
 
-TrainConfig golden_config() {
+TrainConfig golden_config(bool fused = true) {
   TrainConfig c = test::small_config();
+  c.fused = fused;
   c.dropout = 0.0;  // two random generators would drop other elements
   c.decay_embeddings = false;
   return c;
@@ -41,9 +42,9 @@ core::Weights first_weights(const core::ModelConfig& config) {
   return weights;
 }
 
-TEST(Trainer, TenGoldenLosses) {
+void expect_golden_losses(const TrainConfig& config) {
   const test::TempDir directory;
-  test::Small small(golden_config());
+  test::Small small(config);
   const auto end_of_text = small.dataset.tokenizer().end_of_text();
   core::write_hf_directory(directory.path(), first_weights(small.trainer.config().model), end_of_text);
   small.trainer.init_from(directory.path());
@@ -53,6 +54,9 @@ TEST(Trainer, TenGoldenLosses) {
     EXPECT_NEAR(result.grad_norm, kNorms[step], 10 * kTolerance) << "step " << step;
   }
 }
+
+TEST(Trainer, TenGoldenLosses) { expect_golden_losses(golden_config()); }
+TEST(Trainer, TenGoldenLossesOfThePlainForm) { expect_golden_losses(golden_config(false)); }
 
 TEST(Trainer, TheGoldenLossesAreNotThoseOfTheSeedsOwnWeights) {
   test::Small small(golden_config());

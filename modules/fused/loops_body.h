@@ -1,0 +1,30 @@
+// The table of all loops, for the instruction set that this file is compiled for.
+#pragma once
+
+#include "modules/fused/attention_body.h"
+#include "modules/fused/cross_entropy_body.h"
+#include "modules/fused/dropout_body.h"
+#include "modules/fused/rms_norm_body.h"
+#include "modules/fused/rope_body.h"
+#include "modules/fused/swiglu_body.h"
+
+namespace folio::nn::fused {
+namespace {
+
+template <typename T>
+const Loops<T>& table() {
+  static constexpr Loops<T> kLoops{.rms_norm = rms_norm<T>,
+                                   .rms_norm_backward = rms_norm_backward<T>,
+                                   .add = add<T>,
+                                   .drop = drop<T>,
+                                   .rotate = rotate<T>,
+                                   .swiglu = swiglu<T>,
+                                   .swiglu_backward = swiglu_backward<T>,
+                                   .cross_entropy = cross_entropy<T>,
+                                   .attention = attention<T>,
+                                   .attention_backward = attention_backward<T>};
+  return kLoops;
+}
+
+}  // namespace
+}  // namespace folio::nn::fused
