@@ -16,6 +16,7 @@
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
+#include "train/dump.h"
 #include "train/schedule.h"
 #include "train/weights.h"
 
@@ -191,6 +192,11 @@ void Trainer::freeze(const std::function<bool(const std::string& name)>& frozen)
 
 int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
 
+void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
+  if (!batches.empty()) dump_batches(batches, sampler_, config());
+  gradients_path_ = gradients;
+}
+
 StepResult Trainer::step() {
   const TrainConfig& c = config();
   double loss = 0.0;
@@ -211,6 +217,7 @@ StepResult Trainer::step() {
           state_.step + 1);
   const double grad_norm = gradient_norm(optimizer_->parameters());
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
+  if (state_.step == 0 && !gradients_path_.empty()) core::write_hf_tensors(gradients_path_, gradients_of(model_));
   const bool clips = c.clip > 0.0 && grad_norm > c.clip;
   optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
   ++state_.step;

@@ -72,6 +72,10 @@ class Trainer {
   /// with other parameters frozen. Throws core::Error if no parameter is left to train.
   void freeze(const std::function<bool(const std::string& name)>& frozen);
 
+  /// Writes the batches of the first steps (dump.h), and lets the first step write its gradients before they are
+  /// clipped, as safetensors with Hugging Face's names. An empty path: not. Throws core::Error.
+  void dump(const std::filesystem::path& batches, const std::filesystem::path& gradients);
+
   /// One optimizer step. Throws core::Error, before any weight is changed, if the loss or a gradient is not finite.
   StepResult step();
 
@@ -101,7 +105,8 @@ class Trainer {
   nn::Llama model_{nullptr};
   std::unique_ptr<AdamW> optimizer_;
   data::BatchSampler sampler_;
-  bool warm_ = false;  ///< this process has completed a step; the first one takes longer
+  std::filesystem::path gradients_path_;  ///< of dump(); empty: none
+  bool warm_ = false;                     ///< this process has completed a step; the first one takes longer
 };
 
 }  // namespace folio::train

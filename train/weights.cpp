@@ -6,7 +6,11 @@
 
 namespace folio::train {
 
-core::Weights weights_of(const nn::Llama& model) {
+namespace {
+
+// A tensor of each parameter, in the manifest's order.
+template <typename Of>
+core::Weights collect(const nn::Llama& model, Of&& of) {
   core::Weights weights{.config = model->config(), .tensors = {}};
   const auto parameters = model->named_parameters();
   const auto manifest = core::tensor_manifest(weights.config);
@@ -16,11 +20,23 @@ core::Weights weights_of(const nn::Llama& model) {
     const torch::Tensor* parameter = parameters.find(spec.module_name);
     core::require(parameter != nullptr && parameter->sizes().vec() == spec.shape,
                   "the model has no parameter {} of shape {}", spec.module_name, core::shape_string(spec.shape));
-    const torch::Tensor values = parameter->detach().to(torch::kCPU, torch::kFloat32).contiguous();
-    const float* data = values.data_ptr<float>();
+    const torch::Tensor values = of(*parameter).detach().to(torch::kCPU, torch::kFloat32).contiguous();
+    const float* data = values.template data_ptr<float>();
     weights.tensors.emplace_back(data, data + values.numel());
   }
   return weights;
+}
+
+}  // namespace
+
+core::Weights weights_of(const nn::Llama& model) {
+  return collect(model, [](const torch::Tensor& parameter) { return parameter; });
+}
+
+core::Weights gradients_of(const nn::Llama& model) {
+  return collect(model, [](const torch::Tensor& parameter) {
+    return parameter.grad().defined() ? parameter.grad() : torch::zeros_like(parameter);
+  });
 }
 
 void load_weights(const core::Weights& weights, nn::Llama& model) {

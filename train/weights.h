@@ -9,6 +9,9 @@ namespace folio::train {
 /// Copies of all parameters, in the manifest's order. Throws core::Error if the model has other parameters.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model);
 
+/// Copies of all gradients, in the same order; zeros for a parameter without one.
+[[nodiscard]] core::Weights gradients_of(const nn::Llama& model);
+
 /// Copies the weights into the model's parameters. Throws core::Error if the configurations differ.
 void load_weights(const core::Weights& weights, nn::Llama& model);
 

@@ -30,6 +30,8 @@ struct Options {
   std::string dataset;
   std::optional<std::string> out;
   std::optional<std::string> init;
+  std::string dump_batches;
+  std::string dump_grads;
   double minutes = 0.0;
   int threads = 0;
   bool resume = false;
@@ -67,6 +69,8 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")
       ->check(apps::in_range(0.01, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
+  app->add_option("--dump-batches", o.dump_batches, "write the first ten steps' batches, a NumPy array");
+  app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
   CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
@@ -230,6 +234,7 @@ int run(Options& o) {
   train::Trainer trainer(o.config, dataset);
   trainer.train_for(o.minutes);
   if (o.init) trainer.init_from(*o.init);
+  trainer.dump(o.dump_batches, o.dump_grads);
   // Nothing was written or removed before, so an error above leaves an earlier run as it was.
   train::prepare_run(*o.choice);
   train::recover_checkpoints(run);

@@ -340,4 +340,8 @@ void write_hf_directory(const fs::path& directory, const Weights& weights, int64
   write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
 }
 
+void write_hf_tensors(const fs::path& file, const Weights& weights) {
+  write_safetensors(file, hf_stream(weights.config, weights.views()));
+}
+
 }  // namespace folio::core

@@ -30,5 +30,7 @@ void write_hf_model(const std::filesystem::path& directory, const ModelConfig& c
 /// The same for F32 weights in memory, as in a checkpoint.
 [[nodiscard]] Weights read_hf_directory(const std::filesystem::path& directory);
 void write_hf_directory(const std::filesystem::path& directory, const Weights& weights, int64_t end_of_text);
+/// One safetensors file with the tensors alone, under Hugging Face's names and in its order of rows: gradients, too.
+void write_hf_tensors(const std::filesystem::path& file, const Weights& weights);
 
 }  // namespace folio::core

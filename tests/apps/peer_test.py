@@ -1,0 +1,84 @@
+"""The trainer beside PyTorch's: transformers' Llama on the same weights and batches, under torch.optim.AdamW.
+
+The model has grouped queries. Each form of the modules, and both types of the products.
+"""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from support import FAILED, run, succeed
+
+SHAPE = ["--layers", 3, "--heads", 4, "--kv-heads", 2, "--dim", 64, "--hidden-dim", 96, "--context", 48, "--window", 48]
+LR = 1e-3
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def first(text):
+    """A model after one step, so that norms are no longer ones."""
+    out = text.parent / "first"
+    succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out)
+    return out / "checkpoints" / "last"
+
+
+def train(text, first, out, *flags):
+    succeed("train", text, "--init", first, "--batch-size", 3, "--accumulation", 2, "--steps", 10, "--schedule",
+            "constant", "--warmup-steps", 0, "--lr", LR, "--log-every", 1, "--dump-batches", out / "batches.npy",
+            "--dump-grads", out / "grads.safetensors", "--out", out / "run", *flags)
+    losses = [json.loads(line)["loss"] for line in (out / "run" / "log.jsonl").read_text().splitlines()]
+    return losses, load_file(out / "grads.safetensors"), np.load(out / "batches.npy")
+
+
+def train_with_pytorch(first, batches, bf16):
+    torch.set_num_threads(1)
+    model = AutoModelForCausalLM.from_pretrained(first, dtype=torch.float32).train()
+    groups = [dict(params=[p for p in model.parameters() if (p.dim() == 2) == decays], weight_decay=0.1 * decays)
+              for decays in (True, False)]
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-8)
+    losses, gradients = [], {}
+    for rows in torch.from_numpy(batches.astype(np.int64)):
+        with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
+            logits = model(rows[:, :-1]).logits
+        loss = F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
+        loss.backward()
+        gradients = gradients or {name: p.grad.clone() for name, p in model.named_parameters()}
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, gradients
+
+
+@pytest.mark.parametrize("dtype, flags, of_loss, of_gradient", [
+    ("f32", [], 1e-4, 1e-5),
+    ("f32", ["--recompute", "true"], 1e-4, 1e-5),
+    ("f32", ["--fused", "false"], 1e-4, 1e-5),
+    ("bf16", [], 1e-2, 2e-2),  # a gradient of eight bits, through three layers
+])
+def test_the_first_ten_steps_are_pytorchs(text, first, tmp_path, dtype, flags, of_loss, of_gradient):
+    losses, gradients, batches = train(text, first, tmp_path, "--dtype", dtype, *flags)
+    assert batches.shape == (10, 6, 49) and batches.dtype == np.int32
+    expected, expected_gradients = train_with_pytorch(first, batches, dtype == "bf16")
+    assert losses == pytest.approx(expected, abs=of_loss)
+    assert losses[0] - losses[9] > 10 * of_loss  # or else equal weights could hide behind the tolerance
+    assert gradients.keys() == expected_gradients.keys()
+    for name, gradient in expected_gradients.items():
+        assert (gradients[name] - gradient).norm() <= of_gradient * gradient.norm(), name
+
+
+def test_a_file_that_cannot_be_written_is_named(text, tmp_path):
+    done = run("train", text, "--dump-batches", tmp_path / "missing" / "batches.npy", "--out", tmp_path / "run")
+    assert done.returncode == FAILED and "batches.npy" in done.stderr and done.stderr.count("\n") == 1, done.stderr

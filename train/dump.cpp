@@ -1,0 +1,38 @@
+#include "train/dump.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "core/file_io.h"
+
+namespace folio::train {
+
+// The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+void dump_batches(const std::filesystem::path& path, const data::BatchSampler& sampler, const TrainConfig& c) {
+  std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}, {}, {}), }}", kDumpedSteps,
+                                   c.batch_size * c.accumulation, c.window + 1);
+  constexpr size_t kPreamble = 10;
+  header.append(63 - (kPreamble + header.size()) % 64, ' ');  // the data begin at a multiple of 64
+  header += '\n';
+  std::string file("\x93NUMPY\x01\x00", 8);
+  file += static_cast<char>(header.size() % 256);
+  file += static_cast<char>(header.size() / 256);
+  file += header;
+  const auto append = [&](int32_t token) {
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      file += static_cast<char>(static_cast<uint32_t>(token) >> shift & 0xFFU);
+    }
+  };
+  for (int64_t number = 0; number < kDumpedSteps * c.accumulation; ++number) {
+    const data::Batch batch = sampler.batch(static_cast<uint64_t>(number));
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      const auto first = static_cast<size_t>(row * batch.length), n = static_cast<size_t>(batch.length);
+      for (size_t i = 0; i < n; ++i) append(batch.inputs[first + i]);
+      append(batch.targets[first + n - 1]);
+    }
+  }
+  core::write_file_atomically(path, file);
+}
+
+}  // namespace folio::train

@@ -1,0 +1,18 @@
+// What another implementation needs to repeat the first steps of a run: its batches, and the gradients to compare.
+#pragma once
+
+#include <filesystem>
+
+#include "data/batches.h"
+#include "train/train_config.h"
+
+namespace folio::train {
+
+/// How many steps' batches are written.
+inline constexpr int64_t kDumpedSteps = 10;
+
+/// Writes the batches of the first kDumpedSteps steps as a NumPy array, int32 [steps, batch_size · accumulation,
+/// window + 1]: the inputs are all columns but the last, the targets all but the first. Throws core::Error.
+void dump_batches(const std::filesystem::path& path, const data::BatchSampler& sampler, const TrainConfig& config);
+
+}  // namespace folio::train
