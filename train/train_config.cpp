@@ -97,14 +97,14 @@ void validate(const TrainConfig& c) {
     throw UsageError(error.what());
   }
   require_one_of("optimizer", c.optimizer, {"adamw"});
-  require_one_of("schedule", c.schedule, {"cosine", "constant"});
+  require_one_of("schedule", c.schedule, {"cosine", "linear", "wsd", "constant"});
   require_one_of("dtype", c.dtype, {"f32", "bf16"});
   require_one_of("device", c.device, {"cpu", "cuda"});
   require_one_of("log-style", c.log_style, {"progress", "epoch"});
   if (c.window > c.model.context_length) {
     throw UsageError(fmt::format("--window is {}, more than the --context of {}", c.window, c.model.context_length));
   }
-  if (c.schedule == "cosine" && c.min_lr > c.lr) {
+  if (c.schedule != "constant" && c.min_lr > c.lr) {
     throw UsageError(fmt::format("--min-lr is {}, more than the --lr of {}", c.min_lr, c.lr));
   }
   if (c.validation_fraction + c.test_fraction >= 1.0) {
@@ -130,7 +130,8 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
 }
 
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
-  static const std::set<std::string> kNewer{"family", "head_dim", "sliding_window"};  // older runs don't have them
+  // Older runs don't have these.
+  static const std::set<std::string> kNewer{"family", "head_dim", "sliding_window", "decay_fraction"};
   TrainConfig config;
   config.preset = core::json_get<std::string>(json, "preset", where);
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
@@ -142,7 +143,9 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
     config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
   }
   TrainConfig::visit_fields(config, [&](const char* flag, auto& value, auto&&...) {
-    value = core::json_get<std::decay_t<decltype(value)>>(json, field_key(flag), where);
+    const std::string key = field_key(flag);
+    if (!json.contains(key) && kNewer.contains(key)) return;
+    value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   });
   return config;
 }

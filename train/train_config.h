@@ -24,9 +24,10 @@ struct TrainConfig {
 
   std::string optimizer = "adamw";
   double lr = 2e-3;
-  double min_lr = 2e-4;             ///< at the end of the cosine
-  std::string schedule = "cosine";  ///< or "constant"
+  double min_lr = 2e-4;             ///< at the end of the run, unless the schedule is constant
+  std::string schedule = "cosine";  ///< or "linear", "wsd", "constant": see schedule.h
   int64_t warmup_steps = 100;
+  double decay_fraction = 0.2;  ///< of the steps, at the end, in which the rate of "wsd" falls
   double beta1 = 0.9;
   double beta2 = 0.99;
   double adam_eps = 1e-8;
@@ -58,9 +59,10 @@ struct TrainConfig {
     visit("seed", self.seed, "seed of weights, batches and dropout", 0, 1.8e19);
     visit("optimizer", self.optimizer, "adamw", 0, 0);
     visit("lr,--learning-rate", self.lr, "highest learning rate", 0, 1e3);
-    visit("min-lr", self.min_lr, "learning rate at the end of the cosine", 0, 1e3);
-    visit("schedule", self.schedule, "cosine or constant", 0, 0);
+    visit("min-lr", self.min_lr, "learning rate at the end of the run", 0, 1e3);
+    visit("schedule", self.schedule, "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0);
     visit("warmup-steps", self.warmup_steps, "steps in which the learning rate rises", 0, 1e12);
+    visit("decay-fraction", self.decay_fraction, "last share of the steps, in which the rate of wsd falls", 0, 1);
     visit("beta1", self.beta1, "AdamW's decay of the first moment", 0, 0.999999);
     visit("beta2", self.beta2, "AdamW's decay of the second moment", 0, 0.999999);
     visit("adam-eps", self.adam_eps, "AdamW's epsilon", 1e-30, 1);
@@ -89,8 +91,8 @@ struct TrainConfig {
 /// Throws core::UsageError if the values don't fit each other.
 void validate(const TrainConfig& config);
 
-/// To JSON as in trainer.json, with the names of the flags with underscores, and back. Throws core::Error if a value is
-/// missing.
+/// To JSON as in trainer.json, with the names of the flags with underscores, and back. What was added since the first
+/// version has its default where it is missing. Throws core::Error if another value is.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 

@@ -108,6 +108,12 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
   EXPECT_EQ(config_from_json(json, "here"), c);
 }
 
+TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
+  auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
+  for (const char* key : {"decay_fraction"}) ASSERT_EQ(json.erase(key), 1U) << key;
+  EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
+}
+
 TEST(TrainConfig, AMissingKeyIsNamed) {
   auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
   for (const char* key : {"warmup_steps", "preset", "model"}) {
@@ -154,7 +160,7 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
   const std::vector<Wrong> wrongs{
       {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
       {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
-      {"--schedule", [](TrainConfig& c) { c.schedule = "linear"; }},
+      {"--schedule", [](TrainConfig& c) { c.schedule = "exponential"; }},
       {"--optimizer", [](TrainConfig& c) { c.optimizer = "sgd"; }},
       {"--dtype", [](TrainConfig& c) { c.dtype = "f64"; }},
       {"--device", [](TrainConfig& c) { c.device = "tpu"; }},
