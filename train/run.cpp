@@ -46,7 +46,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
   Progress progress(trainer.state().step, c.steps, c.log_style);
   StepTimes since_log;
-  while (trainer.state().step < c.steps) {
+  while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = guarded_step(trainer);
     const double seconds = seconds_since(start);
@@ -61,9 +61,8 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                                1e3 * state.measured_seconds / static_cast<double>(state.measured_steps)));
     }
 
-    const bool last = step == c.steps;
     const bool interrupted = options.interrupted && options.interrupted();
-    const bool evaluates = last || step % c.eval_every == 0;
+    const bool evaluates = step == c.steps || step % c.eval_every == 0;
     bool best = false;
     if (evaluates || step % c.log_every == 0) {
       LogEntry entry{.step = step,
@@ -84,6 +83,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
       log.append(entry);
       progress.show(entry);
     }
+    const bool last = step == c.steps || trainer.out_of_patience();
     if (last || interrupted || best || measured || step % c.checkpoint_every == 0) {
       log.sync();
       trainer.save(options.run);

@@ -267,17 +267,21 @@ int run(Options& o) {
   if (!finished) return apps::kExitInterrupted;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto& state = trainer.state();
+  if (trainer.out_of_patience()) {
+    fmt::print("no better validation loss in {} evaluations: the run ends at step {} of {}\n", c.patience, state.step,
+               c.steps);
+  }
   fmt::print("done in {:.1f} s: best validation loss {:.4f} at step {}, {:.4f} {} the 5-gram\n", seconds,
              state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
              state.best_validation_loss < baseline ? "below" : "above");
 
-  const fs::path best = run / "checkpoints" / "best";
+  const fs::path exported = run / "checkpoints" / c.exported;
   train::naming_checkpoint(run, [&] {
-    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(best), dataset.name(),
+    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(exported), dataset.name(),
                            dataset.tokenizer().to_gguf());
   });
   if (const std::string lost = core::lost_in_gguf(c.model); !lost.empty()) {
-    fmt::print(stderr, "note: {}; checkpoints/best keeps it, and the programs run it, too\n", lost);
+    fmt::print(stderr, "note: {}; checkpoints/{} keeps it, and the programs run it, too\n", lost, c.exported);
   }
   print_sample(run / "model.gguf");
   return 0;

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import time
 
+import gguf
 import pytest
+from safetensors.numpy import load_file
 
 from exactness import log_of, make_home, numbers_of
 from support import (BUILD, FAILED, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate,
@@ -77,8 +79,9 @@ def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
     assert resumed[:compared] == whole[:compared]
 
 
-def test_resuming_to_the_end(home):
-    flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1"]
+@pytest.mark.parametrize("more", [[], ["--ema", "0.9", "--schedule", "wsd", "--patience", "3"]])
+def test_resuming_to_the_end(home, more):
+    flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1", *more]
     train(home, *flags, "--out", home / "whole")
     # Killed during step 40: its checkpoint is of step 25, its log is longer.
     process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "killed"],
@@ -171,6 +174,28 @@ def test_minutes_are_turned_into_steps(home):
     # Three seconds of steps as fast as those that were measured; on a busy machine the others may be slower or faster.
     assert seconds < 30
     assert f"steps = {match[1]}\n" in (home / "runs/cats/config.toml").read_text()
+
+
+def embedding_of_gguf(path):
+    return next(bytes(tensor.data) for tensor in gguf.GGUFReader(path).tensors if tensor.name == "token_embd.weight")
+
+
+@pytest.mark.parametrize("exported", ["best", "last"])
+def test_patience_ends_a_run_and_either_checkpoint_is_exported(home, exported):
+    flags = [f if f != "1e-2" else "0.5" for f in SMALL_RUN]  # so high a rate that the loss goes up and down
+    done = succeed("train", home / "cats.txt", *flags, "--schedule", "constant", "--steps", "2000", "--eval-every", "2",
+                   "--patience", "3", "--export", exported, "--out", home / "r", home=home)
+    log = [entry for entry in log_of(home / "r") if "val_loss" in entry]
+    lowest = min(log, key=lambda entry: entry["val_loss"])
+    assert log[-1]["step"] == lowest["step"] + 6 < 2000
+    assert f"no better validation loss in 3 evaluations: the run ends at step {log[-1]['step']} of 2000" in done.stdout
+    embeddings = {}
+    for name, entry in {"best": lowest, "last": log[-1]}.items():
+        checkpoint = home / "r/checkpoints" / name
+        assert checkpoint.readlink().name == f"step-{entry['step']:06}"
+        embeddings[name] = load_file(checkpoint / "model.safetensors")["model.embed_tokens.weight"].tobytes()
+    assert embeddings["best"] != embeddings["last"]
+    assert embedding_of_gguf(home / "r/model.gguf") == embeddings[exported]
 
 
 def test_a_loss_that_is_not_finite_stops_with_one_line(home):

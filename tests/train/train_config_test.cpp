@@ -110,7 +110,7 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
 
 TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
   auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
-  for (const char* key : {"decay_fraction"}) ASSERT_EQ(json.erase(key), 1U) << key;
+  for (const char* key : {"decay_fraction", "ema", "patience", "export"}) ASSERT_EQ(json.erase(key), 1U) << key;
   EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
 }
 
@@ -148,6 +148,7 @@ TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
   b.eval_every = b.checkpoint_every = b.log_every = 3;
   b.log_style = "epoch";
   b.device = "cuda";
+  b.exported = "last";
   EXPECT_EQ(describe_difference(a, b), "");
 }
 
@@ -164,6 +165,7 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
       {"--optimizer", [](TrainConfig& c) { c.optimizer = "sgd"; }},
       {"--dtype", [](TrainConfig& c) { c.dtype = "f64"; }},
       {"--device", [](TrainConfig& c) { c.device = "tpu"; }},
+      {"--export", [](TrainConfig& c) { c.exported = "first"; }},
       {"--log-style", [](TrainConfig& c) { c.log_style = "quiet"; }},
       {"--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; }},
   };
