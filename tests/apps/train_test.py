@@ -43,7 +43,7 @@ def test_a_run_leaves_what_the_contract_says(home):
     done = train(home, "--steps", "25", "--eval-every", "10")
     directory = home / "runs" / "cats"
     names = {p.name for p in directory.iterdir()}
-    assert names == {"config.toml", "log.jsonl", "loss.svg", "checkpoints", "model.gguf"}
+    assert names == {"config.toml", "log.jsonl", "loss.svg", "events.out.tfevents.000000", "checkpoints", "model.gguf"}
     for link in ("last", "best"):
         checkpoint = directory / "checkpoints" / link
         assert checkpoint.is_symlink() and (checkpoint / "model.safetensors").exists()
