@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "train/matrix_peak.h"
 #include "train/progress.h"
 #include "train/run_log.h"
 #include "train/schedule.h"
@@ -71,9 +72,13 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                      .lr = learning_rate(c, step - 1),
                      .grad_norm = result.grad_norm,
                      .tokens_per_s = since_log.steps_per_s() * static_cast<double>(trainer.tokens_per_step()),
+                     .peak_share = {},
                      .train_loss = {},
                      .val_loss = {}};
       since_log = {};
+      if (options.operations_per_s > 0.0) {
+        entry.peak_share = entry.tokens_per_s * operations_per_token(c.model, c.window) / options.operations_per_s;
+      }
       if (evaluates) {
         const Trainer::Evaluation evaluation = trainer.evaluate();
         entry.train_loss = evaluation.train;

@@ -11,6 +11,7 @@ namespace folio::train {
 struct RunOptions {
   std::filesystem::path run;
   double baseline = 0.0;              ///< the 5-gram's loss, drawn in loss.svg
+  double operations_per_s = 0.0;      ///< the matrix peak; 0: its share is not logged
   std::function<bool()> interrupted;  ///< asked after each step
 };
 

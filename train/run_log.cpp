@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 std::string to_line(const LogEntry& e) {
   nlohmann::ordered_json json = {{"step", e.step}, {"tokens", e.tokens},       {"loss", e.loss},
                                  {"lr", e.lr},     {"grad_norm", e.grad_norm}, {"tokens_per_s", e.tokens_per_s}};
+  if (e.peak_share) json["peak_share"] = *e.peak_share;
   if (e.train_loss) json["train_loss"] = *e.train_loss;
   if (e.val_loss) json["val_loss"] = *e.val_loss;
   return json.dump() + "\n";
@@ -22,6 +23,7 @@ std::string to_line(const LogEntry& e) {
 std::vector<Scalar> scalars_of(const LogEntry& e) {
   std::vector<Scalar> scalars{
       {"loss/train", e.loss}, {"lr", e.lr}, {"grad_norm", e.grad_norm}, {"tokens_per_s", e.tokens_per_s}};
+  if (e.peak_share) scalars.push_back({"peak_share", *e.peak_share});
   if (e.train_loss) scalars.push_back({"loss/train_evaluation", *e.train_loss});
   if (e.val_loss) scalars.push_back({"loss/validation", *e.val_loss});
   return scalars;
@@ -45,6 +47,7 @@ std::vector<LogEntry> read_log(const fs::path& path) {
                        .lr = number("lr").value_or(0),
                        .grad_norm = number("grad_norm").value_or(0),
                        .tokens_per_s = number("tokens_per_s").value_or(0),
+                       .peak_share = number("peak_share"),
                        .train_loss = number("train_loss"),
                        .val_loss = number("val_loss")});
   }

@@ -93,6 +93,7 @@ class Trainer {
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
   [[nodiscard]] int64_t tokens_per_step() const;
+  [[nodiscard]] torch::Device device() const { return device_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
   /// Whether the last config.patience evaluations had no better validation loss, so that the run ends.

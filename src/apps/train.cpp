@@ -14,6 +14,7 @@
 #include "core/paths.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
+#include "train/matrix_peak.h"
 #include "train/ngram.h"
 #include "train/repeatable.h"
 #include "train/run.h"
@@ -255,14 +256,18 @@ int run(Options& o) {
                "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
   }
   const double baseline = count_baseline(dataset);
+  const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
+  fmt::print("matrix peak: {:.0f} GFLOP/s, of a product of {} x {} in {}\n", 1e-9 * peak.operations_per_s, peak.size,
+             peak.size, c.dtype);
   fmt::print("validation loss: {}\n",
              c.eval_batches == 0 ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
                                  : fmt::format("the mean of {} random batches", c.eval_batches));
 
   apps::watch_interrupt();
   const auto start = std::chrono::steady_clock::now();
-  const bool finished =
-      train::run_to_end(trainer, {.run = run, .baseline = baseline, .interrupted = apps::interrupted});
+  const bool finished = train::run_to_end(
+      trainer,
+      {.run = run, .baseline = baseline, .operations_per_s = peak.operations_per_s, .interrupted = apps::interrupted});
   write_config();  // --minutes sets the number of steps
   if (!finished) return apps::kExitInterrupted;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

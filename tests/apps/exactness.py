@@ -37,7 +37,8 @@ def log_of(directory):
 
 def numbers_of(directory):
     """The log without the speed."""
-    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in log_of(directory)]
+    return [{key: value for key, value in entry.items() if key not in ("tokens_per_s", "peak_share")}
+            for entry in log_of(directory)]
 
 
 def outcome(directory):

@@ -12,7 +12,7 @@ from exactness import command, log_of, make_home
 from support import BUILD, SMALL_RUN, environment, succeed
 
 TAGS = {"loss/train": "loss", "loss/validation": "val_loss", "lr": "lr", "grad_norm": "grad_norm",
-        "tokens_per_s": "tokens_per_s"}
+        "tokens_per_s": "tokens_per_s", "peak_share": "peak_share"}
 
 
 @pytest.fixture

@@ -1,9 +1,14 @@
 """./train from end to end on a kilobyte of text: its files, how it ends, resumes and refuses."""
 
+import contextlib
+import fcntl
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import gguf
@@ -51,13 +56,43 @@ def test_a_run_leaves_what_the_contract_says(home):
     log = log_of(directory)
     assert [entry["step"] for entry in log] == [10, 20, 25]
     for entry in log:
-        assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "val_loss"} <= set(entry)
+        assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
+        assert 0 < entry["peak_share"] < 1  # so small a model comes nowhere near it
     assert log[-1]["val_loss"] < log[0]["val_loss"]
     # A pipe gets plain lines, and the sample is the engine's.
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stderr == ""
     assert re.search(r"^step 10/25 .*loss", done.stdout, re.MULTILINE)
     assert "5-gram" in done.stdout and str(directory / "model.gguf") in done.stdout
     assert generate(directory / "model.gguf", "-n", "20", "The ")["tokens"]
+
+
+def on_a_terminal(columns, *arguments, home):
+    """What the program writes to a terminal of that width."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([BUILD / "train", *map(str, arguments)], env=environment(home), stdout=its)
+    os.close(its)
+    written = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side was closed
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return written.decode()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_gets_a_bar_that_fits(home, columns):
+    written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
+    drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # that one stays, and may be longer
+    assert len(lines) >= 40 and max(map(len, lines)) < columns
+    assert any("####" in line for line in lines) == (columns > 40)
+    if columns > 40:
+        assert all(re.search(r"ETA \d+:\d\d$", line) for line in lines)
+    if columns == 200:
+        assert f"[{12 * '#'}{12 * '.'}] step 200/400" in written
+    assert re.search(r"step 200/400 .*% of peak", written)
 
 
 def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
