@@ -21,6 +21,7 @@ using core::require;
 
 constexpr const char* kFirstMoment = "exp_avg.";
 constexpr const char* kSecondMoment = "exp_avg_sq.";
+constexpr const char* kWeights = "weights.";  // beside an average of them
 constexpr const char* kCudaRandom = "random_state.cuda";
 
 // The random generators that training uses. Dropout uses that of the model's device.
@@ -43,7 +44,7 @@ core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
           .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
 }
 
-void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& optimizer) {
+void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& optimizer, bool with_weights) {
   std::vector<torch::Tensor> kept;  // until they are written
   std::vector<core::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
@@ -53,6 +54,9 @@ void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& 
   for (const auto& moments : optimizer.moments()) {
     add(kFirstMoment + moments.name, moments.first);
     add(kSecondMoment + moments.name, moments.second);
+  }
+  if (with_weights) {
+    for (const auto& parameter : model->named_parameters()) add(kWeights + parameter.key(), parameter.value());
   }
   for (const auto& [name, generator] : generators(model)) add(name, generator.get_state());
   core::write_safetensors(path, views, {{"format", "pt"}, {"steps", std::to_string(optimizer.steps())}});
@@ -93,21 +97,22 @@ Environment this_environment() {
 }
 
 void save_checkpoint(const fs::path& run, const nn::Llama& model, const AdamW& optimizer, const TrainerState& state,
-                     const data::Tokenizer& tokenizer) {
+                     const data::Tokenizer& tokenizer, const nn::Llama& average) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
-    const core::Weights weights = weights_of(model);
+    const core::Weights weights = weights_of(average.is_empty() ? model : average);
     core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
                          tokenizer.end_of_text());
     tokenizer.write_hf(directory);
-    write_optimizer(directory / "optimizer.safetensors", model, optimizer);
+    write_optimizer(directory / "optimizer.safetensors", model, optimizer, !average.is_empty());
     TrainerState saved = state;
     saved.environment = this_environment();
     write_trainer_state(directory, saved);
   });
 }
 
-void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, AdamW& optimizer, const TrainerState& state) {
-  load_weights(core::read_hf_directory(checkpoint), model);
+void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, AdamW& optimizer, const TrainerState& state,
+                     nn::Llama average) {
+  load_weights(core::read_hf_directory(checkpoint), average.is_empty() ? model : average);
   const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
@@ -116,6 +121,10 @@ void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, AdamW& optimi
   for (const auto& moments : optimizer.moments()) {
     copy_into(file, kFirstMoment + moments.name, moments.first);
     copy_into(file, kSecondMoment + moments.name, moments.second);
+  }
+  if (!average.is_empty()) {
+    for (const auto& parameter : model->named_parameters())
+      copy_into(file, kWeights + parameter.key(), parameter.value());
   }
   optimizer.set_steps(state.step);
   for (auto& [name, generator] : generators(model)) {

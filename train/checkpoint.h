@@ -1,5 +1,6 @@
 // Checkpoints: Hugging Face model directories with optimizer.safetensors (moments, random generators) and trainer.json
-// beside the weights. checkpoint_directory.h says how a run's checkpoints are written and replaced.
+// beside the weights. With an average of the weights, that is the directory's model, and the weights that training goes
+// on with are in optimizer.safetensors. checkpoint_directory.h says how a run's checkpoints are written and replaced.
 #pragma once
 
 #include <filesystem>
@@ -15,14 +16,14 @@ namespace folio::train {
 /// The environment of this process.
 [[nodiscard]] Environment this_environment();
 
-/// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does. Throws core::Error.
+/// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does. `average` may be empty. Throws core::Error.
 void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model, const AdamW& optimizer,
-                     const TrainerState& state, const data::Tokenizer& tokenizer);
+                     const TrainerState& state, const data::Tokenizer& tokenizer, const nn::Llama& average = nullptr);
 
-/// Copies weights, moments and the states of the random generators from a checkpoint directory. Throws core::Error if a
-/// file is missing or does not fit the model, and if the checkpoint has moments of other parameters than the optimizer,
-/// which has none of frozen parameters.
+/// Copies weights, their average if it is not empty, moments and the states of the random generators from a checkpoint
+/// directory. Throws core::Error if a file is missing or does not fit the model, and if the checkpoint has moments of
+/// other parameters than the optimizer, which has none of frozen parameters.
 void load_checkpoint(const std::filesystem::path& checkpoint, nn::Llama& model, AdamW& optimizer,
-                     const TrainerState& state);
+                     const TrainerState& state, nn::Llama average = nullptr);
 
 }  // namespace folio::train

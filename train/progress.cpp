@@ -1,6 +1,7 @@
 #include "train/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,21 @@ std::string clock_string(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
   return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
                   : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+size_t columns_of_terminal() {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : 80;
+}
+
+// "[####....] " of at most `room` characters; nothing if that is too little to see anything.
+std::string bar(double done, size_t room) {
+  constexpr size_t kNarrowest = 8, kWidest = 24, kFrame = 3;
+  if (room < kNarrowest + kFrame) return {};
+  const size_t width = std::min(kWidest, room - kFrame);
+  const auto filled = static_cast<size_t>(static_cast<double>(width) * done);
+  return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
 }
 
 }  // namespace
@@ -54,18 +70,23 @@ void Progress::show(const LogEntry& entry) {
     return;
   }
   const std::string validation = val_loss_ ? fmt::format("  val {:.4f}", *val_loss_) : "";
-  const std::string numbers = fmt::format("step {}/{}  loss {:.4f}{}  {:.0f} tokens/s  ETA {}", entry.step, last_step_,
-                                          entry.loss, validation, entry.tokens_per_s, clock_string(eta));
+  const std::string share = entry.peak_share ? fmt::format(" ({:.0f}% of peak)", 100.0 * *entry.peak_share) : "";
+  const auto numbers = [&](const std::string& more) {
+    return fmt::format("step {}/{}  loss {:.4f}{}  {:.0f} tokens/s{}  ETA {}", entry.step, last_step_, entry.loss,
+                       validation, entry.tokens_per_s, more, clock_string(eta));
+  };
   if (!terminal_) {
-    say(numbers);
+    say(numbers(share));
     return;
   }
-  constexpr int64_t kWidth = 24;
-  const auto filled = static_cast<size_t>(kWidth * entry.step / std::max<int64_t>(1, last_step_));
-  fmt::print("\r\x1b[K[{}{}] {}", std::string(filled, '#'), std::string(kWidth - filled, '.'), numbers);
+  // What is wider than the terminal goes on to the next line, and could not be drawn over.
+  const size_t columns = columns_of_terminal() - 1;
+  const std::string beside = numbers("").substr(0, columns);
+  const double done = static_cast<double>(entry.step) / static_cast<double>(std::max<int64_t>(1, last_step_));
+  fmt::print("\r\x1b[K{}{}", bar(done, columns - beside.size()), beside);
   std::fflush(stdout);
   bar_shown_ = true;
-  if (entry.val_loss) say(numbers);  // evaluations stay on the screen
+  if (entry.val_loss) say(numbers(share));  // evaluations stay on the screen
 }
 
 }  // namespace folio::train

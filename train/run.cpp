@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "train/matrix_peak.h"
 #include "train/progress.h"
 #include "train/run_log.h"
 #include "train/schedule.h"
@@ -46,7 +47,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
   Progress progress(trainer.state().step, c.steps, c.log_style);
   StepTimes since_log;
-  while (trainer.state().step < c.steps) {
+  while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = guarded_step(trainer);
     const double seconds = seconds_since(start);
@@ -61,9 +62,8 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                                1e3 * state.measured_seconds / static_cast<double>(state.measured_steps)));
     }
 
-    const bool last = step == c.steps;
     const bool interrupted = options.interrupted && options.interrupted();
-    const bool evaluates = last || step % c.eval_every == 0;
+    const bool evaluates = step == c.steps || step % c.eval_every == 0;
     bool best = false;
     if (evaluates || step % c.log_every == 0) {
       LogEntry entry{.step = step,
@@ -72,9 +72,13 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                      .lr = learning_rate(c, step - 1),
                      .grad_norm = result.grad_norm,
                      .tokens_per_s = since_log.steps_per_s() * static_cast<double>(trainer.tokens_per_step()),
+                     .peak_share = {},
                      .train_loss = {},
                      .val_loss = {}};
       since_log = {};
+      if (options.operations_per_s > 0.0) {
+        entry.peak_share = entry.tokens_per_s * operations_per_token(c.model, c.window) / options.operations_per_s;
+      }
       if (evaluates) {
         const Trainer::Evaluation evaluation = trainer.evaluate();
         entry.train_loss = evaluation.train;
@@ -84,6 +88,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
       log.append(entry);
       progress.show(entry);
     }
+    const bool last = step == c.steps || trainer.out_of_patience();
     if (last || interrupted || best || measured || step % c.checkpoint_every == 0) {
       log.sync();
       trainer.save(options.run);

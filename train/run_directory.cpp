@@ -1,8 +1,11 @@
 #include "train/run_directory.h"
 
+#include <vector>
+
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/paths.h"
+#include "train/event_file.h"
 
 namespace folio::train {
 namespace {
@@ -12,10 +15,17 @@ namespace fs = std::filesystem;
 // In this order, a --force that is killed leaves a finished run without its model, which --resume writes again, or no
 // run.
 void remove_run(const fs::path& run) {
+  std::vector<fs::path> paths;
   for (const char* name : {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml"}) {
+    paths.push_back(run / name);
+  }
+  for (const auto& entry : fs::directory_iterator(run)) {
+    if (entry.path().filename().string().starts_with(kEventFilePrefix)) paths.push_back(entry.path());
+  }
+  for (const fs::path& path : paths) {
     std::error_code error;
-    fs::remove_all(run / name, error);
-    core::require(!error, "cannot remove {}: {}", (run / name).string(), error.message());
+    fs::remove_all(path, error);
+    core::require(!error, "cannot remove {}: {}", path.string(), error.message());
   }
 }
 

@@ -1,4 +1,5 @@
-// The directory of a run: config.toml, log.jsonl, loss.svg, checkpoints/, model.gguf.
+// The directory of a run: config.toml, log.jsonl, loss.svg, events.out.tfevents.*,
+// checkpoints/, model.gguf.
 // One process at a time trains in it (run_lock.h). Nothing is written or removed without the lock.
 #pragma once
 

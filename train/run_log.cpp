@@ -14,9 +14,19 @@ namespace fs = std::filesystem;
 std::string to_line(const LogEntry& e) {
   nlohmann::ordered_json json = {{"step", e.step}, {"tokens", e.tokens},       {"loss", e.loss},
                                  {"lr", e.lr},     {"grad_norm", e.grad_norm}, {"tokens_per_s", e.tokens_per_s}};
+  if (e.peak_share) json["peak_share"] = *e.peak_share;
   if (e.train_loss) json["train_loss"] = *e.train_loss;
   if (e.val_loss) json["val_loss"] = *e.val_loss;
   return json.dump() + "\n";
+}
+
+std::vector<Scalar> scalars_of(const LogEntry& e) {
+  std::vector<Scalar> scalars{
+      {"loss/train", e.loss}, {"lr", e.lr}, {"grad_norm", e.grad_norm}, {"tokens_per_s", e.tokens_per_s}};
+  if (e.peak_share) scalars.push_back({"peak_share", *e.peak_share});
+  if (e.train_loss) scalars.push_back({"loss/train_evaluation", *e.train_loss});
+  if (e.val_loss) scalars.push_back({"loss/validation", *e.val_loss});
+  return scalars;
 }
 
 }  // namespace
@@ -37,6 +47,7 @@ std::vector<LogEntry> read_log(const fs::path& path) {
                        .lr = number("lr").value_or(0),
                        .grad_norm = number("grad_norm").value_or(0),
                        .tokens_per_s = number("tokens_per_s").value_or(0),
+                       .peak_share = number("peak_share"),
                        .train_loss = number("train_loss"),
                        .val_loss = number("val_loss")});
   }
@@ -51,12 +62,14 @@ RunLog::RunLog(const fs::path& run, int64_t keep_up_to) : run_(run) {
   for (const LogEntry& entry : entries_) kept += to_line(entry);
   core::write_file_atomically(path, kept);
   file_ = std::make_unique<core::OutputFile>(path, core::OutputFile::Mode::Append);
+  events_ = std::make_unique<EventFile>(run, keep_up_to);
 }
 
 void RunLog::append(const LogEntry& entry) {
   entries_.push_back(entry);
   file_->write(to_line(entry));
   file_->flush();
+  events_->append(entry.step, scalars_of(entry));
 }
 
 void RunLog::draw(double baseline) const {

@@ -1,4 +1,5 @@
-// A run's numbers: log.jsonl, one JSON object a line, and loss.svg, drawn from it.
+// A run's numbers: log.jsonl, one JSON object a line; the same as events for TensorBoard; and loss.svg, drawn from
+// them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "train/event_file.h"
 
 namespace folio::train {
 
@@ -18,6 +20,7 @@ struct LogEntry {
   double lr = 0.0;
   double grad_norm = 0.0;  ///< before clipping
   double tokens_per_s = 0.0;
+  std::optional<double> peak_share;  ///< of the matrix peak, if that was measured
   std::optional<double> train_loss;  ///< if this step evaluated random batches
   std::optional<double> val_loss;    ///< if this step evaluated
 };
@@ -25,7 +28,7 @@ struct LogEntry {
 class RunLog {
  public:
   /// Opens run/log.jsonl to append, after removing the entries of steps after `keep_up_to`: a resumed run writes them
-  /// again.
+  /// again. The events go to a file of their own, which revokes those steps.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
   /// Throws core::Error if the line cannot be written. If the process is killed, its last line may be incomplete.
@@ -41,6 +44,7 @@ class RunLog {
   std::filesystem::path run_;
   std::vector<LogEntry> entries_;
   std::unique_ptr<core::OutputFile> file_;
+  std::unique_ptr<EventFile> events_;
 };
 
 /// The entries of a log. Incomplete and unknown lines are skipped.

@@ -18,9 +18,9 @@ using core::UsageError;
 // leave the positions after 64 untrained, and reached a higher loss (1.636 against 1.607 after 2500 steps).
 TrainConfig tiny() { return {}; }
 
-// The settings of the "Llama from scratch" tutorial's notebook: 4 layers, 8 heads, width 128, windows of 16, no schedule,
-// no clipping. Not from there: AdamW with the library's decay (the notebook takes Adam), heads that share the width (there
-// each is 128 wide), and a hidden width of 352 (128 there).
+// The settings of the "Llama from scratch" tutorial's notebook: 4 layers, 8 heads, width 128, windows of 16, no
+// schedule, no clipping. Not from there: AdamW with the library's decay (the notebook takes Adam), heads that share the
+// width (there each is 128 wide), and a hidden width of 352 (128 there).
 TrainConfig blog() {
   TrainConfig c;
   c.preset = "blog";
@@ -97,14 +97,15 @@ void validate(const TrainConfig& c) {
     throw UsageError(error.what());
   }
   require_one_of("optimizer", c.optimizer, {"adamw"});
-  require_one_of("schedule", c.schedule, {"cosine", "constant"});
+  require_one_of("schedule", c.schedule, {"cosine", "linear", "wsd", "constant"});
   require_one_of("dtype", c.dtype, {"f32", "bf16"});
   require_one_of("device", c.device, {"cpu", "cuda"});
+  require_one_of("export", c.exported, {"best", "last"});
   require_one_of("log-style", c.log_style, {"progress", "epoch"});
   if (c.window > c.model.context_length) {
     throw UsageError(fmt::format("--window is {}, more than the --context of {}", c.window, c.model.context_length));
   }
-  if (c.schedule == "cosine" && c.min_lr > c.lr) {
+  if (c.schedule != "constant" && c.min_lr > c.lr) {
     throw UsageError(fmt::format("--min-lr is {}, more than the --lr of {}", c.min_lr, c.lr));
   }
   if (c.validation_fraction + c.test_fraction >= 1.0) {
@@ -130,8 +131,11 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
 }
 
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
-  static const std::set<std::string> kNewer{"family", "head_dim", "sliding_window"};  // older runs don't have them
+  // Older runs don't have these.
+  static const std::set<std::string> kNewer{"family",   "head_dim", "sliding_window", "decay_fraction", "ema",
+                                            "patience", "export",   "fused",          "recompute"};
   TrainConfig config;
+  config.fused = false;  // as those were, if they don't say
   config.preset = core::json_get<std::string>(json, "preset", where);
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
   core::ModelConfig::visit_fields(config.model, [&](const std::string& name, auto& value) {
@@ -142,14 +146,17 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
     config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
   }
   TrainConfig::visit_fields(config, [&](const char* flag, auto& value, auto&&...) {
-    value = core::json_get<std::decay_t<decltype(value)>>(json, field_key(flag), where);
+    const std::string key = field_key(flag);
+    if (!json.contains(key) && kNewer.contains(key)) return;
+    value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   });
   return config;
 }
 
 std::string describe_difference(const TrainConfig& from, const TrainConfig& to) {
   // A run may go on on another device: where its GPU is gone, it could not go on at all.
-  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every", "log_style", "device"};
+  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every",
+                                               "log_style",  "device",           "export"};
   std::string difference = core::describe_difference(from.model, to.model);
   const auto before = to_json(from);
   const auto after = to_json(to);

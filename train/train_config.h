@@ -24,9 +24,10 @@ struct TrainConfig {
 
   std::string optimizer = "adamw";
   double lr = 2e-3;
-  double min_lr = 2e-4;             ///< at the end of the cosine
-  std::string schedule = "cosine";  ///< or "constant"
+  double min_lr = 2e-4;             ///< at the end of the run, unless the schedule is constant
+  std::string schedule = "cosine";  ///< or "linear", "wsd", "constant": see schedule.h
   int64_t warmup_steps = 100;
+  double decay_fraction = 0.2;  ///< of the steps, at the end, in which the rate of "wsd" falls
   double beta1 = 0.9;
   double beta2 = 0.99;
   double adam_eps = 1e-8;
@@ -41,9 +42,12 @@ struct TrainConfig {
 
   double validation_fraction = 0.1;
   double test_fraction = 0.0;
+  double ema = 0.0;  ///< decay of the weights' average, which is evaluated and saved; 0: the weights themselves are
   int64_t eval_every = 500;
   int64_t eval_batches = 0;  ///< random batches of each split; 0: the whole validation split in consecutive windows
+  int64_t patience = 0;      ///< evaluations without a better validation loss after which the run ends; 0: off
   int64_t checkpoint_every = 500;
+  std::string exported = "best";  ///< the checkpoint that model.gguf is made of, or "last"
   int64_t log_every = 10;
   std::string log_style = "progress";  ///< or "epoch": Epoch | Loss | Time | ETA
 
@@ -60,9 +64,10 @@ struct TrainConfig {
     visit("seed", self.seed, "seed of weights, batches and dropout", 0, 1.8e19);
     visit("optimizer", self.optimizer, "adamw", 0, 0);
     visit("lr,--learning-rate", self.lr, "highest learning rate", 0, 1e3);
-    visit("min-lr", self.min_lr, "learning rate at the end of the cosine", 0, 1e3);
-    visit("schedule", self.schedule, "cosine or constant", 0, 0);
+    visit("min-lr", self.min_lr, "learning rate at the end of the run", 0, 1e3);
+    visit("schedule", self.schedule, "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0);
     visit("warmup-steps", self.warmup_steps, "steps in which the learning rate rises", 0, 1e12);
+    visit("decay-fraction", self.decay_fraction, "last share of the steps, in which the rate of wsd falls", 0, 1);
     visit("beta1", self.beta1, "AdamW's decay of the first moment", 0, 0.999999);
     visit("beta2", self.beta2, "AdamW's decay of the second moment", 0, 0.999999);
     visit("adam-eps", self.adam_eps, "AdamW's epsilon", 1e-30, 1);
@@ -76,9 +81,13 @@ struct TrainConfig {
     visit("device", self.device, "cpu or cuda", 0, 0);
     visit("validation-fraction", self.validation_fraction, "share of the text to validate on", 1e-9, 0.99);
     visit("test-fraction", self.test_fraction, "share of the text that is held out", 0, 0.99);
+    visit("ema", self.ema, "decay of an average of the weights, evaluated and saved in their place; 0: off", 0,
+          0.999999);
     visit("eval-every", self.eval_every, "steps between evaluations", 1, 1e12);
     visit("eval-batches", self.eval_batches, "random batches of each split; 0: the whole validation split", 0, 1e6);
+    visit("patience", self.patience, "evaluations without a better validation loss that end the run; 0: off", 0, 1e12);
     visit("checkpoint-every", self.checkpoint_every, "steps between checkpoints", 1, 1e12);
+    visit("export", self.exported, "checkpoint that becomes model.gguf: best or last", 0, 0);
     visit("log-every", self.log_every, "steps between log lines", 1, 1e12);
     visit("log-style", self.log_style, "progress or epoch", 0, 0);
   }
@@ -93,13 +102,14 @@ struct TrainConfig {
 /// Throws core::UsageError if the values don't fit each other.
 void validate(const TrainConfig& config);
 
-/// To JSON as in trainer.json, with the names of the flags with underscores, and back. Throws core::Error if a value is
-/// missing.
+/// To JSON as in trainer.json, with the names of the flags with underscores, and back. What was added since the first
+/// version has its default where it is missing. Throws core::Error if another value is.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
 /// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
-/// intervals of evaluations, checkpoints and the log; and the device, which changes the rounding alone.
+/// intervals of evaluations, checkpoints and the log; which checkpoint is exported; and the device, which changes the
+/// rounding alone.
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
 /// The first name of a flag, with '_' for '-': "steps" of "steps,--max-iters".

@@ -18,6 +18,7 @@
 #include "modules/fused/block.h"
 #include "train/dump.h"
 #include "train/schedule.h"
+#include "train/weight_average.h"
 #include "train/weights.h"
 
 namespace folio::train {
@@ -145,10 +146,16 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset)
              .corpus_digest = dataset.digest()},
       device_(device_of(state_.config)),
       sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed) {
+  if (state_.config.ema > 0.0)
+    average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes
   torch::manual_seed(state_.config.seed);
   model_ = make_model(state_.config);
   model_->to(device_);
   model_->train();
+  if (!average_.is_empty()) {
+    average_->to(device_);
+    begin_average(average_, model_);
+  }
   optimizer_ = std::make_unique<AdamW>(*model_, state_.config);
 }
 
@@ -174,10 +181,13 @@ void Trainer::resume(const fs::path& checkpoint) {
   const TrainConfig config = state_.config;
   state_ = saved;
   state_.config = config;
-  load_checkpoint(checkpoint, model_, *optimizer_, state_);
+  load_checkpoint(checkpoint, model_, *optimizer_, state_, average_);
 }
 
-void Trainer::init_from(const fs::path& model) { load_weights(core::to_weights(core::read_model(model)), model_); }
+void Trainer::init_from(const fs::path& model) {
+  load_weights(core::to_weights(core::read_model(model)), model_);
+  if (!average_.is_empty()) begin_average(average_, model_);
+}
 
 void Trainer::freeze(const std::function<bool(const std::string& name)>& frozen) {
   require(state_.step == 0, "parameters are frozen before the first step, not after step {}", state_.step);
@@ -221,22 +231,26 @@ StepResult Trainer::step() {
   const bool clips = c.clip > 0.0 && grad_norm > c.clip;
   optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
   ++state_.step;
+  if (!average_.is_empty()) update_average(average_, model_, c.ema, state_.step);
   return {.loss = loss, .grad_norm = grad_norm};
 }
 
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
   const data::Splits& splits = dataset_.splits();
-  if (c.eval_batches == 0) return {.train = {}, .validation = split_loss(model_, splits.validation, c.window, device_)};
+  if (c.eval_batches == 0)
+    return {.train = {}, .validation = split_loss(shown_model(), splits.validation, c.window, device_)};
   // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
   const auto first = static_cast<uint64_t>(state_.step) * static_cast<uint64_t>(c.eval_batches);
   const data::BatchSampler train(splits.train, c.batch_size, c.window, c.seed + 1);
   const data::BatchSampler validation(splits.validation, c.batch_size, c.window, c.seed + 2);
-  return {.train = random_batches_loss(model_, train, c.eval_batches, first, device_),
-          .validation = random_batches_loss(model_, validation, c.eval_batches, first, device_)};
+  return {.train = random_batches_loss(shown_model(), train, c.eval_batches, first, device_),
+          .validation = random_batches_loss(shown_model(), validation, c.eval_batches, first, device_)};
 }
 
-void Trainer::save(const fs::path& run) { save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer()); }
+void Trainer::save(const fs::path& run) {
+  save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer(), average_);
+}
 
 void Trainer::train_for(double minutes) {
   state_.minutes = minutes;
@@ -257,10 +271,16 @@ bool Trainer::measure(double seconds) {
 }
 
 bool Trainer::note_validation_loss(double loss) {
+  ++state_.evaluations_since_best;
   if (std::isnan(loss) || (state_.best_step >= 0 && loss >= state_.best_validation_loss)) return false;
   state_.best_validation_loss = loss;
   state_.best_step = state_.step;
+  state_.evaluations_since_best = 0;
   return true;
+}
+
+bool Trainer::out_of_patience() const {
+  return config().patience > 0 && state_.evaluations_since_best >= config().patience;
 }
 
 }  // namespace folio::train

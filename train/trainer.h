@@ -92,17 +92,23 @@ class Trainer {
   bool measure(double seconds);
 
   [[nodiscard]] nn::Llama& model() { return model_; }
+  /// What is evaluated and saved as the model: the average of the weights, or where there is none, model().
+  [[nodiscard]] nn::Llama& shown_model() { return average_.is_empty() ? model_ : average_; }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
   [[nodiscard]] int64_t tokens_per_step() const;
+  [[nodiscard]] torch::Device device() const { return device_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
+  /// Whether the last config.patience evaluations had no better validation loss, so that the run ends.
+  [[nodiscard]] bool out_of_patience() const;
 
  private:
   const Dataset& dataset_;
   TrainerState state_;
   torch::Device device_;
   nn::Llama model_{nullptr};
+  nn::Llama average_{nullptr};  ///< with config.ema
   std::unique_ptr<AdamW> optimizer_;
   data::BatchSampler sampler_;
   std::filesystem::path gradients_path_;  ///< of dump(); empty: none

@@ -31,6 +31,7 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("corpus_digest", self.corpus_digest);
   visit("best_validation_loss", self.best_validation_loss);
   visit("best_step", self.best_step);
+  visit("evaluations_since_best", self.evaluations_since_best);
   visit("minutes", self.minutes);
   visit("measured_seconds", self.measured_seconds);
   visit("measured_steps", self.measured_steps);
@@ -39,6 +40,7 @@ void visit_state(Self& self, Visitor&& visit) {
 // Reads each value of an object into a variable, as the variable's type.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
+    if (std::string_view(key) == "evaluations_since_best" && !json.contains(key)) return;  // of an older run
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   };
 }

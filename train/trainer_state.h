@@ -29,6 +29,7 @@ struct TrainerState {
   int64_t step = 0;                   ///< completed steps
   double best_validation_loss = 0.0;  ///< 0 before the first evaluation
   int64_t best_step = -1;
+  int64_t evaluations_since_best = 0;
   double minutes = 0.0;           ///< the run's --minutes, or 0; after kMeasuredSteps, config.steps follows from it
   double measured_seconds = 0.0;  ///< with minutes: the time of the measured steps
   int64_t measured_steps = 0;     ///< and their number

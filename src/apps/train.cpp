@@ -15,6 +15,7 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
 #include "train/allocator.h"
+#include "train/matrix_peak.h"
 #include "train/ngram.h"
 #include "train/repeatable.h"
 #include "train/run.h"
@@ -262,29 +263,37 @@ int run(Options& o) {
                "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
   }
   const double baseline = count_baseline(dataset);
+  const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
+  fmt::print("matrix peak: {:.0f} GFLOP/s, of a product of {} x {} in {}\n", 1e-9 * peak.operations_per_s, peak.size,
+             peak.size, c.dtype);
   fmt::print("validation loss: {}\n",
              c.eval_batches == 0 ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
                                  : fmt::format("the mean of {} random batches", c.eval_batches));
 
   apps::watch_interrupt();
   const auto start = std::chrono::steady_clock::now();
-  const bool finished =
-      train::run_to_end(trainer, {.run = run, .baseline = baseline, .interrupted = apps::interrupted});
+  const bool finished = train::run_to_end(
+      trainer,
+      {.run = run, .baseline = baseline, .operations_per_s = peak.operations_per_s, .interrupted = apps::interrupted});
   write_config();  // --minutes sets the number of steps
   if (!finished) return apps::kExitInterrupted;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto& state = trainer.state();
+  if (trainer.out_of_patience()) {
+    fmt::print("no better validation loss in {} evaluations: the run ends at step {} of {}\n", c.patience, state.step,
+               c.steps);
+  }
   fmt::print("done in {:.1f} s: best validation loss {:.4f} at step {}, {:.4f} {} the 5-gram\n", seconds,
              state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
              state.best_validation_loss < baseline ? "below" : "above");
 
-  const fs::path best = run / "checkpoints" / "best";
+  const fs::path exported = run / "checkpoints" / c.exported;
   train::naming_checkpoint(run, [&] {
-    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(best), dataset.name(),
+    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(exported), dataset.name(),
                            dataset.tokenizer().to_gguf());
   });
   if (const std::string lost = core::lost_in_gguf(c.model); !lost.empty()) {
-    fmt::print(stderr, "note: {}; checkpoints/best keeps it, and the programs run it, too\n", lost);
+    fmt::print(stderr, "note: {}; checkpoints/{} keeps it, and the programs run it, too\n", lost, c.exported);
   }
   print_sample(run / "model.gguf");
   return 0;

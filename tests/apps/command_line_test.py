@@ -42,7 +42,8 @@ NUMBERS = {
               "--repetitions": ["4"], "--threads": ["0"]},
     "train": {"--steps": ["0", "-5", "3.5", "nan"], "--lr": ["nan", "-1", "1e9"], "--batch-size": ["0"],
               "--dropout": ["1", "nan"], "--beta2": ["1"], "--minutes": ["0", "nan"], "--layers": ["0", "1e30"],
-              "--threads": ["0"], "--validation-fraction": ["0", "1"], "--seed": ["-1"]},
+              "--threads": ["0"], "--validation-fraction": ["0", "1"], "--seed": ["-1"], "--ema": ["1", "nan"],
+              "--patience": ["-1"], "--decay-fraction": ["1.5", "-0.1"]},
     "verify": {"--tolerance": ["nan", "-1"], "--windows": ["-1"]},
 }
 

@@ -37,7 +37,8 @@ def log_of(directory):
 
 def numbers_of(directory):
     """The log without the speed."""
-    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in log_of(directory)]
+    return [{key: value for key, value in entry.items() if key not in ("tokens_per_s", "peak_share")}
+            for entry in log_of(directory)]
 
 
 def outcome(directory):
@@ -45,6 +46,8 @@ def outcome(directory):
     files = {path.relative_to(directory).as_posix(): path.readlink() if path.is_symlink() else path.read_bytes()
              for path in sorted(directory.rglob("*")) if path.is_symlink() or path.is_file()}
     del files["log.jsonl"]
+    # One for each process, with times: tensorboard_test.py compares them with the log.
+    files = {name: content for name, content in files.items() if not name.startswith("events.")}
     files.pop(".lock", None)  # a killed process leaves it, and it locks nothing
     return {"log": numbers_of(directory), **files}
 

@@ -1,12 +1,19 @@
 """./train from end to end on a kilobyte of text: its files, how it ends, resumes and refuses."""
 
+import contextlib
+import fcntl
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 
+import gguf
 import pytest
+from safetensors.numpy import load_file
 
 from exactness import log_of, make_home, numbers_of
 from support import (BUILD, FAILED, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate,
@@ -41,7 +48,7 @@ def test_a_run_leaves_what_the_contract_says(home):
     done = train(home, "--steps", "25", "--eval-every", "10")
     directory = home / "runs" / "cats"
     names = {p.name for p in directory.iterdir()}
-    assert names == {"config.toml", "log.jsonl", "loss.svg", "checkpoints", "model.gguf"}
+    assert names == {"config.toml", "log.jsonl", "loss.svg", "events.out.tfevents.000000", "checkpoints", "model.gguf"}
     for link in ("last", "best"):
         checkpoint = directory / "checkpoints" / link
         assert checkpoint.is_symlink() and (checkpoint / "model.safetensors").exists()
@@ -49,13 +56,43 @@ def test_a_run_leaves_what_the_contract_says(home):
     log = log_of(directory)
     assert [entry["step"] for entry in log] == [10, 20, 25]
     for entry in log:
-        assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "val_loss"} <= set(entry)
+        assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
+        assert 0 < entry["peak_share"] < 1  # so small a model comes nowhere near it
     assert log[-1]["val_loss"] < log[0]["val_loss"]
     # A pipe gets plain lines, and the sample is the engine's.
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stderr == ""
     assert re.search(r"^step 10/25 .*loss", done.stdout, re.MULTILINE)
     assert "5-gram" in done.stdout and str(directory / "model.gguf") in done.stdout
     assert generate(directory / "model.gguf", "-n", "20", "The ")["tokens"]
+
+
+def on_a_terminal(columns, *arguments, home):
+    """What the program writes to a terminal of that width."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([BUILD / "train", *map(str, arguments)], env=environment(home), stdout=its)
+    os.close(its)
+    written = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side was closed
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return written.decode()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_gets_a_bar_that_fits(home, columns):
+    written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
+    drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # that one stays, and may be longer
+    assert len(lines) >= 40 and max(map(len, lines)) < columns
+    assert any("####" in line for line in lines) == (columns > 40)
+    if columns > 40:
+        assert all(re.search(r"ETA \d+:\d\d$", line) for line in lines)
+    if columns == 200:
+        assert f"[{12 * '#'}{12 * '.'}] step 200/400" in written
+    assert re.search(r"step 200/400 .*% of peak", written)
 
 
 def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
@@ -77,8 +114,9 @@ def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
     assert resumed[:compared] == whole[:compared]
 
 
-def test_resuming_to_the_end(home):
-    flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1"]
+@pytest.mark.parametrize("more", [[], ["--ema", "0.9", "--schedule", "wsd", "--patience", "3"]])
+def test_resuming_to_the_end(home, more):
+    flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1", *more]
     train(home, *flags, "--out", home / "whole")
     # Killed during step 40: its checkpoint is of step 25, its log is longer.
     process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "killed"],
@@ -171,6 +209,28 @@ def test_minutes_are_turned_into_steps(home):
     # Three seconds of steps as fast as those that were measured; on a busy machine the others may be slower or faster.
     assert seconds < 30
     assert f"steps = {match[1]}\n" in (home / "runs/cats/config.toml").read_text()
+
+
+def embedding_of_gguf(path):
+    return next(bytes(tensor.data) for tensor in gguf.GGUFReader(path).tensors if tensor.name == "token_embd.weight")
+
+
+@pytest.mark.parametrize("exported", ["best", "last"])
+def test_patience_ends_a_run_and_either_checkpoint_is_exported(home, exported):
+    flags = [f if f != "1e-2" else "0.5" for f in SMALL_RUN]  # so high a rate that the loss goes up and down
+    done = succeed("train", home / "cats.txt", *flags, "--schedule", "constant", "--steps", "2000", "--eval-every", "2",
+                   "--patience", "3", "--export", exported, "--out", home / "r", home=home)
+    log = [entry for entry in log_of(home / "r") if "val_loss" in entry]
+    lowest = min(log, key=lambda entry: entry["val_loss"])
+    assert log[-1]["step"] == lowest["step"] + 6 < 2000
+    assert f"no better validation loss in 3 evaluations: the run ends at step {log[-1]['step']} of 2000" in done.stdout
+    embeddings = {}
+    for name, entry in {"best": lowest, "last": log[-1]}.items():
+        checkpoint = home / "r/checkpoints" / name
+        assert checkpoint.readlink().name == f"step-{entry['step']:06}"
+        embeddings[name] = load_file(checkpoint / "model.safetensors")["model.embed_tokens.weight"].tobytes()
+    assert embeddings["best"] != embeddings["last"]
+    assert embedding_of_gguf(home / "r/model.gguf") == embeddings[exported]
 
 
 def test_a_loss_that_is_not_finite_stops_with_one_line(home):

@@ -5,6 +5,7 @@
 #include <torch/utils.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/formats/safetensors.h"
@@ -256,6 +257,19 @@ TEST(Checkpoint, TheStateComesBack) {
     EXPECT_NE(version.find('.'), std::string::npos) << version;
   }
   EXPECT_EQ(state.environment.threads, at::get_num_threads());
+}
+
+TEST(Checkpoint, AnOlderRunsStateIsRead) {
+  const TempDir run;
+  Small small;
+  small.trainer.note_validation_loss(1.25);
+  small.trainer.note_validation_loss(1.5);
+  small.trainer.save(run.path());
+  EXPECT_EQ(read_trainer_state(run / "checkpoints/last").evaluations_since_best, 1);
+  auto json = nlohmann::json::parse(test::read_bytes(run / "checkpoints/last/trainer.json"));
+  ASSERT_EQ(json.erase("evaluations_since_best"), 1U);
+  test::write_bytes(run / "checkpoints/last/trainer.json", json.dump());
+  EXPECT_EQ(read_trainer_state(run / "checkpoints/last").evaluations_since_best, 0);
 }
 
 TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {

@@ -34,25 +34,26 @@ Outcome outcome(const fs::path& run, Trainer& trainer) {
   return result;
 }
 
-TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) {
+// Interrupts runs of 12 steps after those in `stops`, goes on, and compares all bits with an undisturbed one's.
+void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
   const TempDir undisturbed;
-  Small whole;
+  Small whole(config);
   ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
   const Outcome expected = outcome(undisturbed.path(), whole.trainer);
   ASSERT_EQ(expected.losses.size(), 12U);
   ASSERT_EQ(expected.validation.size(), 3U);  // steps 5, 10 and 12
 
-  for (const int stop : {1, 4, 6, 11}) {
+  for (const int stop : stops) {
     const TempDir run;
     {
-      Small first;
+      Small first(config);
       int asked = 0;
       ASSERT_FALSE(run_to_end(first.trainer,
                               {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == stop; }}));
     }
     torch::manual_seed(12345);  // as in another process
     static_cast<void>(torch::randn({100}));
-    Small second;
+    Small second(config);
     second.trainer.resume(run / "checkpoints/last");
     EXPECT_EQ(second.trainer.state().step, stop);
     ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
@@ -67,6 +68,40 @@ TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) {
           << file;
     }
   }
+}
+
+TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
+
+TEST(Resume, ARunWithAnAverageRepeatsTheBits) {
+  TrainConfig c = small_config();
+  c.ema = 0.9;
+  c.schedule = "wsd";
+  expect_repeated_bits(c, {1, 6});
+}
+
+TEST(Resume, PatienceGoesOnWhereItWas) {
+  TrainConfig c = small_config();
+  c.eval_every = 1;
+  c.lr = 0.5;  // so large that the loss is the lowest before it
+  c.warmup_steps = 0;
+  c.steps = 1000;
+  c.patience = 4;
+  c.dropout = 0.0;  // these trainers share its random numbers
+  const TempDir undisturbed, run;
+  Small whole(c), first(c), second(c), third(c);
+  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
+  const int64_t end = whole.trainer.state().step;
+  ASSERT_LT(end, 1000);
+  EXPECT_EQ(end, whole.trainer.state().best_step + 4);
+  const auto stop = [&] { return first.trainer.state().step == end - 2; };
+  ASSERT_FALSE(run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = stop}));
+  second.trainer.resume(run / "checkpoints/last");
+  ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  EXPECT_EQ(outcome(run.path(), second.trainer).validation, outcome(undisturbed.path(), whole.trainer).validation);
+  // A process that was killed before it wrote model.gguf has nothing left to train.
+  third.trainer.resume(run / "checkpoints/last");
+  ASSERT_TRUE(run_to_end(third.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  EXPECT_EQ(third.trainer.state().step, end);
 }
 
 TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {

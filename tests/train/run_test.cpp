@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "support.h"
+#include "train/matrix_peak.h"
 #include "train/run_log.h"
 #include "train/schedule.h"
 
@@ -39,10 +40,22 @@ TEST(Run, LogsAtItsIntervalsAndAtTheEnd) {
     EXPECT_EQ(entry.lr, learning_rate(c, entry.step - 1));
     EXPECT_GT(entry.grad_norm, 0.0);
     EXPECT_GT(entry.tokens_per_s, 0.0);
+    EXPECT_FALSE(entry.peak_share.has_value());  // it was not measured
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{4, 5, 8, 10, 11}));
   EXPECT_EQ(evaluated, (std::vector<int64_t>{5, 10, 11}));
   EXPECT_TRUE(test::contains(test::read_bytes(directory / "loss.svg"), "5-gram"));
+}
+
+TEST(Run, LogsTheShareOfTheMatrixPeak) {
+  const TempDir directory;
+  Small small;
+  ASSERT_TRUE(run_to_end(small.trainer,
+                         {.run = directory.path(), .baseline = 1.0, .operations_per_s = 1e9, .interrupted = {}}));
+  const TrainConfig& c = small.trainer.config();
+  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+    EXPECT_DOUBLE_EQ(entry.peak_share.value(), entry.tokens_per_s * operations_per_token(c.model, c.window) / 1e9);
+  }
 }
 
 TEST(Run, AnInterruptionSavesThatStep) {
@@ -151,6 +164,7 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
                        .lr = 1.0 / 3.0,
                        .grad_norm = 1e-17,
                        .tokens_per_s = 12345.678,
+                       .peak_share = 0.7,
                        .train_loss = {},
                        .val_loss = 2.0 / 3.0};
   {
@@ -162,6 +176,7 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
   EXPECT_EQ(entries[0].loss, entry.loss);
   EXPECT_EQ(entries[0].lr, entry.lr);
   EXPECT_EQ(entries[0].grad_norm, entry.grad_norm);
+  EXPECT_EQ(entries[0].peak_share, entry.peak_share);
   EXPECT_EQ(entries[0].val_loss, entry.val_loss);
   EXPECT_FALSE(entries[0].train_loss.has_value());
 }

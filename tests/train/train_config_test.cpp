@@ -108,6 +108,12 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
   EXPECT_EQ(config_from_json(json, "here"), c);
 }
 
+TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
+  auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
+  for (const char* key : {"decay_fraction", "ema", "patience", "export"}) ASSERT_EQ(json.erase(key), 1U) << key;
+  EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
+}
+
 TEST(TrainConfig, AMissingKeyIsNamed) {
   auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
   for (const char* key : {"warmup_steps", "preset", "model"}) {
@@ -142,6 +148,7 @@ TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
   b.eval_every = b.checkpoint_every = b.log_every = 3;
   b.log_style = "epoch";
   b.device = "cuda";
+  b.exported = "last";
   EXPECT_EQ(describe_difference(a, b), "");
 }
 
@@ -154,10 +161,11 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
   const std::vector<Wrong> wrongs{
       {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
       {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
-      {"--schedule", [](TrainConfig& c) { c.schedule = "linear"; }},
+      {"--schedule", [](TrainConfig& c) { c.schedule = "exponential"; }},
       {"--optimizer", [](TrainConfig& c) { c.optimizer = "sgd"; }},
       {"--dtype", [](TrainConfig& c) { c.dtype = "f64"; }},
       {"--device", [](TrainConfig& c) { c.device = "tpu"; }},
+      {"--export", [](TrainConfig& c) { c.exported = "first"; }},
       {"--log-style", [](TrainConfig& c) { c.log_style = "quiet"; }},
       {"--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; }},
   };

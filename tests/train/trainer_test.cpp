@@ -238,6 +238,85 @@ TEST(Trainer, TheBestLossIsTheSmallest) {
   EXPECT_EQ(small.trainer.state().best_validation_loss, 1.5);
 }
 
+TEST(Trainer, PatienceEndsAfterThatManyEvaluationsWithoutABetterLoss) {
+  TrainConfig c = small_config();
+  c.patience = 2;
+  Small small(c);
+  Small endless;
+  const std::vector<double> losses{2.0, 2.0, 1.5, 1.6, std::nan("")};
+  for (size_t i = 0; i < losses.size(); ++i) {
+    small.trainer.note_validation_loss(losses[i]);
+    endless.trainer.note_validation_loss(losses[i]);
+    EXPECT_EQ(small.trainer.out_of_patience(), i == 4) << i;
+    EXPECT_FALSE(endless.trainer.out_of_patience());
+  }
+}
+
+TEST(Trainer, TheAverageIsThatOfTheFormula) {
+  TrainConfig c = small_config();
+  c.ema = 0.3;
+  Small small(c);
+  // As in weight_average.h, with the first three factors worked out: (1 + t) / (10 + t) reaches 0.3 at t = 3.
+  const std::vector<double> decays{2.0 / 11.0, 3.0 / 12.0, 0.3, 0.3};
+  std::vector<torch::Tensor> expected = test::copies(small.trainer.model());
+  for (torch::Tensor& tensor : expected) tensor = tensor.to(torch::kFloat64);
+  for (const double decay : decays) {
+    small.trainer.step();
+    const auto weights = test::copies(small.trainer.model());
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] = decay * expected[i] + (1.0 - decay) * weights[i].to(torch::kFloat64);
+  }
+  const auto average = test::copies(small.trainer.shown_model());
+  double largest = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, (average[i] - expected[i]).abs().max().item<double>());
+  }
+  EXPECT_LT(largest, 1e-6);  // weights are below 2: four steps of three roundings of float32 each
+  EXPECT_FALSE(test::same_bits(average, test::copies(small.trainer.model())));
+}
+
+TEST(Trainer, AnAverageChangesNoStep) {
+  TrainConfig c = small_config();
+  const auto losses = [&] {
+    Small small(c);
+    std::vector<double> numbers;
+    for (int step = 0; step < 3; ++step) numbers.push_back(small.trainer.step().loss);
+    return numbers;
+  };
+  const auto without = losses();
+  c.ema = 0.99;
+  EXPECT_EQ(losses(), without);
+}
+
+TEST(Trainer, TheAverageIsWhatIsEvaluatedAndSaved) {
+  TrainConfig c = small_config();
+  c.ema = 0.99;
+  Small small(c);
+  for (int step = 0; step < 3; ++step) small.trainer.step();
+  const auto loss_of = [&](nn::Llama& model) {
+    return split_loss(model, small.dataset.splits().validation, c.window, torch::kCPU);
+  };
+  EXPECT_EQ(small.trainer.evaluate().validation, loss_of(small.trainer.shown_model()));
+  EXPECT_NE(small.trainer.evaluate().validation, loss_of(small.trainer.model()));
+  const test::TempDir run;
+  small.trainer.save(run.path());
+  nn::Llama saved(small.trainer.config().model);
+  load_weights(core::read_hf_directory(run / "checkpoints/last"), saved);
+  EXPECT_TRUE(test::same_bits(test::copies(saved), test::copies(small.trainer.shown_model())));
+}
+
+TEST(Trainer, TheAverageBeginsWithTheWeightsOfInit) {
+  const test::TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.ema = 0.99;
+  Small second(c);
+  second.trainer.init_from(run / "checkpoints/last");
+  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.shown_model()), test::copies(first.trainer.model())));
+}
+
 // Trains until step `last`, and reports `seconds` for each step.
 void measured_steps(Small& small, int64_t last, double seconds) {
   while (small.trainer.state().step < last) {

@@ -1,0 +1,87 @@
+"""A run's event files, read with TensorBoard's own reader: the numbers of log.jsonl, each step once."""
+
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from exactness import command, log_of, make_home
+from support import BUILD, SMALL_RUN, environment, succeed
+
+TAGS = {"loss/train": "loss", "loss/validation": "val_loss", "lr": "lr", "grad_norm": "grad_norm",
+        "tokens_per_s": "tokens_per_s", "peak_share": "peak_share"}
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+def events_of(directory):
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0})
+    events.Reload()
+    return events
+
+
+def assert_the_logs_numbers(directory):
+    events, log = events_of(directory), log_of(directory)
+    for tag, key in TAGS.items():
+        entries = [entry for entry in log if key in entry]
+        scalars = events.Scalars(tag)
+        assert [scalar.step for scalar in scalars] == [entry["step"] for entry in entries], tag
+        assert [np.float32(scalar.value) for scalar in scalars] == [np.float32(entry[key]) for entry in entries], tag
+    return events
+
+
+def test_tensorboard_reads_the_numbers_of_the_log(home):
+    succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "25", "--eval-every", "10", "--log-every", "5", "--out",
+            home / "r", home=home)
+    events = assert_the_logs_numbers(home / "r")
+    assert set(events.Tags()["scalars"]) == set(TAGS)
+    times = [scalar.wall_time for scalar in events.Scalars("lr")]
+    assert times == sorted(times) and times[0] > 1.7e9
+
+
+def test_random_batches_have_a_tag_of_their_own(home):
+    succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "4", "--eval-every", "2", "--eval-batches", "1", "--out",
+            home / "r", home=home)
+    scalars = events_of(home / "r").Scalars("loss/train_evaluation")
+    assert [np.float32(entry["train_loss"]) for entry in log_of(home / "r") if "train_loss" in entry] == \
+        [np.float32(scalar.value) for scalar in scalars]
+
+
+def go_on(home, lines, end):
+    """Starts the run or goes on with it, and sends the signal once it has printed so many steps."""
+    flags = [*SMALL_RUN, "--steps", "100000", "--log-every", "1", "--eval-every", "10", "--checkpoint-every", "100000"]
+    process = subprocess.Popen([BUILD / "train", *command(home, home / "r", flags)], env=environment(home),
+                               stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        lines -= line.startswith("step ")
+        if lines == 0:
+            process.send_signal(end)
+    process.wait(timeout=60)
+
+
+def test_a_resumed_run_shows_no_step_twice(home):
+    """Interrupted, resumed, killed in the middle of an event, resumed: the killed process's steps are done again."""
+    go_on(home, 15, signal.SIGINT)
+    go_on(home, 25, signal.SIGKILL)
+    log = log_of(home / "r")
+    saved = json.loads((home / "r/checkpoints/last/trainer.json").read_text())["step"]
+    assert log[-1]["step"] > saved >= 15
+    killed = home / "r/events.out.tfevents.000001"
+    killed.write_bytes(killed.read_bytes()[:-7])
+    go_on(home, 35, signal.SIGINT)
+    assert_the_logs_numbers(home / "r")
+    assert len(list((home / "r").glob("events.out.tfevents.*"))) == 3
+
+
+def test_force_removes_the_events(home):
+    for steps in (9, 2):
+        succeed("train", home / "cats.txt", *SMALL_RUN, "--log-every", "1", "--steps", steps, "--force", "--out",
+                home / "r", home=home)
+    assert [scalar.step for scalar in events_of(home / "r").Scalars("lr")] == [1, 2]
+    assert len(list((home / "r").glob("events.out.tfevents.*"))) == 1

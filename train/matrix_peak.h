@@ -1,0 +1,28 @@
+// How much of the machine's arithmetic a run uses: the operations that training a token takes, against those of large
+// matrix products, measured on the same threads and in the same type.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/model_config.h"
+
+namespace folio::train {
+
+/// Floating-point operations of the forward and the backward pass of one token in windows of `window` tokens, as in
+/// Chowdhery et al. 2022 (PaLM), appendix B: 6 N + 12 L H Q T, with N the parameters (without an embedding that is only
+/// looked up), L layers, H heads of width Q and T the window. Attention counts whole, with what the mask leaves out.
+[[nodiscard]] double operations_per_token(const core::ModelConfig& config, int64_t window);
+
+struct MatrixPeak {
+  double operations_per_s;  ///< 2 n³ for a product of n x n
+  int64_t size;             ///< n of the fastest one
+};
+
+/// The fastest of some products of square matrices, of growing sizes, within 0.3 s. `dtype` is
+/// TrainConfig's. Takes no random numbers.
+[[nodiscard]] MatrixPeak matrix_peak(const std::string& dtype, torch::Device device);
+
+}  // namespace folio::train
