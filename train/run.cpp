@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "core/seconds_since.h"
 #include "train/matrix_peak.h"
 #include "train/progress.h"
 #include "train/run_log.h"
@@ -13,10 +14,6 @@ namespace folio::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 StepResult guarded_step(Trainer& trainer) {
   try {
@@ -50,7 +47,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = guarded_step(trainer);
-    const double seconds = seconds_since(start);
+    const double seconds = core::seconds_since(start);
     since_log.add(seconds);
     const int64_t step = trainer.state().step;
 

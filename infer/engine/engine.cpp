@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/seconds_since.h"
 
 namespace folio::infer {
 namespace {
@@ -14,10 +15,6 @@ constexpr size_t kLogitsAtOnce = 3'000'000;  // numbers of prompts' rows in a st
 Scheduler::Limits within(Scheduler::Limits limits, size_t max_rows) {
   limits.max_rows = std::min(limits.max_rows, max_rows);
   return limits;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
@@ -75,7 +72,7 @@ bool Engine::step() {
     throw;
   }
   retire_done();
-  done_.step_seconds += seconds_since(start);
+  done_.step_seconds += core::seconds_since(start);
   return true;
 }
 
@@ -116,7 +113,7 @@ std::vector<Engine::Part> Engine::plan() {
     for (const auto* job : trace.started) planned_.started.push_back({.id = id_of(*job), .n_known = job->n_shared()});
     for (const auto* job : trace.put_back) planned_.put_back.push_back(id_of(*job));
   }
-  done_.plan_seconds += seconds_since(start);
+  done_.plan_seconds += core::seconds_since(start);
   return parts;
 }
 
@@ -137,7 +134,7 @@ std::vector<Engine::Part> Engine::plan_ahead() {
     rows_.push_back(part.request->row_ahead(part.draw));
   }
   if (!scheduler_.can_go_on(jobs)) parts.clear();
-  done_.plan_seconds += seconds_since(start);
+  done_.plan_seconds += core::seconds_since(start);
   return parts;
 }
 

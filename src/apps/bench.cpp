@@ -1,6 +1,11 @@
 // bench: how fast a model runs here, and what share of the memory's bandwidth its decoding reaches.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/generation.h"
@@ -8,6 +13,7 @@
 #include "core/formats/model_files.h"
 #include "core/random.h"
 #include "core/read_memory.h"
+#include "core/seconds_since.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "infer/engine/scoped_requests.h"
 
@@ -23,11 +29,8 @@ struct Options {
   int repetitions = 5;
   infer::SamplerOptions sampler;
   bool json = false;
+  bool train = false;
 };
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -47,7 +50,7 @@ double read_bandwidth(size_t n_threads) {
     pool.parallel_for(memory.size(), share, [&](size_t begin, size_t end) {
       sums[begin / share * 8] += core::read_all(std::span(memory).subspan(begin, end - begin));
     });
-    best = std::max(best, static_cast<double>(kBytes) / seconds_since(start));
+    best = std::max(best, static_cast<double>(kBytes) / core::seconds_since(start));
   }
   core::require(sums[0] < ~uint64_t{0}, "the sum is used, so that it is computed");
   return best;
@@ -72,7 +75,7 @@ class Watch {
   }
   /// Seconds to the first token of the last sequence, and tokens a second from then on.
   [[nodiscard]] double seconds_to_first() const { return std::chrono::duration<double>(all_speak_ - start_).count(); }
-  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(n_tokens_) / seconds_since(all_speak_); }
+  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(n_tokens_) / core::seconds_since(all_speak_); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -149,6 +152,7 @@ Memory measure_memory(const apps::Machines& machines, const apps::MachineFlags& 
 }
 
 int run(const Options& o) {
+  if (o.train) throw core::UsageError("--train has to be the first flag");
   const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   if (positions > model.config.context_length) {
@@ -199,12 +203,27 @@ int run(const Options& o) {
   return 0;
 }
 
+// `bench --train FLAGS` is `train tinyshakespeare --profile FLAGS`: only that program has LibTorch.
+int bench_training(int argc, char** argv) {
+  const std::string train = std::filesystem::read_symlink("/proc/self/exe").replace_filename("train");
+  std::string program = "train", dataset = "tinyshakespeare", profile = "--profile";
+  std::vector<char*> arguments{program.data(), dataset.data(), profile.data()};
+  arguments.insert(arguments.end(), argv + 2, argv + argc);
+  arguments.push_back(nullptr);
+  ::execv(train.c_str(), arguments.data());
+  core::fail("{} can't be started: {}; build it, with LibTorch", train, std::strerror(errno));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Measures prefill and decoding, medians of the repetitions; the sampling of each token is included.",
                "bench");
+  if (argc > 1 && std::string_view(argv[1]) == "--train") {
+    return apps::run_program(app, 1, argv, [&] { return bench_training(argc, argv); });
+  }
   Options o;
+  app.add_flag("--train", o.train, "instead: where a training step's time goes. The first flag, then those of train");
   apps::add_model_flags(app, o.model);
   apps::add_sampler_flags(app, o.sampler);
   app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();

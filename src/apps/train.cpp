@@ -17,6 +17,7 @@
 #include "train/allocator.h"
 #include "train/matrix_peak.h"
 #include "train/ngram.h"
+#include "train/profile.h"
 #include "train/repeatable.h"
 #include "train/run.h"
 #include "train/run_directory.h"
@@ -35,6 +36,7 @@ struct Options {
   std::string dump_grads;
   double minutes = 0.0;
   int threads = 0;
+  bool profile = false;
   bool resume = false;
   bool force = false;
   train::TrainConfig config;
@@ -70,6 +72,7 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
   app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")
       ->check(apps::in_range(0.01, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
+  app->add_flag("--profile", o.profile, "print where the time of a step goes, and train no run; bench --train is this");
   app->add_option("--dump-batches", o.dump_batches, "write the first ten steps' batches, a NumPy array");
   app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
   CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
@@ -224,11 +227,25 @@ std::unique_ptr<const data::Tokenizer> given_tokenizer(const Options& o, const d
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }
 
+int profile(const Options& o, const data::Corpus& corpus) {
+  constexpr int64_t kSteps = 20;
+  if (o.config.device != "cpu") throw core::UsageError("--profile measures a CPU's steps; leave --device out");
+  const train::Dataset dataset(corpus, o.config);
+  train::Trainer trainer(o.config, dataset);
+  const train::TrainConfig& c = trainer.config();
+  fmt::print("{} parameters, {} tokens a step, {}, dropout {}, {} threads\n", core::parameter_count(c.model),
+             trainer.tokens_per_step(), c.dtype, c.dropout, at::get_num_threads());
+  const train::StepProfile profile = train::profile_steps(trainer, kSteps);
+  fmt::print("{}", train::to_table(profile, train::matrix_peak(c.dtype, torch::kCPU).operations_per_s));
+  return 0;
+}
+
 int run(Options& o) {
   train::fix_threads(o.threads);
   train::keep_freed_memory();
   train::validate(o.config);
   const data::Corpus corpus = data::load_corpus(o.dataset);
+  if (o.profile) return profile(o, corpus);
   if (!o.choice) o.choice = train::choose_run(corpus.name, o.out, false, o.force);
   const fs::path& run = o.choice->path;
   const train::Dataset dataset(corpus, o.config, given_tokenizer(o, corpus));

@@ -1,0 +1,12 @@
+// Wall-clock time, for measurements.
+#pragma once
+
+#include <chrono>
+
+namespace folio::core {
+
+[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace folio::core
