@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""A race on TinyShakespeare: nanoGPT's CPU configuration, and then Folio for as many seconds, on the same cores.
+
+Usage: scripts/race.py NANOGPT_DIR [--seeds 1 2 3] [--preset race]
+
+NANOGPT_DIR is a checkout of nanoGPT. It trains as its README says for a CPU: 4 layers, 128 wide, windows of 64, 12 of
+them a batch, 2,000 steps, no dropout, not compiled. The seconds of a run are those of the whole process. Folio has the
+same seconds for its whole process: loading, counting its baseline, training, the evaluation, and writing the model. Both
+train on the first 90 % of the text; Folio's loss is that of its last checkpoint over the whole last 10 %, nanoGPT's its
+own estimate over random batches.
+"""
+import argparse
+import json
+import os
+import pathlib
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+NANOGPT = ["config/train_shakespeare_char.py", "--device=cpu", "--compile=False", "--eval_iters=20", "--log_interval=100",
+           "--block_size=64", "--batch_size=12", "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000",
+           "--lr_decay_iters=2000", "--dropout=0.0"]
+
+
+def prepare(nanogpt, work):
+    """A copy of nanoGPT with the text as its data/shakespeare_char/prepare.py would leave it."""
+    copy = work / "nanogpt"
+    shutil.copytree(nanogpt, copy, ignore=shutil.ignore_patterns(".git"))
+    text = (ROOT / "data" / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
+    characters = sorted(set(text))
+    ids = {c: i for i, c in enumerate(characters)}
+    data = copy / "data" / "shakespeare_char"
+    cut = int(len(text) * 0.9)
+    for name, part in (("train", text[:cut]), ("val", text[cut:])):
+        np.array([ids[c] for c in part], dtype=np.uint16).tofile(data / f"{name}.bin")
+    with open(data / "meta.pkl", "wb") as file:
+        pickle.dump({"vocab_size": len(ids), "stoi": ids, "itos": dict(enumerate(characters))}, file)
+    return copy
+
+
+def timed(command, **more):
+    start = time.perf_counter()
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]}: {done.stderr[-2000:]}")
+    return time.perf_counter() - start, done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nanogpt", type=pathlib.Path)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--preset", default="race")
+    parser.add_argument("--threads", type=int, default=2)
+    a = parser.parse_args()
+    overhead = 3.0  # seconds of Folio beside its steps; corrected after each run
+    print("| seed | nanoGPT: s | its validation loss | Folio: s | steps | validation loss of the last checkpoint |")
+    print("|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        work = pathlib.Path(name)
+        nanogpt = prepare(a.nanogpt, work)
+        for seed in a.seeds:
+            theirs, out = timed([sys.executable, "train.py", *NANOGPT, f"--out_dir={work / 'theirs'}"], cwd=nanogpt,
+                                env={**os.environ, "OMP_NUM_THREADS": str(a.threads)})
+            loss = re.findall(r"val loss ([\d.]+)", out)[-1]
+            minutes = (theirs - overhead) / 60
+            run = work / f"ours-{seed}"
+            ours, _ = timed([BUILD / "train", ROOT / "data" / "tinyshakespeare" / "input.txt", "--preset", a.preset,
+                             "--minutes", f"{minutes:.4f}", "--seed", seed, "--threads", a.threads, "--out", run])
+            last = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()][-1]
+            overhead += ours - theirs
+            print(f"| {seed} | {theirs:.1f} | {loss} | {ours:.1f} | {last['step']} | {last['val_loss']:.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
