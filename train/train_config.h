@@ -43,6 +43,7 @@ struct TrainConfig {
   double ema = 0.0;  ///< decay of the weights' average, which is evaluated and saved; 0: the weights themselves are
   int64_t eval_every = 500;
   int64_t eval_batches = 0;  ///< random batches of each split; 0: the whole validation split in consecutive windows
+  int64_t sample = 100;      ///< tokens that the model writes at an evaluation, to look at; 0: none
   int64_t patience = 0;      ///< evaluations without a better validation loss after which the run ends; 0: off
   int64_t checkpoint_every = 500;
   std::string exported = "best";  ///< the checkpoint that model.gguf is made of, or "last"
@@ -81,6 +82,7 @@ struct TrainConfig {
           0.999999);
     visit("eval-every", self.eval_every, "steps between evaluations", 1, 1e12);
     visit("eval-batches", self.eval_batches, "random batches of each split; 0: the whole validation split", 0, 1e6);
+    visit("sample", self.sample, "tokens of a text that the model writes at each evaluation; 0: none", 0, 1e6);
     visit("patience", self.patience, "evaluations without a better validation loss that end the run; 0: off", 0, 1e12);
     visit("checkpoint-every", self.checkpoint_every, "steps between checkpoints", 1, 1e12);
     visit("export", self.exported, "checkpoint that becomes model.gguf: best or last", 0, 0);
@@ -104,8 +106,8 @@ void validate(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
 /// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
-/// intervals of evaluations, checkpoints and the log; which checkpoint is exported; and the device, which changes the
-/// rounding alone.
+/// intervals of evaluations, checkpoints and the log; samples; which checkpoint is exported; and the device, which
+/// changes the rounding alone.
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
 /// The first name of a flag, with '_' for '-': "steps" of "steps,--max-iters".

@@ -59,6 +59,11 @@ def test_a_run_leaves_what_the_contract_says(home):
         assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
         assert 0 < entry["peak_share"] < 1  # so small a model comes nowhere near it
     assert log[-1]["val_loss"] < log[0]["val_loss"]
+    # A sample of the model at each evaluation, in the log and on the screen.
+    samples = [entry["sample"] for entry in log if "sample" in entry]
+    assert [len(sample) for sample in samples] == [100, 100, 100]  # longer than the context
+    for line in (line for sample in samples for line in sample.splitlines()):
+        assert f"\n  | {line}\n" in done.stdout
     # A pipe gets plain lines, and the sample is the engine's.
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stderr == ""
     assert re.search(r"^step 10/25 .*loss", done.stdout, re.MULTILINE)
@@ -93,6 +98,11 @@ def test_a_terminal_gets_a_bar_that_fits(home, columns):
     if columns == 200:
         assert f"[{12 * '#'}{12 * '.'}] step 200/400" in written
     assert re.search(r"step 200/400 .*% of peak", written)
+
+
+def test_no_sample_where_none_is_asked_for(home):
+    done = train(home, "--steps", "4", "--eval-every", "2", "--sample", "0")
+    assert "  | " not in done.stdout and all("sample" not in entry for entry in log_of(home / "runs/cats"))
 
 
 def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
