@@ -273,6 +273,20 @@ def test_starting_from_anothers_weights(home):
     assert refused.returncode == FAILED and str(home / "none") in refused.stderr and refused.stderr.count("\n") == 1
 
 
+def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
+    shown = succeed("train", "--help", home=tmp_path).stdout
+    groups = re.findall(r"^([A-Z][\w ]+):$", shown, re.MULTILINE)
+    assert groups == ["Positionals", "Run", "Model", "Batches", "Optimizer", "Schedule", "Evaluation",
+                      "Checkpoints and log"]
+    header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
+    assert header.split() == ["Presets:", "tiny", "blog", "baby"]
+    table = {name: values for name, *values in map(str.split, rows)}
+    assert table["--lr"] == ["0.002", "0.001", "0.001"]
+    assert table["--schedule"] == ["cosine", "constant", "cosine"]
+    assert table["--layers"] == ["4", "4", "6"]
+    assert all(len(values) == 3 and len(set(values)) > 1 for values in table.values())
+
+
 # ---- What cannot be trained on ----
 
 @pytest.mark.parametrize("text, code, parts", [
