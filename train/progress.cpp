@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
+
+#include "core/error.h"
 
 namespace folio::train {
 namespace {
@@ -57,7 +60,18 @@ void Progress::say(const std::string& line) {
   std::fflush(stdout);
 }
 
+// Set off, so that no line of it is taken for one of the log, and without what would move the cursor.
+void Progress::show_sample(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, text.size()));
+}
+
 void Progress::show(const LogEntry& entry) {
+  show_numbers(entry);
+  if (entry.sample) show_sample(*entry.sample);
+}
+
+void Progress::show_numbers(const LogEntry& entry) {
   const double per_step = seconds() / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
   const double eta = per_step * static_cast<double>(last_step_ - entry.step);
   if (entry.val_loss) val_loss_ = entry.val_loss;

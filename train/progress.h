@@ -23,6 +23,8 @@ class Progress {
   void say(const std::string& line);
 
  private:
+  void show_numbers(const LogEntry& entry);
+  void show_sample(const std::string& text);
   void clear_bar();
   [[nodiscard]] double seconds() const;
 

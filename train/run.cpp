@@ -71,7 +71,8 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                      .tokens_per_s = since_log.steps_per_s() * static_cast<double>(trainer.tokens_per_step()),
                      .peak_share = {},
                      .train_loss = {},
-                     .val_loss = {}};
+                     .val_loss = {},
+                     .sample = {}};
       since_log = {};
       if (options.operations_per_s > 0.0) {
         entry.peak_share = entry.tokens_per_s * operations_per_token(c.model, c.window) / options.operations_per_s;
@@ -80,6 +81,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
         const Trainer::Evaluation evaluation = trainer.evaluate();
         entry.train_loss = evaluation.train;
         entry.val_loss = evaluation.validation;
+        if (c.sample > 0) entry.sample = trainer.sample();
         best = trainer.note_validation_loss(evaluation.validation);
       }
       log.append(entry);

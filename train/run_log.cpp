@@ -17,7 +17,9 @@ std::string to_line(const LogEntry& e) {
   if (e.peak_share) json["peak_share"] = *e.peak_share;
   if (e.train_loss) json["train_loss"] = *e.train_loss;
   if (e.val_loss) json["val_loss"] = *e.val_loss;
-  return json.dump() + "\n";
+  if (e.sample) json["sample"] = *e.sample;
+  // A sample may end within a character.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::vector<Scalar> scalars_of(const LogEntry& e) {
@@ -40,6 +42,9 @@ std::vector<LogEntry> read_log(const fs::path& path) {
     const auto number = [&](const char* key) {
       return json.contains(key) && json[key].is_number() ? std::optional(json[key].get<double>()) : std::nullopt;
     };
+    const auto text = [&](const char* key) {
+      return json.contains(key) && json[key].is_string() ? std::optional(json[key].get<std::string>()) : std::nullopt;
+    };
     if (!number("step") || !number("loss")) continue;
     entries.push_back({.step = static_cast<int64_t>(*number("step")),
                        .tokens = static_cast<int64_t>(number("tokens").value_or(0)),
@@ -49,7 +54,8 @@ std::vector<LogEntry> read_log(const fs::path& path) {
                        .tokens_per_s = number("tokens_per_s").value_or(0),
                        .peak_share = number("peak_share"),
                        .train_loss = number("train_loss"),
-                       .val_loss = number("val_loss")});
+                       .val_loss = number("val_loss"),
+                       .sample = text("sample")});
   }
   return entries;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/file_io.h"
@@ -20,9 +21,10 @@ struct LogEntry {
   double lr = 0.0;
   double grad_norm = 0.0;  ///< before clipping
   double tokens_per_s = 0.0;
-  std::optional<double> peak_share;  ///< of the matrix peak, if that was measured
-  std::optional<double> train_loss;  ///< if this step evaluated random batches
-  std::optional<double> val_loss;    ///< if this step evaluated
+  std::optional<double> peak_share;   ///< of the matrix peak, if that was measured
+  std::optional<double> train_loss;   ///< if this step evaluated random batches
+  std::optional<double> val_loss;     ///< if this step evaluated
+  std::optional<std::string> sample;  ///< what the model wrote, if this step evaluated
 };
 
 class RunLog {

@@ -46,6 +46,7 @@ TrainConfig blog() {
   c.test_fraction = 0.1;
   c.eval_every = 10;
   c.eval_batches = 10;
+  c.sample = 0;
   c.checkpoint_every = 500;
   c.log_style = "epoch";
   return c;
@@ -133,7 +134,7 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
   // Older runs don't have these.
   static const std::set<std::string> kNewer{"family",   "head_dim", "sliding_window", "decay_fraction", "ema",
-                                            "patience", "export",   "fused",          "recompute"};
+                                            "patience", "export",   "sample",         "fused",          "recompute"};
   TrainConfig config;
   config.fused = false;  // as those were, if they don't say
   config.preset = core::json_get<std::string>(json, "preset", where);
@@ -155,8 +156,8 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
 
 std::string describe_difference(const TrainConfig& from, const TrainConfig& to) {
   // A run may go on on another device: where its GPU is gone, it could not go on at all.
-  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every",
-                                               "log_style",  "device",           "export"};
+  static const std::set<std::string> kHarmless{"eval_every", "checkpoint_every", "log_every", "log_style",
+                                               "device",     "export",           "sample"};
   std::string difference = core::describe_difference(from.model, to.model);
   const auto before = to_json(from);
   const auto after = to_json(to);

@@ -45,6 +45,7 @@ struct TrainConfig {
   double ema = 0.0;  ///< decay of the weights' average, which is evaluated and saved; 0: the weights themselves are
   int64_t eval_every = 500;
   int64_t eval_batches = 0;  ///< random batches of each split; 0: the whole validation split in consecutive windows
+  int64_t sample = 100;      ///< tokens that the model writes at an evaluation, to look at; 0: none
   int64_t patience = 0;      ///< evaluations without a better validation loss after which the run ends; 0: off
   int64_t checkpoint_every = 500;
   std::string exported = "best";  ///< the checkpoint that model.gguf is made of, or "last"
@@ -53,43 +54,49 @@ struct TrainConfig {
 
   bool operator==(const TrainConfig&) const = default;
 
-  /// Calls visit(flag, field, help, low, high) for each field but the model's; a flag is named as on the command line.
+  /// Calls visit(flag, field, group, help, low, high) for each field but the model's; flag and group are those of the
+  /// command line.
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("steps,--max-iters", self.steps, "optimizer steps", 1, 1e12);
-    visit("batch-size", self.batch_size, "windows in a batch", 1, 1e6);
-    visit("window", self.window, "tokens in a training and validation window", 1, 1 << 24);
-    visit("accumulation", self.accumulation, "batches that make one step", 1, 1e6);
-    visit("dropout", self.dropout, "probability of dropping a number", 0, 0.99);
-    visit("seed", self.seed, "seed of weights, batches and dropout", 0, 1.8e19);
-    visit("optimizer", self.optimizer, "adamw", 0, 0);
-    visit("lr,--learning-rate", self.lr, "highest learning rate", 0, 1e3);
-    visit("min-lr", self.min_lr, "learning rate at the end of the run", 0, 1e3);
-    visit("schedule", self.schedule, "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0);
-    visit("warmup-steps", self.warmup_steps, "steps in which the learning rate rises", 0, 1e12);
-    visit("decay-fraction", self.decay_fraction, "last share of the steps, in which the rate of wsd falls", 0, 1);
-    visit("beta1", self.beta1, "AdamW's decay of the first moment", 0, 0.999999);
-    visit("beta2", self.beta2, "AdamW's decay of the second moment", 0, 0.999999);
-    visit("adam-eps", self.adam_eps, "AdamW's epsilon", 1e-30, 1);
-    visit("weight-decay", self.weight_decay, "decoupled weight decay", 0, 100);
-    visit("decay-embeddings", self.decay_embeddings, "whether embeddings decay", 0, 0);
-    visit("decay-norms", self.decay_norms, "whether norms decay", 0, 0);
-    visit("clip", self.clip, "maximum norm of the gradients; 0: off", 0, 1e9);
-    visit("fused", self.fused, "fused forms of the modules, where there are; false: the plain ones", 0, 0);
-    visit("recompute", self.recompute, "keep one block's activations at a time, and compute them again", 0, 0);
-    visit("dtype", self.dtype, "f32 or bf16", 0, 0);
-    visit("device", self.device, "cpu or cuda", 0, 0);
-    visit("validation-fraction", self.validation_fraction, "share of the text to validate on", 1e-9, 0.99);
-    visit("test-fraction", self.test_fraction, "share of the text that is held out", 0, 0.99);
-    visit("ema", self.ema, "decay of an average of the weights, evaluated and saved in their place; 0: off", 0,
-          0.999999);
-    visit("eval-every", self.eval_every, "steps between evaluations", 1, 1e12);
-    visit("eval-batches", self.eval_batches, "random batches of each split; 0: the whole validation split", 0, 1e6);
-    visit("patience", self.patience, "evaluations without a better validation loss that end the run; 0: off", 0, 1e12);
-    visit("checkpoint-every", self.checkpoint_every, "steps between checkpoints", 1, 1e12);
-    visit("export", self.exported, "checkpoint that becomes model.gguf: best or last", 0, 0);
-    visit("log-every", self.log_every, "steps between log lines", 1, 1e12);
-    visit("log-style", self.log_style, "progress or epoch", 0, 0);
+    visit("steps,--max-iters", self.steps, "Run", "optimizer steps", 1, 1e12);
+    visit("seed", self.seed, "Run", "seed of weights, batches and dropout", 0, 1.8e19);
+    visit("fused", self.fused, "Run", "fused forms of the modules, where there are; false: the plain ones", 0, 0);
+    visit("recompute", self.recompute, "Run", "keep one block's activations at a time, and compute them again", 0, 0);
+    visit("dtype", self.dtype, "Run", "f32 or bf16", 0, 0);
+    visit("device", self.device, "Run", "cpu or cuda", 0, 0);
+    visit("batch-size", self.batch_size, "Batches", "windows in a batch", 1, 1e6);
+    visit("window", self.window, "Batches", "tokens in a training and validation window", 1, 1 << 24);
+    visit("accumulation", self.accumulation, "Batches", "batches that make one step", 1, 1e6);
+    visit("validation-fraction", self.validation_fraction, "Batches", "share of the text to validate on", 1e-9, 0.99);
+    visit("test-fraction", self.test_fraction, "Batches", "share of the text that is held out", 0, 0.99);
+    visit("optimizer", self.optimizer, "Optimizer", "adamw", 0, 0);
+    visit("beta1", self.beta1, "Optimizer", "AdamW's decay of the first moment", 0, 0.999999);
+    visit("beta2", self.beta2, "Optimizer", "AdamW's decay of the second moment", 0, 0.999999);
+    visit("adam-eps", self.adam_eps, "Optimizer", "AdamW's epsilon", 1e-30, 1);
+    visit("weight-decay", self.weight_decay, "Optimizer", "decoupled weight decay", 0, 100);
+    visit("decay-embeddings", self.decay_embeddings, "Optimizer", "whether embeddings decay", 0, 0);
+    visit("decay-norms", self.decay_norms, "Optimizer", "whether norms decay", 0, 0);
+    visit("clip", self.clip, "Optimizer", "maximum norm of the gradients; 0: off", 0, 1e9);
+    visit("dropout", self.dropout, "Optimizer", "probability of dropping a number", 0, 0.99);
+    visit("ema", self.ema, "Optimizer",
+          "decay of an average of the weights, which is evaluated, sampled and saved; 0: off", 0, 0.999999);
+    visit("schedule", self.schedule, "Schedule", "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0);
+    visit("lr,--learning-rate", self.lr, "Schedule", "highest learning rate", 0, 1e3);
+    visit("min-lr", self.min_lr, "Schedule", "learning rate at the end of the run", 0, 1e3);
+    visit("warmup-steps", self.warmup_steps, "Schedule", "steps in which the learning rate rises", 0, 1e12);
+    visit("decay-fraction", self.decay_fraction, "Schedule", "last share of the steps, in which the rate of wsd falls",
+          0, 1);
+    visit("eval-every", self.eval_every, "Evaluation", "steps between evaluations", 1, 1e12);
+    visit("eval-batches", self.eval_batches, "Evaluation",
+          "random batches of each split; 0: the whole validation split", 0, 1e6);
+    visit("sample", self.sample, "Evaluation", "tokens of a text that the model writes at each evaluation; 0: none", 0,
+          1e6);
+    visit("patience", self.patience, "Evaluation",
+          "evaluations without a better validation loss that end the run; 0: off", 0, 1e12);
+    visit("checkpoint-every", self.checkpoint_every, "Checkpoints and log", "steps between checkpoints", 1, 1e12);
+    visit("export", self.exported, "Checkpoints and log", "checkpoint that becomes model.gguf: best or last", 0, 0);
+    visit("log-every", self.log_every, "Checkpoints and log", "steps between log lines", 1, 1e12);
+    visit("log-style", self.log_style, "Checkpoints and log", "progress or epoch", 0, 0);
   }
 };
 
@@ -108,8 +115,8 @@ void validate(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
 /// The values that differ, as "lr 0.001 -> 0.002"; empty if none do. Values that change no result are left out: the
-/// intervals of evaluations, checkpoints and the log; which checkpoint is exported; and the device, which changes the
-/// rounding alone.
+/// intervals of evaluations, checkpoints and the log; samples; which checkpoint is exported; and the device, which
+/// changes the rounding alone.
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
 /// The first name of a flag, with '_' for '-': "steps" of "steps,--max-iters".

@@ -17,6 +17,7 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
 #include "train/dump.h"
+#include "train/sample.h"
 #include "train/schedule.h"
 #include "train/weight_average.h"
 #include "train/weights.h"
@@ -247,6 +248,8 @@ Trainer::Evaluation Trainer::evaluate() {
   return {.train = random_batches_loss(shown_model(), train, c.eval_batches, first, device_),
           .validation = random_batches_loss(shown_model(), validation, c.eval_batches, first, device_)};
 }
+
+std::string Trainer::sample() const { return sample_text(shown_model(), dataset_.tokenizer(), config().sample); }
 
 void Trainer::save(const fs::path& run) {
   save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer(), average_);

@@ -85,6 +85,9 @@ class Trainer {
   };
   [[nodiscard]] Evaluation evaluate();
 
+  /// A text of config.sample tokens by shown_model(); see sample.h.
+  [[nodiscard]] std::string sample() const;
+
   void save(const std::filesystem::path& run);
 
   /// With minutes: records how long the last step took. Returns true after step kMeasuredSteps, when it sets the number
@@ -94,6 +97,7 @@ class Trainer {
   [[nodiscard]] nn::Llama& model() { return model_; }
   /// What is evaluated and saved as the model: the average of the weights, or where there is none, model().
   [[nodiscard]] nn::Llama& shown_model() { return average_.is_empty() ? model_ : average_; }
+  [[nodiscard]] const nn::Llama& shown_model() const { return average_.is_empty() ? model_ : average_; }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }
   [[nodiscard]] int64_t tokens_per_step() const;

@@ -59,6 +59,11 @@ def test_a_run_leaves_what_the_contract_says(home):
         assert {"step", "tokens", "loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "val_loss"} <= set(entry)
         assert 0 < entry["peak_share"] < 1  # so small a model comes nowhere near it
     assert log[-1]["val_loss"] < log[0]["val_loss"]
+    # A sample of the model at each evaluation, in the log and on the screen.
+    samples = [entry["sample"] for entry in log if "sample" in entry]
+    assert [len(sample) for sample in samples] == [100, 100, 100]  # longer than the context
+    for line in (line for sample in samples for line in sample.splitlines()):
+        assert f"\n  | {line}\n" in done.stdout
     # A pipe gets plain lines, and the sample is the engine's.
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stderr == ""
     assert re.search(r"^step 10/25 .*loss", done.stdout, re.MULTILINE)
@@ -93,6 +98,11 @@ def test_a_terminal_gets_a_bar_that_fits(home, columns):
     if columns == 200:
         assert f"[{12 * '#'}{12 * '.'}] step 200/400" in written
     assert re.search(r"step 200/400 .*% of peak", written)
+
+
+def test_no_sample_where_none_is_asked_for(home):
+    done = train(home, "--steps", "4", "--eval-every", "2", "--sample", "0")
+    assert "  | " not in done.stdout and all("sample" not in entry for entry in log_of(home / "runs/cats"))
 
 
 def test_ctrl_c_saves_and_a_resumed_run_repeats_the_undisturbed_one(home):
@@ -261,6 +271,20 @@ def test_starting_from_anothers_weights(home):
     assert log_of(home / "b")[0]["loss"] < log_of(home / "a")[0]["loss"]
     refused = train(home, "--steps", "1", "--init", home / "none", "--out", home / "c", ok=False)
     assert refused.returncode == FAILED and str(home / "none") in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
+    shown = succeed("train", "--help", home=tmp_path).stdout
+    groups = re.findall(r"^([A-Z][\w ]+):$", shown, re.MULTILINE)
+    assert groups == ["Positionals", "Run", "Model", "Batches", "Optimizer", "Schedule", "Evaluation",
+                      "Checkpoints and log"]
+    header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
+    assert header.split() == ["Presets:", "tiny", "blog", "baby"]
+    table = {name: values for name, *values in map(str.split, rows)}
+    assert table["--lr"] == ["0.002", "0.001", "0.001"]
+    assert table["--schedule"] == ["cosine", "constant", "cosine"]
+    assert table["--layers"] == ["4", "4", "6"]
+    assert all(len(values) == 3 and len(set(values)) > 1 for values in table.values())
 
 
 # ---- What cannot be trained on ----

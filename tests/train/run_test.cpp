@@ -58,6 +58,24 @@ TEST(Run, LogsTheShareOfTheMatrixPeak) {
   }
 }
 
+TEST(Run, ASampleStandsAtEachEvaluationAndChangesNoBit) {
+  TrainConfig c = small_config();
+  std::vector<std::vector<torch::Tensor>> weights;
+  for (const int64_t sample : {0, 40}) {  // longer than the context
+    c.sample = sample;
+    const TempDir directory;
+    Small small(c);
+    ASSERT_TRUE(run(small, directory.path()));
+    for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+      EXPECT_EQ(entry.sample.has_value(), sample > 0 && entry.val_loss.has_value()) << entry.step;
+      EXPECT_EQ(entry.sample.value_or("").size(), entry.sample ? 40U : 0U);  // a character is a token
+    }
+    EXPECT_TRUE(sample == 0 || read_log(directory / "log.jsonl").back().sample == small.trainer.sample());
+    weights.push_back(test::copies(small.trainer.model()));
+  }
+  EXPECT_TRUE(test::same_bits(weights[0], weights[1]));
+}
+
 TEST(Run, AnInterruptionSavesThatStep) {
   const TempDir directory;
   Small small;
@@ -166,7 +184,8 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
                        .tokens_per_s = 12345.678,
                        .peak_share = 0.7,
                        .train_loss = {},
-                       .val_loss = 2.0 / 3.0};
+                       .val_loss = 2.0 / 3.0,
+                       .sample = "two\nlines, \"é\""};
   {
     RunLog log(directory.path(), 0);
     log.append(entry);
@@ -178,7 +197,16 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
   EXPECT_EQ(entries[0].grad_norm, entry.grad_norm);
   EXPECT_EQ(entries[0].peak_share, entry.peak_share);
   EXPECT_EQ(entries[0].val_loss, entry.val_loss);
+  EXPECT_EQ(entries[0].sample, entry.sample);
   EXPECT_FALSE(entries[0].train_loss.has_value());
+}
+
+TEST(RunLog, ASampleMayEndWithinACharacter) {
+  const TempDir directory;
+  LogEntry entry;
+  entry.sample = "caf\xC3";
+  RunLog(directory.path(), 0).append(entry);
+  EXPECT_EQ(read_log(directory / "log.jsonl").at(0).sample, "caf\xEF\xBF\xBD");
 }
 
 TEST(RunLog, KeepsTheLinesUpToAStep) {

@@ -110,7 +110,8 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
 
 TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
   auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
-  for (const char* key : {"decay_fraction", "ema", "patience", "export"}) ASSERT_EQ(json.erase(key), 1U) << key;
+  for (const char* key : {"decay_fraction", "ema", "patience", "export", "sample"})
+    ASSERT_EQ(json.erase(key), 1U) << key;
   EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
 }
 
@@ -149,6 +150,7 @@ TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
   b.log_style = "epoch";
   b.device = "cuda";
   b.exported = "last";
+  b.sample = 7;
   EXPECT_EQ(describe_difference(a, b), "");
 }
 

@@ -1,0 +1,34 @@
+// train's command line: its flags, and where their defaults come from.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/run_directory.h"
+#include "train/train_config.h"
+
+namespace folio::apps {
+
+struct TrainOptions {
+  std::string dataset;
+  std::optional<std::string> out;
+  std::optional<std::string> init;
+  std::string dump_batches;
+  std::string dump_grads;
+  double minutes = 0.0;
+  int threads = 0;
+  bool profile = false;
+  bool resume = false;
+  bool force = false;
+  train::TrainConfig config;
+  std::optional<train::RunChoice> choice;  ///< with its lock, which a resumed run needs before it reads
+};
+
+/// The defaults are the values of the preset, of the model to start from, or of the run to resume. Returns false after
+/// --help. Throws as CLI11 does, core::Error or UsageError.
+[[nodiscard]] bool parse_train_options(TrainOptions& options, int argc, char** argv);
+
+/// A run's config.toml, which --config takes.
+[[nodiscard]] std::string config_toml(const train::TrainConfig& config);
+
+}  // namespace folio::apps
