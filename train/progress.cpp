@@ -28,7 +28,7 @@ std::string bar(double done, size_t room) {
   if (room < kNarrowest + kFrame) return {};
   const size_t width = std::min(kWidest, room - kFrame);
   const auto filled = static_cast<size_t>(static_cast<double>(width) * done);
-  return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
+  return fmt::format("[{}{}] ", std::string(filled, '#'), std::string(width - filled, '.'));
 }
 
 }  // namespace
