@@ -1,4 +1,4 @@
-// What the trainer and its checkpoints ask of an optimizer. adamw.h has the update rule.
+// What the trainer and its checkpoints ask of an optimizer. adamw.h and muon.h have the update rules.
 #pragma once
 
 #include <torch/types.h>

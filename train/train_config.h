@@ -22,7 +22,7 @@ struct TrainConfig {
   double dropout = 0.0;
   uint64_t seed = 1337;
 
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw";  ///< or "muon": see muon.h
   double lr = 2e-3;
   double min_lr = 2e-4;             ///< at the end of the run, unless the schedule is constant
   std::string schedule = "cosine";  ///< or "linear", "wsd", "constant": see schedule.h
@@ -31,6 +31,7 @@ struct TrainConfig {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double adam_eps = 1e-8;
+  double momentum = 0.95;  ///< Muon's
   double weight_decay = 0.1;
   bool decay_embeddings = true;
   bool decay_norms = false;
@@ -62,7 +63,7 @@ struct TrainConfig {
     visit("accumulation", self.accumulation, "batches that make one step", 1, 1e6);
     visit("dropout", self.dropout, "probability of dropping a number", 0, 0.99);
     visit("seed", self.seed, "seed of weights, batches and dropout", 0, 1.8e19);
-    visit("optimizer", self.optimizer, "adamw", 0, 0);
+    visit("optimizer", self.optimizer, "adamw, or muon for the matrices of the blocks (the rest by adamw)", 0, 0);
     visit("lr,--learning-rate", self.lr, "highest learning rate", 0, 1e3);
     visit("min-lr", self.min_lr, "learning rate at the end of the run", 0, 1e3);
     visit("schedule", self.schedule, "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0);
@@ -71,6 +72,7 @@ struct TrainConfig {
     visit("beta1", self.beta1, "AdamW's decay of the first moment", 0, 0.999999);
     visit("beta2", self.beta2, "AdamW's decay of the second moment", 0, 0.999999);
     visit("adam-eps", self.adam_eps, "AdamW's epsilon", 1e-30, 1);
+    visit("momentum", self.momentum, "Muon's momentum", 0, 0.999999);
     visit("weight-decay", self.weight_decay, "decoupled weight decay", 0, 100);
     visit("decay-embeddings", self.decay_embeddings, "whether embeddings decay", 0, 0);
     visit("decay-norms", self.decay_norms, "whether norms decay", 0, 0);
