@@ -6,13 +6,14 @@
 
 namespace folio::train {
 
-AdamW::AdamW(const torch::nn::Module& model, const TrainConfig& config)
+AdamW::AdamW(const torch::nn::Module& model, const TrainConfig& config,
+             const std::function<bool(const std::string& name, const torch::Tensor& parameter)>& takes)
     : beta1_(config.beta1), beta2_(config.beta2), eps_(config.adam_eps) {
   Group decayed{.weight_decay = config.weight_decay, .parameters = {}, .first = {}, .second = {}, .steps = {}};
   Group plain{.weight_decay = 0.0, .parameters = {}, .first = {}, .second = {}, .steps = {}};
   for (const auto& parameter : model.named_parameters()) {
     const torch::Tensor& p = parameter.value();
-    if (!p.requires_grad()) continue;
+    if (!p.requires_grad() || (takes && !takes(parameter.key(), p))) continue;
     parameters_.push_back(p);
     moments_.push_back({parameter.key(), torch::zeros_like(p), torch::zeros_like(p)});
     const bool embedding = parameter.key().find("embeddings") != std::string::npos;
@@ -28,6 +29,15 @@ AdamW::AdamW(const torch::nn::Module& model, const TrainConfig& config)
   }
 }
 
+std::vector<Optimizer::State> AdamW::state() const {
+  std::vector<State> all;
+  for (const Moments& moments : moments_) {
+    all.push_back({"exp_avg." + moments.name, moments.first});
+    all.push_back({"exp_avg_sq." + moments.name, moments.second});
+  }
+  return all;
+}
+
 void AdamW::set_steps(int64_t steps) {
   steps_ = steps;
   for (Group& group : groups_) {
@@ -40,7 +50,7 @@ void AdamW::step(double lr, double gradient_scale) {
   set_steps(steps_ + 1);  // the kernel's bias correction counts from one
   // The kernel divides by it, in the pass that it makes anyway.
   std::optional<torch::Tensor> divisor;
-  if (gradient_scale != 1.0) {
+  if (gradient_scale != 1.0 && !groups_.empty()) {
     divisor = torch::full({}, 1.0 / gradient_scale, groups_[0].parameters[0].options().requires_grad(false));
   }
   for (Group& group : groups_) {

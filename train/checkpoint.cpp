@@ -19,9 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using core::require;
 
-constexpr const char* kFirstMoment = "exp_avg.";
-constexpr const char* kSecondMoment = "exp_avg_sq.";
 constexpr const char* kWeights = "weights.";  // beside an average of them
+constexpr const char* kRandom = "random_state.";
 constexpr const char* kCudaRandom = "random_state.cuda";
 
 // The random generators that training uses. Dropout uses that of the model's device.
@@ -44,17 +43,14 @@ core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
           .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
 }
 
-void write_optimizer(const fs::path& path, const nn::Llama& model, const AdamW& optimizer, bool with_weights) {
+void write_optimizer(const fs::path& path, const nn::Llama& model, const Optimizer& optimizer, bool with_weights) {
   std::vector<torch::Tensor> kept;  // until they are written
   std::vector<core::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     kept.push_back(tensor.detach().to(torch::kCPU).contiguous());
     views.push_back(view_of(name, kept.back()));
   };
-  for (const auto& moments : optimizer.moments()) {
-    add(kFirstMoment + moments.name, moments.first);
-    add(kSecondMoment + moments.name, moments.second);
-  }
+  for (const auto& [name, tensor] : optimizer.state()) add(name, tensor);
   if (with_weights) {
     for (const auto& parameter : model->named_parameters()) add(kWeights + parameter.key(), parameter.value());
   }
@@ -74,15 +70,13 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
 }
 
 // Otherwise the moments of a parameter that is frozen now would be dropped silently.
-void require_no_other_moments(const core::SafetensorsFile& file, const AdamW& optimizer) {
+void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer) {
   std::set<std::string> known;
-  for (const auto& moments : optimizer.moments()) {
-    known.insert(kFirstMoment + moments.name);
-    known.insert(kSecondMoment + moments.name);
-  }
+  for (const auto& state : optimizer.state()) known.insert(state.name);
   for (const core::TensorView& view : file.tensors()) {
-    const bool moment = view.name.starts_with(kFirstMoment) || view.name.starts_with(kSecondMoment);
-    require(!moment || known.contains(view.name), "{}: it has {}, but that parameter is frozen here or does not exist",
+    const bool other =
+        view.name.starts_with(kWeights) || view.name.starts_with(kRandom) || view.name.starts_with("__pad__.");
+    require(other || known.contains(view.name), "{}: it has {}, but that parameter is frozen here or does not exist",
             file.path().string(), core::printable(view.name));
   }
 }
@@ -96,7 +90,7 @@ Environment this_environment() {
           .threads = at::get_num_threads()};
 }
 
-void save_checkpoint(const fs::path& run, const nn::Llama& model, const AdamW& optimizer, const TrainerState& state,
+void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimizer& optimizer, const TrainerState& state,
                      const data::Tokenizer& tokenizer, const nn::Llama& average) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
     const core::Weights weights = weights_of(average.is_empty() ? model : average);
@@ -110,18 +104,15 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const AdamW& o
   });
 }
 
-void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, AdamW& optimizer, const TrainerState& state,
+void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, Optimizer& optimizer, const TrainerState& state,
                      nn::Llama average) {
   load_weights(core::read_hf_directory(checkpoint), average.is_empty() ? model : average);
   const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
           "{}: its moments are not those of step {}, which trainer.json names", file.path().string(), state.step);
-  require_no_other_moments(file, optimizer);
-  for (const auto& moments : optimizer.moments()) {
-    copy_into(file, kFirstMoment + moments.name, moments.first);
-    copy_into(file, kSecondMoment + moments.name, moments.second);
-  }
+  require_no_other_state(file, optimizer);
+  for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor);
   if (!average.is_empty()) {
     for (const auto& parameter : model->named_parameters())
       copy_into(file, kWeights + parameter.key(), parameter.value());

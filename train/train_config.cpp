@@ -97,7 +97,7 @@ void validate(const TrainConfig& c) {
   } catch (const core::Error& error) {
     throw UsageError(error.what());
   }
-  require_one_of("optimizer", c.optimizer, {"adamw"});
+  require_one_of("optimizer", c.optimizer, {"adamw", "muon"});
   require_one_of("schedule", c.schedule, {"cosine", "linear", "wsd", "constant"});
   require_one_of("dtype", c.dtype, {"f32", "bf16"});
   require_one_of("device", c.device, {"cpu", "cuda"});
@@ -133,8 +133,9 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
 
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
   // Older runs don't have these.
-  static const std::set<std::string> kNewer{"family",   "head_dim", "sliding_window", "decay_fraction", "ema",
-                                            "patience", "export",   "sample",         "fused",          "recompute"};
+  static const std::set<std::string> kNewer{"family", "head_dim",  "sliding_window", "decay_fraction",
+                                            "ema",    "patience",  "export",         "sample",
+                                            "fused",  "recompute", "momentum"};
   TrainConfig config;
   config.fused = false;  // as those were, if they don't say
   config.preset = core::json_get<std::string>(json, "preset", where);

@@ -22,7 +22,7 @@ struct TrainConfig {
   double dropout = 0.0;
   uint64_t seed = 1337;
 
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw";  ///< or "muon": see muon.h
   double lr = 2e-3;
   double min_lr = 2e-4;             ///< at the end of the run, unless the schedule is constant
   std::string schedule = "cosine";  ///< or "linear", "wsd", "constant": see schedule.h
@@ -31,6 +31,7 @@ struct TrainConfig {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double adam_eps = 1e-8;
+  double momentum = 0.95;  ///< Muon's
   double weight_decay = 0.1;
   bool decay_embeddings = true;
   bool decay_norms = false;
@@ -69,10 +70,12 @@ struct TrainConfig {
     visit("accumulation", self.accumulation, "Batches", "batches that make one step", 1, 1e6);
     visit("validation-fraction", self.validation_fraction, "Batches", "share of the text to validate on", 1e-9, 0.99);
     visit("test-fraction", self.test_fraction, "Batches", "share of the text that is held out", 0, 0.99);
-    visit("optimizer", self.optimizer, "Optimizer", "adamw", 0, 0);
+    visit("optimizer", self.optimizer, "Optimizer", "adamw, or muon for the matrices of the blocks (the rest by adamw)",
+          0, 0);
     visit("beta1", self.beta1, "Optimizer", "AdamW's decay of the first moment", 0, 0.999999);
     visit("beta2", self.beta2, "Optimizer", "AdamW's decay of the second moment", 0, 0.999999);
     visit("adam-eps", self.adam_eps, "Optimizer", "AdamW's epsilon", 1e-30, 1);
+    visit("momentum", self.momentum, "Optimizer", "Muon's momentum", 0, 0.999999);
     visit("weight-decay", self.weight_decay, "Optimizer", "decoupled weight decay", 0, 100);
     visit("decay-embeddings", self.decay_embeddings, "Optimizer", "whether embeddings decay", 0, 0);
     visit("decay-norms", self.decay_norms, "Optimizer", "whether norms decay", 0, 0);

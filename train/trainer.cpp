@@ -157,7 +157,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset)
     average_->to(device_);
     begin_average(average_, model_);
   }
-  optimizer_ = std::make_unique<AdamW>(*model_, state_.config);
+  optimizer_ = make_optimizer(*model_, state_.config);
 }
 
 void Trainer::resume(const fs::path& checkpoint) {
@@ -198,7 +198,7 @@ void Trainer::freeze(const std::function<bool(const std::string& name)>& frozen)
     any = any || parameter->requires_grad();
   }
   require(any, "every parameter is frozen; leave at least one to train");
-  optimizer_ = std::make_unique<AdamW>(*model_, state_.config);
+  optimizer_ = make_optimizer(*model_, state_.config);
 }
 
 int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }

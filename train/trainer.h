@@ -1,4 +1,4 @@
-// One training step and one evaluation: batches, backward, clipping, AdamW. run.h has the loop around them.
+// One training step and one evaluation: batches, backward, clipping, the optimizer. run.h has the loop around them.
 // A step depends only on config, corpus, step and checkpoint, so that a resumed run repeats the bits of an undisturbed
 // one, if the number of threads was fixed (repeatable.h).
 #pragma once
@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "data/corpus.h"
-#include "train/adamw.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/optimizer.h"
 
 namespace folio::train {
 
@@ -113,7 +113,7 @@ class Trainer {
   torch::Device device_;
   nn::Llama model_{nullptr};
   nn::Llama average_{nullptr};  ///< with config.ema
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   data::BatchSampler sampler_;
   std::filesystem::path gradients_path_;  ///< of dump(); empty: none
   bool warm_ = false;                     ///< this process has completed a step; the first one takes longer

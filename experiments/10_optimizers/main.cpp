@@ -12,6 +12,7 @@
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
 #include "train/evaluate.h"
+#include "train/muon.h"
 
 namespace {
 
@@ -37,7 +38,7 @@ void show_orthogonalized(Report& report, const experiments::Shakespeare& text, c
   };
   add("gradient / its norm", g / g.norm());
   add("U Vᵀ, by the SVD", u.matmul(vt));
-  const auto [largest, median] = add("five Newton-Schulz steps", experiments::orthogonalized(g));
+  const auto [largest, median] = add("five Newton-Schulz steps", train::orthogonalized(g));
   report.table("Singular values of the first gradient of a matrix [176, 64]", {"", "1st", "8th", "32nd", "56th"}, rows);
   report.claim_below("after the steps the largest singular value is", largest, 1.3);
   report.claim_above("and that in the middle", median, 0.6);

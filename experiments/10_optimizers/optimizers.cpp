@@ -5,19 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace folio::experiments {
+#include "train/muon.h"
 
-torch::Tensor orthogonalized(const torch::Tensor& g) {
-  // x a + (x xᵀ) x b + (x xᵀ)² x c does a s + b s³ + c s⁵ to each singular value s, and leaves U and V as they are.
-  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
-  const bool tall = g.size(0) > g.size(1);  // the smaller of x xᵀ and xᵀ x does
-  torch::Tensor x = (tall ? g.t() : g) / (g.norm() + 1e-7);
-  for (int i = 0; i < 5; ++i) {
-    const torch::Tensor square = x.matmul(x.t());
-    x = a * x + (b * square + c * square.matmul(square)).matmul(x);
-  }
-  return tall ? x.t() : x;
-}
+namespace folio::experiments {
 
 Optimizer::Optimizer(const nn::Llama& model, const OptimizerOptions& options) : options_(options) {
   for (const auto& parameter : model->named_parameters()) {
@@ -55,7 +45,7 @@ void Optimizer::update(Slot& slot, double lr) const {
       // All singular values are about 1, so a step's root mean square is √(1 / columns) however large the gradient is.
       const double rows = static_cast<double>(g.size(0)), columns = static_cast<double>(g.size(1));
       slot.parameter.mul_(1.0 - lr * decay);
-      slot.parameter.sub_(lr * std::sqrt(std::max(1.0, rows / columns)) * orthogonalized(ahead));
+      slot.parameter.sub_(lr * std::sqrt(std::max(1.0, rows / columns)) * train::orthogonalized(ahead));
       return;
     }
     case Rule::Adam:

@@ -1,5 +1,6 @@
 // Optimizers as the study compares them: each is one update rule of a few lines for one parameter, in plain tensor
-// operations. train::AdamW is the one that trains the default; here it is written out beside its rivals.
+// operations. train::AdamW is the one that trains the default; here it is written out beside its rivals. Muon's steps
+// are scaled as in its first publication, train::Muon's so that they have the size of AdamW's.
 #pragma once
 
 #include <torch/types.h>
@@ -17,13 +18,8 @@ enum class Rule {
   Adam,    ///< w -= lr m̂ / (√v̂ + eps); Kingma & Ba, "Adam", 2014, algorithm 1
   AdamL2,  ///< Adam with weight decay as it was done before AdamW: λ w is added to the gradient
   AdamW,   ///< Adam, and w -= lr λ w beside it; Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2017
-  Muon,    ///< matrices of blocks by momentum and orthogonalized(), all else by AdamW; Jordan et al., "Muon", 2024
+  Muon,  ///< matrices of blocks by momentum and train::orthogonalized(), all else by AdamW; Jordan et al., "Muon", 2024
 };
-
-/// The nearest matrix to g [n, m] whose singular values are all about 1: U Vᵀ for g = U S Vᵀ, by five Newton-Schulz
-/// steps. Values of at least 0.0015 of g's norm end between 0.68 and 1.21, and smaller ones come out smaller.
-/// Source: Jordan et al., 2024, with their coefficients.
-[[nodiscard]] torch::Tensor orthogonalized(const torch::Tensor& g);
 
 struct OptimizerOptions {
   Rule rule = Rule::AdamW;

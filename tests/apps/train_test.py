@@ -313,7 +313,9 @@ def test_other_refusals(home):
     refuse(FAILED, text, "--context", "5000", "--window", "5000", parts=["5000"])
     refuse(WRONG_USAGE, text, "--context", "32", "--window", "64", parts=["--window", "--context"])
     refuse(WRONG_USAGE, text, "--preset", "huge", parts=["--preset", "tiny, blog, baby"])
-    refuse(WRONG_USAGE, text, "--window", "16", "--optimizer", "sgd", parts=["--optimizer", "adamw"])
+    refuse(WRONG_USAGE, text, "--window", "16", "--optimizer", "sgd", parts=["--optimizer", "adamw, muon"])
+    refuse(WRONG_USAGE, text, "--optimizer", "muon", "--momentum", "1", parts=["--momentum", "0.999999"])
+    refuse(WRONG_USAGE, text, "--optimizer", "muon", "--momentum", "nan", parts=["--momentum", "0.999999"])
     done = run("train", text, "--window", "16", "--heads", "3", home=home)
     assert done.returncode in (FAILED, WRONG_USAGE) and "--heads 3" in done.stderr and done.stderr.count("\n") == 1
     assert not (home / "runs").exists()

@@ -10,6 +10,7 @@
 
 #include "core/formats/safetensors.h"
 #include "support.h"
+#include "train/adamw.h"
 
 namespace folio::train {
 namespace {

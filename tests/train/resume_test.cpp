@@ -1,4 +1,4 @@
-// A resumed run equals an undisturbed one bit for bit, with dropout, accumulation and AdamW's moments.
+// A resumed run equals an undisturbed one bit for bit, with dropout, accumulation and the optimizer's state.
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
@@ -76,6 +76,12 @@ TEST(Resume, ARunWithAnAverageRepeatsTheBits) {
   TrainConfig c = small_config();
   c.ema = 0.9;
   c.schedule = "wsd";
+  expect_repeated_bits(c, {1, 6});
+}
+
+TEST(Resume, ARunByMuonRepeatsTheBits) {
+  TrainConfig c = small_config();
+  c.optimizer = "muon";
   expect_repeated_bits(c, {1, 6});
 }
 
@@ -166,6 +172,12 @@ TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
   for (const char* part : {"lr 0.01 -> 0.02", "dropout 0.1 -> 0.2"})
     EXPECT_TRUE(test::contains(message, part)) << message;
   EXPECT_FALSE(test::contains(message, "window")) << message;
+}
+
+TEST(Resume, AnotherOptimizerIsRefused) {
+  TrainConfig c = small_config();
+  c.optimizer = "muon";
+  EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "optimizer \"adamw\" -> \"muon\""));
 }
 
 TEST(Resume, AnotherShapeIsRefusedWithTheDifference) {
