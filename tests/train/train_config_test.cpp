@@ -110,7 +110,8 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
 
 TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
   auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
-  for (const char* key : {"decay_fraction", "ema", "patience", "export"}) ASSERT_EQ(json.erase(key), 1U) << key;
+  for (const char* key : {"decay_fraction", "ema", "patience", "export", "momentum"})
+    ASSERT_EQ(json.erase(key), 1U) << key;
   EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
 }
 
