@@ -110,9 +110,16 @@ TEST(TrainConfig, ARunFromBeforeThereWereFamiliesIsALlamas) {
 
 TEST(TrainConfig, WhatAnOlderRunDoesNotHaveIsTheDefault) {
   auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
-  for (const char* key : {"decay_fraction", "ema", "patience", "export", "sample"})
+  for (const char* key : {"decay_fraction", "ema", "patience", "export", "sample", "momentum"})
     ASSERT_EQ(json.erase(key), 1U) << key;
   EXPECT_EQ(config_from_json(json, "here"), preset("baby"));
+}
+
+TEST(TrainConfig, ARunFromBeforeTheFusedFormsGoesOnWithoutThem) {
+  auto json = nlohmann::json::parse(to_json(preset("baby")).dump());
+  json.erase("fused");
+  json.erase("recompute");
+  EXPECT_FALSE(config_from_json(json, "here").fused);
 }
 
 TEST(TrainConfig, AMissingKeyIsNamed) {
