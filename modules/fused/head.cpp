@@ -13,7 +13,8 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 20;  // numbers
+// Numbers. With fewer rows at a time a large head would be read from memory too often.
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
 
 struct LossAndGradients {
   double loss = 0.0;

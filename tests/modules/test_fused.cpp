@@ -13,6 +13,7 @@
 
 #include "modules/fused/block.h"
 #include "modules/fused/dropout.h"
+#include "modules/fused/head.h"
 #include "modules/fused/loops.h"
 #include "support.h"
 
@@ -200,6 +201,24 @@ TEST(FusedForm, EvaluatesWithoutDropout) {
   plain->eval();
   const Tokens t = tokens(config);
   EXPECT_LE(distance(fused->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
+}
+
+// More logits than are held at a time.
+TEST(FusedForm, ALargeHeadIsComputedInParts) {
+  torch::manual_seed(8);
+  constexpr int64_t kRows = 2200, kClasses = 8192, kWidth = 4;
+  const auto leaf = [](std::vector<int64_t> sizes) { return torch::randn(sizes).requires_grad_(); };
+  const auto x = leaf({kRows, kWidth}), weight = leaf({kWidth}), head = leaf({kClasses, kWidth});
+  const auto targets = torch::randint(kClasses, {kRows});
+  nn::fused::Operand operand;
+  const auto actual = nn::fused::linear_cross_entropy(x, weight, 1e-5, head, targets, operand);
+  const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
+  const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
+  EXPECT_LE(distance(actual, expected), 1e-6);
+  // A factor other than 1, as accumulated batches have.
+  const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
+  const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-6) << i;
 }
 
 TEST(FusedForm, RefusesTargetsOutsideTheVocabulary) {
