@@ -61,6 +61,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     a, flags = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:]
+    if not (a.nanogpt / "train.py").is_file():
+        parser.error(f"{a.nanogpt} is no checkout of nanoGPT: it has no train.py")
     overhead = 3.0  # seconds of Folio beside its steps; what a run shows is taken for the next
     print("| seed | nanoGPT: s | its validation loss | Folio: s | steps | validation loss of the last checkpoint |")
     print("|---|---|---|---|---|---|", flush=True)

@@ -19,17 +19,16 @@ void dump_batches(const std::filesystem::path& path, const data::BatchSampler& s
   file += static_cast<char>(header.size() % 256);
   file += static_cast<char>(header.size() / 256);
   file += header;
-  const auto append = [&](int32_t token) {
-    for (unsigned shift = 0; shift < 32; shift += 8) {
-      file += static_cast<char>(static_cast<uint32_t>(token) >> shift & 0xFFU);
-    }
+  // The machine's own order, which is '<': core/formats/gguf.cpp builds on no other.
+  const auto append = [&](const int32_t* tokens, size_t n) {
+    file.append(reinterpret_cast<const char*>(tokens), n * sizeof(*tokens));
   };
   for (int64_t number = 0; number < kDumpedSteps * c.accumulation; ++number) {
     const data::Batch batch = sampler.batch(static_cast<uint64_t>(number));
     for (int64_t row = 0; row < batch.rows; ++row) {
       const auto first = static_cast<size_t>(row * batch.length), n = static_cast<size_t>(batch.length);
-      for (size_t i = 0; i < n; ++i) append(batch.inputs[first + i]);
-      append(batch.targets[first + n - 1]);
+      append(&batch.inputs[first], n);
+      append(&batch.targets[first + n - 1], 1);
     }
   }
   core::write_file_atomically(path, file);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/seconds_since.h"
+
 namespace folio::train {
 namespace {
 
@@ -14,7 +16,7 @@ double time_product(const torch::Tensor& a, torch::Tensor& out) {
   const auto start = std::chrono::steady_clock::now();
   torch::mm_out(out, a, a);
   if (a.is_cuda()) torch::cuda::synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return core::seconds_since(start);
 }
 
 }  // namespace

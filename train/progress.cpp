@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/seconds_since.h"
 
 namespace folio::train {
 namespace {
@@ -44,10 +45,6 @@ Progress::Progress(int64_t first_step, int64_t last_step, const std::string& sty
 
 Progress::~Progress() { clear_bar(); }
 
-double Progress::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 void Progress::clear_bar() {
   if (bar_shown_) fmt::print("\r\x1b[K");
   bar_shown_ = false;
@@ -72,7 +69,8 @@ void Progress::show(const LogEntry& entry) {
 }
 
 void Progress::show_numbers(const LogEntry& entry) {
-  const double per_step = seconds() / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
+  const double per_step =
+      core::seconds_since(start_) / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
   const double eta = per_step * static_cast<double>(last_step_ - entry.step);
   if (entry.val_loss) val_loss_ = entry.val_loss;
   if (epochs_) {

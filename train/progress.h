@@ -26,7 +26,6 @@ class Progress {
   void show_numbers(const LogEntry& entry);
   void show_sample(const std::string& text);
   void clear_bar();
-  [[nodiscard]] double seconds() const;
 
   int64_t first_step_;
   int64_t last_step_;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/model_files.h"
+#include "core/seconds_since.h"
 
 namespace {
 
@@ -52,7 +53,7 @@ class Progress {
 
  private:
   [[nodiscard]] std::string line() const {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double seconds = core::seconds_since(start_);
     return fmt::format("{} of {} tokens, {:.0f} tokens/s, perplexity {:.4f}", n_, total_,
                        static_cast<double>(n_) / seconds, std::exp(nll()));
   }

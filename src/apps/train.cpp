@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/paths.h"
+#include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
 #include "train/allocator.h"
@@ -47,7 +48,7 @@ double count_baseline(const train::Dataset& dataset) {
   if (dataset.tokenizer().end_of_text() == tokens - 1) --tokens;  // <|endoftext|> stands in no text
   const train::NgramCounts counts(dataset.splits().train, tokens, kOrder);
   const double loss = counts.witten_bell_loss(dataset.splits().validation, kOrder);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = core::seconds_since(start);
   fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",
              kOrder, loss, seconds);
   return loss;
@@ -79,7 +80,7 @@ std::unique_ptr<const data::Tokenizer> given_tokenizer(const apps::TrainOptions&
 int profile(const apps::TrainOptions& o, const data::Corpus& corpus) {
   constexpr int64_t kSteps = 20;
   if (o.config.device != "cpu") throw core::UsageError("--profile measures a CPU's steps; leave --device out");
-  const train::Dataset dataset(corpus, o.config);
+  const train::Dataset dataset(corpus, o.config, given_tokenizer(o, corpus));
   train::Trainer trainer(o.config, dataset);
   const train::TrainConfig& c = trainer.config();
   fmt::print("{} parameters, {} tokens a step, {}, dropout {}, {} threads\n", core::parameter_count(c.model),
@@ -143,7 +144,7 @@ int run(apps::TrainOptions& o) {
       {.run = run, .baseline = baseline, .operations_per_s = peak.operations_per_s, .interrupted = apps::interrupted});
   write_config();  // --minutes sets the number of steps
   if (!finished) return apps::kExitInterrupted;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = core::seconds_since(start);
   const auto& state = trainer.state();
   if (trainer.out_of_patience()) {
     fmt::print("no better validation loss in {} evaluations: the run ends at step {} of {}\n", c.patience, state.step,
