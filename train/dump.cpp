@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/file_io.h"
@@ -10,7 +11,8 @@ namespace folio::train {
 
 // The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 void dump_batches(const std::filesystem::path& path, const data::BatchSampler& sampler, const TrainConfig& c) {
-  std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}, {}, {}), }}", kDumpedSteps,
+  const int64_t steps = std::min(c.steps, kDumpedSteps);
+  std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}, {}, {}), }}", steps,
                                    c.batch_size * c.accumulation, c.window + 1);
   constexpr size_t kPreamble = 10;
   header.append(63 - (kPreamble + header.size()) % 64, ' ');  // the data begin at a multiple of 64
@@ -23,7 +25,7 @@ void dump_batches(const std::filesystem::path& path, const data::BatchSampler& s
   const auto append = [&](const int32_t* tokens, size_t n) {
     file.append(reinterpret_cast<const char*>(tokens), n * sizeof(*tokens));
   };
-  for (int64_t number = 0; number < kDumpedSteps * c.accumulation; ++number) {
+  for (int64_t number = 0; number < steps * c.accumulation; ++number) {
     const data::Batch batch = sampler.batch(static_cast<uint64_t>(number));
     for (int64_t row = 0; row < batch.rows; ++row) {
       const auto first = static_cast<size_t>(row * batch.length), n = static_cast<size_t>(batch.length);

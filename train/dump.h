@@ -8,11 +8,12 @@
 
 namespace folio::train {
 
-/// How many steps' batches are written.
-inline constexpr int64_t kDumpedSteps = 10;
+/// Of more steps no batches are written.
+inline constexpr int64_t kDumpedSteps = 1000;
 
-/// Writes the batches of the first kDumpedSteps steps as a NumPy array, int32 [steps, batch_size · accumulation,
-/// window + 1]: the inputs are all columns but the last, the targets all but the first. Throws core::Error.
+/// Writes the batches of config.steps, or of the first kDumpedSteps, as a NumPy array, int32 [steps, batch_size ·
+/// accumulation, window + 1]: the inputs are all columns but the last, the targets all but the first. Throws
+/// core::Error.
 void dump_batches(const std::filesystem::path& path, const data::BatchSampler& sampler, const TrainConfig& config);
 
 }  // namespace folio::train

@@ -1,6 +1,7 @@
 // Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) for the matrices of the blocks, AdamW for
 // embeddings, an output of its own, norms and biases. Momentum makes a matrix's step; then its singular values are
-// brought to about 1, so that all directions count alike. In plain tensor operations, in float32.
+// brought to about 1, so that all directions count alike. In plain tensor operations on all matrices of one shape at a
+// time.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -16,7 +17,8 @@ namespace folio::train {
 
 /// The nearest matrix to g [n, m] whose singular values are all about 1: U Vᵀ for g = U S Vᵀ, by five Newton-Schulz
 /// steps. Values of at least 0.0015 of g's norm end between 0.68 and 1.21, and smaller ones come out smaller. A matrix
-/// of zeros stays one. Source: Jordan et al. 2024, with their coefficients.
+/// of zeros stays one. With g [k, n, m], so for each of k matrices. Computes in g's type; bfloat16 will do. Source:
+/// Jordan et al. 2024, with their coefficients.
 [[nodiscard]] torch::Tensor orthogonalized(const torch::Tensor& g);
 
 /// With momentum µ, decay λ and the gradient G of a matrix W [n, m] of a block:
@@ -25,6 +27,7 @@ namespace folio::train {
 /// G + µ M is Nesterov's momentum. The scale is that of Liu et al. 2025, "Muon is Scalable for LLM Training"
 /// (arXiv:2502.16982): U Vᵀ has a root mean square of 1 / √max(n, m), and AdamW's updates one of 0.2 to 0.4. So both
 /// optimizers take steps of one size at one lr, and one lr, schedule and decay serve both: no rate for Muon alone.
+/// M and W are float32; with the dtype bf16, orthogonalized() is in bfloat16, as in torch.optim.Muon.
 class Muon : public Optimizer {
  public:
   /// Takes the model's parameters that require a gradient. Matrices of blocks ("layers. …") decay; the others as in
@@ -40,13 +43,16 @@ class Muon : public Optimizer {
   void set_steps(int64_t steps) override { others_.set_steps(steps); }
 
  private:
-  struct Matrix {
-    std::string name;
-    torch::Tensor parameter, momentum;
+  // Matrices of one shape, which are updated together.
+  struct Stack {
+    std::vector<std::string> names;
+    std::vector<torch::Tensor> parameters;
+    torch::Tensor momentum;  ///< [matrices, n, m]
   };
 
   double momentum_, weight_decay_;
-  std::vector<Matrix> matrices_;
+  bool bf16_;
+  std::vector<Stack> stacks_;
   AdamW others_;
   std::vector<torch::Tensor> parameters_;
 };

@@ -17,6 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Its operations count as its own: Muon's products are no products of the model.
+constexpr std::string_view kUpdate = "folio::update";
+
 // While one exists, the seconds that each operation of this thread takes, without those of operations within it.
 class OwnTimes {
  public:
@@ -34,6 +37,7 @@ class OwnTimes {
   struct Operation : at::ObserverContext {
     Clock::time_point start = Clock::now();
     double inner = 0.0;
+    bool of_update = false;
     Operation* outer = nullptr;
   };
   // The callbacks are plain functions.
@@ -41,15 +45,17 @@ class OwnTimes {
     static thread_local OwnTimes* times = nullptr;
     return times;
   }
-  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) {
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     auto operation = std::make_unique<Operation>();
     operation->outer = std::exchange(current()->innermost_, operation.get());
+    operation->of_update = function.name() == kUpdate || (operation->outer != nullptr && operation->outer->of_update);
     return operation;
   }
   static void end(const at::RecordFunction& function, at::ObserverContext* context) {
     const auto* operation = static_cast<const Operation*>(context);
     const double seconds = core::seconds_since(operation->start);
-    current()->seconds_[function.name()] += seconds - operation->inner;
+    const std::string name(operation->of_update ? kUpdate : std::string_view(function.name()));
+    current()->seconds_[name] += seconds - operation->inner;
     if (operation->outer != nullptr) operation->outer->inner += seconds;
     current()->innermost_ = operation->outer;
   }
@@ -75,7 +81,7 @@ const std::vector<Class>& classes() {
       {"embedding", {"aten::embedding", "aten::index_select"}},
       {"loss", {"folio::cross_entropy", "aten::_log_softmax", "aten::nll_loss"}},
       {"copies, conversions", {"aten::copy_", "aten::_to_copy", "aten::clone"}},
-      {"clipping, optimizer", {"aten::_fused_adamw", "aten::linalg_vector_norm", "aten::_foreach"}},
+      {"clipping, optimizer", {kUpdate}},
       {"other operations", {"aten::"}},
   };
   return kClasses;

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/record_function.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
@@ -226,6 +227,7 @@ StepResult Trainer::step() {
   }
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
           state_.step + 1);
+  RECORD_FUNCTION("folio::update", {});  // profile.h
   const double grad_norm = gradient_norm(optimizer_->parameters());
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
   if (state_.step == 0 && !gradients_path_.empty()) core::write_hf_tensors(gradients_path_, gradients_of(model_));
@@ -261,15 +263,28 @@ void Trainer::train_for(double minutes) {
 }
 
 bool Trainer::measure(double seconds) {
-  if (state_.minutes == 0.0 || state_.step > kMeasuredSteps) return false;
-  const bool at_the_end = state_.step == kMeasuredSteps;
+  if (state_.minutes == 0.0 || state_.step > state_.measures_until) return false;
+  if (state_.step == kMeasuredSteps + 1) {
+    state_.measured_seconds = 0.0;
+    state_.measured_steps = 0;
+  }
+  const bool at_the_end = state_.step == state_.measures_until;
   if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {
     state_.measured_seconds += seconds;
     ++state_.measured_steps;
   }
   if (!at_the_end) return false;
   const double step_seconds = state_.measured_seconds / static_cast<double>(state_.measured_steps);
-  state_.config.steps = std::max(static_cast<int64_t>(state_.minutes * 60.0 / step_seconds), state_.step);
+  const double all_seconds = 60.0 * state_.minutes;
+  int64_t& steps = state_.config.steps;
+  if (state_.step == kMeasuredSteps) {
+    steps = static_cast<int64_t>(all_seconds / step_seconds);
+    state_.measures_until = std::max(state_.measures_until, steps / 10);
+  } else {  // the first steps took their share of what they had all steps take
+    const double left = all_seconds * (1.0 - static_cast<double>(kMeasuredSteps) / static_cast<double>(steps));
+    steps = kMeasuredSteps + static_cast<int64_t>(left / step_seconds);
+  }
+  steps = std::max(steps, state_.step);
   return true;
 }
 

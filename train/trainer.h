@@ -47,9 +47,6 @@ struct StepResult {
   double grad_norm;  ///< of all gradients together, before clipping
 };
 
-/// With minutes, the speed is measured over this many steps. The warm-up of the learning rate lasts at least as long.
-inline constexpr int64_t kMeasuredSteps = 20;
-
 class Trainer {
  public:
   /// A new model, seeded. `config.model.vocab_size` is set to the dataset's. Throws core::Error or UsageError.
@@ -90,8 +87,9 @@ class Trainer {
 
   void save(const std::filesystem::path& run);
 
-  /// With minutes: records how long the last step took. Returns true after step kMeasuredSteps, when it sets the number
-  /// of steps and thereby the end of the schedule.
+  /// With minutes: records how long the last step took. Returns true after step kMeasuredSteps and after a tenth of
+  /// all, when it sets the number of steps and thereby the end of the schedule. Twice, since a run's first steps are
+  /// often slower than the others.
   bool measure(double seconds);
 
   [[nodiscard]] nn::Llama& model() { return model_; }

@@ -35,12 +35,14 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("minutes", self.minutes);
   visit("measured_seconds", self.measured_seconds);
   visit("measured_steps", self.measured_steps);
+  visit("measures_until", self.measures_until);
 }
 
 // Reads each value of an object into a variable, as the variable's type.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
-    if (std::string_view(key) == "evaluations_since_best" && !json.contains(key)) return;  // of an older run
+    const bool added = std::string_view(key) == "evaluations_since_best" || std::string_view(key) == "measures_until";
+    if (added && !json.contains(key)) return;  // of an older run
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   };
 }

@@ -19,6 +19,10 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
+/// With minutes, the speed is measured over this many steps, and once more until a tenth of all. The warm-up of the
+/// learning rate lasts at least as long as the first measurement.
+inline constexpr int64_t kMeasuredSteps = 20;
+
 /// Batches and learning rate are pure functions of seed and step, so they need no state of their own.
 struct TrainerState {
   TrainConfig config;
@@ -33,7 +37,8 @@ struct TrainerState {
   double minutes = 0.0;           ///< the run's --minutes, or 0; after kMeasuredSteps, config.steps follows from it
   double measured_seconds = 0.0;  ///< with minutes: the time of the measured steps
   int64_t measured_steps = 0;     ///< and their number
-  Environment environment = {};   ///< of the process that saved the state
+  int64_t measures_until = kMeasuredSteps;  ///< the step after which they set config.steps
+  Environment environment = {};             ///< of the process that saved the state
 };
 
 /// A 64-bit hash of a text (FNV-1a) in hexadecimal digits. It detects changes, but is not cryptographic.

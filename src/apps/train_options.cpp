@@ -90,7 +90,7 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")->check(in_range(0.01, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(in_range(1, 1024));
   app->add_flag("--profile", o.profile, "print where the time of a step goes, and train no run; bench --train is this");
-  app->add_option("--dump-batches", o.dump_batches, "write the first ten steps' batches, a NumPy array");
+  app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
   app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
   CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);

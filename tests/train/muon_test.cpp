@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "support.h"
 
@@ -174,6 +175,26 @@ TEST(Muon, OrthogonalizedHasSingularValuesOfAboutOne) {
   }
 }
 
+TEST(Muon, OrthogonalizesEachMatrixOfAStackByItself) {
+  for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
+    const torch::Tensor stack = torch::randn({3, rows, columns}) * torch::tensor({1e-3, 1.0, 1e3}).view({3, 1, 1});
+    const torch::Tensor all = orthogonalized(stack);
+    for (int64_t i = 0; i < 3; ++i) {
+      const torch::Tensor alone = orthogonalized(stack[i]);
+      EXPECT_LT((all[i] - alone).norm().item<double>(), 1e-4 * alone.norm().item<double>());
+    }
+  }
+}
+
+TEST(Muon, OrthogonalizesInBfloat16Too) {
+  const torch::Tensor g = torch::randn({64, 176});
+  const torch::Tensor x = orthogonalized(g.to(torch::kBFloat16));
+  ASSERT_EQ(x.scalar_type(), torch::kBFloat16);
+  const auto [u, s, vt] = torch::linalg_svd(x.to(torch::kFloat), /*full_matrices=*/false);
+  EXPECT_GT(s.min().item<double>(), 0.6);
+  EXPECT_LT(s.max().item<double>(), 1.3);
+}
+
 TEST(Muon, AStepHasTheSizeOfAdamWsWhateverTheShapeAndTheGradient) {
   TrainConfig c = muon_config();
   c.weight_decay = 0.0;
@@ -240,17 +261,17 @@ TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
   const TrainConfig c = muon_config();
   nn::Llama model(c.model);
   const Muon optimizer(*model, c);
-  std::vector<std::string> expected;
+  std::set<std::string> expected;
   for (const auto& p : model->named_parameters()) {
-    if (in_a_block(p.key(), *p)) expected.push_back("momentum_buffer." + p.key());
+    if (in_a_block(p.key(), *p)) expected.insert("momentum_buffer." + p.key());
   }
   for (const auto& p : model->named_parameters()) {
     if (in_a_block(p.key(), *p)) continue;
-    expected.push_back("exp_avg." + p.key());
-    expected.push_back("exp_avg_sq." + p.key());
+    expected.insert("exp_avg." + p.key());
+    expected.insert("exp_avg_sq." + p.key());
   }
-  std::vector<std::string> names;
-  for (const auto& state : optimizer.state()) names.push_back(state.name);
+  std::set<std::string> names;
+  for (const auto& state : optimizer.state()) EXPECT_TRUE(names.insert(state.name).second) << state.name;
   EXPECT_EQ(names, expected);
   EXPECT_EQ(optimizer.parameters().size(), model->parameters().size());
 }

@@ -339,6 +339,21 @@ TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
   EXPECT_EQ(small.trainer.config().steps, 120);
 }
 
+TEST(Trainer, MinutesAreMeasuredOnceMoreAfterATenthOfTheSteps) {
+  Small small;
+  small.trainer.train_for(5.0);
+  measured_steps(small, kMeasuredSteps, 1.0);  // the first steps are slow: 20 s of 300
+  ASSERT_EQ(small.trainer.config().steps, 300);
+  for (int64_t step = kMeasuredSteps + 1; step <= 30; ++step) {
+    small.trainer.step();
+    EXPECT_EQ(small.trainer.measure(0.25), step == 30);
+  }
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 4 * 280);
+  small.trainer.step();
+  EXPECT_FALSE(small.trainer.measure(0.1));
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 4 * 280);
+}
+
 TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
   Small small;
   small.trainer.train_for(0.01);

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Trains pairs of one model on the same batches, by Folio and by PyTorch, and compares where they end.
+
+Usage: scripts/train_pairs.py [--pairs 8] [--steps 1000] [--dtype bf16] [--threads 2]
+
+The model has 4 layers, is 128 wide, and has batches of 12 windows of 64; each pair has its own weights and batches.
+Folio trains in --dtype; its peer is transformers' Llama in float32 under torch.optim.AdamW, clipped as Folio does, with
+the learning rates of Folio's log. Both models are then loaded by transformers, and their losses are means over the whole
+validation split.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
+WINDOW = 64
+SHAPE = ["--layers", 4, "--dim", 128, "--heads", 4, "--hidden-dim", 352, "--context", WINDOW, "--batch-size", 12]
+T_OF_7_AT_95 = 2.365  # Student's t for eight pairs
+
+
+def train(out, *flags):
+    done = subprocess.run([str(part) for part in (BUILD / "train", TEXT, "--out", out, *flags)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"train: {done.stderr}")
+
+
+def train_with_pytorch(first, batches, rates):
+    model = AutoModelForCausalLM.from_pretrained(first, dtype=torch.float32).train()
+    groups = [dict(params=[p for p in model.parameters() if (p.dim() == 2) == decays], weight_decay=0.1 * decays)
+              for decays in (True, False)]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), eps=1e-8, fused=True)
+    for rows, rate in zip(torch.from_numpy(batches.astype(np.int64)), rates, strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        F.cross_entropy(model(rows[:, :-1]).logits.flatten(0, 1), rows[:, 1:].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return model
+
+
+@torch.no_grad()
+def validation_loss(model, tokens):
+    tokens = tokens[int(0.9 * len(tokens)):]
+    n = (len(tokens) - 1) // WINDOW * WINDOW
+    inputs, targets = tokens[:n].view(-1, WINDOW), tokens[1:n + 1].view(-1, WINDOW)
+    losses = [F.cross_entropy(model(x).logits.flatten(0, 1), y.flatten(), reduction="sum").item()
+              for x, y in zip(inputs.split(64), targets.split(64))]
+    return sum(losses) / n
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--threads", type=int, default=2)
+    a = parser.parse_args()
+    torch.set_num_threads(a.threads)
+    differences = []
+    print("| seed | Folio | PyTorch | difference |")
+    print("|---|---|---|---|", flush=True)
+    for seed in range(a.first_seed, a.first_seed + a.pairs):
+        with tempfile.TemporaryDirectory() as name:
+            work = pathlib.Path(name)
+            same = [*SHAPE, "--seed", seed, "--threads", a.threads, "--sample", 0]
+            train(work / "first", *same, "--steps", 1)
+            first = work / "first" / "checkpoints" / "last"
+            train(work / "run", *same, "--init", first, "--steps", a.steps, "--dtype", a.dtype, "--log-every", 1,
+                  "--eval-every", a.steps, "--dump-batches", work / "batches.npy")
+            rates = [json.loads(line)["lr"] for line in (work / "run" / "log.jsonl").read_text().splitlines()]
+            theirs = train_with_pytorch(first, np.load(work / "batches.npy"), rates)
+            ours = AutoModelForCausalLM.from_pretrained(work / "run" / "checkpoints" / "last", dtype=torch.float32)
+            tokens = AutoTokenizer.from_pretrained(first)(TEXT.read_text(encoding="utf-8"), add_special_tokens=False)
+            tokens = torch.tensor(tokens["input_ids"])
+            losses = [validation_loss(model.eval(), tokens) for model in (ours, theirs)]
+        differences.append(losses[0] - losses[1])
+        print(f"| {seed} | {losses[0]:.4f} | {losses[1]:.4f} | {differences[-1]:+.4f} |", flush=True)
+    if len(differences) == 8:
+        half = T_OF_7_AT_95 * statistics.stdev(differences) / math.sqrt(8)
+        print(f"\nmean difference {statistics.mean(differences):+.5f} ± {half:.5f} (95 %)")
+
+
+if __name__ == "__main__":
+    main()
