@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A race on TinyShakespeare: nanoGPT's CPU configuration, and then Folio for as many seconds, on the same cores.
 
-Usage: scripts/race.py NANOGPT_DIR [--seeds 1 2 3] [-- FLAGS OF TRAIN]
+Usage: scripts/race.py NANOGPT_DIR [--seeds 1 2 3] [-- FLAGS OF TRAIN: --preset race]
 
 NANOGPT_DIR is a checkout of nanoGPT. It trains as its README says for a CPU: 4 layers, 128 wide, windows of 64, 12 of
 them a batch, 2,000 steps, no dropout, not compiled. The seconds of a run are those of the whole process. Folio has the
@@ -60,10 +60,10 @@ def main():
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--threads", type=int, default=2)
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    a, flags = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:]
+    a, flags = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:] or ["--preset", "race"]
     if not (a.nanogpt / "train.py").is_file():
         parser.error(f"{a.nanogpt} is no checkout of nanoGPT: it has no train.py")
-    overhead = 3.0  # seconds of Folio beside its steps; what a run shows is taken for the next
+    overhead = 5.0  # seconds of Folio beside its steps; what a run shows is taken for the next
     print("| seed | nanoGPT: s | its validation loss | Folio: s | steps | validation loss of the last checkpoint |")
     print("|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as name:
@@ -78,7 +78,7 @@ def main():
             ours, _ = timed([BUILD / "train", ROOT / "data" / "tinyshakespeare" / "input.txt", *flags,
                              "--minutes", f"{minutes:.4f}", "--seed", seed, "--threads", a.threads, "--out", run])
             last = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()][-1]
-            overhead += ours - theirs
+            overhead = ours - 60 * minutes
             print(f"| {seed} | {theirs:.1f} | {loss} | {ours:.1f} | {last['step']} | {last['val_loss']:.4f} |", flush=True)
 
 

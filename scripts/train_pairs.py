@@ -20,7 +20,7 @@ import tempfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, logging
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
@@ -70,6 +70,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
+    logging.disable_progress_bar()
     differences = []
     print("| seed | Folio | PyTorch | difference |")
     print("|---|---|---|---|", flush=True)

@@ -51,12 +51,11 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     since_log.add(seconds);
     const int64_t step = trainer.state().step;
 
-    const bool measured = trainer.measure(seconds);
+    const std::optional<double> measured = trainer.measure(seconds);
     if (measured) {
-      const TrainerState& state = trainer.state();
       progress.set_last_step(c.steps);
-      progress.say(fmt::format("{:g} minutes are {} steps of {:.1f} ms", state.minutes, c.steps,
-                               1e3 * state.measured_seconds / static_cast<double>(state.measured_steps)));
+      progress.say(
+          fmt::format("{:g} minutes are {} steps of {:.1f} ms", trainer.state().minutes, c.steps, 1e3 * *measured));
     }
 
     const bool interrupted = options.interrupted && options.interrupted();

@@ -262,30 +262,22 @@ void Trainer::train_for(double minutes) {
   if (minutes > 0.0) state_.config.steps = std::max(state_.config.steps, kMeasuredSteps);
 }
 
-bool Trainer::measure(double seconds) {
-  if (state_.minutes == 0.0 || state_.step > state_.measures_until) return false;
-  if (state_.step == kMeasuredSteps + 1) {
-    state_.measured_seconds = 0.0;
-    state_.measured_steps = 0;
-  }
+std::optional<double> Trainer::measure(double seconds) {
+  if (state_.minutes == 0.0 || state_.step > state_.measures_until) return {};
+  state_.spent_seconds += seconds;
   const bool at_the_end = state_.step == state_.measures_until;
   if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {
     state_.measured_seconds += seconds;
     ++state_.measured_steps;
   }
-  if (!at_the_end) return false;
-  const double step_seconds = state_.measured_seconds / static_cast<double>(state_.measured_steps);
-  const double all_seconds = 60.0 * state_.minutes;
-  int64_t& steps = state_.config.steps;
-  if (state_.step == kMeasuredSteps) {
-    steps = static_cast<int64_t>(all_seconds / step_seconds);
-    state_.measures_until = std::max(state_.measures_until, steps / 10);
-  } else {  // the first steps took their share of what they had all steps take
-    const double left = all_seconds * (1.0 - static_cast<double>(kMeasuredSteps) / static_cast<double>(steps));
-    steps = kMeasuredSteps + static_cast<int64_t>(left / step_seconds);
-  }
-  steps = std::max(steps, state_.step);
-  return true;
+  if (!at_the_end) return {};
+  const double step_seconds =
+      std::exchange(state_.measured_seconds, 0.0) / static_cast<double>(std::exchange(state_.measured_steps, 0));
+  const double seconds_left = std::max(0.0, 60.0 * state_.minutes - state_.spent_seconds);
+  state_.config.steps = state_.step + static_cast<int64_t>(seconds_left / step_seconds);
+  const bool first = state_.step == kMeasuredSteps;
+  state_.measures_until = std::max(first ? state_.config.steps / 10 : 2 * state_.step, state_.step);
+  return step_seconds;
 }
 
 bool Trainer::note_validation_loss(double loss) {

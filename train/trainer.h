@@ -87,10 +87,10 @@ class Trainer {
 
   void save(const std::filesystem::path& run);
 
-  /// With minutes: records how long the last step took. Returns true after step kMeasuredSteps and after a tenth of
-  /// all, when it sets the number of steps and thereby the end of the schedule. Twice, since a run's first steps are
-  /// often slower than the others.
-  bool measure(double seconds);
+  /// With minutes: records how long the last step took. After a measurement's last step (kMeasuredSteps), it sets the
+  /// number of steps, and thereby the end of the schedule, so that the time left is used, and returns the seconds of a
+  /// step.
+  std::optional<double> measure(double seconds);
 
   [[nodiscard]] nn::Llama& model() { return model_; }
   /// What is evaluated and saved as the model: the average of the weights, or where there is none, model().

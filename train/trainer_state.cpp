@@ -33,6 +33,7 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("best_step", self.best_step);
   visit("evaluations_since_best", self.evaluations_since_best);
   visit("minutes", self.minutes);
+  visit("spent_seconds", self.spent_seconds);
   visit("measured_seconds", self.measured_seconds);
   visit("measured_steps", self.measured_steps);
   visit("measures_until", self.measures_until);
@@ -41,7 +42,8 @@ void visit_state(Self& self, Visitor&& visit) {
 // Reads each value of an object into a variable, as the variable's type.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
-    const bool added = std::string_view(key) == "evaluations_since_best" || std::string_view(key) == "measures_until";
+    const std::string_view k = key;
+    const bool added = k == "evaluations_since_best" || k == "measures_until" || k == "spent_seconds";
     if (added && !json.contains(key)) return;  // of an older run
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   };

@@ -19,8 +19,8 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
-/// With minutes, the speed is measured over this many steps, and once more until a tenth of all. The warm-up of the
-/// learning rate lasts at least as long as the first measurement.
+/// With minutes, the speed is measured over this many steps first, then until a tenth, a fifth, two and four fifths of
+/// all. The warm-up of the learning rate lasts at least as long as the first measurement.
 inline constexpr int64_t kMeasuredSteps = 20;
 
 /// Batches and learning rate are pure functions of seed and step, so they need no state of their own.
@@ -35,7 +35,8 @@ struct TrainerState {
   int64_t best_step = -1;
   int64_t evaluations_since_best = 0;
   double minutes = 0.0;           ///< the run's --minutes, or 0; after kMeasuredSteps, config.steps follows from it
-  double measured_seconds = 0.0;  ///< with minutes: the time of the measured steps
+  double spent_seconds = 0.0;     ///< with minutes: the time of all steps
+  double measured_seconds = 0.0;  ///< and of those since the last measurement,
   int64_t measured_steps = 0;     ///< and their number
   int64_t measures_until = kMeasuredSteps;  ///< the step after which they set config.steps
   Environment environment = {};             ///< of the process that saved the state

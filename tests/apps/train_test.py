@@ -204,7 +204,7 @@ def test_a_config_is_read_strictly(home):
     refuse = lambda text: ((home / "c.toml").write_text(text), train(home, "--config", home / "c.toml", ok=False))[1]
     assert_refused(refuse("bogus = 3\n"), WRONG_USAGE, "bogus")
     assert_refused(refuse("dropout = nan\n"), WRONG_USAGE, "dropout")
-    assert_refused(refuse('preset = "huge"\n'), WRONG_USAGE, "huge", "tiny, blog, baby")
+    assert_refused(refuse('preset = "huge"\n'), WRONG_USAGE, "huge", "tiny, race, blog, baby")
     assert_refused(train(home, "--config", home / "none.toml", ok=False), WRONG_USAGE, "none.toml")
 
 
@@ -213,12 +213,12 @@ def test_minutes_are_turned_into_steps(home):
     done = train(home, "--minutes", "0.05", "--log-every", "100000", "--eval-every", "100000")
     seconds = time.monotonic() - start
     log = log_of(home / "runs/cats")
-    match = re.search(r"0.05 minutes are (\d+) steps of ([\d.]+) ms", done.stdout)
-    assert match and log[-1]["step"] == int(match[1]) > 20
-    assert int(match[1]) * float(match[2]) == pytest.approx(3000, rel=0.1)
-    # Three seconds of steps as fast as those that were measured; on a busy machine the others may be slower or faster.
+    steps = int(re.findall(r"0.05 minutes are (\d+) steps of [\d.]+ ms", done.stdout)[-1])
+    assert log[-1]["step"] == steps > 20
+    # The last fifth of the steps may be slower or faster than those that were measured.
+    assert log[-1]["tokens"] / log[-1]["tokens_per_s"] == pytest.approx(3, rel=0.5)
     assert seconds < 30
-    assert f"steps = {match[1]}\n" in (home / "runs/cats/config.toml").read_text()
+    assert f"steps = {steps}\n" in (home / "runs/cats/config.toml").read_text()
 
 
 def embedding_of_gguf(path):
@@ -279,12 +279,12 @@ def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     assert groups == ["Positionals", "Run", "Model", "Batches", "Optimizer", "Schedule", "Evaluation",
                       "Checkpoints and log"]
     header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
-    assert header.split() == ["Presets:", "tiny", "blog", "baby"]
+    assert header.split() == ["Presets:", "tiny", "race", "blog", "baby"]
     table = {name: values for name, *values in map(str.split, rows)}
-    assert table["--lr"] == ["0.002", "0.001", "0.001"]
-    assert table["--schedule"] == ["cosine", "constant", "cosine"]
-    assert table["--layers"] == ["4", "4", "6"]
-    assert all(len(values) == 3 and len(set(values)) > 1 for values in table.values())
+    assert table["--lr"] == ["0.002", "0.006", "0.001", "0.001"]
+    assert table["--schedule"] == ["cosine", "linear", "constant", "cosine"]
+    assert table["--layers"] == ["4", "4", "4", "6"]
+    assert all(len(values) == 4 and len(set(values)) > 1 for values in table.values())
 
 
 # ---- What cannot be trained on ----
@@ -312,7 +312,7 @@ def test_other_refusals(home):
     refuse(FAILED, home, parts=[home])
     refuse(FAILED, text, "--context", "5000", "--window", "5000", parts=["5000"])
     refuse(WRONG_USAGE, text, "--context", "32", "--window", "64", parts=["--window", "--context"])
-    refuse(WRONG_USAGE, text, "--preset", "huge", parts=["--preset", "tiny, blog, baby"])
+    refuse(WRONG_USAGE, text, "--preset", "huge", parts=["--preset", "tiny, race, blog, baby"])
     refuse(WRONG_USAGE, text, "--window", "16", "--optimizer", "sgd", parts=["--optimizer", "adamw, muon"])
     refuse(WRONG_USAGE, text, "--optimizer", "muon", "--momentum", "1", parts=["--momentum", "0.999999"])
     refuse(WRONG_USAGE, text, "--optimizer", "muon", "--momentum", "nan", parts=["--momentum", "0.999999"])

@@ -53,7 +53,7 @@ TEST(TrainConfig, EveryPresetIsValidAndCarriesItsName) {
 
 TEST(TrainConfig, AnUnknownPresetNamesTheKnownOnes) {
   const std::string message = usage_error_of([] { static_cast<void>(preset("huge")); });
-  for (const char* part : {"--preset", "huge", "tiny", "blog", "baby"})
+  for (const char* part : {"--preset", "huge", "tiny", "race", "blog", "baby"})
     EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 

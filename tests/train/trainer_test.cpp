@@ -317,11 +317,11 @@ TEST(Trainer, TheAverageBeginsWithTheWeightsOfInit) {
   EXPECT_TRUE(test::same_bits(test::copies(second.trainer.shown_model()), test::copies(first.trainer.model())));
 }
 
-// Trains until step `last`, and reports `seconds` for each step.
+// Trains until step `last`, and reports `seconds` for each step. Only the last one ends a measurement.
 void measured_steps(Small& small, int64_t last, double seconds) {
   while (small.trainer.state().step < last) {
     small.trainer.step();
-    EXPECT_EQ(small.trainer.measure(seconds), small.trainer.state().step == kMeasuredSteps && last >= kMeasuredSteps);
+    EXPECT_EQ(small.trainer.measure(seconds).has_value(), small.trainer.state().step == last);
   }
 }
 
@@ -331,27 +331,25 @@ TEST(Trainer, MinutesBecomeStepsByTheirMeanTime) {
   Small small(c);
   small.trainer.train_for(1.0);
   small.trainer.step();
-  EXPECT_FALSE(small.trainer.measure(100.0));  // the first step is a warm-up and is not counted
+  EXPECT_FALSE(small.trainer.measure(5.0));  // the first step is a warm-up: it takes time, and is not counted
   measured_steps(small, kMeasuredSteps, 0.5);
-  EXPECT_EQ(small.trainer.config().steps, 120);
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);  // 60 - 5 - 19 / 2 seconds
   small.trainer.step();
   EXPECT_FALSE(small.trainer.measure(0.1));
-  EXPECT_EQ(small.trainer.config().steps, 120);
+  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 91);
 }
 
-TEST(Trainer, MinutesAreMeasuredOnceMoreAfterATenthOfTheSteps) {
+TEST(Trainer, MinutesAreMeasuredAgainAfterATenthAndEachTimeTheStepsHaveDoubled) {
   Small small;
   small.trainer.train_for(5.0);
-  measured_steps(small, kMeasuredSteps, 1.0);  // the first steps are slow: 20 s of 300
+  measured_steps(small, kMeasuredSteps, 1.0);
   ASSERT_EQ(small.trainer.config().steps, 300);
-  for (int64_t step = kMeasuredSteps + 1; step <= 30; ++step) {
-    small.trainer.step();
-    EXPECT_EQ(small.trainer.measure(0.25), step == 30);
-  }
-  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 4 * 280);
-  small.trainer.step();
-  EXPECT_FALSE(small.trainer.measure(0.1));
-  EXPECT_EQ(small.trainer.config().steps, kMeasuredSteps + 4 * 280);
+  measured_steps(small, 30, 4.0);  // 60 of 300 seconds are spent
+  ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
+  measured_steps(small, 60, 2.0);
+  EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);
+  measured_steps(small, 120, 1.0);
+  EXPECT_EQ(small.trainer.config().steps, 120 + 120);
 }
 
 TEST(Trainer, TheNumberOfStepsNeverFallsBelowThoseThatAreDone) {
