@@ -18,8 +18,8 @@ using core::UsageError;
 // leave the positions after 64 untrained, and reached a higher loss (1.636 against 1.607 after 2500 steps).
 TrainConfig tiny() { return {}; }
 
-// The lowest loss in two minutes on two cores: tiny with Muon, bfloat16 and twice the batch. experiments/LOG.md has
-// what else was tried.
+// The lowest loss in two minutes on two cores: tiny with an output of its own, Muon, bfloat16 and twice the batch.
+// experiments/LOG.md has what else was tried.
 TrainConfig race() {
   TrainConfig c;
   c.preset = "race";
