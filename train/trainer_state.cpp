@@ -1,6 +1,7 @@
 #include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -42,9 +43,9 @@ void visit_state(Self& self, Visitor&& visit) {
 // Reads each value of an object into a variable, as the variable's type.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
-    const std::string_view k = key;
-    const bool added = k == "evaluations_since_best" || k == "measures_until" || k == "spent_seconds";
-    if (added && !json.contains(key)) return;  // of an older run
+    // Older runs don't have these.
+    static const std::set<std::string_view> kNewer{"evaluations_since_best", "measures_until", "spent_seconds"};
+    if (!json.contains(key) && kNewer.contains(key)) return;
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   };
 }
