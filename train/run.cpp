@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <new>
+#include <utility>
 
 #include "core/error.h"
 #include "core/seconds_since.h"
@@ -44,6 +45,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
   Progress progress(trainer.state().step, c.steps, c.log_style);
   StepTimes since_log;
+  auto last_end = std::chrono::steady_clock::now();  // of a step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = guarded_step(trainer);
@@ -51,7 +53,9 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     since_log.add(seconds);
     const int64_t step = trainer.state().step;
 
-    const std::optional<double> measured = trainer.measure(seconds);
+    const auto end = std::chrono::steady_clock::now();
+    const std::optional<double> measured =
+        trainer.measure(std::chrono::duration<double>(end - std::exchange(last_end, end)).count());
     if (measured) {
       progress.set_last_step(c.steps);
       progress.say(

@@ -87,9 +87,9 @@ class Trainer {
 
   void save(const std::filesystem::path& run);
 
-  /// With minutes: records how long the last step took. After a measurement's last step (kMeasuredSteps), it sets the
-  /// number of steps, and thereby the end of the schedule, so that the time left is used, and returns the seconds of a
-  /// step.
+  /// With minutes: records how long the last step took, and what was done since the one before: an evaluation, a
+  /// checkpoint. After a measurement's last step (kMeasuredSteps), it sets the number of steps, and thereby the end of
+  /// the schedule, so that the time left is used, and returns the seconds of a step.
   std::optional<double> measure(double seconds);
 
   [[nodiscard]] nn::Llama& model() { return model_; }

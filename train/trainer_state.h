@@ -35,7 +35,7 @@ struct TrainerState {
   int64_t best_step = -1;
   int64_t evaluations_since_best = 0;
   double minutes = 0.0;           ///< the run's --minutes, or 0; after kMeasuredSteps, config.steps follows from it
-  double spent_seconds = 0.0;     ///< with minutes: the time of all steps
+  double spent_seconds = 0.0;     ///< with minutes: the time of all steps, and of what was done between them
   double measured_seconds = 0.0;  ///< and of those since the last measurement,
   int64_t measured_steps = 0;     ///< and their number
   int64_t measures_until = kMeasuredSteps;  ///< the step after which they set config.steps

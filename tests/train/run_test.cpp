@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "support.h"
 #include "train/matrix_peak.h"
@@ -171,6 +173,19 @@ TEST(Run, MinutesBecomeANumberOfSteps) {
   EXPECT_GT(state.config.steps, kMeasuredSteps);
   EXPECT_EQ(state.measures_until, state.config.steps / 10);
   EXPECT_NEAR(learning_rate(state.config, state.config.steps), c.min_lr, 1e-12);
+}
+
+TEST(Run, MinutesCountWhatIsDoneBetweenTheSteps) {
+  const TempDir directory;
+  Small small;
+  small.trainer.train_for(1e-6);
+  const auto busy = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return false;
+  };
+  ASSERT_TRUE(run(small, directory.path(), busy));
+  EXPECT_EQ(small.trainer.state().step, kMeasuredSteps);
+  EXPECT_GE(small.trainer.state().spent_seconds, 0.01 * (kMeasuredSteps - 1));
 }
 
 TEST(RunLog, HoldsEveryBitOfItsNumbers) {
