@@ -55,4 +55,9 @@ MatrixPeak matrix_peak(const std::string& dtype, torch::Device device) {
   return peak;
 }
 
+std::string faster_dtype(torch::Device device) {
+  const auto speed = [&](const char* dtype) { return matrix_peak(dtype, device).operations_per_s; };
+  return speed("bf16") > speed("f32") ? "bf16" : "f32";
+}
+
 }  // namespace folio::train

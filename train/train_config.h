@@ -38,7 +38,7 @@ struct TrainConfig {
   double clip = 1.0;           ///< maximum norm of all gradients together; 0: off
   bool fused = true;           ///< modules in their fused form, where there is one; false: one operation at a time
   bool recompute = false;      ///< with fused: activations are computed again in the backward pass
-  std::string dtype = "f32";   ///< or "bf16": autocast, weights stay f32
+  std::string dtype = "f32";   ///< of products; or "bf16", or "auto": faster_dtype(), as which a run keeps it
   std::string device = "cpu";  ///< or "cuda"
 
   double validation_fraction = 0.1;
@@ -63,7 +63,7 @@ struct TrainConfig {
     visit("seed", self.seed, "Run", "seed of weights, batches and dropout", 0, 1.8e19);
     visit("fused", self.fused, "Run", "fused forms of the modules, where there are; false: the plain ones", 0, 0);
     visit("recompute", self.recompute, "Run", "keep one block's activations at a time, and compute them again", 0, 0);
-    visit("dtype", self.dtype, "Run", "f32 or bf16", 0, 0);
+    visit("dtype", self.dtype, "Run", "type of the matrix products: f32, bf16, or auto, the faster one here", 0, 0);
     visit("device", self.device, "Run", "cpu or cuda", 0, 0);
     visit("batch-size", self.batch_size, "Batches", "windows in a batch", 1, 1e6);
     visit("window", self.window, "Batches", "tokens in a training and validation window", 1, 1 << 24);

@@ -18,6 +18,7 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
 #include "train/dump.h"
+#include "train/matrix_peak.h"
 #include "train/sample.h"
 #include "train/schedule.h"
 #include "train/weight_average.h"
@@ -41,6 +42,7 @@ torch::Device device_of(const TrainConfig& config) {
 TrainConfig completed(TrainConfig config, const Dataset& dataset) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
   validate(config);
+  if (config.dtype == "auto") config.dtype = faster_dtype(device_of(config));
   return config;
 }
 

@@ -273,6 +273,11 @@ def test_starting_from_anothers_weights(home):
     assert refused.returncode == FAILED and str(home / "none") in refused.stderr and refused.stderr.count("\n") == 1
 
 
+def test_auto_is_float32_where_a_processor_has_no_bfloat16(home):
+    train(home, "--steps", "1", "--dtype", "auto", ONEDNN_MAX_CPU_ISA="AVX2")
+    assert 'dtype = "f32"' in (home / "runs/cats/config.toml").read_text()
+
+
 def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     shown = succeed("train", "--help", home=tmp_path).stdout
     groups = re.findall(r"^([A-Z][\w ]+):$", shown, re.MULTILINE)
@@ -281,8 +286,8 @@ def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
     assert header.split() == ["Presets:", "tiny", "race", "blog", "baby"]
     table = {name: values for name, *values in map(str.split, rows)}
-    assert table["--lr"] == ["0.002", "0.006", "0.001", "0.001"]
-    assert table["--schedule"] == ["cosine", "linear", "constant", "cosine"]
+    assert table["--lr"] == ["0.002", "0.006", "0.001", "0.002"]
+    assert table["--schedule"] == ["cosine", "linear", "constant", "linear"]
     assert table["--layers"] == ["4", "4", "4", "6"]
     assert all(len(values) == 4 and len(set(values)) > 1 for values in table.values())
 

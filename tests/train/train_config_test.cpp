@@ -34,7 +34,7 @@ TEST(TrainConfig, PresetsHaveTheSizesThatTheyAreKnownBy) {
   // V d + L (4 d² + 3 d h + 2 d) + d, and V d more with a head of its own.
   EXPECT_EQ(parameters_of("tiny"), 66 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128) + 128);
   EXPECT_EQ(parameters_of("tiny"), 812416);
-  EXPECT_EQ(parameters_of("baby"), 66 * 384 + 6 * (4 * 384 * 384 + 3 * 384 * 1024 + 2 * 384) + 384);
+  EXPECT_EQ(parameters_of("baby"), 2 * 66 * 384 + 6 * (4 * 384 * 384 + 3 * 384 * 1024 + 2 * 384) + 384);
   EXPECT_NEAR(static_cast<double>(parameters_of("baby")), 10.6e6, 0.1e6);
   EXPECT_EQ(parameters_of("blog"), parameters_of("tiny") + 66 * 128);
 }

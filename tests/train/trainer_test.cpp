@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "support.h"
+#include "train/matrix_peak.h"
 #include "train/weights.h"
 
 namespace folio::train {
@@ -226,6 +227,12 @@ TEST(Trainer, BFloat16TrainsNearFloat32) {
     EXPECT_NE(x, y);
   }
   for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
+}
+
+TEST(Trainer, AutoIsTheFasterTypeAndKeptByItsName) {
+  TrainConfig c = small_config();
+  c.dtype = "auto";
+  EXPECT_EQ(Small(c).trainer.config().dtype, faster_dtype(torch::kCPU));
 }
 
 TEST(Trainer, TheBestLossIsTheSmallest) {
