@@ -29,6 +29,13 @@ std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces)
   return ids;
 }
 
+std::vector<int32_t> Tokenizer::encode_with_prefix(std::string_view text) const {
+  std::vector<int32_t> ids = prefix_tokens();
+  const std::vector<int32_t> own = encode(text);
+  ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
 const SpecialTokens& Tokenizer::special_tokens() const {
   static const SpecialTokens none;
   return none;

@@ -43,6 +43,9 @@ class Tokenizer {
   /// The special tokens that the model expects before a text: {BOS}, or none.
   [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
+  /// A text as the model reads it: prefix_tokens(), then encode(text).
+  [[nodiscard]] std::vector<int32_t> encode_with_prefix(std::string_view text) const;
+
   /// The bytes of a token, which may be part of a UTF-8 character; empty for control tokens.
   [[nodiscard]] virtual const std::string& token_bytes(int32_t id) const = 0;
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/seconds_since.h"
 #include "experiments/13_leak/leaks.h"
 #include "train/evaluate.h"
 
@@ -53,8 +54,7 @@ Training::Training(const Config& config, const Shakespeare& text, uint64_t seed,
 
 bool Training::train_to(int64_t steps, double minutes) {
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  while (steps_ < steps && elapsed() < 60.0 * minutes) {
+  while (steps_ < steps && core::seconds_since(start) < 60.0 * minutes) {
     if (steps_ % kEvalEvery == 0) {
       const auto number = static_cast<uint64_t>(steps_ / kEvalEvery);
       evaluations_.push_back(loss_as_the_tutorial_takes_it(model_, validation_, number));

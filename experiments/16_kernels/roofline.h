@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/seconds_since.h"
 #include "core/thread_pool.h"
 
 namespace folio::experiments {
@@ -38,14 +39,11 @@ struct RooflinePoint {
 template <typename Call>
 [[nodiscard]] double best_time(double seconds, const Call& call) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto since = [](auto start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
   double best = std::numeric_limits<double>::infinity();
-  for (int pass = 0; pass < 2 || since(begin) < seconds; ++pass) {
+  for (int pass = 0; pass < 2 || core::seconds_since(begin) < seconds; ++pass) {
     const auto start = std::chrono::steady_clock::now();
     call();
-    best = std::min(best, since(start));
+    best = std::min(best, core::seconds_since(start));
   }
   return best;
 }

@@ -8,6 +8,7 @@
 
 #include "core/formats/gguf.h"
 #include "core/quants.h"
+#include "core/seconds_since.h"
 #include "infer/cpu/repack.h"
 
 namespace folio::infer {
@@ -59,7 +60,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, LayerRange layers,
   });
   report_.weight_bytes += report_.repacked_bytes;
   if (report_.repacked_bytes > 0) {
-    report_.repack_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report_.repack_seconds = core::seconds_since(start);
   }
   return by_role;
 }

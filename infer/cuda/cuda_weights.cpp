@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/formats/gguf.h"
+#include "core/seconds_since.h"
 #include "infer/cuda/pack.h"
 
 namespace folio::infer {
@@ -104,7 +105,7 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
     return WeightId{static_cast<int32_t>(weights_.size() - 1)};
   });
   stream.wait();  // the pieces go now
-  report_.repack_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report_.repack_seconds = core::seconds_since(start);
   return by_role;
 }
 

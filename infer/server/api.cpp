@@ -200,9 +200,7 @@ void check_logprobs(const CompletionRequest& request) {
 
 Prompt encoded(std::string text, const Served& served) {
   try {
-    std::vector<int32_t> ids = served.tokenizer.prefix_tokens();
-    const auto own = served.tokenizer.encode(text);
-    ids.insert(ids.end(), own.begin(), own.end());
+    const std::vector<int32_t> ids = served.tokenizer.encode_with_prefix(text);
     return {.tokens = ids.empty() ? served.tokenizer.default_prompt() : ids, .text = std::move(text)};
   } catch (const core::Error& error) {
     throw ApiError(400, error.what(), "prompt");

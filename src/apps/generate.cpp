@@ -88,14 +88,6 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
   return prompts;
 }
 
-std::vector<int32_t> prompt_tokens(const data::Tokenizer& tokenizer, const std::string& text) {
-  if (text.empty()) return tokenizer.default_prompt();
-  std::vector<int32_t> tokens = tokenizer.prefix_tokens();
-  const std::vector<int32_t> rest = tokenizer.encode(text);
-  tokens.insert(tokens.end(), rest.begin(), rest.end());
-  return tokens;
-}
-
 int run(const CLI::App& app, Options& o) {
   const std::vector<Prompt> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
@@ -105,7 +97,7 @@ int run(const CLI::App& app, Options& o) {
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
     try {
-      tokens.push_back(prompt_tokens(*tokenizer, prompt.text));
+      tokens.push_back(prompt.text.empty() ? tokenizer->default_prompt() : tokenizer->encode_with_prefix(prompt.text));
       core::require(static_cast<int64_t>(tokens.back().size()) <= context,
                     "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(), context);
     } catch (const core::Error& error) {

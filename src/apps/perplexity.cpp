@@ -67,10 +67,9 @@ class Progress {
 
 // One text: it begins as the tokenizer says, and each window with what comes next in it.
 std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::string& text, const std::string& where) {
-  std::vector<int32_t> tokens = tokenizer.prefix_tokens();
+  std::vector<int32_t> tokens;
   try {
-    const std::vector<int32_t> rest = tokenizer.encode(text);
-    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    tokens = tokenizer.encode_with_prefix(text);
   } catch (const core::Error& error) {
     core::fail("{}: {}", where, error.what());
   }

@@ -49,9 +49,7 @@ int run(const CLI::App& app, Options& o) {
   const std::string path = model_of(o.model);
   const core::StoredModel model = core::read_model(path);
   const auto tokenizer = apps::tokenizer_of(model, "");
-  std::vector<int32_t> tokens = tokenizer->prefix_tokens();
-  const std::vector<int32_t> text = tokenizer->encode(o.prompt);
-  tokens.insert(tokens.end(), text.begin(), text.end());
+  const std::vector<int32_t> tokens = tokenizer->encode_with_prefix(o.prompt);
 
   const exercises::Parts parts = exercises::find_parts();
   fmt::print(stderr, "model: {}\nyours: {}\nthe engine's: {}\n\n", path,

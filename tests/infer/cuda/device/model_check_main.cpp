@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/formats/model_files.h"
+#include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/cuda/cuda.h"
 #include "tests/infer/cuda/model_check.h"
@@ -31,9 +32,7 @@ std::vector<int32_t> prompt_of(const core::StoredModel& model, const Options& o)
   core::require(static_cast<bool>(in), "{} can't be read", o.text);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const auto tokenizer = data::load_tokenizer(o.model, model.config.vocab_size);
-  std::vector<int32_t> tokens = tokenizer->prefix_tokens();
-  const auto more = tokenizer->encode(text);
-  tokens.insert(tokens.end(), more.begin(), more.end());
+  std::vector<int32_t> tokens = tokenizer->encode_with_prefix(text);
   tokens.resize(std::min(tokens.size(), o.prompt_tokens));
   return tokens;
 }
@@ -45,7 +44,7 @@ int run(const Options& o) {
   check.cache_type = o.f32_cache ? infer::CacheType::F32 : infer::CacheType::F16;
   const auto start = std::chrono::steady_clock::now();
   const auto result = infer::test::check_model(model, *machine, prompt_of(model, o), check);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = core::seconds_since(start);
   fmt::print("{}, cache {}{}: {}; {} ({:.1f} s)\n", o.model, o.f32_cache ? "f32" : "f16", o.fast ? ", --fast" : "",
              result.holds() ? "holds" : "FAILS", result.to_string(), seconds);
   return result.holds() ? 0 : 1;
