@@ -23,6 +23,7 @@ using core::DType;
 using test::Buffer;
 using test::Guarded;
 using test::kNaN;
+using test::kRanges;
 using test::random_floats;
 using test::same_bits;
 
@@ -220,8 +221,6 @@ void check(const Kernels& fast, const Packed& packed, std::span<const float> x, 
       << fmt::format(" k {} rows {} range [{}, {}) accumulate {}", k, c.n_rows, c.begin, c.end, c.accumulate);
   ASSERT_TRUE(got.guards_hold());
 }
-
-const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1}, {3, 20}, {15, 33}, {5, 5}, {16, 18}, {7, 44}};
 
 TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
   size_t turn = 0;

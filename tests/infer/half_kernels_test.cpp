@@ -16,6 +16,7 @@ namespace {
 using test::Buffer;
 using test::Guarded;
 using test::kLongLengths;
+using test::kRanges;
 using test::kNaN;
 using test::kPageEnd;
 using test::random_floats;
@@ -69,8 +70,6 @@ class HalfKernels : public ::testing::TestWithParam<core::Isa> {
 
 INSTANTIATE_TEST_SUITE_P(Isa, HalfKernels, ::testing::ValuesIn(core::supported_isas()),
                          [](const auto& info) { return std::string(core::isa_name(info.param)); });
-
-const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1}, {3, 20}, {15, 33}, {5, 5}, {16, 18}, {7, 44}};
 
 TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
   auto lengths = short_lengths();

@@ -16,6 +16,7 @@ namespace {
 
 using test::Buffer;
 using test::kLongLengths;
+using test::kRanges;
 using test::kNaN;
 using test::kPageEnd;
 using test::random_floats;
@@ -83,8 +84,6 @@ void check_matmul(const Kernels& fast, const MatmulCase& c) {
   ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
   ASSERT_TRUE(got.guards_hold()) << label;
 }
-
-const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1}, {3, 20}, {15, 33}, {5, 5}, {16, 18}, {7, 44}};
 
 TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAtShortLengths) {
   size_t turn = 0;
