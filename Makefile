@@ -59,7 +59,7 @@ tsan: ## the thread pool, the asynchronous engine and the server under ThreadSan
 	@cmake --build --preset tsan --target test_threads serve generate chat
 	@TSAN_OPTIONS=suppressions=tests/infer/tsan.supp build-tsan/tests/test_threads
 	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -p no:cacheprovider \
-	  tests/server/http_test.py tests/server/load_test.py
+	  tests/infer/server/http_test.py tests/infer/server/load_test.py
 
 RUNS ?= 1000000
 
@@ -76,7 +76,7 @@ soak: ## 100,000 requests to a server, each text compared (minutes; N=… for an
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target serve generate
 	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -s \
-	  -p no:cacheprovider tests/server/load_test.py 2>/dev/null
+	  -p no:cacheprovider tests/infer/server/load_test.py 2>/dev/null
 
 SERVER ?= yes
 

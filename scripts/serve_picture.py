@@ -4,7 +4,7 @@ import math
 import statistics
 from xml.sax.saxutils import escape
 
-LIGHT, DARK = ("#0069a8", "#c44f00"), ("#5ab4f0", "#ff9a52")  # as train/svg.cpp
+LIGHT, DARK = ("#0069a8", "#c44f00"), ("#5ab4f0", "#ff9a52")  # as train/report/svg.cpp
 WIDTH, HEIGHT, GAP, TOP, LEFT = 260, 200, 70, 96, 60
 
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/chat/jinja/interpreter.h"
+#include "jinja/interpreter.h"
 
 namespace folio::data {
 namespace {

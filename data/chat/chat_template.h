@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/chat/jinja/parser.h"
+#include "jinja/parser.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace folio::data {

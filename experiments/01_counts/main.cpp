@@ -9,8 +9,8 @@
 #include "data/batches.h"
 #include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
-#include "train/evaluate.h"
-#include "train/ngram.h"
+#include "train/step/evaluate.h"
+#include "train/report/ngram.h"
 
 namespace {
 

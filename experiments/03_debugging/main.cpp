@@ -17,8 +17,8 @@
 #include "experiments/common/symptoms.h"
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
-#include "train/evaluate.h"
-#include "train/ngram.h"
+#include "train/step/evaluate.h"
+#include "train/report/ngram.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include "experiments/common/comparison.h"
 #include "experiments/common/statistics.h"
 #include "experiments/common/training.h"
-#include "train/adamw.h"
-#include "train/evaluate.h"
+#include "train/step/adamw.h"
+#include "train/step/evaluate.h"
 
 namespace folio::experiments {
 namespace {

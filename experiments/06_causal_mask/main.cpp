@@ -11,7 +11,7 @@
 #include "experiments/common/statistics.h"
 #include "experiments/common/training.h"
 #include "experiments/common/variants.h"
-#include "train/ngram.h"
+#include "train/report/ngram.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
 #include "experiments/common/variants.h"
-#include "train/evaluate.h"
+#include "train/step/evaluate.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "experiments/common/training.h"
-#include "train/adamw.h"
+#include "train/step/adamw.h"
 
 namespace folio::experiments {
 namespace {

@@ -11,8 +11,8 @@
 #include "experiments/10_optimizers/optimizer_trials.h"
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
-#include "train/evaluate.h"
-#include "train/muon.h"
+#include "train/step/evaluate.h"
+#include "train/step/muon.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/muon.h"
+#include "train/step/muon.h"
 
 namespace folio::experiments {
 

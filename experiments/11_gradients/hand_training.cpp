@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "train/evaluate.h"
+#include "train/step/evaluate.h"
 
 namespace folio::experiments::by_hand {
 

@@ -4,7 +4,7 @@
 #include "data/batches.h"
 #include "experiments/11_gradients/by_hand.h"
 #include "experiments/common/training.h"
-#include "train/adamw.h"
+#include "train/step/adamw.h"
 
 namespace folio::experiments::by_hand {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "train/evaluate.h"
+#include "train/step/evaluate.h"
 
 namespace folio::experiments::tutorial {
 namespace {

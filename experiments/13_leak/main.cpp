@@ -12,7 +12,7 @@
 #include "experiments/common/comparison.h"
 #include "experiments/common/report.h"
 #include "experiments/common/statistics.h"
-#include "train/ngram.h"
+#include "train/report/ngram.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "core/seconds_since.h"
 #include "experiments/13_leak/leaks.h"
-#include "train/evaluate.h"
+#include "train/step/evaluate.h"
 
 namespace folio::experiments::tutorial {
 namespace {

@@ -9,8 +9,8 @@
 #include "data/batches.h"
 #include "experiments/13_leak/tutorial.h"
 #include "experiments/common/shakespeare.h"
-#include "train/adamw.h"
-#include "train/line_chart.h"
+#include "train/step/adamw.h"
+#include "train/report/line_chart.h"
 
 namespace folio::experiments::tutorial {
 

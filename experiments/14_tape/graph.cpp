@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace folio::tape {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/read_memory.h"
 #include "experiments/16_kernels/vectors.h"
-#include "train/line_chart.h"
+#include "train/report/line_chart.h"
 
 namespace folio::experiments {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace folio::experiments {
 namespace {

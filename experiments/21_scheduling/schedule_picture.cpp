@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "experiments/21_scheduling/requests.h"
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace folio::experiments {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "core/error.h"
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace folio::experiments {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace folio::experiments {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/paths.h"
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace folio::experiments {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "experiments/common/statistics.h"
-#include "train/line_chart.h"
+#include "train/report/line_chart.h"
 
 namespace folio::experiments {
 

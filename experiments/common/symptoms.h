@@ -6,7 +6,7 @@
 #include "experiments/common/shakespeare.h"
 #include "experiments/common/variants.h"
 #include "modules/llama.h"
-#include "train/evaluate.h"
+#include "train/step/evaluate.h"
 
 namespace folio::experiments {
 

@@ -13,9 +13,9 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "data/batches.h"
-#include "train/adamw.h"
-#include "train/evaluate.h"
-#include "train/schedule.h"
+#include "train/step/adamw.h"
+#include "train/step/evaluate.h"
+#include "train/step/schedule.h"
 
 namespace folio::experiments {
 namespace {

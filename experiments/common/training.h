@@ -10,8 +10,8 @@
 
 #include "experiments/common/shakespeare.h"
 #include "modules/llama.h"
-#include "train/line_chart.h"
-#include "train/train_config.h"
+#include "train/report/line_chart.h"
+#include "train/run/train_config.h"
 
 namespace folio::experiments {
 

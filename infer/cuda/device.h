@@ -1,5 +1,5 @@
 // A GPU as the host sees it: memory, a stream of operations in order, recorded steps, and the time between two points.
-// device.cu does this with CUDA's runtime, host/device.cpp with the host's own memory. What fails throws core::Error:
+// device.cu does this with CUDA's runtime, tests/infer/cuda/host/device.cpp with the host's own memory. What fails throws core::Error:
 // one line with what, where and the remedy.
 #pragma once
 

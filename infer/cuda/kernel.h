@@ -1,5 +1,5 @@
 // What the kernels are written in: CUDA C++, of which only what stands here is used. nvcc compiles it for a GPU. Any
-// other compiler gets the same words from host/kernel_host.h, where a fiber is a thread: so the kernels are tested on
+// other compiler gets the same words from tests/infer/cuda/host, where a fiber is a thread: so the kernels are tested on
 // machines without a GPU, and what a GPU would forgive most of the time is an error there.
 //
 // Both give the same bits: nvcc gets -fmad=false, the host -ffp-contract=off, and fused multiply-adds are written out.
@@ -11,7 +11,7 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #else
-#include "infer/cuda/host/kernel_host.h"
+#include "kernel_host.h"  // of the tests, which give the folder
 #endif
 
 #include "infer/cuda/device.h"

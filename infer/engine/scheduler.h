@@ -1,7 +1,7 @@
 // Who runs next, as in vLLM's V1 (Kwon et al. 2023): a step has a budget of rows. Each request that runs gets its next
 // rows, the oldest first; what is left goes to those that wait, in the order in which they came. When the blocks of the
 // cache run out, the youngest is put back and computed again later. So those that run are always the oldest, nobody
-// waits for ever behind younger ones, and the oldest always goes on. Knows no model: tests/infer/scheduler_test.cpp.
+// waits for ever behind younger ones, and the oldest always goes on. Knows no model: tests/infer/engine/scheduler_test.cpp.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
-#include "infer/model/stage_weights.h"
+#include "infer/forward/stage_weights.h"
 #include "infer/sampling/sampler.h"
 
 namespace folio::infer {

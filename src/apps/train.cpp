@@ -16,13 +16,13 @@
 #include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
-#include "train/allocator.h"
-#include "train/matrix_peak.h"
-#include "train/ngram.h"
-#include "train/profile.h"
-#include "train/repeatable.h"
-#include "train/run.h"
-#include "train/weights.h"
+#include "train/step/allocator.h"
+#include "train/report/matrix_peak.h"
+#include "train/report/ngram.h"
+#include "train/report/profile.h"
+#include "train/step/repeatable.h"
+#include "train/run/run.h"
+#include "train/run/weights.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/formats/model_files.h"
 #include "data/corpus.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 namespace folio::apps {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "train/run_directory.h"
-#include "train/train_config.h"
+#include "train/run/run_directory.h"
+#include "train/run/train_config.h"
 
 namespace folio::apps {
 

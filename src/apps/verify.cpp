@@ -1,5 +1,5 @@
 // verify: LibTorch and the engine on the same weights and tokens, layer by layer; exits 1 when they part.
-#include "train/verify.h"
+#include "train/verify/verify.h"
 
 #include <filesystem>
 
@@ -12,10 +12,10 @@
 #include "data/corpus.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
-#include "train/checkpoint.h"
-#include "train/evaluate.h"
-#include "train/trainer.h"
-#include "train/weights.h"
+#include "train/run/checkpoint.h"
+#include "train/step/evaluate.h"
+#include "train/step/trainer.h"
+#include "train/run/weights.h"
 
 namespace {
 

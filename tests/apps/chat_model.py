@@ -6,7 +6,7 @@ import numpy as np
 
 from support import ROOT
 
-sys.path[:0] = [str(ROOT / "tests" / "files"), str(ROOT / "tests" / "data")]
+sys.path[:0] = [str(ROOT / "tests" / "apps" / "files"), str(ROOT / "tests" / "data" / "chat")]
 
 import published_templates  # noqa: E402
 import sound  # noqa: E402

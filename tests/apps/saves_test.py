@@ -1,6 +1,6 @@
 """A run is killed at, or refused, each system call by which it changes a file, by strace's injection, and goes on.
 
-A call that changes no file leaves the state of the one before it, so it is left out. tests/train/save_faults_test.cpp
+A call that changes no file leaves the state of the one before it, so it is left out. tests/train/run/save_faults_test.cpp
 does the same to a save alone, without strace, with every call and both errors.
 """
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "../train/svg_support.h"
+#include "tests/train/report/svg_support.h"
 #include "core/error.h"
 #include "experiments/common/heat_map.h"
 #include "experiments/common/interval_chart.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "../core/support.h"
+#include "tests/core/support.h"
 
 namespace folio::experiments {
 namespace {

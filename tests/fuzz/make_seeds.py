@@ -347,7 +347,7 @@ def json_seeds(folder):
 
 def chat_template_seeds(folder):
     """Published templates, and the cases of the tests for Jinja."""
-    sys.path.append(str(pathlib.Path(__file__).parents[1] / "data"))
+    sys.path.append(str(pathlib.Path(__file__).parents[1] / "data" / "chat"))
     import jinja_cases
     import published_templates
     for name, template in published_templates.KNOWN.items():

@@ -10,7 +10,7 @@ import pytest
 
 from engines import ROOT, LlamaCpp, assert_same_text, folio
 
-sys.path[:0] = [str(ROOT / "tests" / "apps"), str(ROOT / "tests" / "data")]
+sys.path[:0] = [str(ROOT / "tests" / "apps"), str(ROOT / "tests" / "data" / "chat")]
 
 from chat_model import write_chat_model  # noqa: E402
 from published_templates import KNOWN  # noqa: E402

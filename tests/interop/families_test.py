@@ -6,7 +6,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "files"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "apps" / "files"))
 import random_models  # noqa: E402
 from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E402
 

@@ -1,9 +1,9 @@
 // Helpers of the trainer's tests: a generated text, a model of a few thousand parameters, temporary folders.
 #pragma once
 
-#include "../core/support.h"
+#include "tests/core/support.h"
 #include "core/random.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 namespace folio::train::test {
 

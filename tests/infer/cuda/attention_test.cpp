@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/float16.h"
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/kernels.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"

@@ -1,12 +1,12 @@
 // cuda_bench on the emulator: what it counts is right, every kernel has the forms that it should have, and a row is a
 // line of JSON. What it times here means nothing.
-#include "infer/cuda/bench/bench.h"
+#include "apps/cuda_bench/bench.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "infer/cuda/bench/models.h"
+#include "apps/cuda_bench/models.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "tests/core/support.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "infer/cuda/cuda.h"
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/faults.h"
 
 namespace folio::infer::gpu {

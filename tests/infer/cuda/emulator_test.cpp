@@ -1,5 +1,5 @@
 // Laws of the GPU made of fibers: what is right runs in every order with the same result.
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 
 #include <gtest/gtest.h>
 

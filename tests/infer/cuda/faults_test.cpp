@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "infer/cuda/host/emulator.h"
-#include "infer/cuda/host/fibers.h"
+#include "tests/infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/fibers.h"
 
 namespace folio::infer::gpu {
 namespace {

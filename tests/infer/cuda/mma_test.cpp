@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/numbers.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/cuda/test_kernels.h"

@@ -8,7 +8,7 @@
 #include "core/formats/model_files.h"
 #include "infer/cuda/cuda.h"
 #include "tests/infer/support.h"
-#include "tests/infer/textbook.h"
+#include "tests/infer/reference/textbook.h"
 
 namespace folio::infer {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/float16.h"
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/pack.h"
 #include "infer/reference/reference.h"

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/faults.h"
 
 namespace folio::infer::gpu {

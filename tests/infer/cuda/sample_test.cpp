@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "core/random.h"
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
 

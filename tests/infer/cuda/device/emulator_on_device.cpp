@@ -1,7 +1,7 @@
 // What the kernels' tests ask of the emulator, where they run on a GPU. It has no orders to choose: what has to be the
 // same in all of them has to be the same each time. Its shape is what it is.
 #include "core/error.h"
-#include "infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/emulator.h"
 
 namespace folio::infer::gpu::host {
 

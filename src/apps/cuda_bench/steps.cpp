@@ -1,0 +1,307 @@
+// Whole steps of a model with random weights: what a user waits for, from one token to the next, the draw and its way
+// to the host included. The bytes of a step are the weights and the keys and values that it has to read.
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "infer/cache/scoped_sequence.h"
+#include "apps/cuda_bench/bench.h"
+#include "apps/cuda_bench/models.h"
+#include "apps/cuda_bench/operands.h"
+#include "apps/cuda_bench/trace.h"
+#include "infer/cuda/cuda.h"
+#include "infer/forward/runner.h"
+
+namespace folio::infer::gpu::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// A model on the GPU, and sequences whose tokens don't matter.
+class Loaded {
+ public:
+  Loaded(const Bench& bench, const core::StoredModel& model, bool fast, int64_t positions)
+      : bench_(bench),
+        model_(model),
+        machine_(make_cuda({.device = bench.options.device, .cache_bytes = {}, .fast = fast, .on_progress = {}})),
+        runner_(model, *machine_, {.max_positions = positions, .n_sequences = 1, .type = bench.options.cache_type()}) {}
+
+  [[nodiscard]] Runner& runner() { return runner_; }
+
+  /// Microseconds of a step that decodes a token of each sequence, each with `context` positions. Calls on_start when
+  /// all steps are recorded, and the repetitions that count begin.
+  double decode(int64_t batch, int64_t context, const std::function<void()>& on_start = {}) {
+    std::deque<ScopedSequence> sequences;
+    for (int64_t b = 0; b < batch; ++b) {
+      sequences.emplace_back(runner_.cache());
+      fill(sequences.back().id(), context);
+    }
+    std::vector<double> times;
+    for (int repetition = 0; repetition <= bench_.options.effort.repetitions; ++repetition) {
+      if (repetition == 1 && on_start) on_start();
+      std::vector<std::vector<int32_t>> texts(static_cast<size_t>(batch), tokens(context + 1));
+      const auto start = Clock::now();
+      for (int64_t i = 0; i < bench_.options.tokens; ++i) step(sequences, texts);
+      times.push_back(microseconds_since(start) / static_cast<double>(bench_.options.tokens));
+      for (const ScopedSequence& s : sequences) runner_.cache().truncate(s.id(), context);
+    }
+    times.erase(times.begin());  // the first records its steps
+    return median(times);
+  }
+
+  /// Microseconds from a prompt to its first token.
+  double prompt(int64_t n) {
+    std::vector<double> times;
+    const std::vector<int32_t> text = tokens(n);
+    for (int repetition = 0; repetition <= bench_.options.effort.repetitions; ++repetition) {
+      const ScopedSequence sequence(runner_.cache());
+      const auto start = Clock::now();
+      read(sequence.id(), text, &greedy_);
+      times.push_back(microseconds_since(start));
+    }
+    times.erase(times.begin());
+    return median(times);
+  }
+
+ private:
+  [[nodiscard]] std::vector<int32_t> tokens(int64_t n) const {
+    std::vector<int32_t> all;
+    const auto vocab_size = static_cast<uint64_t>(model_.config.vocab_size);
+    for (int64_t i = 0; i < n; ++i) {
+      all.push_back(static_cast<int32_t>(core::random_below(11, static_cast<uint64_t>(i), vocab_size)));
+    }
+    return all;
+  }
+
+  void fill(SequenceId sequence, int64_t context) { read(sequence, tokens(context), nullptr); }
+
+  // Reads a text, and draws the token behind it if there is a sampler.
+  void read(SequenceId sequence, const std::vector<int32_t>& text, Sampler* sampler) {
+    for (size_t begin = 0; begin < text.size(); begin += runner_.max_rows()) {
+      const size_t end = std::min(text.size(), begin + runner_.max_rows());
+      std::vector<Row> rows;
+      for (size_t i = begin; i < end; ++i) {
+        rows.push_back(
+            {.token = text[i], .sequence = sequence, .position = static_cast<int64_t>(i), .wants_logits = false});
+      }
+      if (end == text.size()) {
+        rows.back().sampler = sampler;
+        rows.back().history = text;
+      }
+      static_cast<void>(runner_.forward(rows));
+    }
+  }
+
+  void step(const std::deque<ScopedSequence>& sequences, std::vector<std::vector<int32_t>>& texts) {
+    std::vector<Row> rows;
+    for (size_t b = 0; b < sequences.size(); ++b) {
+      rows.push_back({.token = texts[b].back(),
+                      .sequence = sequences[b].id(),
+                      .position = static_cast<int64_t>(texts[b].size()) - 1,
+                      .wants_logits = false,
+                      .sampler = &greedy_,
+                      .history = texts[b]});
+    }
+    const auto drawn = runner_.forward(rows).tokens;
+    for (size_t b = 0; b < sequences.size(); ++b) {
+      texts[b].push_back(token_of(drawn[b], static_cast<int64_t>(texts[b].size())));
+    }
+  }
+
+  const Bench& bench_;
+  const core::StoredModel& model_;
+  std::unique_ptr<Machine> machine_;
+  Runner runner_;
+  Sampler greedy_{{.temperature = 0.0F}, {}};
+};
+
+// Blocks are whole: a sequence that decodes needs room for the tokens, too.
+int64_t positions_of(const Options& o) {
+  const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
+  int64_t most = whole(o.prompt);
+  for (const int64_t context : o.contexts) most = std::max(most, whole(context + o.tokens));
+  for (const int64_t batch : o.batches) most = std::max(most, batch * whole(o.batch_context + o.tokens));
+  return most;
+}
+
+core::StoredModel model_of(const Bench& bench, const std::string& shape_name, const std::string& type) {
+  core::ThreadPool pool;
+  return random_model(shape(shape_name, positions_of(bench.options)), type_of(type), pool);
+}
+
+void add_kernels(const Bench& bench, const core::StoredModel& model, const std::string& shape_name,
+                 const std::string& type, double step_us) {
+  std::string why;
+  const auto trace = Trace::begin(why);
+  if (trace == nullptr) return bench.results.note("the kernels of a step: left out, since " + why);
+  const int64_t context = bench.options.contexts.front();
+  Loaded loaded(bench, model, false, positions_of(bench.options));
+  static_cast<void>(loaded.decode(1, context, [&] { trace->clear(); }));
+  const auto steps = static_cast<double>(bench.options.tokens * bench.options.effort.repetitions);
+  double sum = 0.0;
+  for (const auto& [name, kernel] : trace->kernels()) {
+    sum += kernel.us / steps;
+    bench.results.add({{"part", "kernels of a step"},
+                       {"shape", shape_name},
+                       {"type", type},
+                       {"kernel", name},
+                       {"calls", static_cast<double>(kernel.calls) / steps},
+                       {"us_of_call", kernel.us / static_cast<double>(kernel.calls)},
+                       {"us_of_step", kernel.us / steps}});
+  }
+  bench.results.add({{"part", "idle"},
+                     {"shape", shape_name},
+                     {"type", type},
+                     {"step_us", step_us},
+                     {"kernels_us", sum},
+                     {"idle_us", step_us - sum}});
+}
+
+}  // namespace
+
+void time_decoding(const Bench& bench, const std::string& shape_name) {
+  const Options& o = bench.options;
+  for (const std::string& type : o.types) {
+    const core::StoredModel model = model_of(bench, shape_name, type);
+    const auto weights = static_cast<double>(bytes_of_token(model));
+    const auto position = static_cast<double>(bytes_of_position(model.config, !o.f32_cache));
+    double first_us = 0.0;
+    for (const bool fast : {false, true}) {
+      Loaded loaded(bench, model, fast, positions_of(o));
+      const auto add = [&](int64_t batch, int64_t context) {
+        const double us = loaded.decode(batch, context);
+        // While it decodes, a sequence has so many positions in the middle.
+        const double positions = static_cast<double>(context) + static_cast<double>(o.tokens + 1) / 2;
+        const double bytes = weights + static_cast<double>(batch) * positions * position;
+        bench.results.add({{"part", "decode"},
+                           {"shape", shape_name},
+                           {"type", type},
+                           {"fast", fast},
+                           {"batch", batch},
+                           {"context", context},
+                           {"us", us},
+                           {"tokens_per_s", static_cast<double>(batch) * 1e6 / us},
+                           {"gb", bytes / 1e9},
+                           {"bound_us", bytes / bench.bandwidth * 1e6},
+                           {"share_of_copy", bytes / us * 1e6 / bench.bandwidth}});
+        return us;
+      };
+      for (const int64_t context : o.contexts) {
+        const double us = add(1, context);
+        if (!fast && context == o.contexts.front()) first_us = us;
+      }
+      for (const int64_t batch : o.batches) add(batch, o.batch_context);
+    }
+    if (o.trace && !o.contexts.empty()) add_kernels(bench, model, shape_name, type, first_us);
+  }
+}
+
+namespace {
+
+// Our products of a prompt's step and cuBLAS's, which gets q, k and v, and gate and up, as one matrix each.
+double time_products(const Bench& bench, const std::string& shape_name, const core::ModelConfig& c,
+                     const std::string& type) {
+  const Options& o = bench.options;
+  const auto n = static_cast<size_t>(o.prompt);
+  struct Group {
+    const char* name;
+    std::vector<int64_t> n_out;
+    int64_t k;
+    size_t rows;
+    int64_t calls;
+  };
+  const std::vector<Group> groups{{"q, k, v", {c.query_dim(), c.kv_dim(), c.kv_dim()}, c.dim, n, c.n_layers},
+                                  {"heads to residual", {c.dim}, c.query_dim(), n, c.n_layers},
+                                  {"gate, up", {c.hidden_dim, c.hidden_dim}, c.dim, n, c.n_layers},
+                                  {"hidden to residual", {c.dim}, c.hidden_dim, n, c.n_layers},
+                                  {"output, last row", {c.vocab_size}, c.dim, 1, 1}};
+  double all_of_cublas = 0.0;
+  for (const Group& g : groups) {
+    const auto k = static_cast<size_t>(g.k);
+    size_t all_out = 0;
+    for (const int64_t n_out : g.n_out) all_out += static_cast<size_t>(n_out);
+    std::vector<Matrices> matrices;
+    std::vector<DeviceMemory> outs;
+    const size_t n_copies = copies_of(all_out * k, o.effort);
+    for (const int64_t n_out : g.n_out) {
+      matrices.emplace_back(bench.stream, type_of(type), static_cast<size_t>(n_out), k, n_copies);
+      outs.push_back(zeros(bench.stream, g.rows * static_cast<size_t>(n_out) * sizeof(float)));
+    }
+    const Inputs in(bench.stream, g.rows, k, matrices[0][0].kind);
+    const auto ours = [&](bool fast) {
+      return microseconds(bench.stream, o.effort, n_copies, [&](size_t copy) {
+        Product products[kMaxProducts];
+        for (size_t i = 0; i < matrices.size(); ++i) {
+          products[i] = {.weight = matrices[i][copy], .bias = nullptr, .out = outs[i].as<float>()};
+        }
+        multiply(bench.stream, in.packed, products, matrices.size(), fast);
+      });
+    };
+    const double operations = 2.0 * static_cast<double>(g.rows * all_out * k);
+    const double us = ours(false);
+    const double fast_us = ours(true);
+    Record row{{"part", "products"},
+               {"shape", shape_name},
+               {"type", type},
+               {"product", g.name},
+               {"rows", g.rows},
+               {"calls", g.calls},
+               {"us", us},
+               {"fast_us", fast_us},
+               {"tflop_per_s", operations / us / 1e6},
+               {"cublas_us", nullptr},
+               {"share_of_cublas", nullptr}};
+    if (bench.cublas != nullptr) {
+      const Matrices weights(bench.stream, core::DType::F16, all_out, k, n_copies);
+      const Inputs x(bench.stream, g.rows, k, Kind::F16);
+      const DeviceMemory out = zeros(bench.stream, g.rows * all_out * sizeof(uint16_t));
+      const double cublas_us = microseconds(bench.stream, o.effort, n_copies, [&](size_t copy) {
+        bench.cublas->multiply(x.data.as<void>(), g.rows, weights[copy].data, all_out, k, out.as<void>());
+      });
+      all_of_cublas += static_cast<double>(g.calls) * cublas_us;
+      row["cublas_us"] = cublas_us;
+      row["share_of_cublas"] = cublas_us / us;
+    }
+    bench.results.add(row);
+  }
+  return all_of_cublas;
+}
+
+}  // namespace
+
+void time_prompt(const Bench& bench, const std::string& shape_name) {
+  const Options& o = bench.options;
+  for (const std::string& type : o.types) {
+    const core::StoredModel model = model_of(bench, shape_name, type);
+    const double cublas_us = time_products(bench, shape_name, model.config, type);
+    const double operations =
+        static_cast<double>(o.prompt) * operations_of_row(model.config) + operations_of_logits(model.config);
+    for (const bool fast : {false, true}) {
+      const double us = Loaded(bench, model, fast, positions_of(o)).prompt(o.prompt);
+      Record row{{"part", "prompt"},
+                 {"shape", shape_name},
+                 {"type", type},
+                 {"fast", fast},
+                 {"rows", o.prompt},
+                 {"us", us},
+                 {"tokens_per_s", static_cast<double>(o.prompt) * 1e6 / us},
+                 {"tflop_per_s", operations / us / 1e6},
+                 {"cublas_products_us", nullptr},
+                 {"share_of_cublas", nullptr}};
+      if (cublas_us > 0.0) {
+        row["cublas_products_us"] = cublas_us;
+        row["share_of_cublas"] = cublas_us / us;
+      }
+      bench.results.add(row);
+    }
+  }
+}
+
+}  // namespace folio::infer::gpu::bench

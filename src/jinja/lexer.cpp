@@ -1,0 +1,292 @@
+#include "jinja/lexer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "jinja/value.h"
+
+namespace folio::data::jinja {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// Every line end is "\n", and one at the end of the source is left out.
+std::string normalized(std::string_view source) {
+  std::string text;
+  text.reserve(source.size());
+  for (size_t i = 0; i < source.size(); ++i) {
+    if (source[i] == '\r' && i + 1 < source.size() && source[i + 1] == '\n') continue;
+    text += source[i] == '\r' ? '\n' : source[i];
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+class Lexer {
+ public:
+  explicit Lexer(std::string_view source) : source_(normalized(source)) {}
+
+  std::vector<Token> run() {
+    if (!core::is_utf8(source_)) fail("it is not UTF-8");
+    while (at_ < source_.size()) data();
+    add(TokenKind::End, "");
+    return std::move(tokens_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const { core::fail("line {}: {}", line_, what); }
+
+  void add(TokenKind kind, std::string text) {
+    tokens_.push_back({.kind = kind, .line = line_, .text = std::move(text)});
+  }
+
+  [[nodiscard]] bool starts(std::string_view text, size_t at) const {
+    return std::string_view(source_).substr(std::min(at, source_.size())).starts_with(text);
+  }
+
+  void advance(size_t to) {
+    line_ += static_cast<int>(
+        std::count(source_.begin() + static_cast<ptrdiff_t>(at_), source_.begin() + static_cast<ptrdiff_t>(to), '\n'));
+    at_ = to;
+  }
+
+  // Bytes of the whitespace character at `at`, or 0.
+  [[nodiscard]] size_t space_at(size_t at) const {
+    if (at >= source_.size()) return 0;
+    const core::Utf8Char c = core::decode_utf8(source_, at);
+    return is_space(c.code_point) ? c.length : 0;
+  }
+  [[nodiscard]] size_t behind_spaces(size_t at) const {
+    while (const size_t length = space_at(at)) at += length;
+    return at;
+  }
+
+  // Where the text [at_, end) ends, in front of a tag with this sign.
+  [[nodiscard]] size_t text_end(size_t end, char sign, bool is_output) const {
+    if (sign == '+' || (sign != '-' && is_output)) return end;
+    size_t kept = at_;  // behind the last character that is no whitespace
+    for (size_t at = at_; at < end;) {
+      const size_t space = space_at(at);
+      at += space != 0 ? space : core::decode_utf8(source_, at).length;
+      if (space == 0) kept = at;
+    }
+    if (sign == '-') return kept;
+    const size_t line_end = end > at_ ? source_.rfind('\n', end - 1) : std::string::npos;
+    const bool in_text = line_end != std::string::npos && line_end >= at_;
+    const size_t line = in_text ? line_end + 1 : at_;
+    const bool line_begins = in_text || at_ == 0 || source_[at_ - 1] == '\n';
+    return line_begins && kept <= line ? line : end;
+  }
+
+  void add_data(size_t end) {
+    if (end > at_) add(TokenKind::Data, source_.substr(at_, end - at_));
+  }
+
+  [[nodiscard]] char sign_at(size_t at) const {
+    return at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at] : '\0';
+  }
+
+  // Text up to the next tag, and the tag.
+  void data() {
+    size_t tag = source_.find('{', at_);
+    while (tag != std::string::npos && !starts("{%", tag) && !starts("{{", tag) && !starts("{#", tag)) {
+      tag = source_.find('{', tag + 1);
+    }
+    if (tag == std::string::npos) {
+      add_data(source_.size());
+      return advance(source_.size());
+    }
+    const char kind = source_[tag + 1];
+    const char sign = sign_at(tag + 2);
+    add_data(text_end(tag, sign, kind == '{'));
+    advance(tag);
+    const size_t inner = tag + (sign == '\0' ? 2 : 3);
+    if (kind == '#') return comment(inner);
+    if (kind == '%') {
+      if (const size_t end = raw_tag(tag, "raw", false)) return raw(end);
+    }
+    advance(inner);
+    tag_tokens(kind == '%');
+  }
+
+  void comment(size_t inner) {
+    const size_t end = source_.find("#}", inner);
+    if (end == std::string::npos) fail("a comment has no end");
+    const char sign = end > inner ? sign_at(end - 1) : '\0';
+    advance(tag_end(end + 2, sign));
+  }
+
+  // Behind the end of a tag: without the whitespace, or the line end, that belongs to it.
+  [[nodiscard]] size_t tag_end(size_t at, char sign) const {
+    if (sign == '-') return behind_spaces(at);
+    return sign != '+' && starts("\n", at) ? at + 1 : at;
+  }
+
+  // Behind {% raw %} or {% endraw %} at `at`; 0 if it isn't there.
+  [[nodiscard]] size_t raw_tag(size_t at, std::string_view name, bool is_end) const {
+    if (!starts("{%", at)) return 0;
+    at = behind_spaces(at + (sign_at(at + 2) == '\0' ? 2 : 3));
+    if (!starts(name, at)) return 0;
+    at = behind_spaces(at + name.size());
+    const char sign = sign_at(at);
+    if (!starts("%}", sign == '\0' ? at : at + 1) || (sign == '+' && !is_end)) return 0;
+    at += sign == '\0' ? 2 : 3;
+    return is_end || sign == '-' ? tag_end(at, sign) : at;
+  }
+
+  void raw(size_t begin) {
+    advance(begin);
+    for (size_t at = source_.find("{%", begin); at != std::string::npos; at = source_.find("{%", at + 1)) {
+      const size_t end = raw_tag(at, "endraw", true);
+      if (end == 0) continue;
+      add_data(text_end(at, sign_at(at + 2), false));
+      return advance(end);
+    }
+    fail("a raw block has no end");
+  }
+
+  // The tokens of a tag, and its end.
+  void tag_tokens(bool is_block) {
+    add(is_block ? TokenKind::BlockBegin : TokenKind::OutputBegin, "");
+    const std::string_view end = is_block ? "%}" : "}}";
+    std::string open;  // brackets
+    while (true) {
+      advance(behind_spaces(at_));
+      if (at_ >= source_.size()) fail("a tag has no end");
+      const char sign = starts("-", at_) || (is_block && starts("+", at_)) ? source_[at_] : '\0';
+      const size_t at = sign == '\0' ? at_ : at_ + 1;
+      if (open.empty() && starts(end, at)) {
+        add(is_block ? TokenKind::BlockEnd : TokenKind::OutputEnd, "");
+        return advance(is_block || sign == '-' ? tag_end(at + 2, sign) : at + 2);
+      }
+      const char c = source_[at_];
+      if (is_digit(c)) {
+        number();
+      } else if (is_name_begin(c)) {
+        size_t to = at_;
+        while (to < source_.size() && (is_name_begin(source_[to]) || is_digit(source_[to]))) ++to;
+        add(TokenKind::Name, source_.substr(at_, to - at_));
+        advance(to);
+      } else if (c == '"' || c == '\'') {
+        string();
+      } else {
+        operation(open);
+      }
+    }
+  }
+
+  void number() {
+    const auto digits = [&](size_t at) {
+      while (at < source_.size() && is_digit(source_[at])) ++at;
+      return at;
+    };
+    size_t to = digits(at_);
+    bool is_float = false;
+    if (at_ == 0 || source_[at_ - 1] != '.') {  // in a.0.1 they are integers
+      if (starts(".", to) && digits(to + 1) > to + 1) {
+        to = digits(to + 1);
+        is_float = true;
+      }
+      if (starts("e", to) || starts("E", to)) {
+        const size_t exponent = to + 1 + (sign_at(to + 1) == '\0' ? 0 : 1);
+        if (digits(exponent) > exponent) {
+          to = digits(exponent);
+          is_float = true;
+        }
+      }
+    }
+    add(is_float ? TokenKind::Float : TokenKind::Integer, source_.substr(at_, to - at_));
+    advance(to);
+  }
+
+  void string() {
+    size_t end = at_ + 1;
+    while (end < source_.size() && source_[end] != source_[at_]) end += source_[end] == '\\' ? 2 : 1;
+    if (end >= source_.size()) fail("a string has no end");
+    add(TokenKind::String, unescaped(std::string_view(source_).substr(at_ + 1, end - at_ - 1)));
+    advance(end + 1);
+  }
+
+  // Python's unicode-escape.
+  [[nodiscard]] std::string unescaped(std::string_view text) const {
+    constexpr std::string_view kEscapes = "\\'\"abfnrtv";
+    constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
+    std::string result;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] != '\\') {
+        result += text[i];
+        continue;
+      }
+      const char c = text[++i];  // a string doesn't end in a backslash
+      const size_t known = kEscapes.find(c);
+      if (known != std::string_view::npos) {
+        result += kMeanings[known];
+      } else if (c == 'x' || c == 'u' || c == 'U') {
+        const size_t n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
+        core::append_utf8(result, code_point(text.substr(i + 1, n), n, 16));
+        i += n;
+      } else if (c >= '0' && c <= '7') {
+        size_t n = 1;
+        while (n < 3 && i + n < text.size() && text[i + n] >= '0' && text[i + n] <= '7') ++n;
+        core::append_utf8(result, code_point(text.substr(i, n), n, 8));
+        i += n - 1;
+      } else if (c == 'N') {
+        fail("\\N{...} in a string is not supported");
+      } else if (c != '\n') {
+        result += '\\';
+        result += c;
+      }
+    }
+    return result;
+  }
+
+  [[nodiscard]] uint32_t code_point(std::string_view digits, size_t length, uint32_t base) const {
+    uint64_t value = 0;
+    bool valid = digits.size() == length;
+    for (const char c : digits) {
+      const uint32_t digit = is_digit(c)              ? static_cast<uint32_t>(c - '0')
+                             : (c >= 'a' && c <= 'f') ? static_cast<uint32_t>(c - 'a' + 10)
+                             : (c >= 'A' && c <= 'F') ? static_cast<uint32_t>(c - 'A' + 10)
+                                                      : base;
+      valid = valid && digit < base;
+      value = value * base + digit;
+    }
+    if (!valid || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+      fail("an escape in a string names no character");
+    return static_cast<uint32_t>(value);
+  }
+
+  void operation(std::string& open) {
+    constexpr std::array<std::string_view, 25> kOperators{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                          "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                          ">",  "<",  "=",  ".",  ":",  "|",  ","};
+    const auto* found =
+        std::find_if(kOperators.begin(), kOperators.end(), [&](std::string_view o) { return starts(o, at_); });
+    if (found == kOperators.end()) {
+      fail(
+          fmt::format("unexpected '{}'", core::printable(source_.substr(at_, core::decode_utf8(source_, at_).length))));
+    }
+    const char c = (*found)[0];
+    if (c == '(' || c == '[' || c == '{') open += c == '(' ? ')' : c == '[' ? ']' : '}';
+    if (c == ')' || c == ']' || c == '}') {
+      if (open.empty() || open.back() != c) fail(fmt::format("unexpected '{}'", c));
+      open.pop_back();
+    }
+    add(TokenKind::Operator, std::string(*found));
+    advance(at_ + found->size());
+  }
+
+  std::string source_;
+  size_t at_ = 0;
+  int line_ = 1;
+  std::vector<Token> tokens_;
+};
+
+}  // namespace
+
+std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(); }
+
+}  // namespace folio::data::jinja

@@ -1,0 +1,202 @@
+#include "jinja/parser.h"
+
+#include "jinja/expressions.h"
+
+namespace folio::data::jinja {
+namespace {
+
+using Op = Expr::Op;
+using Kind = Stmt::Kind;
+
+class Parser : public ExpressionParser {
+ public:
+  explicit Parser(std::string_view source) : ExpressionParser(source) {}
+
+  Block run() {
+    Block block = body({});
+    if (token().kind != TokenKind::End) fail(fmt::format("unexpected {}", shown()));
+    return block;
+  }
+
+ private:
+  // Up to a block whose name is one of `ends`, which is left standing, or the end of the template.
+  Block body(Names ends) {
+    const Nested nested(*this);
+    Block block;
+    while (token().kind != TokenKind::End) {
+      const int line = token().line;
+      if (token().kind == TokenKind::Data) {
+        Stmt text{.kind = Kind::Text, .line = line};
+        text.text = {std::make_shared<const Text>(from_utf8(tokens_[at_++].text))};
+        block.push_back(std::make_unique<const Stmt>(std::move(text)));
+      } else if (accept(token().kind == TokenKind::OutputBegin)) {
+        Stmt output{.kind = Kind::Output, .line = line};
+        output.exprs.push_back(tuple());
+        expect(TokenKind::OutputEnd, "'}}'");
+        block.push_back(std::make_unique<const Stmt>(std::move(output)));
+      } else {
+        expect(TokenKind::BlockBegin, "a block");
+        if (is_one_of(TokenKind::Name, ends)) return block;
+        Stmt stmt = statement();
+        stmt.line = line;
+        expect(TokenKind::BlockEnd, "'%}'");
+        block.push_back(std::make_unique<const Stmt>(std::move(stmt)));
+      }
+    }
+    if (ends.size() > 0) fail(fmt::format("a block has no end: expected '{}'", *(ends.end() - 1)));
+    return block;
+  }
+
+  // The body of a block, from the end of its tag to the name in the tag that ends it.
+  Block inner(Names ends) {
+    expect(TokenKind::BlockEnd, "'%}'");
+    return body(ends);
+  }
+  Block inner(std::string_view end) {
+    Block block = inner({end});
+    ++at_;
+    return block;
+  }
+
+  Stmt statement() {
+    const std::string tag = name();
+    if (tag == "if") return if_block();
+    if (tag == "for") return for_block();
+    if (tag == "set") return set_block();
+    if (tag == "macro") return macro();
+    if (tag == "call") return call_block();
+    if (tag == "filter") return filter_block();
+    if (tag == "with") return with_block();
+    if (tag == "break") return {.kind = Kind::Break};
+    if (tag == "continue") return {.kind = Kind::Continue};
+    if (tag == "print") {
+      Stmt stmt{.kind = Kind::Output};
+      stmt.exprs.push_back(expression());
+      return stmt;
+    }
+    if (tag == "generation") {  // whose text is what an assistant says; it is rendered as it is
+      Stmt stmt{.kind = Kind::Scope};
+      stmt.blocks.push_back(inner("endgeneration"));
+      return stmt;
+    }
+    --at_;
+    fail(fmt::format("the block {} is not supported", shown()));
+  }
+
+  Stmt if_block() {
+    Stmt stmt{.kind = Kind::If};
+    do {
+      stmt.exprs.push_back(tuple(false));
+      stmt.blocks.push_back(inner({"elif", "else", "endif"}));
+    } while (accept_name("elif"));
+    if (accept_name("else")) stmt.blocks.push_back(inner({"endif"}));
+    expect_name("endif");
+    return stmt;
+  }
+
+  Stmt for_block() {
+    Stmt stmt{.kind = Kind::For};
+    stmt.targets.push_back(target("in", false));
+    expect_name("in");
+    stmt.exprs.push_back(tuple(false));
+    stmt.exprs.push_back(accept_name("if") ? expression() : nullptr);
+    if (is_name("recursive")) fail("recursive loops are not supported");
+    stmt.blocks.push_back(inner({"else", "endfor"}));
+    if (accept_name("else")) stmt.blocks.push_back(inner({"endfor"}));
+    expect_name("endfor");
+    return stmt;
+  }
+
+  Stmt set_block() {
+    Stmt stmt{.kind = Kind::Set};
+    stmt.targets.push_back(target("", true));
+    if (accept_op("=")) {
+      stmt.exprs.push_back(tuple());
+      return stmt;
+    }
+    stmt.kind = Kind::SetBlock;
+    stmt.exprs.push_back(is_op("|") ? filters(block_text()) : nullptr);
+    stmt.blocks.push_back(inner("endset"));
+    return stmt;
+  }
+
+  Stmt macro() {
+    Stmt stmt{.kind = Kind::Macro};
+    stmt.signature.name = name();
+    signature(stmt.signature);
+    stmt.blocks.push_back(inner("endmacro"));
+    return stmt;
+  }
+
+  Stmt call_block() {
+    Stmt stmt{.kind = Kind::Call};
+    stmt.signature.name = "caller";
+    if (is_op("(")) signature(stmt.signature);
+    stmt.exprs.push_back(expression());
+    if (stmt.exprs[0]->op != Op::Call) fail("expected a call");
+    stmt.blocks.push_back(inner("endcall"));
+    return stmt;
+  }
+
+  Stmt filter_block() {
+    Stmt stmt{.kind = Kind::Filter};
+    stmt.exprs.push_back(filters(filter(block_text())));
+    stmt.blocks.push_back(inner("endfilter"));
+    return stmt;
+  }
+
+  Stmt with_block() {
+    Stmt stmt{.kind = Kind::With};
+    while (token().kind != TokenKind::BlockEnd) {
+      if (!stmt.targets.empty()) expect_op(",");
+      stmt.targets.push_back({.names = {name()}});
+      expect_op("=");
+      stmt.exprs.push_back(expression());
+    }
+    stmt.blocks.push_back(inner("endwith"));
+    return stmt;
+  }
+
+  void signature(Signature& result) {
+    expect_op("(");
+    while (!is_op(")")) {
+      if (!result.parameters.empty()) expect_op(",");
+      result.parameters.push_back(variable());
+      if (accept_op("=")) {
+        result.defaults.push_back(expression());
+      } else if (!result.defaults.empty()) {
+        fail("a parameter without a default follows one with a default");
+      }
+    }
+    expect_op(")");
+  }
+
+  std::string variable() {
+    if (is_one_of(TokenKind::Name, {"true", "false", "True", "False", "none", "None"})) {
+      fail(fmt::format("{} cannot be assigned to", shown()));
+    }
+    return name();
+  }
+
+  Target target(std::string_view end, bool takes_attribute) {
+    const bool in_parentheses = accept_op("(");
+    Target result{.names = {variable()}};
+    if (takes_attribute && !in_parentheses && accept_op(".")) {
+      result.attribute = name();
+      return result;
+    }
+    while (accept_op(",")) {
+      result.unpacks = true;
+      if (is_op("=") || is_op(")") || (!end.empty() && is_name(end))) break;
+      result.names.push_back(variable());
+    }
+    if (in_parentheses) expect_op(")");
+    return result;
+  }
+};
+
+}  // namespace
+
+Block parse(std::string_view source) { return Parser(source).run(); }
+
+}  // namespace folio::data::jinja

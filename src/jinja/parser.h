@@ -1,0 +1,66 @@
+// A Jinja template as a tree. Left out, and refused by name: other files (include, import, extends, block), recursive
+// loops, and calls with *arguments.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jinja/value.h"
+
+namespace folio::data::jinja {
+
+inline constexpr int kMaxDepth = 100;  ///< of expressions, and of blocks
+
+struct Expr;
+using ExprPtr = std::unique_ptr<const Expr>;
+
+struct Expr {
+  // clang-format off
+  enum class Op { Const, Name, List, Tuple, Dict, Attribute, Item, Slice, Call, Filter, Test, Not, Negative, Positive,
+                  And, Or, Compare, Binary, Concat, Condition };
+  // clang-format on
+  Op op = Op::Const;
+  int line = 0;
+  int depth = 1;
+  std::string name{};                ///< of a variable, attribute, filter or test; an operator; a text in UTF-8
+  Value value{};                     ///< of a constant; an attribute's name as a text
+  std::vector<ExprPtr> parts{};      ///< operands; what is called, then arguments; null where one is left out
+  std::vector<std::string> names{};  ///< of the last arguments; a comparison's operators
+};
+
+struct Target {
+  std::vector<std::string> names;  ///< one, or those that a sequence is unpacked to
+  bool unpacks = false;
+  std::string attribute{};  ///< of a namespace
+};
+
+struct Stmt;
+using Block = std::vector<std::unique_ptr<const Stmt>>;
+
+/// What a macro, or the caller of a call block, takes.
+struct Signature {
+  std::string name{};
+  std::vector<std::string> parameters{};
+  std::vector<ExprPtr> defaults{};  ///< of the last parameters
+};
+
+struct Stmt {
+  enum class Kind { Text, Output, If, For, Set, SetBlock, Macro, Call, Filter, With, Scope, Break, Continue };
+  Kind kind = Kind::Text;
+  int line = 0;
+  Value text{};                   ///< of a template
+  Signature signature{};          ///< of a macro, or a call block's caller
+  std::vector<Target> targets{};  ///< of a set, a loop, a with
+  std::vector<ExprPtr> exprs{};   ///< conditions; the sequence and the filter of a loop; values
+  std::vector<Block> blocks{};    ///< bodies; an else comes last
+};
+
+/// In the filter of a block, the name of the block's text: no template can write it.
+inline constexpr std::string_view kBlockText;
+
+/// Throws core::Error that begins with the line.
+[[nodiscard]] Block parse(std::string_view source);
+
+}  // namespace folio::data::jinja

@@ -1,0 +1,72 @@
+// What a rendering's blocks keep: a loop's place in its items, and the variables of a block.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "jinja/value.h"
+
+namespace folio::data::jinja {
+
+// A for loop. The next item is looked for when somebody asks: a loop's filter may depend on what its body does.
+struct Loop {
+  std::vector<Value> items;
+  std::function<bool(const Value&)> accepts;  ///< empty: all
+  size_t next = 0;                            ///< of `items`, the first that was not looked at
+  std::optional<Value> ahead{};
+  Value before{};
+  Value current{};
+  int64_t index0 = -1;
+
+  const std::optional<Value>& peek() {
+    while (!ahead && next < items.size()) {
+      Value item = items[next++];
+      if (!accepts || accepts(item)) ahead = std::move(item);
+    }
+    return ahead;
+  }
+  bool advance() {
+    if (!peek()) return false;
+    before = std::exchange(current, *std::exchange(ahead, std::nullopt));
+    ++index0;
+    return true;
+  }
+  int64_t length() {
+    if (!accepts) return static_cast<int64_t>(items.size());
+    std::vector<Value> left;
+    while (peek()) left.push_back(*std::exchange(ahead, std::nullopt));
+    const auto n = static_cast<int64_t>(left.size()) + index0 + 1;
+    // What is known now is no longer filtered; items that were passed stand for themselves, so that places count.
+    items.assign(static_cast<size_t>(index0 + 1), Value{});
+    next = items.size();
+    items.insert(items.end(), left.begin(), left.end());
+    accepts = {};
+    return n;
+  }
+};
+
+/// A block's variables; those of the blocks around it can be read.
+struct Scope {
+  Scope* parent = nullptr;
+  std::vector<std::pair<std::string_view, Value>> variables{};
+
+  void set(std::string_view name, Value value) {
+    for (auto& [known, old] : variables) {
+      if (known == name) {
+        old = std::move(value);
+        return;
+      }
+    }
+    variables.emplace_back(name, std::move(value));
+  }
+  [[nodiscard]] const Value* find(std::string_view name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      for (const auto& [known, value] : scope->variables) {
+        if (known == name) return &value;
+      }
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace folio::data::jinja

@@ -1,0 +1,133 @@
+// A tool of the tests: Jinja templates, and chats in them.
+//   chat_template_tool FILE     FILE is a JSON list of requests; prints a list of answers, with "error" alone where
+//                               something was refused:
+//     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt": true if missing,
+//      "marks": [other special tokens]}
+//                               {"pieces": [[text, is_template], …], "end_of_turn": text}
+//     {"jinja": template, "variables": {…}, "said": [keys of texts]}
+//                               {"text": rendered, "said": what in it came from those texts}
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "data/chat/chat_template.h"
+#include "jinja/interpreter.h"
+
+namespace folio::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Knows BOS, EOS and the marks of a chat, and no text.
+class MarkTokenizer final : public Tokenizer {
+ public:
+  MarkTokenizer(const std::string& bos, const std::string& eos, const Json& marks) {
+    std::vector<SpecialToken> tokens{{.text = bos, .id = 0}, {.text = eos, .id = 1}};
+    for (const Json& mark : marks)
+      tokens.push_back({.text = mark.get<std::string>(), .id = static_cast<int32_t>(tokens.size())});
+    special_ = SpecialTokens(tokens);
+  }
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
+  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override { return {0}; }
+  [[nodiscard]] const std::string& token_bytes(int32_t) const override { return none_; }
+  [[nodiscard]] int32_t vocab_size() const override { return 2; }
+  [[nodiscard]] int32_t end_of_text() const override { return 1; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
+  [[nodiscard]] std::string kind() const override { return "mark"; }
+
+ private:
+  std::string none_;
+  SpecialTokens special_;
+};
+
+std::vector<ChatMessage> messages_of(const Json& list) {
+  std::vector<ChatMessage> messages;
+  for (const Json& m : list) {
+    const auto role = m.at("role").get<std::string>();
+    messages.push_back({.role = role == "system" ? ChatRole::System
+                                : role == "user" ? ChatRole::User
+                                                 : ChatRole::Assistant,
+                        .content = m.at("content").get<std::string>()});
+  }
+  return messages;
+}
+
+jinja::Value value_of(jinja::Session& session, const Json& json, char32_t mark) {
+  if (json.is_string()) return session.text(jinja::from_utf8(json.get<std::string>(), mark));
+  if (json.is_boolean()) return {json.get<bool>()};
+  if (json.is_number_integer()) return {json.get<int64_t>()};
+  if (json.is_number()) return {json.get<double>()};
+  if (json.is_null()) return {jinja::None{}};
+  if (json.is_array()) {
+    std::vector<jinja::Value> items;
+    for (const Json& item : json) items.push_back(value_of(session, item, mark));
+    return session.list(std::move(items));
+  }
+  std::vector<std::pair<jinja::Value, jinja::Value>> items;
+  for (const auto& [key, item] : json.items()) {
+    items.emplace_back(session.text(jinja::from_utf8(key)), value_of(session, item, mark));
+  }
+  return session.dict(std::move(items));
+}
+
+Json rendered(const Json& request) {
+  jinja::Session session;
+  jinja::Variables variables;
+  const Json said = request.value("said", Json::array());
+  for (const auto& [key, value] : request.at("variables").items()) {
+    const bool is_said = std::find(said.begin(), said.end(), Json(key)) != said.end();
+    variables.emplace_back(key, value_of(session, value, is_said ? jinja::kSaid : 0));
+  }
+  const jinja::Block program = jinja::parse(request.at("jinja").get<std::string>());
+  const jinja::Text text = jinja::render(program, session, std::move(variables));
+  jinja::Text marked;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(marked),
+               [](char32_t c) { return (c & jinja::kSaid) != 0; });
+  return {{"text", jinja::to_utf8(text)}, {"said", jinja::to_utf8(marked)}};
+}
+
+Json chat(const Json& request) {
+  const ChatTemplate chat_template = request.contains("name")
+                                         ? chat_template_named(request.at("name").get<std::string>())
+                                         : ChatTemplate(request.at("template").get<std::string>(), "the file");
+  const auto bos = request.at("bos").get<std::string>();
+  const auto eos = request.at("eos").get<std::string>();
+  Json pieces = Json::array();
+  for (const ChatPiece& piece : chat_template.render(messages_of(request.at("messages")), bos, eos,
+                                                     request.value("add_generation_prompt", true))) {
+    pieces.push_back({piece.text, piece.is_template});
+  }
+  Json result{{"pieces", pieces}};
+  if (request.contains("marks"))
+    result["end_of_turn"] = end_of_turn(MarkTokenizer(bos, eos, request["marks"]), chat_template);
+  return result;
+}
+
+Json answer(const Json& request) {
+  try {
+    return request.contains("jinja") ? rendered(request) : chat(request);
+  } catch (const core::Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+}  // namespace
+}  // namespace folio::data
+
+int main(int argc, char** argv) {
+  try {
+    folio::core::require(argc == 2, "usage: chat_template_tool FILE");
+    folio::data::Json answers = folio::data::Json::array();
+    for (const auto& request : folio::data::Json::parse(folio::core::read_text_file(argv[1]))) {
+      answers.push_back(folio::data::answer(request));
+    }
+    fmt::print("{}\n", answers.dump());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}

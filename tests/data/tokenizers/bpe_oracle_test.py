@@ -1,0 +1,315 @@
+"""Folio's byte-level BPE against other programs: tokenizers, transformers, gguf, llama.cpp.
+
+Vocabularies: SmolLM2's own, from the published GGUF that scripts/get_smollm2.py fetches; and small ones that `tokenizers`
+trains here behind the published pre-tokenizers of GPT-2, SmolLM2, Llama 3 and Qwen, whose texts are normalized first (NFC). FOLIO_TOKENIZER_TOOL names the tool (see
+tokenizer_tool.cpp).
+"""
+
+import functools
+import json
+import os
+import pathlib
+import random
+import unicodedata
+
+import gguf
+import pytest
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+
+from tokenizer_support import CODE, PROSE, Ours, llama_cpp_vocabulary, mixed_text, ours, run, with_llama_keys
+
+SMOLLM2 = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] /
+                       "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+                  r"\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+PRE_TOKENIZERS = {
+    "gpt-2": lambda: ByteLevel(add_prefix_space=False),
+    "smollm": lambda: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
+    "llama-bpe": lambda: Sequence([Split(Regex(LLAMA3_PATTERN), "isolated"),
+                                   ByteLevel(add_prefix_space=False, use_regex=False)]),
+    "qwen2": lambda: Sequence([Split(Regex(QWEN2_PATTERN), "isolated"),
+                               ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)]),
+}
+# Of Mistral NeMo's tokenizer.json.
+TEKKEN_PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+                  r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
+# The sanitizers take ten times as long, and see as much in less.
+TEXT = mixed_text(200_000 if os.environ.get("FOLIO_SANITIZE") == "ON" else 1_100_000)
+
+
+@functools.cache
+def all_characters():
+    """Every character of the assigned planes, in random order, between words, numbers and spaces.
+
+    But for the numbers of Unicode 17: the package has Unicode 16 in regular expressions, and 17 in Digits.
+    """
+    later = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7), *range(0xD800, 0xE000)}
+    letters = [chr(c) for c in [*range(0x34000), *range(0xE0000, 0xE0200)] if c not in later]
+    rng = random.Random(3)
+    rng.shuffle(letters)
+    return "".join(c + rng.choice(["", "", "", " ", "  ", "a", "1", "\n", " \n", "'", "'s", "!"]) for c in letters)
+
+
+EDGES = ["", " ", "  ", "\n", "\r\n", " \n ", "\n\n  x", "a\n", "a  \n  b", "a   b", "\t\ta", "x \r\n\r\n y", "\u00a0\u00a0x",
+         "it's IT'S they'Lla x'sx ''s 'ſ x'ſa s' ' s", "'", "''", "a'", "don't", "1234567", " 12 345 6", "१२३४", "x²³", "½",
+         "¡a", ".a", " .a", "..\n\n", "!!\r\nx", "\u2028x", "e\u0301e\u0301", "\u0301", "👩‍👩‍👧", "🏴\U000e0067\U000e007f", "\0", "\ufeff",
+         "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
+TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],
+         *["".join(random.Random(n).choices(" \n\r\tab1'!é中\u0301s", k=30)) for n in range(200)]]
+
+
+def byte_level(data):
+    """GPT-2's printable alphabet for bytes (bytes_to_unicode in its encoder.py)."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in plain]
+    return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in data)
+
+
+def field(reader, key):
+    return reader.fields[f"tokenizer.{key}"].contents() if f"tokenizer.{key}" in reader.fields else None
+
+
+@functools.cache
+def smollm2():
+    """The published vocabulary in `tokenizers`, and the file."""
+    if not SMOLLM2.exists():
+        pytest.skip("SmolLM2 is there after `make smollm2`")
+    reader = gguf.GGUFReader(SMOLLM2)
+    tokens, merges = field(reader, "ggml.tokens"), field(reader, "ggml.merges")
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
+    tokenizer.pre_tokenizer = PRE_TOKENIZERS["smollm"]()
+    tokenizer.decoder = decoders.ByteLevel()
+    types = field(reader, "ggml.token_type")
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False)
+                                  for t, kind in zip(tokens, types) if kind == gguf.TokenType.CONTROL])
+    tokenizer.encode_special_tokens = True  # "<|im_end|>" in a text is text
+    return tokenizer, SMOLLM2
+
+
+def trained(pre, folder):
+    """A vocabulary that `tokenizers` trains, as a Hugging Face directory."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
+    tokenizer.decoder = decoders.ByteLevel()
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    # "ſa" becomes a token, so that it shows whether 'ſ is split off: (?i:'s) matches a long s.
+    tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
+    tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
+    config = {"bos_token": None, "eos_token": "<|im_end|>"}
+    if pre == "llama-bpe":
+        config["bos_token"] = "<|begin|>"
+        template = processors.TemplateProcessing(single="<|begin|> $A", pair="<|begin|> $A <|begin|> $B",
+                                                 special_tokens=[("<|begin|>", 0)])
+        tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    data = json.loads(tokenizer.to_str())
+    data["model"]["ignore_merges"] = pre == "llama-bpe"
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": "{{ messages }}"}))
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.encode_special_tokens = True
+    return tokenizer, folder
+
+
+@pytest.fixture(scope="module", params=["smollm2", *PRE_TOKENIZERS])
+def pair(request, tmp_path_factory):
+    """A vocabulary in `tokenizers`, and as a file for Folio."""
+    if request.param == "smollm2":
+        return smollm2()
+    return trained(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def normalized(theirs, text):
+    """By Python's own tables."""
+    return unicodedata.normalize("NFC", text) if theirs.normalizer else text
+
+
+def ids_of(theirs, text):
+    return theirs.encode(text, add_special_tokens=False).ids
+
+
+def test_tokens_are_those_of_tokenizers(pair, tmp_path):
+    theirs, path = pair
+    tokenizer = Ours(path, tmp_path)
+    assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
+    ids = ids_of(theirs, TEXT)
+    assert tokenizer.encode(TEXT) == ids
+    assert tokenizer.decode(ids).decode(errors="replace") == theirs.decode(ids, skip_special_tokens=False)
+
+
+def test_short_texts_are_cut_as_tokenizers_does(pair, tmp_path):
+    theirs, path = pair
+    (tmp_path / "texts").write_text(json.dumps(TEXTS[1:]))
+    assert json.loads(ours("encode-each", path, tmp_path / "texts")) == [ids_of(theirs, text) for text in TEXTS[1:]]
+
+
+def test_a_byte_that_is_no_utf8_is_a_symbol_and_its_own_bytes(pair, tmp_path):
+    """Words are split as if each such byte were U+FFFD; the tokens have the original bytes."""
+    theirs, path = pair
+    rng = random.Random(13)
+    data = bytearray(TEXT[:30_000].encode())
+    for _ in range(3000):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    data += bytes([0xC3]) + b"\xF5\x80 \xED\xA0\x80 \xE2\x82"
+    escaped = normalized(theirs, bytes(data).decode(errors="surrogateescape"))
+    characters = "".join("\uFFFD" if "\uDC80" <= c <= "\uDCFF" else c for c in escaped)
+    words = [escaped[a:b] for _, (a, b) in theirs.pre_tokenizer.pre_tokenize_str(characters)]
+    bpe = Tokenizer(theirs.model)  # without a pre-tokenizer: one word at a time
+    expected = []
+    for word in words:
+        expected += bpe.encode(byte_level(word.encode(errors="surrogateescape"))).ids
+    assert Ours(path, tmp_path).encode(bytes(data)) == expected
+
+
+def test_any_bytes_are_a_text_again(pair, tmp_path):
+    theirs, path = pair
+    vocabulary = theirs.get_vocab()
+    missing = [b for b in range(256) if byte_level([b]) not in vocabulary]
+    assert len(missing) == 21 if path == SMOLLM2 else not missing  # SmolLM2 lacks some that UTF-8 hardly has
+    data = bytes(b for b in random.Random(11).randbytes(200_000) if b not in missing)
+    tokenizer = Ours(path, tmp_path)
+    text = normalized(theirs, data.decode(errors="surrogateescape"))
+    assert tokenizer.decode(tokenizer.encode(data)) == text.encode(errors="surrogateescape")
+
+
+def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
+    theirs, path = pair
+    marks = ["<|im_start|>", "<|im_end|>"]
+    text = f"{marks[0]}user\nI'd say {marks[0]} a{marks[1]}x <|im_end|{marks[1]}\n"
+    asking = Tokenizer.from_str(theirs.to_str())
+    asking.encode_special_tokens = False
+    both = {}
+    for parse_special, tokenizer in ((True, asking), (False, theirs)):
+        (tmp_path / "pieces").write_text(json.dumps([[text, parse_special]]))
+        both[parse_special] = json.loads(ours("pieces", path, tmp_path / "pieces"))
+        assert both[parse_special] == ids_of(tokenizer, text)
+    special = [theirs.token_to_id(mark) for mark in marks]
+    assert set(special) <= set(both[True]) and not set(special) & set(both[False])
+    # A chat: the markers of the template are parsed, those in a message are not, and a word spans two pieces.
+    pieces = [[f"{marks[0]}user\nsay", True], ["ing <|im_end|>", False], [f"{marks[1]}\n", True]]
+    (tmp_path / "pieces").write_text(json.dumps(pieces))
+    expected = [special[0], *ids_of(theirs, "user\nsaying <|im_end|>"), special[1], *ids_of(theirs, "\n")]
+    assert json.loads(ours("pieces", path, tmp_path / "pieces")) == expected
+
+
+def test_every_format_gives_the_same_tokens(pair, tmp_path):
+    """To a GGUF, then to a Hugging Face directory that `tokenizers` reads, and back to the same GGUF."""
+    theirs, path = pair
+    (tmp_path / "hf").mkdir()
+    ours("to-gguf", path, tmp_path / "a.gguf")
+    ours("to-hf", tmp_path / "a.gguf", tmp_path / "hf")
+    ours("to-gguf", tmp_path / "hf", tmp_path / "b.gguf")
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+    again = Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
+    again.encode_special_tokens = True
+    for text in (PROSE, CODE, TEXT[:50_000]):
+        ids = ids_of(theirs, text)
+        assert ids_of(again, text) == ids
+        assert Ours(tmp_path / "a.gguf", tmp_path).encode(text) == ids == Ours(tmp_path / "hf", tmp_path).encode(text)
+    assert again.encode("a").ids == json.loads(ours("show", path))["prefix_tokens"] + ids_of(theirs, "a")
+    assert json.loads(ours("show", path)) == json.loads(ours("show", tmp_path / "hf"))
+
+
+def test_the_gguf_keeps_what_smollm2s_says(tmp_path):
+    theirs, path = smollm2()
+    ours("to-gguf", path, tmp_path / "a.gguf")
+    before, after = gguf.GGUFReader(path), gguf.GGUFReader(tmp_path / "a.gguf")
+    for key in ("ggml.model", "ggml.pre", "ggml.tokens", "ggml.token_type", "ggml.merges", "ggml.bos_token_id",
+                "ggml.eos_token_id", "ggml.unknown_token_id", "ggml.padding_token_id", "ggml.add_bos_token",
+                "chat_template"):
+        assert field(before, key) is not None and field(before, key) == field(after, key), key
+    shown = json.loads(ours("show", path))
+    assert (shown["kind"], shown["end_of_text"], shown["prefix_tokens"]) == ("byte-level BPE", 2, [])
+    assert shown["ends_text"] == [0, 1, 2] and shown["special_tokens"]["<|im_end|>"] == 2
+
+
+def test_transformers_loads_our_directory(pair, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    theirs, path = pair
+    (tmp_path / "hf").mkdir()
+    ours("to-hf", path, tmp_path / "hf")
+    loaded = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    shown = json.loads(ours("show", path))
+    assert loaded.eos_token_id == shown["end_of_text"] and loaded.chat_template == shown["chat_template"] != ""
+    for text in (PROSE, CODE, "Hello world", "  two\n\nlines "):
+        assert loaded(text).input_ids == shown["prefix_tokens"] + ids_of(theirs, text)
+    loaded.save_pretrained(tmp_path / "saved")  # what transformers writes, we read: the chat template too
+    assert Ours(tmp_path / "saved", tmp_path).encode(TEXT[:20_000]) == ids_of(theirs, TEXT[:20_000])
+    assert json.loads(ours("show", tmp_path / "saved"))["chat_template"] == shown["chat_template"]
+
+
+def test_tokens_are_those_of_llama_cpp(pair, tmp_path):
+    theirs, path = pair
+    model = path
+    if path != SMOLLM2:
+        ours("to-gguf", path, tmp_path / "a.gguf")
+        model = tmp_path / "model.gguf"
+        with_llama_keys(tmp_path / "a.gguf", model)
+    # llama.cpp's case folding lacks the long s, and there a byte without a token ends a merge; not so in tokenizers.
+    # And it normalizes nothing.
+    texts = [normalized(theirs, text) for text in (TEXT, CODE, PROSE, *EDGES)
+             if "ſ" not in text and len(text) < 2000 or text is TEXT]
+    shown = json.loads(ours("show", model))
+    with llama_cpp_vocabulary(model) as (lc, vocab, encode):
+        tokenizer = Ours(model, tmp_path)
+        for text in texts:
+            if "🏴" not in text:
+                assert encode(text.encode()) == tokenizer.encode(text), repr(text[:80])
+        (tmp_path / "pieces").write_text(json.dumps([["<|im_start|>user\nHi<|im_end|>\n", True]]))
+        assert (encode(b"<|im_start|>user\nHi<|im_end|>\n", parse_special=True) ==
+                json.loads(ours("pieces", model, tmp_path / "pieces")))
+        assert lc.llama_vocab_eos(vocab) == shown["end_of_text"]
+        assert lc.llama_vocab_get_add_bos(vocab) == bool(shown["prefix_tokens"])
+
+
+@pytest.mark.parametrize("change, phrase", [
+    (lambda t: t.update(pre_tokenizer={"type": "Metaspace"}), "the pre-tokenizer"),
+    (lambda t: t["pre_tokenizer"].update(add_prefix_space=True), "the pre-tokenizer"),
+    (lambda t: t.update(normalizer={"type": "NFKC"}), 'the normalizer {"type":"NFKC"}'),
+    (lambda t: t.update(pre_tokenizer={"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": TEKKEN_PATTERN}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}),
+     "the pre-tokenizer tekken is not supported here"),
+    (lambda t: t.update(decoder={"type": "Fuse"}), "the decoder"),
+    (lambda t: t.update(post_processor={"type": "BertProcessing"}), "the post-processor"),
+    (lambda t: t["model"].update(type="Unigram"), "a model of type Unigram"),
+    (lambda t: t["model"].update(dropout=0.5), "dropout = 0.5"),
+    (lambda t: t["added_tokens"][-1].update(lstrip=True), 'the added token "<tool>>" with lstrip'),
+    (lambda t: t["model"]["merges"].append(["a", "\u00fe"]), "is not of two tokens that make a third"),
+    (lambda t: t["model"]["merges"].append(t["model"]["merges"][0]), "occurs twice"),
+])
+def test_what_is_not_known_is_refused_by_name(change, phrase, tmp_path):
+    trained("gpt-2", tmp_path)
+    data = json.loads((tmp_path / "tokenizer.json").read_text())
+    change(data)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    done = run("show", tmp_path)
+    assert done.returncode == 1 and phrase in done.stderr.decode() and "tokenizer.json" in done.stderr.decode(), done.stderr
+
+
+def test_a_directory_with_tekken_alone_is_refused_by_name(tmp_path):
+    (tmp_path / "tekken.json").write_text("{}")
+    done = run("show", tmp_path)
+    assert done.returncode == 1 and b"the tokenizer tekken (tekken.json) is not supported here" in done.stderr
+
+
+def test_a_model_may_have_more_rows_than_there_are_tokens(tmp_path):
+    """As Qwen's: the rest has names as in llama.cpp's files, and no text."""
+    theirs, _ = trained("qwen2", tmp_path)
+    n = theirs.get_vocab_size()
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": n + 3}))
+    ours("to-gguf", tmp_path, tmp_path / "a.gguf")
+    reader = gguf.GGUFReader(tmp_path / "a.gguf")
+    assert field(reader, "ggml.tokens")[n:] == [f"[PAD{i}]" for i in range(n, n + 3)]
+    assert field(reader, "ggml.token_type")[n:] == [gguf.TokenType.UNUSED] * 3
+    assert Ours(tmp_path, tmp_path).encode(PROSE) == ids_of(theirs, PROSE)
+    (tmp_path / "hf").mkdir()
+    ours("to-hf", tmp_path / "a.gguf", tmp_path / "hf")
+    assert Tokenizer.from_file(str(tmp_path / "hf/tokenizer.json")).get_vocab_size() == n

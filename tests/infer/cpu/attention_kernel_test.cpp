@@ -1,0 +1,213 @@
+// Laws of attention. Each instruction set gives the reference's bits at every length, head width and number of rows,
+// for keys and values of either type, at nine misalignments and right before memory that must not be touched. It writes
+// only its output, and its result depends only on its input.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "core/float16.h"
+#include "infer/reference/kernels.h"
+#include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+using test::Buffer;
+using test::Guarded;
+using test::kNaN;
+using test::random_floats;
+using test::same_bits;
+
+class AttentionOfIsa : public ::testing::TestWithParam<core::Isa> {
+ protected:
+  const Kernels& fast_ = kernels_for(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, AttentionOfIsa, ::testing::ValuesIn(core::supported_isas()),
+                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+
+void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { kernels.attention(in, out); }
+void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { kernels.attention_f16(in, out); }
+
+// A number as a cache of T stores it, and as a float again.
+float stored(float x, float& to) { return to = x; }
+float stored(float x, F16& to) {
+  to.bits = core::float_to_f16(x);
+  return core::f16_to_float(to.bits);
+}
+
+struct AttentionCase {
+  size_t n_positions;
+  size_t n_rows;
+  size_t n_queries;
+  size_t head_dim;
+  size_t place;
+  double scale_of_queries;
+  size_t window = 1000;  ///< positions that a row sees
+  [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
+};
+
+// The rows that may be computed together, at most `most`.
+size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
+  return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
+}
+
+// Blocks of a cache of T, and the same numbers as floats.
+template <typename T>
+struct Blocks {
+  std::vector<std::unique_ptr<Guarded<T>>> buffers;
+  std::vector<const T*> starts;
+  std::vector<std::vector<float>> wide;
+  std::vector<const float*> wide_starts;
+};
+
+// The second of two heads in the second of two layers. The rest of each block, and every position that no row sees, is
+// NaN, as uninitialized memory may be.
+template <typename T>
+Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_offset) {
+  const size_t head = c.head_dim * kBlockPositions;
+  const size_t n_written = c.n_positions + c.n_rows - 1;
+  Blocks<T> made;
+  for (size_t first = 0; first < n_written; first += kBlockPositions) {
+    T nan{};
+    std::vector<float> wide(8 * head, stored(kNaN, nan));
+    std::vector<T> block(wide.size(), nan);
+    const auto keys = random_floats(head, first * 2 + c.head_dim);
+    const auto values = random_floats(head, first * 2 + c.head_dim + 1);
+    for (size_t j = 0; j < std::min(kBlockPositions, n_written - first); ++j) {
+      for (size_t d = 0; first + j >= c.first_seen() && d < c.head_dim; ++d) {
+        const size_t key = d * kBlockPositions + j;
+        const size_t value = j * c.head_dim + d;
+        wide[key_offset + key] = stored(keys[key], block[key_offset + key]);
+        wide[value_offset + value] = stored(values[value], block[value_offset + value]);
+      }
+    }
+    made.buffers.push_back(
+        std::make_unique<Guarded<T>>(std::span<const T>(block), (c.place * 3 + made.buffers.size()) % 10));
+    made.starts.push_back(made.buffers.back()->data());
+    made.wide.push_back(std::move(wide));
+    made.wide_starts.push_back(made.wide.back().data());
+  }
+  return made;
+}
+
+// The expected result is that of the reference on floats.
+template <typename T>
+void check_type(const Kernels& fast, const AttentionCase& c) {
+  const size_t key_offset = 5 * c.head_dim * kBlockPositions;
+  const size_t value_offset = 7 * c.head_dim * kBlockPositions;
+  const auto blocks = make_blocks<T>(c, key_offset, value_offset);
+  const size_t row_stride = c.n_queries * c.head_dim + c.place;
+  const size_t size = (c.n_rows - 1) * row_stride + c.n_queries * c.head_dim;
+  Buffer query(random_floats(size, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
+  // Each row is written completely, and what is between the rows is not touched.
+  std::vector<float> before(size, 7.0F);
+  for (size_t r = 0; r < c.n_rows; ++r) {
+    std::fill_n(before.begin() + static_cast<std::ptrdiff_t>(r * row_stride), c.n_queries * c.head_dim, kNaN);
+  }
+  Buffer expected(before, 0);
+  Buffer got(before, (c.place * 7 + 2) % 10);
+  const auto input = [&]<typename U>(const std::vector<const U*>& starts) {
+    return AttentionInput<U>{.query = query.data(),
+                             .blocks = starts.data(),
+                             .key_offset = key_offset,
+                             .value_offset = value_offset,
+                             .n_positions = c.n_positions,
+                             .window = c.window,
+                             .n_rows = c.n_rows,
+                             .row_stride = row_stride,
+                             .n_queries = c.n_queries,
+                             .head_dim = c.head_dim,
+                             .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim))};
+  };
+  run(reference_kernels(), input(blocks.wide_starts), expected.data());
+  run(fast, input(blocks.starts), got.data());
+  const auto label =
+      fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}", c.n_positions,
+                  sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place, c.scale_of_queries, c.window);
+  ASSERT_TRUE(std::all_of(expected.values().begin(), expected.values().end(), [](float x) { return std::isfinite(x); }))
+      << label;
+  for (size_t i = 0; i < size; ++i) {
+    ASSERT_TRUE(i % row_stride < c.n_queries * c.head_dim || expected.values()[i] == 7.0F) << label;
+  }
+  ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
+  ASSERT_TRUE(got.guards_hold()) << label;
+}
+
+void check_attention(const Kernels& fast, const AttentionCase& c) {
+  check_type<float>(fast, c);
+  check_type<F16>(fast, c);
+}
+
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryLength) {
+  size_t place = 0;
+  for (const size_t head_dim : {2, 6, 10, 16, 48}) {
+    for (size_t n_positions = 1; n_positions <= 100; ++n_positions) {
+      for (size_t n_queries = 1; n_queries <= 5; ++n_queries) {
+        const size_t n_rows = rows_to_the_blocks_end(n_positions, 1 + place % 3 * 4);
+        check_attention(fast_, {n_positions, n_rows, n_queries, head_dim, place++ % 10, 3.0});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryHeadWidth) {
+  std::vector<size_t> head_dims;
+  for (size_t d = 2; d <= 2 * kLanes + 2; d += 2) head_dims.push_back(d);
+  for (const size_t d : {46, 48, 62, 64, 66, 80, 94, 96, 112, 128, 130, 256, 510, 512}) head_dims.push_back(d);
+  size_t place = 0;
+  for (const size_t head_dim : head_dims) {
+    for (const size_t n_positions : {1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 97}) {
+      const size_t n_rows = rows_to_the_blocks_end(n_positions, 1 + place % 7);
+      check_attention(fast_, {n_positions, n_rows, 1 + place % 5, head_dim, place % 10, 3.0});
+      ++place;
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
+  size_t place = 0;
+  for (const size_t n_queries : {1, 2, 3, 4, 7, 8, 9, 14}) {
+    for (const size_t n_positions : {1, 9, 33, 49, 65}) {
+      for (size_t n_rows = 1; n_rows <= rows_to_the_blocks_end(n_positions, 32); ++n_rows) {
+        check_attention(fast_, {n_positions, n_rows, n_queries, 64, place++ % 10, 3.0});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The rows that begin in one block, too.
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
+  size_t place = 0;
+  for (size_t window = 1; window <= 70; ++window) {
+    for (const size_t n_positions : {1, 3, 31, 32, 33, 40, 64, 65, 90, 100}) {
+      const size_t first = n_positions - std::min(n_positions, window);
+      const size_t before_next =
+          n_positions < window ? window - n_positions + kBlockPositions : kBlockPositions - first % kBlockPositions;
+      const size_t n_rows = std::min(rows_to_the_blocks_end(n_positions, 1 + place % 9), before_next);
+      for (const size_t head_dim : {18, 64, 80}) {
+        check_attention(fast_, {n_positions, n_rows, 1 + place % 4, head_dim, place % 10, 3.0, window});
+        ++place;
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Scores that differ by hundreds: e^(s - m) is clamped at its lower end, and later blocks often have a larger maximum.
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsForFarScores) {
+  for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
+    for (const double scale : {0.0, 30.0, 1000.0}) {
+      check_attention(fast_, {n_positions, rows_to_the_blocks_end(n_positions, 4), 4, 18, n_positions % 10, scale});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

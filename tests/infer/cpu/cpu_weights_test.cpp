@@ -1,0 +1,175 @@
+// Laws of infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: the file's numbers in the manifest's roles, once in
+// memory, and for a range of layers only what it needs.
+#include "infer/cpu/cpu_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "core/formats/model_files.h"
+#include "core/quants.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::same_bits;
+
+using core::Role;
+
+CpuWeights load(const core::StoredModel& model, LayerRange layers) {
+  core::ThreadPool pool(2);
+  return {model, layers, pool};
+}
+CpuWeights load(const core::StoredModel& model) { return load(model, {0, model.config.n_layers}); }
+
+TEST(CpuWeights, AreTheFilesTensorsInTheirRoles) {
+  for (const test::Shape& shape : test::small_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto weights = test::random_weights(shape.config, 3);
+    const auto model = test::model_from(weights);
+    const CpuWeights loaded = load(model);
+    const StageWeights& by_role = loaded.by_role();
+    const auto manifest = core::tensor_manifest(shape.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const WeightId id = by_role(manifest[i].role, manifest[i].layer);
+      ASSERT_TRUE(id.exists()) << manifest[i].gguf_name;
+      const Matrix& matrix = loaded.matrix(id);
+      ASSERT_EQ(matrix.n_out * matrix.k, weights.tensors[i].size());
+      EXPECT_TRUE(same_bits({loaded.vector(id), weights.tensors[i].size()}, weights.tensors[i]))
+          << manifest[i].gguf_name;
+    }
+    const bool tied = by_role(Role::Output).index == by_role(Role::TokenEmbedding).index;
+    EXPECT_EQ(tied, shape.config.tie_embeddings);
+    EXPECT_EQ(loaded.report().weight_bytes, static_cast<uint64_t>(core::parameter_count(shape.config)) * sizeof(float));
+  }
+}
+
+TEST(CpuWeights, OfSomeLayersAreOnlyWhatTheyNeed) {
+  for (const test::Shape& shape : test::small_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto model = test::random_model(shape.config);
+    const int64_t n = shape.config.n_layers;
+    if (n < 2) continue;
+    const CpuWeights first = load(model, {0, n / 2});
+    const CpuWeights last = load(model, {n / 2, n});
+    EXPECT_TRUE(first.by_role().has(Role::TokenEmbedding));
+    EXPECT_FALSE(first.by_role().has(Role::Output));
+    EXPECT_FALSE(first.by_role().has(Role::OutputNorm));
+    EXPECT_FALSE(last.by_role().has(Role::TokenEmbedding)) << "the last stage embeds nothing";
+    EXPECT_TRUE(last.by_role().has(Role::Output));
+    EXPECT_TRUE(last.by_role()(Role::Wq, n - 1).exists());
+    const auto tied =
+        static_cast<uint64_t>(shape.config.tie_embeddings ? shape.config.vocab_size * shape.config.dim : 0);
+    EXPECT_EQ(first.report().weight_bytes + last.report().weight_bytes,
+              (static_cast<uint64_t>(core::parameter_count(shape.config)) + tied) * sizeof(float));
+  }
+}
+
+TEST(CpuWeights, EachTypesNumbersAreThoseOfTheFile) {
+  for (const test::Shape& shape : test::typed_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto model = test::random_model_of(shape);
+    const CpuWeights loaded = load(model);
+    const auto manifest = core::tensor_manifest(shape.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const Matrix& matrix = loaded.matrix(loaded.by_role()(manifest[i].role, manifest[i].layer));
+      if (manifest[i].shape.size() == 1) continue;
+      EXPECT_EQ(matrix.in_groups(), core::quant_info(shape.type) != nullptr);
+      EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
+    }
+  }
+}
+
+TEST(CpuWeights, SixteenBitsAreUsedWhereTheyAreMapped) {
+  for (const test::Shape& shape : test::typed_shapes()) {
+    if (core::quant_info(shape.type) != nullptr) continue;
+    const auto model = test::random_model_of(shape);
+    const CpuWeights loaded = load(model);
+    const auto& weights = loaded.matrix(loaded.by_role()(Role::W2, 1)).weights;
+    const void* data = shape.type == core::DType::F16 ? static_cast<const void*>(std::get<const kernels::F16*>(weights))
+                                                      : std::get<const kernels::BF16*>(weights);
+    const auto manifest = core::tensor_manifest(shape.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (manifest[i].layer == 1 && manifest[i].role == Role::W2) {
+        EXPECT_EQ(data, model.tensors[i].bytes.data());
+      }
+    }
+    EXPECT_EQ(loaded.report().repacked_bytes, 0U);
+  }
+}
+
+// The resident kilobytes of a file's mapping, from /proc/self/smaps.
+size_t resident_kib(const std::filesystem::path& file) {
+  std::ifstream smaps("/proc/self/smaps");
+  size_t kib = 0;
+  bool inside = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.find('-') < line.find(' ') && line.find(':') > line.find(' ')) inside = line.ends_with(file.string());
+    if (inside && line.starts_with("Rss:")) kib += std::stoul(line.substr(4));
+  }
+  return kib;
+}
+
+TEST(CpuWeights, OfWhatIsRepackedOneCopyStaysInMemory) {
+  test::Shape shape = test::typed_shapes()[2];
+  ASSERT_EQ(shape.type, core::DType::Q8_0);
+  shape.config.vocab_size = 4096;
+  const auto tensors = test::random_tensors(shape, 7);
+  auto views = test::random_weights(shape.config, 7).views();
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].shape.size() > 1) views[i].type = shape.type;
+    views[i].bytes = tensors[i];
+  }
+  const test::TempDir folder;
+  core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
+  const core::StoredModel model = core::read_model(folder / "model.gguf");
+  const CpuWeights loaded = load(model);
+  uint64_t blocks = 0;
+  for (const auto& tensor : model.tensors) blocks += tensor.shape.size() > 1 ? tensor.bytes.size() : 0;
+  ASSERT_GT(blocks, uint64_t{1500} << 10U);
+  EXPECT_LT(resident_kib(folder / "model.gguf"), 256U) << "pages of repacked tensors are given back";
+  EXPECT_GE(loaded.report().repacked_bytes, blocks);
+  EXPECT_LT(loaded.report().repacked_bytes, blocks + (64U << 10U)) << "tiles that are not full, and alignment";
+  // What was given back can still be read.
+  EXPECT_TRUE(std::ranges::equal(model.tensors[0].bytes, tensors[0]));
+}
+
+TEST(CpuWeights, OfAnotherTypeIsAnErrorThatNamesTheTensor) {
+  const auto config = test::small_shapes().front().config;
+  const auto weights = test::random_weights(config, 3);
+  auto views = weights.views();
+  const std::vector<int32_t> whole(weights.tensors[0].size());
+  views[0].type = core::DType::I32;
+  views[0].bytes = std::as_bytes(std::span(whole));
+  const test::TempDir folder;
+  core::write_gguf_model(folder / "whole.gguf", config, views, "test", {});
+  EXPECT_ERROR(core::read_model(folder / "whole.gguf"), "token_embd.weight has type I32");
+}
+
+TEST(CpuWeights, EveryFormatGivesTheSameWeights) {
+  auto config = test::small_shapes().front().config;
+  config.rope_theta = 10000.0F;
+  config.norm_eps = 1e-5F;
+  const auto weights = test::random_weights(config, 3);
+  const test::TempDir folder;
+  core::write_hf_directory(folder.path(), weights, 0);
+  core::write_llama2c(folder / "model.bin", config, weights.views(), 0);
+  for (const auto& path : {folder.path(), folder / "model.bin"}) {
+    const core::StoredModel model = core::read_model(path);
+    EXPECT_EQ(model.config, config);
+    const CpuWeights loaded = load(model);
+    const auto floats = [&](Role role, int64_t layer) {
+      return test::floats_of(loaded.matrix(loaded.by_role()(role, layer)));
+    };
+    EXPECT_TRUE(same_bits(floats(Role::TokenEmbedding, -1), weights.tensors[0]));
+    EXPECT_TRUE(same_bits(floats(Role::Wq, 0), weights.tensors[2]));
+    EXPECT_TRUE(same_bits(floats(Role::W2, 0), weights.tensors[9]));
+  }
+}
+
+TEST(CpuWeights, MissingIsAnError) { EXPECT_ERROR(core::read_model("/nowhere/model.gguf"), "/nowhere/model.gguf"); }
+
+}  // namespace
+}  // namespace folio::infer

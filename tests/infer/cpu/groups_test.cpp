@@ -1,0 +1,336 @@
+// Laws of weights in groups. Repacking moves numbers and changes none. Inputs are quantized as kernels.h says. Each
+// instruction set gives the reference's bits for each kind of group, any quants, any number of inputs and any range of
+// rows. The reference is the product of the stored numbers, within its rounding errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "core/float16.h"
+#include "infer/cpu/repack.h"
+#include "infer/reference/kernels.h"
+#include "infer/reference/reference.h"
+#include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+using core::DType;
+using test::Buffer;
+using test::Guarded;
+using test::kNaN;
+using test::kRanges;
+using test::random_floats;
+using test::same_bits;
+
+constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
+                            DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+
+// A matrix of a block type, and its tiles.
+struct Packed {
+  Packed(DType type, size_t n_out, size_t k, uint64_t seed, std::optional<std::byte> fill = {}, size_t n_threads = 1)
+      : blocks(test::random_blocks(type, n_out * k / core::info(type).block_elements, seed, 1.0)) {
+    if (fill) std::fill(blocks.begin(), blocks.end(), *fill);
+    tensor = {
+        .name = "w", .type = type, .shape = {static_cast<int64_t>(n_out), static_cast<int64_t>(k)}, .bytes = blocks};
+    core::ThreadPool pool(n_threads);
+    // All bits are set, so that what repacking omits shows.
+    tiles = std::make_unique<Guarded<uint8_t>>(group_bytes(tensor), uint8_t{0xFF}, 0);
+    matrix = repack(tensor, {tiles->data(), group_bytes(tensor)}, pool);
+  }
+
+  std::vector<std::byte> blocks;
+  core::TensorView tensor;
+  std::unique_ptr<Guarded<uint8_t>> tiles;
+  GroupMatrix matrix{};
+};
+
+// Inputs of one length, quantized by `kernels`.
+struct Quantized {
+  Quantized(const Kernels& kernels, std::span<const float> x, size_t k)
+      : values(x.size()), scales(x.size() / 32), scaled_sums(x.size() / 32), sums(x.size() / 16) {
+    for (size_t n = 0; n * k < x.size(); ++n) {
+      kernels.quantize(x.data() + n * k, k,
+                       {.values = &values[n * k],
+                        .scales = &scales[n * k / 32],
+                        .scaled_sums = &scaled_sums[n * k / 32],
+                        .sums = &sums[n * k / 16]});
+    }
+  }
+  [[nodiscard]] QuantizedRows rows() const { return {values.data(), scales.data(), scaled_sums.data(), sums.data()}; }
+
+  std::vector<int8_t> values;
+  std::vector<float> scales;
+  std::vector<float> scaled_sums;
+  std::vector<int32_t> sums;
+};
+
+TEST(Repack, ChangesNoNumber) {
+  for (const DType type : kTypes) {
+    for (const size_t n_out : {1U, 15U, 16U, 17U, 40U}) {
+      for (const size_t blocks : {1U, 2U, 3U}) {
+        const size_t k = blocks * core::info(type).block_elements;
+        const Packed packed(type, n_out, k, n_out);
+        const Matrix matrix{.weights = packed.matrix, .n_out = n_out, .k = k};
+        ASSERT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(packed.tensor)))
+            << core::info(type).name << " " << n_out << " x " << k;
+      }
+    }
+  }
+}
+
+TEST(Repack, AnyNumberOfThreadsWritesTheSameTiles) {
+  for (const DType type : kTypes) {
+    const Packed one(type, 100, 512, 3);
+    const Packed three(type, 100, 512, 3, {}, 3);
+    EXPECT_TRUE(std::ranges::equal(one.tiles->values(), three.tiles->values())) << core::info(type).name;
+    EXPECT_EQ(group_bytes(one.tensor) % 64, 0U);
+  }
+}
+
+TEST(Repack, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
+  const auto bits = [](DType type) {
+    const Packed packed(type, 64, 1024, 3);
+    return 8.0 * static_cast<double>(group_bytes(packed.tensor)) / (64 * 1024);
+  };
+  EXPECT_EQ(bits(DType::Q8_0), 8.5);
+  EXPECT_EQ(bits(DType::Q4_0), 4.5);
+  EXPECT_EQ(bits(DType::Q4_1), 5.0);
+  EXPECT_EQ(bits(DType::Q5_0), 8.5);
+  EXPECT_EQ(bits(DType::Q5_1), 9.0);
+  EXPECT_EQ(bits(DType::Q4_K), 6.0);
+  EXPECT_EQ(bits(DType::Q5_K), 10.0);
+  EXPECT_EQ(bits(DType::Q6_K), 10.0);
+}
+
+// Each thread unpacks rows of its own, and an error on any of them is the caller's.
+TEST(Repack, AnErrorOnAnyThreadReachesTheCaller) {
+  const std::vector<std::byte> bytes(64 * 33);  // of each row, a byte is missing
+  const core::TensorView damaged{.name = "w", .type = core::DType::Q8_0, .shape = {64, 32}, .bytes = bytes};
+  for (const size_t n_threads : {1, 2, 4}) {
+    core::ThreadPool pool(n_threads);
+    std::vector<uint8_t> tiles(group_bytes(damaged));
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_ERROR(repack(damaged, tiles, pool), "33 bytes of Q8_0 do not unpack to 32 numbers");
+    }
+  }
+}
+
+TEST(Repack, RefusesOtherTypes) {
+  const std::vector<float> values(64);
+  const core::TensorView tensor{
+      .name = "w", .type = DType::F32, .shape = {2, 32}, .bytes = std::as_bytes(std::span(values))};
+  EXPECT_ERROR(group_layout(tensor), "the tensor w has type F32, which has no groups");
+}
+
+class GroupsOfIsa : public ::testing::TestWithParam<core::Isa> {
+ protected:
+  const Kernels& fast_ = kernels_for(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, GroupsOfIsa, ::testing::ValuesIn(core::supported_isas()),
+                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+
+// The largest of each 32 becomes 127 or -127, no number is further than half a step from its value, sums are exact.
+TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
+  for (const size_t k : {32U, 64U, 576U}) {
+    auto x = random_floats(k, k, 3.0);
+    for (size_t i = 0; i < k; ++i) x[i] = std::ldexp(x[i], static_cast<int>(i / 32 % 40) - 20);
+    const Quantized q(fast_, x, k);
+    for (size_t g = 0; g < k / 32; ++g) {
+      int32_t largest = 0;
+      for (size_t i = g * 32; i < (g + 1) * 32; ++i) {
+        largest = std::max(largest, std::abs(int32_t{q.values[i]}));
+        const double error = std::abs(static_cast<double>(x[i]) - static_cast<double>(q.scales[g]) * q.values[i]);
+        ASSERT_LE(error, q.scales[g] * 0.5 * (1.0 + 256 * 0x1.0p-23)) << "number " << i;  // 127 x has 3 roundings
+      }
+      EXPECT_EQ(largest, 127);
+      const auto sum = [&](size_t from, size_t n) {
+        return std::accumulate(&q.values[from], &q.values[from] + n, int32_t{0});
+      };
+      EXPECT_EQ(q.sums[2 * g], sum(g * 32, 16));
+      EXPECT_EQ(q.sums[2 * g + 1], sum(g * 32 + 16, 16));
+      EXPECT_EQ(q.scaled_sums[g], q.scales[g] * static_cast<float>(sum(g * 32, 32)));
+    }
+  }
+}
+
+// Many sizes, ties, zeros, and what is not finite.
+TEST_P(GroupsOfIsa, QuantizedInputsAreTheReferences) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x = random_floats(32 * 400, 5, 2.0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto exponent = static_cast<int>(core::random_below(6, i / 32, 260)) - 140;
+    x[i] = i / 32 % 2 == 0 ? std::ldexp(x[i], exponent) : std::nearbyint(x[i] * 50.0F) * 0.5F;
+    if (i / 32 % 4 == 3 && i % 32 == 9) x[i] = 127.0F;  // a scale of 1: halves are ties
+  }
+  std::fill_n(x.begin(), 32, 0.0F);
+  std::fill_n(x.begin() + 32, 32, -0.0F);
+  x[32 * 2 + 7] = inf;
+  x[32 * 3 + 8] = -inf;
+  x[32 * 4 + 9] = kNaN;
+  x[32 * 5 + 31] = -kNaN;
+  x[32 * 6] = std::numeric_limits<float>::max();
+  const Quantized got(fast_, x, x.size());
+  const Quantized expected(reference_kernels(), x, x.size());
+  EXPECT_EQ(got.values, expected.values);
+  EXPECT_EQ(got.sums, expected.sums);
+  for (size_t g = 0; g < got.scales.size(); ++g) {
+    const bool damaged = g >= 2 && g < 6;
+    ASSERT_EQ(std::isfinite(got.scales[g]), !damaged) << g;
+    if (damaged) continue;
+    ASSERT_EQ(std::bit_cast<uint32_t>(got.scales[g]), std::bit_cast<uint32_t>(expected.scales[g])) << g;
+    ASSERT_EQ(got.scaled_sums[g], expected.scaled_sums[g]) << g;
+  }
+}
+
+TEST_P(GroupsOfIsa, DamagedInputsStayVisible) {
+  const Packed packed(DType::Q4_1, 20, 64, 1);
+  for (const float damage : {kNaN, std::numeric_limits<float>::infinity()}) {
+    auto x = random_floats(64, 1);
+    x[40] = damage;
+    const Quantized q(fast_, x, 64);
+    std::vector<float> y(20);
+    fast_.matmul_groups(q.rows(), 1, packed.matrix, 0, 20, y.data(), 20, false);
+    EXPECT_TRUE(std::none_of(y.begin(), y.end(), [](float v) { return std::isfinite(v); }));
+  }
+}
+
+struct Case {
+  size_t n_rows;
+  size_t begin;
+  size_t end;
+  bool accumulate;
+};
+
+void check(const Kernels& fast, const Packed& packed, std::span<const float> x, const Case& c) {
+  const size_t k = packed.matrix.k;
+  const Quantized q(reference_kernels(), x.first(c.n_rows * k), k);
+  const size_t stride = c.end + 3;
+  std::vector<float> expected = random_floats(c.n_rows * stride, 5);
+  Buffer got(expected, (c.n_rows * 7 + 2) % 10);
+  reference_kernels().matmul_groups(q.rows(), c.n_rows, packed.matrix, c.begin, c.end, expected.data(), stride,
+                                    c.accumulate);
+  fast.matmul_groups(q.rows(), c.n_rows, packed.matrix, c.begin, c.end, got.data(), stride, c.accumulate);
+  ASSERT_TRUE(same_bits(got.values(), expected))
+      << core::info(packed.tensor.type).name
+      << fmt::format(" k {} rows {} range [{}, {}) accumulate {}", k, c.n_rows, c.begin, c.end, c.accumulate);
+  ASSERT_TRUE(got.guards_hold());
+}
+
+TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
+  size_t turn = 0;
+  for (const DType type : kTypes) {
+    for (const size_t blocks : {1U, 2U, 3U, 5U}) {
+      const size_t k = blocks * core::info(type).block_elements;
+      const Packed packed(type, 44, k, blocks);
+      const auto x = random_floats(19 * k, k, 2.0);
+      for (size_t n_rows = 1; n_rows <= 19; ++n_rows) {
+        const auto [begin, end] = kRanges[turn++ % kRanges.size()];
+        check(fast_, packed, x, {n_rows, begin, end, turn % 2 == 0});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// All quants at their largest (or smallest) with all inputs at 127 (or -127): an instruction that saturates its sums
+// would get these wrong.
+TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
+  for (const DType type : kTypes) {
+    const size_t k = 2 * core::info(type).block_elements;
+    for (const auto fill : {std::byte{0x7F}, std::byte{0x80}, std::byte{0x3C}, std::byte{0x0F}, std::byte{0xF0}}) {
+      Packed packed(type, 16, k, 1, fill);
+      auto quants = std::span(packed.tiles->data(), packed.matrix.quant_bytes());
+      for (const uint8_t extreme : {uint8_t{0xFF}, uint8_t{0x00}, uint8_t{0xF0}, uint8_t{0x0F}}) {
+        std::fill(quants.begin(), quants.end(), extreme);
+        for (const float sign : {1.0F, -1.0F}) {
+          const std::vector<float> x(9 * k, sign * 127.0F);
+          for (const size_t n_rows : {1U, 2U, 4U, 9U}) {
+            // The fill may make NaN scales, whose bits cannot be compared: replace them.
+            auto* scales = packed.tiles->data() + packed.matrix.quant_bytes();
+            const size_t n = packed.matrix.scale_bytes() * (packed.matrix.minimums ? 2 : 1);
+            for (size_t i = 0; i < n; ++i) scales[i] = static_cast<uint8_t>(i % 2 == 1 ? 0x34 : i % 4 == 0 ? 7 : 0x11);
+            check(fast_, packed, x, {n_rows, 0, 16, false});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GroupsOfIsa, ARowDoesNotDependOnItsCompanions) {
+  constexpr size_t kRows = 19;
+  for (const DType type : kTypes) {
+    const Packed packed(type, 21, 512, 1);
+    const auto x = random_floats(kRows * 512, 1);
+    const Quantized all(fast_, x, 512);
+    std::vector<float> together(kRows * 21);
+    std::vector<float> apart(kRows * 21);
+    fast_.matmul_groups(all.rows(), kRows, packed.matrix, 0, 21, together.data(), 21, false);
+    for (size_t n = 0; n < kRows; ++n) {
+      const Quantized one(fast_, std::span(x).subspan(n * 512, 512), 512);
+      for (size_t r = 0; r < 21; ++r) {
+        fast_.matmul_groups(one.rows(), 1, packed.matrix, r, r + 1, &apart[n * 21], 21, false);
+      }
+    }
+    ASSERT_TRUE(same_bits(together, apart)) << core::info(type).name;
+  }
+}
+
+// Against the product of the stored numbers in double precision. A group's term has two roundings (the scales' product
+// and the addition), its minimum's two more (scale * sum, and the addition), with u = 2^-24 each, relative to the
+// absolute values that have been added so far; the integer sums have none.
+TEST(GroupsReference, IsTheProductWithinItsRoundings) {
+  for (const DType type : kTypes) {
+    const size_t k = 3 * core::info(type).block_elements;
+    const Packed packed(type, 33, k, 9);
+    const auto weights = core::to_floats(packed.tensor);
+    const auto x = random_floats(2 * k, 4);
+    const Quantized q(reference_kernels(), x, k);
+    std::vector<float> got(2 * 33);
+    reference_kernels().matmul_groups(q.rows(), 2, packed.matrix, 0, 33, got.data(), 33, false);
+    const size_t groups = k / packed.matrix.group;
+    for (size_t n = 0; n < 2; ++n) {
+      for (size_t r = 0; r < 33; ++r) {
+        double exact = 0.0;
+        double absolute = 0.0;
+        for (size_t g = 0; g < groups; ++g) {
+          const size_t wide = g * packed.matrix.group / 32;
+          const double d = q.scales[n * (k / 32) + wide];
+          int64_t dot = 0;
+          int64_t sum = 0;
+          for (size_t c = g * packed.matrix.group; c < (g + 1) * packed.matrix.group; ++c) {
+            dot += (reference::quant(packed.matrix, r, c) - packed.matrix.zero_point) * q.values[n * k + c];
+            sum += q.values[n * k + c];
+          }
+          const double product =
+              static_cast<double>(reference::scale(packed.matrix, r, g)) * d * static_cast<double>(dot);
+          const double least = packed.matrix.minimums ? static_cast<double>(reference::minimum(packed.matrix, r, g)) *
+                                                            d * static_cast<double>(sum)
+                                                      : 0.0;
+          exact += product + least;
+          absolute += std::abs(product) + std::abs(least);
+        }
+        const double roundings = static_cast<double>(groups) * (packed.matrix.minimums ? 2 : 1) + 2;
+        ASSERT_NEAR(got[n * 33 + r], exact, roundings * 0x1.0p-24 * absolute) << core::info(type).name;
+        // And against the unquantized inputs: each is wrong by at most half a step of its group.
+        double plain = 0.0;
+        double step = 0.0;
+        for (size_t c = 0; c < k; ++c) {
+          plain += static_cast<double>(weights[r * k + c]) * x[n * k + c];
+          step += std::abs(weights[r * k + c]) * 0.5 * q.scales[n * (k / 32) + c / 32];
+        }
+        ASSERT_NEAR(got[n * 33 + r], plain, 1.0001 * step + roundings * 0x1.0p-24 * absolute) << core::info(type).name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

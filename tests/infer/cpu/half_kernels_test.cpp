@@ -1,0 +1,179 @@
+// Laws of the kernels for 16-bit numbers. Products give the reference's bits on the widened weights, and read nothing
+// else. Floats are rounded to 16 bits as in core/float16.h.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/float16.h"
+#include "infer/reference/kernels.h"
+#include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+using test::Buffer;
+using test::Guarded;
+using test::kLongLengths;
+using test::kRanges;
+using test::kNaN;
+using test::kPageEnd;
+using test::random_floats;
+using test::same_bits;
+using test::short_lengths;
+
+F16 narrowed(float x, F16 /*type*/) { return {core::float_to_f16(x)}; }
+BF16 narrowed(float x, BF16 /*type*/) { return {core::float_to_bf16(x)}; }
+float widened(F16 w) { return core::f16_to_float(w.bits); }
+float widened(BF16 w) { return core::bf16_to_float(w.bits); }
+auto kernel_for(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }
+auto kernel_for(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_bf16; }
+
+struct Case {
+  size_t k;
+  size_t n_rows;
+  size_t begin;
+  size_t end;
+  size_t place;
+  bool accumulate;
+};
+
+// Weight rows outside of [begin, end) are NaN: they must not be read.
+template <typename Weight>
+void check(const Kernels& fast, const Case& c) {
+  const auto numbers = random_floats(c.end * c.k, c.k * 31 + c.begin);
+  std::vector<Weight> narrow(numbers.size());
+  std::vector<float> wide(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    narrow[i] = narrowed(i < c.begin * c.k ? kNaN : numbers[i], Weight{});
+    wide[i] = widened(narrow[i]);
+  }
+  const size_t stride = c.end + 3;
+  const std::vector<float> initial(c.n_rows * stride, 0.5F);
+  const auto x = random_floats(c.n_rows * c.k, c.k + 7 * c.n_rows);
+  Guarded<Weight> weight(std::span<const Weight>(narrow), c.place);
+  Buffer got(initial, (c.place * 7 + 2) % 10);
+  std::vector<float> expected = initial;
+  reference_kernels().matmul(x.data(), c.n_rows, wide.data(), c.k, c.begin, c.end, expected.data(), stride,
+                             c.accumulate);
+  kernel_for(fast, Weight{})(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
+  ASSERT_TRUE(same_bits(got.values(), expected))
+      << fmt::format("k {} rows {} range [{}, {}) place {}", c.k, c.n_rows, c.begin, c.end, c.place);
+  ASSERT_TRUE(got.guards_hold());
+}
+
+class HalfKernels : public ::testing::TestWithParam<core::Isa> {
+ protected:
+  const Kernels& fast_ = kernels_for(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, HalfKernels, ::testing::ValuesIn(core::supported_isas()),
+                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+
+TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
+  auto lengths = short_lengths();
+  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
+  size_t turn = 0;
+  for (const size_t k : lengths) {
+    for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
+      const auto [begin, end] = kRanges[turn % kRanges.size()];
+      const Case c{k, n_rows, begin, end, turn++ % (kPageEnd + 1), n_rows % 2 == 0};
+      check<F16>(fast_, c);
+      check<BF16>(fast_, c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// All 65,536 numbers, including subnormals and both zeros, as weights.
+TEST_P(HalfKernels, WidenEachNumberExactly) {
+  const std::vector<float> x{1.0F};
+  std::vector<F16> f16;
+  std::vector<BF16> bf16;
+  std::vector<float> wide_f16;
+  std::vector<float> wide_bf16;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    if (std::isfinite(core::f16_to_float(half))) {
+      f16.push_back({half});
+      wide_f16.push_back(core::f16_to_float(half));
+    }
+    if (std::isfinite(core::bf16_to_float(half))) {
+      bf16.push_back({half});
+      wide_bf16.push_back(core::bf16_to_float(half));
+    }
+  }
+  const auto product = [&](auto kernel, const auto& weights) {
+    std::vector<float> y(weights.size());
+    kernel(x.data(), 1, weights.data(), 1, 0, weights.size(), y.data(), weights.size(), false);
+    return y;
+  };
+  // A product with 1 also adds fifteen zeros, which turns -0 into 0, as in the float kernel.
+  EXPECT_TRUE(same_bits(product(fast_.matmul_f16, f16), product(reference_kernels().matmul, wide_f16)));
+  EXPECT_TRUE(same_bits(product(fast_.matmul_bf16, bf16), product(reference_kernels().matmul, wide_bf16)));
+  for (size_t i = 0; i < f16.size(); ++i) {
+    ASSERT_EQ(product(fast_.matmul_f16, std::vector<F16>{f16[i]})[0], wide_f16[i]) << f16[i].bits;
+    if (i > 3000) break;
+  }
+}
+
+// The floats at which rounding changes: each 16-bit number, the middle between it and the next, and the neighbours of
+// both, and larger floats. Rounding is monotone: if it is right for these, it is right for all.
+std::vector<float> borders_of_f16() {
+  std::vector<float> x{65519.996F,
+                       65520.0F,
+                       65536.0F,
+                       std::numeric_limits<float>::max(),
+                       std::numeric_limits<float>::denorm_min(),
+                       std::numeric_limits<float>::infinity()};
+  const auto add_with_neighbours = [&](float v) {
+    x.insert(x.end(), {std::nextafter(v, -1.0F), v, std::nextafter(v, 1e30F)});
+  };
+  for (uint16_t bits = 0; bits < 0x7C00; ++bits) {
+    const float number = core::f16_to_float(bits);
+    const float next = bits == 0x7BFF ? 65536.0F : core::f16_to_float(bits + 1);
+    add_with_neighbours(number);
+    add_with_neighbours(number + (next - number) / 2);  // exact: a mantissa of 12 bits
+  }
+  const size_t positive = x.size();
+  for (size_t i = 0; i < positive; ++i) x.push_back(-x[i]);
+  return x;
+}
+
+TEST_P(HalfKernels, RoundToTheNearestNumberOf16Bits) {
+  const auto x = borders_of_f16();
+  std::vector<F16> got(x.size());
+  fast_.to_f16(x.data(), x.size(), got.data());
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i].bits, core::float_to_f16(x[i])) << x[i];
+}
+
+// Each pattern of the upper ten bits of the mantissa, with none, one or all of the lower bits set.
+TEST_P(HalfKernels, KeepANaNAndMakeItQuiet) {
+  for (uint32_t upper = 0; upper < 0x400; ++upper) {
+    for (const uint32_t lower : {0U, 1U, 0x1FFFU}) {
+      if (upper == 0 && lower == 0) continue;  // infinity
+      for (const uint32_t sign : {0U, 1U}) {
+        const auto x = std::bit_cast<float>(sign << 31U | 0x7F800000U | upper << 13U | lower);
+        F16 got{};
+        fast_.to_f16(&x, 1, &got);
+        ASSERT_EQ(got.bits, sign << 15U | 0x7E00U | upper) << upper << " " << lower;
+      }
+    }
+  }
+}
+
+TEST_P(HalfKernels, RoundEveryLengthAndNothingElse) {
+  for (const size_t n : short_lengths()) {
+    for (size_t place = 0; place <= kPageEnd; ++place) {
+      Buffer x(random_floats(n, n, 3.0), place);
+      Guarded<F16> got(n, F16{0xFFFF}, (place * 7 + 2) % 10);
+      fast_.to_f16(x.data(), n, got.data());
+      for (size_t i = 0; i < n; ++i) ASSERT_EQ(got.values()[i].bits, core::float_to_f16(x.values()[i])) << n;
+      ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,195 @@
+// Laws of the kernels for floats. Each instruction set gives the reference's bits at every length 0..2N, around the
+// borders of chunks, at nine misalignments and right before memory that must not be touched. It writes only its output,
+// and its result depends only on its input.
+#include "infer/reference/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+using test::Buffer;
+using test::kLongLengths;
+using test::kRanges;
+using test::kNaN;
+using test::kPageEnd;
+using test::random_floats;
+using test::same_bits;
+using test::short_lengths;
+
+class KernelsOfIsa : public ::testing::TestWithParam<core::Isa> {
+ protected:
+  const Kernels& fast_ = kernels_for(GetParam());
+  const Kernels& reference_ = reference_kernels();
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, KernelsOfIsa, ::testing::ValuesIn(core::supported_isas()),
+                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+
+TEST_P(KernelsOfIsa, TableNamesItself) { EXPECT_EQ(fast_.isa, GetParam()); }
+
+TEST_P(KernelsOfIsa, RmsNormGivesTheReferencesBits) {
+  auto lengths = short_lengths();
+  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
+  for (const size_t n : lengths) {
+    for (size_t place = 0; place <= kPageEnd; ++place) {
+      Buffer x(random_floats(n, n, 3.0), place);
+      Buffer weight(random_floats(n, n + 1), (place * 3 + 1) % 10);
+      Buffer expected(n, kNaN, 0);
+      Buffer got(n, kNaN, (place * 7 + 2) % 10);
+      reference_.rms_norm(x.data(), weight.data(), 1e-5F, n, expected.data());
+      fast_.rms_norm(x.data(), weight.data(), 1e-5F, n, got.data());
+      ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
+      ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
+    }
+  }
+}
+
+struct MatmulCase {
+  size_t k;
+  size_t n_rows;
+  size_t begin;
+  size_t end;
+  size_t place;
+  bool accumulate;
+};
+
+// Weight rows and outputs outside of [begin, end) are NaN: neither may be read.
+void check_matmul(const Kernels& fast, const MatmulCase& c) {
+  const size_t stride = c.end + 3;
+  auto values = random_floats(c.end * c.k, c.k * 31 + c.begin);
+  std::fill_n(values.begin(), c.begin * c.k, kNaN);
+  std::vector<float> initial(c.n_rows * stride, kNaN);
+  if (c.accumulate) {
+    const auto held = random_floats(initial.size(), 5);
+    for (size_t i = 0; i < initial.size(); ++i) {
+      if (i % stride >= c.begin && i % stride < c.end) initial[i] = held[i];
+    }
+  }
+  Buffer x(random_floats(c.n_rows * c.k, c.k + 7 * c.n_rows), c.place);
+  Buffer weight(values, (c.place * 3 + 1) % 10);
+  Buffer expected(initial, 0);
+  Buffer got(initial, (c.place * 7 + 2) % 10);
+  reference_kernels().matmul(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, expected.data(), stride,
+                             c.accumulate);
+  fast.matmul(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
+  const auto label = fmt::format("k {} rows {} range [{}, {}) place {} accumulate {}", c.k, c.n_rows, c.begin, c.end,
+                                 c.place, c.accumulate);
+  ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
+  ASSERT_TRUE(got.guards_hold()) << label;
+}
+
+TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAtShortLengths) {
+  size_t turn = 0;
+  for (const size_t k : short_lengths()) {
+    for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
+      for (size_t place = 0; place <= kPageEnd; ++place) {
+        const auto [begin, end] = kRanges[turn++ % kRanges.size()];
+        for (const bool accumulate : {false, true}) {
+          check_matmul(fast_, {k, n_rows, begin, end, place, accumulate});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
+  size_t place = 0;
+  for (const size_t k : kLongLengths) {
+    for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
+      for (const auto& [begin, end] : kRanges) {
+        check_matmul(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(KernelsOfIsa, MatmulOfARowDoesNotDependOnItsCompanions) {
+  constexpr size_t kRows = 9;
+  constexpr size_t kOut = 21;
+  for (const size_t k : {5U, 33U, 1030U}) {
+    const auto x = random_floats(kRows * k, 1);
+    const auto weight = random_floats(kOut * k, 2);
+    std::vector<float> together(kRows * kOut);
+    std::vector<float> apart(kRows * kOut);
+    fast_.matmul(x.data(), kRows, weight.data(), k, 0, kOut, together.data(), kOut, false);
+    for (size_t n = 0; n < kRows; ++n) {
+      for (size_t r = 0; r < kOut; ++r) {
+        fast_.matmul(&x[n * k], 1, weight.data(), k, r, r + 1, &apart[n * kOut], kOut, false);
+      }
+    }
+    ASSERT_TRUE(same_bits(together, apart)) << "k " << k;
+  }
+}
+
+TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
+  std::vector<size_t> head_dims;
+  for (size_t d = 0; d <= 2 * kLanes + 2; d += 2) head_dims.push_back(d);
+  for (const size_t d : {46, 48, 64, 80, 130, 512}) head_dims.push_back(d);
+  for (const size_t head_dim : head_dims) {
+    for (size_t n_heads = 0; n_heads <= 5; ++n_heads) {
+      for (size_t place = 0; place <= kPageEnd; ++place) {
+        const auto x = random_floats(n_heads * head_dim, head_dim + n_heads, 4.0);
+        Buffer cos(random_floats(head_dim, 1), place);
+        Buffer sin(random_floats(head_dim, 2), (place * 3 + 1) % 10);
+        Buffer expected(x, 0);
+        Buffer got(x, (place * 7 + 2) % 10);
+        const auto pairs = place % 2 == 0 ? core::RopePairs::Adjacent : core::RopePairs::Halves;
+        reference_.rope(expected.data(), cos.data(), sin.data(), n_heads, head_dim, pairs);
+        fast_.rope(got.data(), cos.data(), sin.data(), n_heads, head_dim, pairs);
+        ASSERT_TRUE(same_bits(got.values(), expected.values())) << head_dim << " x " << n_heads << " at " << place;
+        ASSERT_TRUE(got.guards_hold()) << head_dim << " x " << n_heads << " at " << place;
+      }
+    }
+  }
+}
+
+TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBits) {
+  auto lengths = short_lengths();
+  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
+  for (const size_t n : lengths) {
+    for (size_t place = 0; place <= kPageEnd; ++place) {
+      const auto values = random_floats(n, n, place % 2 == 0 ? 5.0 : 120.0);
+      Buffer gate(values, place);
+      Buffer up(random_floats(n, n + 1), (place * 3 + 1) % 10);
+      Buffer expected(n, kNaN, 0);
+      Buffer got(n, kNaN, (place * 7 + 2) % 10);
+      reference_.swiglu(gate.data(), up.data(), n, expected.data());
+      fast_.swiglu(gate.data(), up.data(), n, got.data());
+      ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
+      ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
+      fast_.swiglu(gate.data(), up.data(), n, gate.data());  // in place, as the engine calls it
+      ASSERT_TRUE(same_bits(gate.values(), expected.values())) << "in place, length " << n << " place " << place;
+      ASSERT_TRUE(gate.guards_hold()) << "in place, length " << n << " place " << place;
+    }
+  }
+}
+
+// With up = 1 and large gates, silu shows e^-x over its whole range and where it is clamped.
+TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBitsAtExtremes) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,
+                          -88.38F, 89.0F, -89.0F, 1e4F,    -1e4F,  3e38F, -3e38F, inf};
+  for (int i = -2000; i <= 2000; ++i) gate.push_back(static_cast<float>(i) * 0.05F);
+  const std::vector<float> up(gate.size(), 1.0F);
+  std::vector<float> expected(gate.size());
+  std::vector<float> got(gate.size());
+  reference_.swiglu(gate.data(), up.data(), gate.size(), expected.data());
+  fast_.swiglu(gate.data(), up.data(), gate.size(), got.data());
+  EXPECT_TRUE(same_bits(got, expected));
+  // Damage has to stay visible: the sampler refuses a logit that is not finite.
+  std::fill(gate.begin(), gate.end(), kNaN);
+  fast_.swiglu(gate.data(), up.data(), gate.size(), got.data());
+  EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return std::isnan(x); }));
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,135 @@
+// The block that runs: its threads, its warps and their meetings. One a thread of the host.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "tests/infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/host/fibers.h"
+#include "tests/infer/cuda/host/kernel_host.h"
+#include "tests/infer/cuda/host/shared_memory.h"
+
+namespace folio::infer::gpu::host {
+
+inline constexpr unsigned kLanes = 32;
+inline constexpr unsigned kMaxWarps = 32;
+
+/// 16 bytes on their way into shared memory.
+struct PendingCopy {
+  void* to;
+  const void* from;
+  unsigned batch;
+};
+
+/// A thread of the block.
+struct BlockThread : Thread {
+  unsigned warp = 0;
+  unsigned lane = 0;
+  Fiber* fiber = nullptr;  ///< while it runs or waits; null before and after
+  std::vector<PendingCopy> copies;
+  unsigned batches = 0;  ///< of copies, committed so far
+};
+
+/// Lanes that wait for the others of their mask.
+struct Meeting {
+  uint32_t mask = 0;
+  uint32_t arrived = 0;
+  std::source_location at;
+};
+
+struct Warp {
+  uint32_t exists = 0;    ///< lanes that the block has
+  uint32_t ready = 0;     ///< can run, and don't
+  uint32_t finished = 0;  ///< have returned
+  uint32_t at_barrier = 0;
+  unsigned n_meetings = 0;
+  std::array<Meeting, kLanes> meetings;
+  Lanes data{};  ///< what each waiting lane brought
+};
+
+class Block {
+ public:
+  Block();
+
+  /// Runs all blocks of a launch. Throws core::Error, the first that a thread ran into.
+  void run(Index grid, Index block, size_t shared_bytes, const std::function<void()>& kernel);
+
+  void meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask),
+            const std::source_location& at);
+  void barrier(const std::source_location& at);
+
+  [[nodiscard]] bool running() const { return kernel_ != nullptr; }
+  [[nodiscard]] BlockThread& current() { return *current_; }
+  [[nodiscard]] SharedMemory& shared() { return shared_; }
+  [[nodiscard]] const Index& block_index() const { return block_index_; }
+  [[nodiscard]] unsigned number(const BlockThread& t) const { return t.warp * kLanes + t.lane; }
+  /// "thread (5, 0, 0) of block (2, 0, 0)".
+  [[nodiscard]] std::string name(const BlockThread& t) const;
+
+  void run_threads();  ///< what a fiber does
+  [[nodiscard]] const BlockThread& thread_at(unsigned number) const { return threads_[number]; }
+  [[nodiscard]] Fiber& current_fiber() { return *current_->fiber; }
+
+ private:
+  void run_block(Index index);
+  void begin_block(Index index);
+  void make_threads(Index grid, Index block);
+  [[nodiscard]] BlockThread* pick();
+  [[nodiscard]] unsigned pick_bit(uint32_t bits);
+  void wait_for_others();
+  void run_current();
+  void check_end(const BlockThread& t) const;
+  void stop(std::exception_ptr error);
+  void make_ready(unsigned warp, uint32_t lanes) {
+    warps_[warp].ready |= lanes;
+    if (warps_[warp].ready != 0) ready_warps_ |= 1U << warp;
+  }
+  void complete(Warp& warp, Meeting& meeting, void (*compute)(const Lanes&, unsigned));
+  // In errors.cpp.
+  [[noreturn]] void fail_meeting(const Warp& warp, uint32_t mask, const std::source_location& at) const;
+  [[noreturn]] void fail_barrier(const std::source_location& at) const;
+  [[noreturn]] void fail_stuck() const;
+  [[nodiscard]] std::string where(unsigned warp, unsigned lane) const;
+
+  FiberPool fibers_;
+  SharedMemory shared_;
+  Fiber caller_;
+  std::vector<BlockThread> threads_;  // (n_threads)
+  std::array<Warp, kMaxWarps> warps_;
+  std::vector<uint32_t> block_order_;
+
+  Index grid_;
+  Index block_;
+  Index block_index_;
+  size_t shared_bytes_ = 0;
+  size_t shared_limit_ = 0;
+  const std::function<void()>* kernel_ = nullptr;
+  unsigned n_threads_ = 0;
+  unsigned n_warps_ = 0;
+
+  Order order_;
+  uint64_t random_ = 1;
+  BlockThread* current_ = nullptr;
+  uint32_t ready_warps_ = 0;  // warps with ready lanes
+  unsigned n_finished_ = 0;
+  unsigned n_at_barrier_ = 0;
+  std::source_location barrier_at_;
+  std::exception_ptr error_;
+};
+
+/// The one whose threads run on this thread of the host.
+extern constinit thread_local Block* running_block;
+[[nodiscard]] inline Block& block() { return *running_block; }
+/// This thread of the host launches with it.
+[[nodiscard]] Block& block_of_host_thread();
+/// The order in which launches of this thread of the host run.
+[[nodiscard]] Order& order();
+
+}  // namespace folio::infer::gpu::host

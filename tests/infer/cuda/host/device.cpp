@@ -1,0 +1,184 @@
+// device.h on the host's own memory. Operations are done when they are issued.
+#include "infer/cuda/device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "core/error.h"
+#include "tests/infer/cuda/host/host_device.h"
+#include "tests/infer/cuda/host/races.h"
+
+namespace folio::infer::gpu {
+
+struct Recording::Impl {
+  std::vector<std::function<void()>> operations;
+};
+
+namespace host {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};  // cudaMalloc's
+
+/// The devices, which all threads of the host share as they share GPUs.
+struct Devices {
+  std::mutex mutex;
+  DeviceShape shape;
+  std::vector<uint64_t> used;  // (device)
+};
+
+Devices& devices_of_host() {
+  static Devices devices;
+  return devices;
+}
+
+void* allocate(int device, size_t bytes) {
+  Devices& all = devices_of_host();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto d = static_cast<size_t>(device);
+    if (all.used.size() <= d) all.used.resize(d + 1);
+    const uint64_t free = all.shape.memory_bytes - std::min(all.shape.memory_bytes, all.used[d]);
+    core::require(bytes <= free, "GPU {}: {} bytes are asked for, and {} of {} are free: use a smaller model or cache",
+                  device, bytes, free, all.shape.memory_bytes);
+    all.used[d] += bytes;
+  }
+  void* data = static_cast<unsigned char*>(::operator new(bytes + 2 * races::kRedZone, kAlignment)) + races::kRedZone;
+  std::memset(data, 0xFF, bytes);
+  races::allocated(data, bytes);
+  return data;
+}
+
+void release(int device, void* data, size_t bytes) {
+  races::freed(data);
+  ::operator delete(static_cast<unsigned char*>(data) - races::kRedZone, kAlignment);
+  Devices& all = devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  all.used[static_cast<size_t>(device)] -= bytes;
+}
+
+DeviceShape set_shape(DeviceShape shape) {
+  Devices& all = devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  return std::exchange(all.shape, shape);
+}
+
+void require_device(int device) {
+  const int n = device_shape().n_devices;
+  core::require(device >= 0 && device < n, "GPU {}: this machine has {}: choose one from 0 on", device, n);
+}
+
+StreamState& state(void* handle) { return *static_cast<StreamState*>(handle); }
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+DeviceShape device_shape() {
+  Devices& all = devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  return all.shape;
+}
+
+DeviceScope::DeviceScope(DeviceShape shape) : before_(set_shape(shape)) {}
+DeviceScope::~DeviceScope() { set_shape(before_); }
+
+}  // namespace host
+
+using host::state;
+
+DeviceInfo device_info(int device) {
+  host::require_device(device);
+  host::Devices& all = host::devices_of_host();
+  const std::lock_guard lock(all.mutex);
+  const auto d = static_cast<size_t>(device);
+  const uint64_t used = d < all.used.size() ? all.used[d] : 0;
+  return {.index = device,
+          .name = "host emulation of a GPU",
+          .memory_bytes = all.shape.memory_bytes,
+          .free_bytes = all.shape.memory_bytes - std::min(all.shape.memory_bytes, used),
+          .major = 8,
+          .minor = 0,
+          .n_multiprocessors = 4,
+          .shared_bytes = all.shape.shared_bytes,
+          .driver_version = "0.0"};
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> all;
+  for (int i = 0; i < host::device_shape().n_devices; ++i) all.push_back(device_info(i));
+  return all;
+}
+
+Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recording::Recording(Recording&&) noexcept = default;
+Recording& Recording::operator=(Recording&&) noexcept = default;
+Recording::~Recording() = default;
+
+Stream::Stream(int device) : device_(device), handle_(nullptr) {
+  host::require_device(device);
+  handle_ = new host::StreamState;
+}
+Stream::~Stream() { delete static_cast<host::StreamState*>(handle_); }
+
+void Stream::use() const {}
+
+void Stream::copy_in(void* device, const void* host, size_t bytes) { copy_within(device, host, bytes); }
+void Stream::copy_out(void* host, const void* device, size_t bytes) { copy_within(host, device, bytes); }
+
+void Stream::copy_within(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  state(handle_).issue([=] { std::memmove(to, from, bytes); });
+}
+
+void Stream::fill(void* device, uint8_t byte, size_t bytes) {
+  if (bytes == 0) return;
+  state(handle_).issue([=] { std::memset(device, byte, bytes); });
+}
+
+void Stream::wait() {
+  core::require(!state(handle_).recording, "a stream that records is waited for: end the recording first");
+}
+
+void Stream::begin_recording() {
+  core::require(!state(handle_).recording, "a stream records already: end that recording first");
+  state(handle_).recording = true;
+}
+
+Recording Stream::end_recording() {
+  core::require(state(handle_).recording, "a stream doesn't record: begin a recording first");
+  state(handle_).recording = false;
+  auto impl = std::make_unique<Recording::Impl>();
+  impl->operations = std::exchange(state(handle_).recorded, {});
+  return Recording(std::move(impl));
+}
+
+void Stream::run(Recording& recording) {
+  for (const auto& operation : recording.impl().operations) state(handle_).issue([&operation] { operation(); });
+}
+
+DeviceMemory::DeviceMemory(Stream& stream, size_t bytes)
+    : Memory(bytes == 0 ? nullptr : host::allocate(stream.device(), bytes), {stream.device(), bytes}) {}
+void FreeOfDevice::operator()(void* data) const { host::release(device, data, bytes); }
+
+PinnedMemory::PinnedMemory(size_t bytes)
+    : Memory(bytes == 0 ? nullptr : ::operator new(bytes, host::kAlignment), {bytes}) {}
+void FreeOfHost::operator()(void* data) const { ::operator delete(data, host::kAlignment); }
+
+Event::Event() : handle_(new host::Clock::time_point{}) {}
+Event::~Event() { delete static_cast<host::Clock::time_point*>(handle_); }
+
+void Event::record(Stream& stream) {
+  state(stream.handle()).issue([this] { *static_cast<host::Clock::time_point*>(handle_) = host::Clock::now(); });
+}
+void Event::wait() {}
+double Event::since(Event& start) {
+  return std::chrono::duration<double, std::milli>(*static_cast<host::Clock::time_point*>(handle_) -
+                                                   *static_cast<host::Clock::time_point*>(start.handle_))
+      .count();
+}
+
+}  // namespace folio::infer::gpu

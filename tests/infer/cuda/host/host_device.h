@@ -1,0 +1,29 @@
+// What device.cpp, the launches and the race detector know of each other.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tests/infer/cuda/host/emulator.h"
+
+namespace folio::infer::gpu::host {
+
+[[nodiscard]] DeviceShape device_shape();
+
+/// What a Stream's handle points to.
+struct StreamState {
+  bool recording = false;
+  std::vector<std::function<void()>> recorded;
+
+  /// Does it now, or keeps it while the stream is recording.
+  template <typename Operation>
+  void issue(Operation operation) {
+    if (recording) {
+      recorded.emplace_back(std::move(operation));
+    } else {
+      operation();
+    }
+  }
+};
+
+}  // namespace folio::infer::gpu::host

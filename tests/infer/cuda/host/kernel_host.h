@@ -1,0 +1,96 @@
+// The words of kernel.h where there is no CUDA compiler. A thread is a fiber; blocks run one after the other. See
+// emulator.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <source_location>
+#include <span>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+namespace folio::infer::gpu {
+
+class Stream;
+
+namespace host {
+
+struct Index {
+  unsigned x = 0;
+  unsigned y = 0;
+  unsigned z = 0;
+};
+
+/// What the running fiber knows of itself.
+struct Thread {
+  Index thread_index;
+  Index block_index;
+  Index block_size;
+  Index grid_size;
+};
+extern constinit thread_local const Thread* running_thread;
+[[nodiscard]] inline const Thread& thread() { return *running_thread; }
+
+/// Runs the kernel now, or records it if the stream is recording.
+void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::function<void()> kernel,
+            std::source_location at = std::source_location::current());
+
+/// The block's array that is declared at `at`: made by the first thread that comes here, exactly so long, filled with
+/// NaN, between red zones.
+[[nodiscard]] void* shared_array(size_t element_bytes, size_t count, std::source_location at);
+/// The block's dynamic shared memory.
+[[nodiscard]] unsigned char* dynamic_shared();
+
+/// The meeting of a warp's lanes: each names the lanes that take part, brings data of its own, and waits; the last to
+/// come runs `compute` with all lanes' data (null: not in the mask), then all go on. A lane that is not in its own
+/// mask, has returned, or meets elsewhere or with another mask is an error that names both places.
+using Lanes = std::array<void*, 32>;
+void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at);
+
+void wait_copies(int pending);
+
+}  // namespace host
+
+#define threadIdx (::folio::infer::gpu::host::thread().thread_index)
+#define blockIdx (::folio::infer::gpu::host::thread().block_index)
+#define blockDim (::folio::infer::gpu::host::thread().block_size)
+#define gridDim (::folio::infer::gpu::host::thread().grid_size)
+
+#define FOLIO_SHARED(type, name, count)  \
+  type* const name = static_cast<type*>( \
+      ::folio::infer::gpu::host::shared_array(sizeof(type), count, std::source_location::current()))
+#define FOLIO_DYNAMIC_SHARED(name) unsigned char* const name = ::folio::infer::gpu::host::dynamic_shared()
+
+// CUDA's own words, in the same namespace as the kernels.
+void __syncthreads(std::source_location at = std::source_location::current());
+void __syncwarp(unsigned mask = 0xFFFFFFFFU, std::source_location at = std::source_location::current());
+/// T: 4 or 8 bytes.
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int lane, std::source_location at = std::source_location::current());
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, std::source_location at = std::source_location::current());
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, std::source_location at = std::source_location::current());
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned by, std::source_location at = std::source_location::current());
+unsigned __ballot_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
+bool __any_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
+bool __all_sync(unsigned mask, bool value, std::source_location at = std::source_location::current());
+void __threadfence();
+/// Of whole numbers only: sums of floats would depend on the order of the blocks.
+unsigned atomicAdd(unsigned* at, unsigned value);
+unsigned long long atomicAdd(unsigned long long* at, unsigned long long value);
+unsigned atomicMax(unsigned* at, unsigned value);
+unsigned atomicMin(unsigned* at, unsigned value);
+unsigned long long atomicMax(unsigned long long* at, unsigned long long value);
+
+}  // namespace folio::infer::gpu
+
+#include "tests/infer/cuda/host/shuffles.h"

@@ -1,0 +1,83 @@
+// What the compiler calls for each access under -fsanitize=thread. ThreadSanitizer's own library is never linked. These
+// functions may not throw: an error waits for the end of its block.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/infer/cuda/host/races.h"
+
+// NOLINTBEGIN: the names are the compiler's
+namespace races = folio::infer::gpu::host::races;
+
+#define FOLIO_TSAN_SIZE(bytes)                                                                                \
+  void __tsan_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); }                    \
+  void __tsan_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }                  \
+  void __tsan_unaligned_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); }          \
+  void __tsan_unaligned_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }        \
+  void __tsan_volatile_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); }           \
+  void __tsan_volatile_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }         \
+  void __tsan_unaligned_volatile_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); } \
+  void __tsan_unaligned_volatile_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }
+
+// The host code of a kernel's file may have atomics of the standard library. They stay atomics.
+#define FOLIO_TSAN_ATOMIC(bits)                                                                                       \
+  using A##bits = uint##bits##_t;                                                                                     \
+  A##bits __tsan_atomic##bits##_load(const volatile A##bits* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); } \
+  void __tsan_atomic##bits##_store(volatile A##bits* p, A##bits v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); } \
+  A##bits __tsan_atomic##bits##_exchange(volatile A##bits* p, A##bits v, int) {                                       \
+    return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                               \
+  }                                                                                                                   \
+  A##bits __tsan_atomic##bits##_fetch_add(volatile A##bits* p, A##bits v, int) {                                      \
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);                                                                \
+  }                                                                                                                   \
+  A##bits __tsan_atomic##bits##_fetch_sub(volatile A##bits* p, A##bits v, int) {                                      \
+    return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST);                                                                \
+  }                                                                                                                   \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile A##bits* p, A##bits* e, A##bits v, int, int) {           \
+    return __atomic_compare_exchange_n(p, e, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ? 1 : 0;                   \
+  }                                                                                                                   \
+  int __tsan_atomic##bits##_compare_exchange_weak(volatile A##bits* p, A##bits* e, A##bits v, int, int) {             \
+    return __atomic_compare_exchange_n(p, e, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ? 1 : 0;                    \
+  }
+
+extern "C" {
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void**, void*) {}
+
+FOLIO_TSAN_SIZE(1)
+FOLIO_TSAN_SIZE(2)
+FOLIO_TSAN_SIZE(4)
+FOLIO_TSAN_SIZE(8)
+FOLIO_TSAN_SIZE(16)
+
+void __tsan_read_range(void* p, size_t bytes) { races::read(p, bytes, __builtin_return_address(0)); }
+void __tsan_write_range(void* p, size_t bytes) { races::write(p, bytes, __builtin_return_address(0)); }
+
+// clang's.
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+  races::read(from, bytes, __builtin_return_address(0));
+  races::write(to, bytes, __builtin_return_address(0));
+  return std::memcpy(to, from, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+  races::read(from, bytes, __builtin_return_address(0));
+  races::write(to, bytes, __builtin_return_address(0));
+  return std::memmove(to, from, bytes);
+}
+void* __tsan_memset(void* to, int byte, size_t bytes) {
+  races::write(to, bytes, __builtin_return_address(0));
+  return std::memset(to, byte, bytes);
+}
+
+FOLIO_TSAN_ATOMIC(8)
+FOLIO_TSAN_ATOMIC(16)
+FOLIO_TSAN_ATOMIC(32)
+FOLIO_TSAN_ATOMIC(64)
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int) {}
+}
+// NOLINTEND

@@ -1,0 +1,149 @@
+// Laws of infer/engine/async_engine.h: whatever threads ask for at once, each text is the one that it is alone; a fault
+// ends the request that has it; every request ends once.
+#include "infer/engine/async_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <limits>
+#include <utility>
+
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::random_tokens;
+
+class AsyncEngineTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] Request request(uint64_t seed) const {
+    return {.prompt = random_tokens(1 + seed * 7 % 60, seed % 5, 37),
+            .max_tokens = static_cast<int64_t>(1 + seed * 11 % 30),
+            .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
+            .tokenizer = &tokenizer_};
+  }
+  [[nodiscard]] std::string alone(const Request& request) const {
+    Cpu cpu({.n_threads = 1});
+    Engine engine(model_, cpu);
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    return engine.take(id).text;
+  }
+  // Waits for the end of a request; throws its error.
+  static GenerateResult ended(AsyncEngine& engine, Request request) {
+    std::promise<GenerateResult> promise;
+    engine.submit(std::move(request), [&](Outcome outcome) {
+      if (outcome.error) {
+        promise.set_exception(outcome.error);
+      } else {
+        promise.set_value(std::move(outcome.result));
+      }
+    });
+    return promise.get_future().get();
+  }
+
+  test::LetterTokenizer tokenizer_;
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_, {.max_positions = 400}};
+};
+
+TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
+  constexpr uint64_t kRequests = 24;
+  std::vector<std::string> expected;
+  for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(request(i)));
+  AsyncEngine async(engine_);
+  std::vector<std::future<void>> threads;
+  std::atomic<int> n_wrong = 0;
+  for (uint64_t thread = 0; thread < 4; ++thread) {
+    threads.push_back(std::async(std::launch::async, [&, thread] {
+      for (uint64_t i = thread; i < kRequests; i += 4) {
+        TextStream stream(async, request(i));
+        std::string text;
+        while (const auto more = stream.next()) text += *more;
+        n_wrong += text == expected[i] && stream.result().text == text ? 0 : 1;
+        if (i % 3 == 0) TextStream given_up(async, request(i));
+        static_cast<void>(async.statistics());
+      }
+    }));
+  }
+  for (auto& thread : threads) thread.get();
+  EXPECT_EQ(n_wrong, 0);
+  static_cast<void>(ended(async, request(1)));
+  const EngineStatistics all = async.statistics();
+  EXPECT_GE(all.tokens, kRequests);
+  EXPECT_GT(all.cached_tokens, 0U);
+}
+
+TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
+  AsyncEngine async(engine_);
+  Request bad = request(1);
+  bad.prompt = {3, 37};
+  EXPECT_ERROR(ended(async, bad), "outside the vocabulary");
+  TextStream stream(async, bad);
+  EXPECT_ERROR(stream.next(), "outside the vocabulary");
+  EXPECT_EQ(ended(async, request(3)).text, alone(request(3)));
+}
+
+TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
+  AsyncEngine async(engine_);
+  Request failing = request(5);
+  failing.max_tokens = 30;
+  failing.on_text = [](std::string_view) { throw std::runtime_error("enough"); };
+  TextStream beside(async, request(4));
+  EXPECT_THROW(ended(async, failing), std::runtime_error);
+  std::string text;
+  while (const auto more = beside.next()) text += *more;
+  EXPECT_EQ(text, alone(request(4)));
+}
+
+TEST_F(AsyncEngineTest, DamagedWeightsEndEveryRequestWithAnError) {
+  auto weights = test::random_weights(model_.config, 7);
+  weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto damaged = test::model_from(weights);
+  Engine engine(damaged, cpu_);
+  AsyncEngine async(engine);
+  for (int i = 0; i < 2; ++i) EXPECT_ERROR(ended(async, request(1)), "not finite");
+}
+
+TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
+  AsyncEngine async(engine_);
+  Request slow = request(5);
+  slow.max_tokens = 80;
+  slow.prompt = {1};
+  std::promise<void> began;
+  std::promise<void> cancelled;
+  std::promise<GenerateResult> end;
+  bool has_begun = false;
+  slow.on_token = [&](int32_t, std::span<const float>) {
+    if (std::exchange(has_begun, true)) return;
+    began.set_value();
+    cancelled.get_future().wait();
+  };
+  const auto id = async.submit(slow, [&](Outcome outcome) { end.set_value(std::move(outcome.result)); });
+  began.get_future().wait();
+  async.cancel(id);
+  cancelled.set_value();
+  const GenerateResult result = end.get_future().get();
+  EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
+  EXPECT_EQ(result.tokens.size(), 1U);
+  slow.on_token = {};
+  EXPECT_EQ(alone(slow).substr(0, result.text.size()), result.text);
+  async.cancel(id);  // has ended
+}
+
+TEST_F(AsyncEngineTest, EveryRequestEndsOnceWhenTheEngineStops) {
+  std::atomic<int> n_ended = 0;
+  {
+    AsyncEngine async(engine_);
+    for (uint64_t i = 0; i < 50; ++i) async.submit(request(i), [&](Outcome) { ++n_ended; });
+  }
+  EXPECT_EQ(n_ended, 50);
+  EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
+}
+
+}  // namespace
+}  // namespace folio::infer

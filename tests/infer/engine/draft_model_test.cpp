@@ -1,0 +1,285 @@
+// Laws of infer/engine/draft_model.h: drafts are what the smaller model would draw itself, and no text depends on them.
+#include "infer/engine/draft_model.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "infer/engine/engine.h"
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::EngineOn;
+using test::MachineKind;
+using test::random_tokens;
+
+// All layers on the first machine of a kind.
+class DraftModelOn : private test::Rig, public DraftModel {
+ public:
+  DraftModelOn(const MachineKind& kind, const core::StoredModel& model, const core::StoredModel& target,
+               const CacheOptions& options = {})
+      : Rig(kind, model.config, {.n_threads = 1}), DraftModel(model, target, machine(0), kind.with_type(options)) {}
+};
+
+core::ModelConfig config_of(int64_t n_layers, int64_t context) {
+  core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+  c.n_layers = n_layers;
+  c.context_length = context;
+  return c;
+}
+
+class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  // A text with its drafts, as a request has it.
+  struct Drafted {
+    std::vector<int32_t> tokens;
+    Sampler sampler;
+    size_t first = 0;
+    std::unique_ptr<Drafter::Memory> memory{};
+    [[nodiscard]] Drafter::Text text(size_t most) {
+      return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
+    }
+    // Appends drafts, and returns them.
+    std::vector<int32_t> draft(DraftModel& model, size_t most) {
+      const auto n = static_cast<std::ptrdiff_t>(tokens.size());
+      model.draft(std::array{text(most)});
+      return {tokens.begin() + n, tokens.end()};
+    }
+  };
+  static Drafted drafted(std::vector<int32_t> tokens, const SamplerOptions& options = {.temperature = 0.0F}) {
+    const size_t n = tokens.size();
+    return {.tokens = std::move(tokens), .sampler = Sampler(options, {}, n)};
+  }
+  [[nodiscard]] std::vector<int32_t> drawn(const core::StoredModel& model, const std::vector<int32_t>& text, size_t n,
+                                           const SamplerOptions& options = {.temperature = 0.0F}) const {
+    return test::drawn_by_host(GetParam(), model,
+                               {.prompt = text, .max_tokens = static_cast<int64_t>(n), .sampler = options});
+  }
+  [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
+
+  core::StoredModel target_ = test::random_model(config_of(2, 700));
+  core::StoredModel small_ = test::random_model(config_of(1, 100), 8);
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, DraftModelTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(DraftModelTest, DraftsAreWhatTheModelDraws) {
+  const SamplerOptions options[] = {{.temperature = 0.0F},
+                                    {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+                                    {.temperature = 0.8F, .repeat_penalty = 1.4F, .frequency_penalty = 0.3F, .seed = 4},
+                                    {.temperature = 0.0F, .presence_penalty = 1.0F, .logit_bias = {{7, 2.0F}}}};
+  DraftModelOn model(GetParam(), small_, target_, {.n_sequences = 8});
+  std::vector<Drafted> all;
+  std::vector<std::vector<int32_t>> expected;
+  std::vector<Drafter::Text> texts;
+  for (size_t i = 0; i < std::size(options); ++i) {
+    const auto text = tokens(1 + 11 * i, i);
+    all.push_back(drafted(text, options[i]));
+    expected.push_back(text);
+    for (const int32_t token : drawn(small_, text, 3 + i, options[i])) expected[i].push_back(token);
+  }
+  for (size_t i = 0; i < all.size(); ++i) texts.push_back(all[i].text(3 + i));
+  model.draft(texts);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
+}
+
+// The text goes on otherwise than was drafted, and slides.
+TEST_P(DraftModelTest, ItFollowsTheTextWhereverItGoes) {
+  DraftModelOn model(GetParam(), small_, target_);
+  Drafted one = drafted(tokens(50));
+  EXPECT_EQ(one.draft(model, 5), drawn(small_, tokens(50), 5));
+  for (const size_t n_kept : {55U, 53U, 50U, 20U, 1U}) {
+    one.tokens.resize(n_kept);
+    one.tokens.push_back(3);
+    const auto text = one.tokens;
+    EXPECT_EQ(one.draft(model, 4), drawn(small_, text, 4)) << n_kept << " are kept";
+    one.tokens = text;
+    EXPECT_EQ(one.draft(model, 4), drawn(small_, text, 4)) << "the same again";
+    one.tokens = tokens(60);
+  }
+  one.first = 40;
+  const std::vector<int32_t> window(one.tokens.begin() + 40, one.tokens.end());
+  EXPECT_EQ(one.draft(model, 4), drawn(small_, window, 4));
+}
+
+TEST_P(DraftModelTest, ALongTextIsReadInStepsBeforeItIsDraftedFor) {
+  const core::StoredModel model = test::random_model(config_of(1, 700), 8);
+  DraftModelOn drafter(GetParam(), model, target_, {.n_sequences = 2});
+  const size_t n_rows = drafter.runner().max_rows();
+  const size_t n_reads = (600 + n_rows - 1) / n_rows;
+  Drafted one = drafted(tokens(600));
+  for (size_t i = 1; i < n_reads; ++i) EXPECT_TRUE(one.draft(drafter, 3).empty()) << "read " << i;
+  EXPECT_EQ(one.draft(drafter, 3), drawn(model, tokens(600), 3));
+  Drafted begins_alike = drafted(tokens(600));
+  EXPECT_EQ(begins_alike.draft(drafter, 2), drawn(model, tokens(600), 2)) << "what was read for one is known";
+}
+
+TEST_P(DraftModelTest, WhereItHasNoRoomItDraftsNothing) {
+  DraftModelOn model(GetParam(), small_, target_, {.max_positions = 100, .n_sequences = 1});  // four blocks
+  EXPECT_EQ(drafted(tokens(98)).draft(model, 8), drawn(small_, tokens(98), 3)) << "no position for the last";
+  EXPECT_EQ(drafted(tokens(100)).draft(model, 8).size(), 1U);
+  EXPECT_TRUE(drafted(tokens(101)).draft(model, 8).empty()) << "past the context";
+  EXPECT_EQ(model.runner().cache().blocks_in_use(), 0);
+  Drafted first = drafted(tokens(70, 1));
+  Drafted second = drafted(tokens(40, 2));
+  model.draft(std::array{first.text(2), second.text(2)});
+  EXPECT_EQ(first.tokens.size(), 72U);
+  EXPECT_EQ(second.tokens.size(), 40U) << "three blocks are the first text's";
+  EXPECT_EQ(model.runner().cache().blocks_in_use(), 3);
+  first.memory.reset();
+  EXPECT_EQ(second.draft(model, 2), drawn(small_, tokens(40, 2), 2));
+}
+
+TEST_P(DraftModelTest, WhereItsWeightsAreDamagedItDraftsNothing) {
+  auto weights = test::random_weights(config_of(1, 100), 7);
+  weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto damaged = test::model_from(weights);
+  DraftModelOn model(GetParam(), damaged, target_);
+  EXPECT_TRUE(drafted(tokens(5)).draft(model, 3).empty());
+}
+
+TEST_P(DraftModelTest, AnotherVocabularyIsRefused) {
+  const core::StoredModel other = test::random_model(test::small_shapes()[0].config);
+  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), "has a vocabulary of 50 tokens, and ");
+  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), "one of 37: ");
+}
+
+TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
+  const test::LetterTokenizer tokenizer;
+  const SamplerOptions options[] = {
+      {.temperature = 0.0F},
+      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+      {.temperature = 0.7F, .repeat_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+  std::vector<Request> requests;
+  for (const SamplerOptions& o : options) {
+    Request r{.prompt = tokens(30, 3), .max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F};
+    requests.push_back(r);
+    r.prompt = tokens(23, 2);
+    r.tokenizer = &tokenizer;
+    r.end_tokens = {11};
+    requests.push_back(r);
+    r.end_tokens = {};
+    r.stops = {"M", "3B"};
+    r.context = 0;
+    r.slide = false;
+    requests.push_back(r);
+  }
+  std::vector<GenerateResult> expected;
+  for (const Request& r : requests) {
+    EngineOn alone(GetParam(), target_);
+    const RequestId id = alone.add(r);
+    while (alone.step()) continue;
+    expected.push_back(alone.take(id));
+  }
+  struct Setting {
+    const core::StoredModel& model;
+    int64_t positions;  // few: requests are put back again and again
+    int64_t draft_positions;
+  };
+  for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
+                                                          Setting{small_, 160, 2000}, Setting{small_, 2000, 160}}) {
+    DraftModelOn drafter(GetParam(), model, target_, {.max_positions = draft_positions});
+    EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.max_positions = positions});
+    engine.draft_with(drafter);
+    std::vector<RequestId> ids;
+    for (Request r : requests) {
+      r.speculate = 6;
+      ids.push_back(engine.add(r));
+    }
+    while (engine.step()) {
+      const auto most = static_cast<int64_t>(engine.statistics().running) * 3;
+      EXPECT_LE(drafter.runner().cache().blocks_in_use(), most) << "those that wait hold nothing";
+    }
+    EXPECT_EQ(positions == 160, engine.statistics().put_back > 0);
+    size_t n_drafts = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const GenerateResult result = engine.take(ids[i]);
+      EXPECT_EQ(result.tokens, expected[i].tokens) << "request " << i;
+      EXPECT_EQ(result.text, expected[i].text) << "request " << i;
+      EXPECT_EQ(result.finish_reason, expected[i].finish_reason) << "request " << i;
+      n_drafts += result.n_drafts;
+    }
+    EXPECT_GT(n_drafts, 0U);
+    EXPECT_EQ(drafter.runner().cache().blocks_in_use(), 0);
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+}
+
+// n drafts that are right are n + 1 tokens of a step.
+TEST_P(DraftModelTest, TheSameModelAsDraftIsAlwaysRight) {
+  const bool on_a_gpu_too = GetParam().roundoff > 0x1p-24 && GetParam().make({.n_threads = 1}).size() > 1;
+  if (on_a_gpu_too) GTEST_SKIP() << "its logits are not those of a CPU";
+  const SamplerOptions options[] = {
+      {.temperature = 0.0F},
+      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+      {.temperature = 0.7F, .repeat_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+  const auto run = [&](size_t n_requests, size_t speculate, const SamplerOptions& o) {
+    DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
+    EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
+    engine.draft_with(drafter);
+    std::vector<RequestId> ids;
+    for (size_t i = 0; i < n_requests; ++i) {
+      ids.push_back(engine.add({.prompt = tokens(20, i), .max_tokens = 31, .sampler = o, .speculate = speculate}));
+    }
+    while (engine.step()) continue;
+    for (const RequestId id : ids) {
+      const GenerateResult result = engine.take(id);
+      EXPECT_EQ(result.tokens.size(), 31U);
+      EXPECT_EQ(result.n_right, result.n_drafts);
+    }
+    return engine.statistics().steps;
+  };
+  for (const SamplerOptions& o : options) {
+    EXPECT_EQ(run(1, 0, o), 31U);
+    EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
+    EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
+    EXPECT_EQ(run(3, 5, o), 1U + 30 / 6) << "fifteen rows of a step are tried, five of each";
+    EXPECT_EQ(run(3, 11, o), 1U + 30 / 6);
+  }
+}
+
+TEST_P(DraftModelTest, AModelThatIsSeldomRightIsSeldomAsked) {
+  DraftModelOn drafter(GetParam(), small_, target_);
+  EngineOn engine(GetParam(), target_);
+  engine.draft_with(drafter);
+  Request r{.prompt = tokens(20), .max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4};
+  const RequestId id = engine.add(r);
+  while (engine.step()) continue;
+  const GenerateResult result = engine.take(id);
+  EXPECT_EQ(result.tokens, drawn(target_, r.prompt, 75, r.sampler));
+  EXPECT_LT(result.n_right, 15U);
+  EXPECT_LT(result.n_drafts, 40U);
+}
+
+// A draft model that fails fails the step, and every request goes on with the next.
+class FailingDrafter final : public Drafter {
+ public:
+  void draft(std::span<const Text> texts) override {
+    for (const Text& text : texts) text.tokens.push_back(7);
+    if (++calls % 2 == 1) throw std::runtime_error("enough");
+  }
+  int calls = 0;
+};
+
+TEST_P(DraftModelTest, ADrafterThatFailsFailsItsStepAlone) {
+  FailingDrafter drafter;
+  EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
+  engine.draft_with(drafter);
+  std::vector<RequestId> ids;
+  for (const uint64_t seed : {1U, 2U}) {
+    ids.push_back(engine.add({.prompt = tokens(20, seed), .max_tokens = 30, .speculate = 3}));
+  }
+  EXPECT_ERROR(engine.draft_with(drafter), "2 requests");
+  const int thrown = test::step_to_the_end(engine);
+  EXPECT_GT(thrown, 0);
+  EXPECT_EQ(drafter.calls / 2 + drafter.calls % 2, thrown);
+  for (const uint64_t seed : {1U, 2U})
+    EXPECT_EQ(engine.take(ids[seed - 1]).tokens, drawn(target_, tokens(20, seed), 30, {}));
+}
+
+}  // namespace
+}  // namespace folio::infer

@@ -1,0 +1,311 @@
+// Laws of steps that are issued before the tokens of the step before are seen: nobody can tell, but for the time. Each
+// holds on machines that never run ahead, too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "infer/cache/scoped_sequence.h"
+#include "infer/engine/engine.h"
+#include "infer/engine/scoped_requests.h"
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+#include "tests/infer/forward/watched_machine.h"
+
+namespace folio::infer {
+namespace {
+
+using test::EngineOn;
+using test::MachineKind;
+using test::random_tokens;
+using test::rows_of;
+using test::run;
+using test::RunnerOn;
+using test::same_bits;
+
+class RunAhead : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  [[nodiscard]] Request request(size_t n_prompt, int64_t max_tokens, uint64_t seed) const {
+    return {.prompt = random_tokens(n_prompt, seed, 37),
+            .max_tokens = max_tokens,
+            .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
+            .tokenizer = &tokenizer_};
+  }
+  [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
+    return test::drawn_by_host(GetParam(), model_, r);
+  }
+  // The request goes on after what it has said, which the cache knows, as the whole text does alone.
+  void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
+    r.prompt.insert(r.prompt.end(), said.begin(), said.end());
+    r.prompt.push_back(7);
+    r.max_tokens = 4;
+    const RequestId id = engine.add(r);
+    while (engine.step()) continue;
+    const GenerateResult result = engine.take(id);
+    EXPECT_EQ(result.tokens, drawn_by_host(r)) << "after " << said.size() << " tokens";
+    EXPECT_EQ(result.n_cached, (r.prompt.size() - 1) / 32 * 32);
+  }
+
+  test::LetterTokenizer tokenizer_;
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+// ---- That it does ----
+
+class Watched : public RunAhead {
+ protected:
+  // The events of the last machine of the kind; whether it runs ahead.
+  std::string events(std::vector<Request> requests) {
+    auto machines = GetParam().make({.n_threads = 1});
+    std::string events;
+    test::WatchedMachine last(std::move(machines.back()), events);
+    machines.pop_back();
+    std::vector<Placement> placements;
+    if (!machines.empty()) placements.push_back({*machines.front(), {0, 1}});
+    placements.push_back({last, {machines.empty() ? 0 : 1, 2}});
+    Engine engine(model_, placements, GetParam().with_type({.n_sequences = 4}));
+    for (Request& r : requests) engine.add(std::move(r));
+    while (engine.step()) continue;
+    runs_ahead_ = machines.empty() && last.draws;
+    draws_ = last.draws;
+    return events;
+  }
+  bool runs_ahead_ = false;
+  bool draws_ = false;
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Watched, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(Watched, AStepIsBegunBeforeTheTokensOfTheOneBeforeAreWaitedFor) {
+  const std::string got = events({request(5, 6, 1), request(40, 4, 2)});
+  EXPECT_EQ(got, runs_ahead_ ? "bbwbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : "bbbbbb");
+}
+
+TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
+  Request penalized = request(5, 3, 1);
+  penalized.sampler.repeat_penalty = 1.1F;
+  std::string got = events({penalized, request(4, 3, 2)});
+  EXPECT_EQ(got, draws_ ? "bwbwbw" : "bbb");
+  Request reported = request(5, 1, 1);
+  reported.on_logits = [](std::span<const float>) {};
+  got = events({reported, request(5, 3, 2)});
+  EXPECT_EQ(got, runs_ahead_ ? "bwbbww" : draws_ ? "bwbwbw" : "bbb");
+  Request sliding = request(5, 5, 1);
+  sliding.context = 7;
+  sliding.slide = true;
+  got = events({sliding});
+  EXPECT_EQ(got, runs_ahead_ ? "bbwwbbwbww" : draws_ ? "bwbwbwbwbw" : "bbbbb");
+}
+
+// ---- That nobody can tell ----
+
+TEST_P(RunAhead, TokensAreThoseThatTheHostDraws) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 6});
+  std::vector<Request> requests{request(5, 12, 1), request(40, 1, 2), request(1, 2, 3), request(60, 9, 4)};
+  requests[0].sampler = {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4};
+  requests[3].sampler.temperature = 0.0F;
+  const size_t arrives[] = {0, 0, 3, 5};
+  std::vector<RequestId> ids;
+  for (size_t step = 0; step < 6; ++step) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (arrives[i] == step) ids.push_back(engine.add(requests[i]));
+    }
+    EXPECT_TRUE(engine.step());
+  }
+  while (engine.step()) continue;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(engine.take(ids[i]).tokens, drawn_by_host(requests[i])) << "request " << i;
+  }
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+}
+
+TEST_P(RunAhead, RowsOfDrawnTokensAreThoseOfTheTokens) {
+  RunnerOn runner(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
+  Sampler sampler({.temperature = 1.0F, .seed = 3}, {});
+  const auto text = random_tokens(6, 1, 37);
+  std::vector<Row> rows = rows_of(runner.cache().add_sequence(), std::span(text).first(2), 0, false);
+  for (const Row& row : rows_of(runner.cache().add_sequence(), std::span(text).last(4), 0, false)) rows.push_back(row);
+  rows[1].sampler = rows[5].sampler = &sampler;
+  rows[1].history = std::span(text).first(2);
+  rows[5].history = std::span(text).last(4);
+  const Issued first = runner.issue(rows);
+  std::vector<Row> next{{.token = drawn_token(1), .sequence = rows[5].sequence, .position = 4},
+                        {.token = drawn_token(0), .sequence = rows[0].sequence, .position = 2}};
+  if (!runner.feeds()) {
+    EXPECT_ERROR(static_cast<void>(runner.issue(next)), "token -2 is outside the vocabulary");
+    return;
+  }
+  const Issued second = runner.issue(next);
+  const StepOutput drew = runner.collect(first);
+  const std::vector<int32_t> drawn(drew.tokens.begin(), drew.tokens.end());
+  const StepOutput got = runner.collect(second);
+  EXPECT_FALSE(runner.feeds()) << "it drew nothing";
+  const std::vector<float> logits(got.logits.begin(), got.logits.end());
+  for (const Row& row : next) runner.cache().truncate(row.sequence, row.position);
+  next[0].token = drawn.at(1);
+  next[1].token = drawn.at(0);
+  EXPECT_TRUE(same_bits(logits, run(runner, next)));
+}
+
+// A token, or a text, that ends it comes as a surprise: the row behind it is in flight.
+TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
+  const Request plain = request(23, 20, 6);
+  const auto expected = drawn_by_host(plain);
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
+  const auto beside = request(30, 20, 7);
+  for (const bool by_text : {false, true}) {
+    Request r = plain;
+    if (by_text) {
+      r.stops = {tokenizer_.token_bytes(expected[8]) + tokenizer_.token_bytes(expected[9])};
+    } else {
+      r.end_tokens = {expected[9]};
+    }
+    const RequestId other = engine.add(beside);
+    const RequestId id = engine.add(r);
+    while (engine.step()) continue;
+    const GenerateResult result = engine.take(id);
+    EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+    ASSERT_LT(result.tokens.size(), 11U);
+    EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), expected.begin()));
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+    EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+    r.stops.clear();
+    r.end_tokens.clear();
+    expect_goes_on(engine, r, result.tokens);
+  }
+}
+
+TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
+  const Request plain = request(30, 20, 1);
+  const auto expected = drawn_by_host(plain);
+  for (const bool drop : {false, true}) {
+    const Request& r = plain;
+    const RequestId id = engine.add(r);
+    const RequestId owner = engine.add(request(32, 20, 2));
+    const Request beside = request(9, 8, 3);
+    const RequestId other = engine.add(beside);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine.step());
+    if (drop) {
+      engine.drop(id);
+      engine.drop(owner);
+    } else {
+      engine.cancel(id);
+      engine.cancel(owner);
+      EXPECT_EQ(engine.take(id).tokens.size(), 3U);
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 1);
+    const Request late = request(33, 6, 4);  // in the blocks that are free again
+    const RequestId last = engine.add(late);
+    while (engine.step()) continue;
+    EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+    EXPECT_EQ(engine.take(last).tokens, drawn_by_host(late));
+    expect_goes_on(engine, r, std::span(expected).first(3));
+  }
+}
+
+TEST_P(RunAhead, AfterTheLastRequestNothingIsLeft) {
+  EngineOn engine(GetParam(), model_);
+  const RequestId id = engine.add(request(4, 20, 1));
+  EXPECT_TRUE(engine.step());
+  EXPECT_TRUE(engine.step());
+  engine.cancel(id);
+  EXPECT_FALSE(engine.step());
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  const Request next = request(7, 3, 2);
+  const RequestId other = engine.add(next);
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.take(other).tokens, drawn_by_host(next));
+}
+
+TEST_P(RunAhead, WhatACallbackThrowsIsMadeGood) {
+  const Request requests[] = {request(5, 6, 1), request(31, 7, 2), request(12, 3, 3)};
+  for (int fail_at = 1; fail_at < 16; fail_at += 4) {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
+    int calls = 0;
+    std::vector<std::string> shown(std::size(requests));
+    std::vector<RequestId> ids;
+    for (size_t i = 0; i < std::size(requests); ++i) {
+      Request r = requests[i];
+      r.on_text = [&, i](std::string_view text) {
+        shown[i] += text;
+        if (++calls == fail_at) throw std::runtime_error("enough");
+      };
+      ids.push_back(engine.add(r));
+    }
+    const int thrown = test::step_to_the_end(engine);
+    EXPECT_EQ(thrown, 1);
+    for (size_t i = 0; i < std::size(requests); ++i) {
+      const auto expected = drawn_by_host(requests[i]);
+      EXPECT_EQ(engine.take(ids[i]).tokens, expected) << "request " << i << ", thrown in call " << fail_at;
+      EXPECT_EQ(shown[i], tokenizer_.decode(expected));
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+}
+
+// A token whose embedding is damaged is fed on, and the row behind the draw that fails is in flight, too.
+TEST_P(RunAhead, ADrawThatFailsIsTheSameErrorEachTime) {
+  const Request r = request(5, 20, 6);
+  const auto expected = drawn_by_host(r);
+  const auto first = std::find(expected.begin() + 3, expected.end(), expected[3]) - expected.begin();
+  ASSERT_EQ(std::find(expected.begin(), expected.end(), expected[3]) - expected.begin(), first);
+  ASSERT_EQ(std::count(r.prompt.begin(), r.prompt.end(), expected[3]), 0);
+  auto weights = test::random_weights(model_.config, 7);
+  weights.tensors.front()[static_cast<size_t>(expected[3] * model_.config.dim)] = std::nanf("");
+  const auto damaged = test::model_from(weights);
+  EngineOn engine(GetParam(), damaged, {.n_threads = 1}, {.n_sequences = 2});
+  Request failing = r;
+  std::string shown;
+  failing.on_text = [&](std::string_view text) { shown += text; };
+  ScopedRequests requests(engine);
+  requests.add(failing);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(engine.step());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_ERROR(engine.step(), "not finite at position 9");
+  }
+  EXPECT_EQ(shown, tokenizer_.decode(std::vector(expected.begin(), expected.begin() + 4)));
+}
+
+TEST_P(RunAhead, AStepOfAnotherCallerComesBetween) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
+  const Request r = request(5, 9, 1);
+  const Request beside = request(8, 9, 2);
+  const RequestId id = engine.add(r);
+  const RequestId other = engine.add(beside);
+  const ScopedSequence kept(engine.cache());
+  Sampler sampler({.temperature = 1.0F, .seed = 9}, {});
+  for (int64_t i = 0; i < 6; ++i) {
+    EXPECT_TRUE(engine.step());
+    for (int64_t n = 0; n < i % 3; ++n) {
+      const Row row{.token = 3,
+                    .sequence = kept.id(),
+                    .position = engine.cache().length(kept.id()),
+                    .wants_logits = false,
+                    .sampler = &sampler};
+      static_cast<void>(engine.runner().forward(std::span(&row, 1)));
+    }
+  }
+  while (engine.step()) continue;
+  EXPECT_EQ(engine.take(id).tokens, drawn_by_host(r));
+  EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+}
+
+TEST(Replay, AStepThatIsFedIsReplayed) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
+  Engine engine(model, machine);
+  engine.add({.prompt = random_tokens(5, 1, 37), .max_tokens = 20});
+  EXPECT_TRUE(engine.step());  // the prompt, and the first of those that follow
+  const int issued = machine.last_stage->n_issued;
+  while (engine.step()) continue;
+  EXPECT_EQ(machine.last_stage->n_issued, issued);
+  EXPECT_EQ(machine.last_stage->n_replayed, 18);
+}
+
+}  // namespace
+}  // namespace folio::infer

@@ -1,0 +1,541 @@
+// Laws of infer/forward: the formulas of a Llama, and on each machine bytes that depend on a row's own sequence alone:
+// not on how a prompt is cut, on the rows beside it, on the number of threads or on the instruction set.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "infer/forward/runner.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+#include "tests/infer/reference/textbook.h"
+
+namespace folio::infer {
+namespace {
+
+using test::machine_kinds;
+using test::MachineKind;
+using test::random_tokens;
+using test::rows_of;
+using test::run;
+using test::RunnerOn;
+using test::same_bits;
+using test::Shape;
+using test::Textbook;
+
+size_t vocab_of(const core::StoredModel& model) { return static_cast<size_t>(model.config.vocab_size); }
+
+// A shape on a machine: all shapes on the CPU, a few on the others.
+struct Case {
+  Shape shape;
+  MachineKind kind;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> cases;
+  for (const MachineKind& kind : machine_kinds()) {
+    for (const Shape& shape : test::all_shapes()) {
+      const bool one_of_few = shape.name == "gqa_head10_untied" || shape.name == "mqa_head2_tied" ||
+                              shape.name == "mha_head6_untied" || shape.name == "Q8_0";
+      if (kind.name == "cpu" || one_of_few) cases.push_back({shape, kind});
+    }
+  }
+  return cases;
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.shape.name << " on " << c.kind.name; }
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  return info.param.shape.name + "_on_" + info.param.kind.name;
+}
+
+class ForwardOn : public ::testing::TestWithParam<Case> {
+ protected:
+  ForwardOn() : model_(test::random_model_of(GetParam().shape)) {}
+  [[nodiscard]] std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) const {
+    return random_tokens(n, seed, model_.config.vocab_size);
+  }
+  [[nodiscard]] const MachineKind& kind() const { return GetParam().kind; }
+  // All logits of one sequence on a machine of its own.
+  [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text,
+                                         const CpuOptions& cpu = {.n_threads = 1}) const {
+    RunnerOn runner(kind(), model_, cpu);
+    return run(runner, rows_of(runner.cache().add_sequence(), text));
+  }
+  core::StoredModel model_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_name);
+
+// A relative error of a stage is about u sqrt(K), u that of a product, for roundings point in all directions (Higham
+// 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu), nine where heads are
+// normalized, the output two more; errors of stages add, relative to the size of the logits. Where matrices are in
+// groups, their inputs have an error of their own: a step of m / 127, hence m / (127 sqrt(12)) on average, and m, the
+// largest of 32 numbers, is at most sqrt(32) of their root mean square. Four matrices stand in a row in a layer, and
+// then comes the output. Where the cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it,
+// too, which moves a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and
+// once in the denominator.
+TEST_P(ForwardOn, IsTheTextbooksModel) {
+  const auto& c = model_.config;
+  const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
+  Textbook textbook(model_);
+  const auto exact = textbook.logits(text);
+  const auto got = alone(text);
+  double square = 0.0;
+  for (const auto& row : exact) {
+    for (const double v : row) square += v * v;
+  }
+  const double size = std::sqrt(square / static_cast<double>(got.size()));
+  const double widest = std::sqrt(static_cast<double>(std::max(c.dim, c.hidden_dim)));
+  double tolerance =
+      kind().roundoff * widest * static_cast<double>((core::info(c.family).qk_norm ? 9 : 8) * c.n_layers + 2) * size;
+  if (core::quant_info(GetParam().shape.type) != nullptr) {
+    tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>(4 * c.n_layers + 1) * size;
+  }
+  if (kind().cache_type == CacheType::F16) {
+    tolerance += 0x1.0p-11 * (1.0 + 2.0 * textbook.largest_score()) * static_cast<double>(c.n_layers) * size;
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
+  }
+}
+
+TEST_P(ForwardOn, EachInstructionSetGivesTheReferencesBytes) {
+  const auto text = tokens(GetParam().shape.config.dim > 200 ? 7 : 67);
+  const auto expected = alone(text, {.n_threads = 1, .kernels = &kernels::reference_kernels()});
+  for (const core::Isa isa : core::supported_isas()) {
+    EXPECT_TRUE(same_bits(alone(text, {.n_threads = 1, .kernels = &kernels::kernels_for(isa)}), expected))
+        << core::isa_name(isa);
+  }
+}
+
+TEST_P(ForwardOn, TokenByTokenEqualsOneCall) {
+  const auto text = tokens(68);
+  const auto expected = alone(text);
+  RunnerOn engine(kind(), model_);
+  const auto sequence = engine.cache().add_sequence();
+  std::vector<float> got;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto logits = run(engine, rows_of(sequence, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
+    got.insert(got.end(), logits.begin(), logits.end());
+  }
+  EXPECT_TRUE(same_bits(got, expected));
+}
+
+TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
+  const bool wide = GetParam().shape.config.dim > 200;
+  const auto text = tokens(wide ? 40 : 68);
+  const auto expected = alone(text);
+  RunnerOn engine(kind(), model_);
+  for (size_t cut = 1; cut < text.size(); cut += wide ? 13 : 1) {
+    const auto sequence = engine.cache().add_sequence();
+    auto got = run(engine, rows_of(sequence, std::span(text).first(cut)));
+    const auto rest = run(engine, rows_of(sequence, std::span(text).subspan(cut), static_cast<int64_t>(cut)));
+    got.insert(got.end(), rest.begin(), rest.end());
+    ASSERT_TRUE(same_bits(got, expected)) << "cut at " << cut;
+    engine.cache().release(sequence);
+  }
+}
+
+TEST_P(ForwardOn, InARaggedBatchEqualsAlone) {
+  const std::vector<size_t> lengths{1, 33, 7, 64, 32, 2, 50};
+  RunnerOn engine(kind(), model_, {.n_threads = 2}, {.max_positions = 1000});
+  std::vector<std::vector<int32_t>> texts;
+  std::vector<std::vector<float>> expected;
+  std::vector<SequenceId> sequences;
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    texts.push_back(tokens(lengths[s], 10 + s));
+    expected.push_back(alone(texts[s]));
+    sequences.push_back(engine.cache().add_sequence());
+  }
+  // Each call takes some of every sequence that has tokens left, its rows in turn: 1 row of the first, 2, 3, …
+  std::vector<size_t> done(lengths.size(), 0);
+  for (int call = 0; call < 100; ++call) {
+    std::vector<Row> rows;
+    std::vector<size_t> owner;
+    const size_t most = call == 0 ? 40 : 1 + static_cast<size_t>(call) % 5;
+    std::vector<size_t> taken(lengths.size(), 0);
+    for (size_t turn = 0; turn < most; ++turn) {
+      for (size_t s = 0; s < lengths.size(); ++s) {
+        if (turn > most * (s + 1) / lengths.size() || done[s] + taken[s] == lengths[s]) continue;
+        const size_t at = done[s] + taken[s]++;
+        rows.push_back({.token = texts[s][at], .sequence = sequences[s], .position = static_cast<int64_t>(at)});
+        owner.push_back(s);
+      }
+    }
+    if (rows.empty()) break;
+    const auto got = run(engine, rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const size_t vocab = vocab_of(model_);
+      ASSERT_TRUE(
+          same_bits(std::span(got).subspan(i * vocab, vocab),
+                    std::span(expected[owner[i]]).subspan(static_cast<size_t>(rows[i].position) * vocab, vocab)))
+          << "sequence " << owner[i] << " position " << rows[i].position << " call " << call;
+    }
+    for (size_t s = 0; s < lengths.size(); ++s) done[s] += taken[s];
+  }
+  EXPECT_EQ(done, lengths);
+}
+
+TEST_P(ForwardOn, AnyNumberOfThreadsGivesTheSameBytes) {
+  const auto text = tokens(60);
+  const auto expected = alone(text);
+  for (const size_t threads : {2U, 3U}) {
+    EXPECT_TRUE(same_bits(alone(text, {.n_threads = threads}), expected)) << threads << " threads";
+    RunnerOn engine(kind(), model_, {.n_threads = threads});
+    const auto sequence = engine.cache().add_sequence();
+    for (size_t i = 0; i < 20; ++i) {  // decoding shares matrices, not rows
+      const auto got = run(engine, rows_of(sequence, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
+      ASSERT_TRUE(same_bits(got, std::span(expected).subspan(i * vocab_of(model_), vocab_of(model_))))
+          << threads << " threads, position " << i;
+    }
+  }
+}
+
+TEST_P(ForwardOn, ALaterTokenChangesNothingBefore) {
+  auto text = tokens(66);
+  const auto before = alone(text);
+  const int64_t vocab = model_.config.vocab_size;
+  for (const size_t changed : {65U, 40U, 1U}) {
+    auto other = text;
+    other[changed] = static_cast<int32_t>((other[changed] + 1) % vocab);
+    const auto after = alone(other);
+    const size_t same = changed * vocab_of(model_);
+    EXPECT_TRUE(same_bits(std::span(after).first(same), std::span(before).first(same))) << changed;
+    // Inputs in 8 bits may round a distant token's influence away, never that of the token itself.
+    size_t last = core::quant_info(GetParam().shape.type) != nullptr ? changed + 1 : text.size();
+    const core::ModelConfig& c = model_.config;
+    if (c.sliding_window > 0) {  // each layer reaches so far back
+      last = std::min(last, changed + 1 + static_cast<size_t>(c.n_layers * (c.sliding_window - 1)));
+      const size_t beyond = last * vocab_of(model_);
+      EXPECT_TRUE(same_bits(std::span(after).subspan(beyond), std::span(before).subspan(beyond))) << changed;
+    }
+    for (size_t position = changed; position < last; ++position) {
+      const size_t at = position * vocab_of(model_);
+      EXPECT_FALSE(
+          same_bits(std::span(after).subspan(at, vocab_of(model_)), std::span(before).subspan(at, vocab_of(model_))))
+          << "position " << position << " does not see position " << changed;
+    }
+  }
+}
+
+TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
+  const auto& c = model_.config;
+  RunnerOn engine(kind(), model_);
+  auto rows = rows_of(engine.cache().add_sequence(), tokens(5));
+  rows[0].wants_logits = rows[3].wants_logits = false;
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<float>> seen;
+  const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
+    EXPECT_EQ(n_rows, name == "norm" || name == "logits" ? 3U : 5U) << name;
+    const int64_t width = name == "logits"                                       ? c.vocab_size
+                          : name.ends_with(".key") || name.ends_with(".value")   ? c.kv_dim()
+                          : name.ends_with(".ffn_hidden")                        ? c.hidden_dim
+                          : name.ends_with(".query") || name.ends_with(".heads") ? c.query_dim()
+                                                                                 : c.dim;
+    EXPECT_EQ(values.size(), n_rows * static_cast<size_t>(width)) << name;
+    names.push_back(name);
+    seen[name] = {values.begin(), values.end()};
+  });
+  std::vector<std::string> expected{"embedding"};
+  for (int64_t l = 0; l < c.n_layers; ++l) {
+    for (const char* what : {"attention_norm", "query", "key", "value", "heads", "attention_residual", "ffn_norm",
+                             "ffn_hidden", "ffn_residual"}) {
+      expected.push_back(fmt::format("layers.{}.{}", l, what));
+    }
+  }
+  expected.insert(expected.end(), {"norm", "logits"});
+  EXPECT_EQ(names, expected);
+  EXPECT_TRUE(same_bits(seen["logits"], logits));
+  const auto dim = static_cast<size_t>(c.dim);
+  const std::vector<float> embedding = core::to_floats(model_.tensors[0]);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::vector<float> row(dim);
+    std::copy_n(&embedding[static_cast<size_t>(rows[i].token) * dim], dim, row.begin());
+    EXPECT_TRUE(same_bits(std::span(seen["embedding"]).subspan(i * dim, dim), row));
+  }
+  // Whoever watches changes nothing.
+  RunnerOn unwatched(kind(), model_);
+  static_cast<void>(unwatched.cache().add_sequence());
+  EXPECT_TRUE(same_bits(run(unwatched, rows), logits));
+}
+
+class RunnerTest : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);
+  size_t vocab_ = vocab_of(model_);
+  [[nodiscard]] std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) const {
+    return random_tokens(n, seed, model_.config.vocab_size);
+  }
+  [[nodiscard]] const MachineKind& kind() const { return GetParam(); }
+  [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text) const {
+    RunnerOn runner(kind(), model_);
+    return run(runner, rows_of(runner.cache().add_sequence(), text));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, RunnerTest, ::testing::ValuesIn(machine_kinds()), test::kind_name);
+
+TEST_P(RunnerTest, WantedRowsGiveTheirLogitsInOrder) {
+  const auto text = tokens(50);
+  const auto all = alone(text);
+  for (const uint64_t pattern : {0ULL, 1ULL, 1ULL << 49, 0x155555555ULL, 0x2F0F00F0FF01AULL}) {
+    RunnerOn engine(kind(), model_);
+    auto rows = rows_of(engine.cache().add_sequence(), text);
+    std::vector<float> expected;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i].wants_logits = (pattern >> i & 1U) != 0;
+      if (!rows[i].wants_logits) continue;
+      expected.insert(expected.end(), all.begin() + static_cast<std::ptrdiff_t>(i * vocab_),
+                      all.begin() + static_cast<std::ptrdiff_t>((i + 1) * vocab_));
+    }
+    EXPECT_TRUE(same_bits(run(engine, rows), expected)) << std::hex << pattern;
+  }
+}
+
+TEST_P(RunnerTest, NoRowsAreNoWork) {
+  RunnerOn engine(kind(), model_);
+  EXPECT_TRUE(run(engine, {}).empty());
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+}
+
+TEST_P(RunnerTest, MoreRowsThanAStepTakesGoInSteps) {
+  constexpr size_t kSequences = 7;
+  constexpr size_t kEach = 90;  // 630 rows: steps of 256, 256 and 118, whose borders cut sequences
+  RunnerOn engine(kind(), model_, {.n_threads = 2}, {.max_positions = 3000});
+  std::vector<Row> rows;
+  std::vector<std::vector<float>> expected;
+  for (size_t s = 0; s < kSequences; ++s) {
+    const auto text = tokens(kEach, 20 + s);
+    auto more = rows_of(engine.cache().add_sequence(), text);
+    for (size_t i = 0; i < more.size(); i += 3) more[i].wants_logits = false;
+    rows.insert(rows.end(), more.begin(), more.end());
+    expected.push_back(alone(text));
+  }
+  std::vector<size_t> slices;
+  const auto got = run(engine, rows, [&](const std::string& name, std::span<const float>, size_t n_rows) {
+    if (name == "embedding") slices.push_back(n_rows);
+  });
+  EXPECT_EQ(slices, (std::vector<size_t>{256, 256, 118}));
+  size_t next = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].wants_logits) continue;
+    const auto& own = expected[i / kEach];
+    ASSERT_TRUE(same_bits(std::span(got).subspan(next, vocab_), std::span(own).subspan(i % kEach * vocab_, vocab_)))
+        << "row " << i;
+    next += vocab_;
+  }
+}
+
+TEST_P(RunnerTest, WithoutWantedRowsTheObserverSeesNoLogits) {
+  RunnerOn engine(kind(), model_);
+  bool saw = false;
+  run(engine, rows_of(engine.cache().add_sequence(), tokens(3), 0, false),
+      [&](const std::string& name, std::span<const float>, size_t) { saw |= name == "logits" || name == "norm"; });
+  EXPECT_FALSE(saw);
+}
+
+TEST_P(RunnerTest, WhatIsNotValidIsAnErrorThatChangesNothing) {
+  RunnerOn engine(kind(), model_);
+  const auto text = tokens(10);
+  const auto a = engine.cache().add_sequence();
+  run(engine, rows_of(a, text));
+  const auto vocab = static_cast<int32_t>(vocab_);
+  const struct {
+    std::vector<Row> rows;
+    const char* says;
+  } cases[] = {{{{-1, a, 10}}, "outside the vocabulary"},
+               {{{vocab, a, 10}}, "outside the vocabulary"},
+               {{{0, a + 1, 0}}, "no sequence"},
+               {{{0, -1, 0}}, "no sequence"},
+               {{{0, a, 9}}, "continues at position 10"},
+               {{{0, a, 11}}, "continues at position 10"},
+               {{{0, a, -1}}, "continues at position 10"},
+               {{{0, a, 10}, {0, a, 10}}, "continues at position 11"},
+               {{{0, a, 10}, {0, a, 11}, {vocab, a, 12}}, "outside the vocabulary"}};
+  for (const auto& c : cases) {
+    EXPECT_ERROR(run(engine, c.rows), c.says);
+    EXPECT_EQ(engine.cache().length(a), 10);
+    EXPECT_EQ(engine.cache().blocks_in_use(), 1);
+  }
+  EXPECT_ERROR(static_cast<void>(engine.forward(rows_of(a, tokens(kMaxRows + 1), 10))), "257 rows");
+  EXPECT_EQ(engine.cache().length(a), 10);
+  const auto more = tokens(1, 9);
+  auto whole = text;
+  whole.push_back(more[0]);
+  const auto expected = alone(whole);
+  EXPECT_TRUE(same_bits(run(engine, rows_of(a, more, 10)), std::span(expected).last(vocab_)));
+}
+
+TEST_P(RunnerTest, TheContextIsTheEnd) {
+  const auto context = static_cast<size_t>(model_.config.context_length);
+  RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 1000});
+  const auto a = engine.cache().add_sequence();
+  EXPECT_ERROR(run(engine, rows_of(a, tokens(context + 1))), "past the context");
+  EXPECT_EQ(engine.cache().length(a), 0);
+  run(engine, rows_of(a, tokens(context)));
+  EXPECT_ERROR(run(engine, rows_of(a, tokens(1), static_cast<int64_t>(context))), "past the context");
+}
+
+TEST_P(RunnerTest, AFullCacheRollsTheWholeBatchBack) {
+  RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 3 * 32});
+  BlockManager& cache = engine.cache();
+  const auto text = tokens(60);
+  const auto a = cache.add_sequence();
+  const auto b = cache.add_sequence();
+  run(engine, rows_of(a, std::span(text).first(30)));
+  run(engine, rows_of(b, std::span(text).first(30)));
+  auto rows = rows_of(a, std::span(text).subspan(30, 10), 30);
+  const auto more = rows_of(b, std::span(text).subspan(30, 10), 30);
+  rows.insert(rows.end(), more.begin(), more.end());  // four blocks, where there are three
+  EXPECT_ERROR(run(engine, rows), "full");
+  EXPECT_EQ(cache.length(a), 30);
+  EXPECT_EQ(cache.length(b), 30);
+  EXPECT_EQ(cache.blocks_in_use(), 2);
+  const auto expected = alone(std::span(text).first(40));
+  EXPECT_TRUE(
+      same_bits(run(engine, rows_of(a, std::span(text).subspan(30, 10), 30)), std::span(expected).last(10 * vocab_)));
+}
+
+// An observer, like anything else that throws within a step, leaves the lengths and the blocks as they were; what is
+// computed then is what would have been.
+TEST_P(RunnerTest, WhatIsThrownWithinAStepChangesNothing) {
+  RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 1000});
+  BlockManager& cache = engine.cache();
+  const auto text = tokens(60);
+  const auto expected = alone(text);
+  const auto a = cache.add_sequence();
+  run(engine, rows_of(a, std::span(text).first(40)));
+  const auto b = cache.fork(a);  // whose last block is copied in the step
+  auto rows = rows_of(a, std::span(text).subspan(40), 40);
+  const auto more = rows_of(b, std::span(text).subspan(40, 10), 40);
+  rows.insert(rows.end(), more.begin(), more.end());
+  for (const char* place : {"embedding", "layers.0.value", "layers.1.heads", "logits"}) {
+    const auto fail = [&](const std::string& name, std::span<const float>, size_t) {
+      if (name == place) throw std::runtime_error("enough");
+    };
+    EXPECT_THROW(static_cast<void>(engine.forward(rows, fail)), std::runtime_error);
+    EXPECT_EQ(cache.length(a), 40);
+    EXPECT_EQ(cache.length(b), 40);
+    EXPECT_EQ(cache.blocks_in_use(), 2);
+  }
+  const auto got = run(engine, rows);
+  EXPECT_TRUE(same_bits(std::span(got).first(20 * vocab_), std::span(expected).last(20 * vocab_)));
+  EXPECT_TRUE(same_bits(std::span(got).subspan(20 * vocab_), std::span(expected).subspan(40 * vocab_, 10 * vocab_)));
+}
+
+TEST(Runner, AStepOfTheSameShapeIsReplayed) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
+  Runner runner(model, machine);
+  const auto text = random_tokens(40, 1, model.config.vocab_size);
+  const auto a = runner.cache().add_sequence();
+  run(runner, rows_of(a, std::span(text).first(10), 0, false));
+  run(runner, rows_of(a, std::span(text).subspan(10, 1), 10));
+  const int issued = machine.last_stage->n_issued;
+  EXPECT_GT(issued, 0);
+  for (size_t i = 11; i < 40; ++i) run(runner, rows_of(a, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
+  EXPECT_EQ(machine.last_stage->n_issued, issued) << "what was recorded is not issued anew";
+  EXPECT_EQ(machine.last_stage->n_replayed, 29);
+  int seen = 0;
+  run(runner, rows_of(a, std::span(text).first(1), 40),
+      [&](const std::string&, std::span<const float>, size_t) { ++seen; });
+  EXPECT_GT(seen, 0);
+  EXPECT_GT(machine.last_stage->n_issued, issued) << "an observed step is not replayed";
+}
+
+TEST(Runner, LogitsStayWhereTokensAreDrawnUnlessTheyAreWanted) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
+  test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
+  Runner runner(model, machine);
+  const auto text = random_tokens(8, 1, model.config.vocab_size);
+  const auto logits = test::alone(model, text);
+  Sampler greedy({.temperature = 0.0F}, {});
+  auto rows = rows_of(runner.cache().add_sequence(), text, 0, false);
+  const auto likeliest = [&](size_t row) {
+    std::vector<float> scratch(logits.begin() + static_cast<std::ptrdiff_t>(row * vocab_size),
+                               logits.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocab_size));
+    return greedy.sample(scratch, {}, 0);
+  };
+  rows[3].sampler = rows[7].sampler = &greedy;
+  StepOutput output = runner.forward(rows);
+  EXPECT_EQ(std::vector<int32_t>(output.tokens.begin(), output.tokens.end()),
+            (std::vector<int32_t>{likeliest(3), likeliest(7)}));
+  EXPECT_TRUE(output.logits.empty());
+  EXPECT_EQ(machine.last_stage->n_fetched, 0);
+
+  rows = rows_of(runner.cache().add_sequence(), text, 0, false);
+  rows[2].sampler = rows[4].sampler = rows[5].sampler = &greedy;
+  rows[4].wants_logits = rows[6].wants_logits = true;
+  output = runner.forward(rows);
+  EXPECT_EQ(std::vector<int32_t>(output.tokens.begin(), output.tokens.end()),
+            (std::vector<int32_t>{likeliest(2), likeliest(4), likeliest(5)}));
+  EXPECT_TRUE(same_bits(output.logits.first(vocab_size), std::span(logits).subspan(4 * vocab_size, vocab_size)));
+  EXPECT_TRUE(same_bits(output.logits.subspan(vocab_size), std::span(logits).subspan(6 * vocab_size, vocab_size)));
+}
+
+TEST(Runner, AMachineServesSeveralModels) {
+  const auto one = test::random_model(test::small_shapes()[1].config, 1);
+  const auto two = test::random_model(test::small_shapes()[2].config, 2);
+  Cpu cpu({.n_threads = 2});
+  Runner of_one(one, cpu);
+  Runner of_two(two, cpu);
+  const auto text = random_tokens(20, 1, 11);
+  const auto a = of_one.cache().add_sequence();
+  const auto b = of_two.cache().add_sequence();
+  const auto expected_one = test::alone(one, text);
+  const auto expected_two = test::alone(two, text);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    const auto got_one = run(of_one, rows_of(a, std::span(text).subspan(i, 1), at));
+    const auto got_two = run(of_two, rows_of(b, std::span(text).subspan(i, 1), at));
+    EXPECT_TRUE(same_bits(got_one, std::span(expected_one).subspan(i * 37, 37)));
+    EXPECT_TRUE(same_bits(got_two, std::span(expected_two).subspan(i * 11, 11)));
+  }
+}
+
+TEST(Runner, LayersThatArePlacedWronglyAreAnError) {
+  const auto model = test::random_model(test::small_shapes()[1].config);  // of two layers
+  Cpu cpu({.n_threads = 1});
+  const auto place = [&](const std::vector<LayerRange>& ranges) {
+    std::vector<Placement> placements;
+    for (const LayerRange range : ranges) placements.push_back({cpu, range});
+    const Runner runner(model, placements, {});
+  };
+  EXPECT_NO_THROW(place({{0, 1}, {1, 2}}));
+  EXPECT_ERROR(place({{0, 1}}), "1 layers were placed, but the model has 2");
+  EXPECT_ERROR(place({{0, 1}, {0, 2}}), "placed after layer 1");
+  EXPECT_ERROR(place({{0, 0}, {0, 2}}), "no layer");
+  EXPECT_ERROR(place({}), "0 layers");
+}
+
+TEST(Runner, AnF16CacheTakesHalfOfTheBytesAndRounds) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  Cpu cpu({.n_threads = 1});
+  const Runner whole(model, cpu);
+  const Runner half(model, cpu, {.type = CacheType::F16});
+  EXPECT_EQ(whole.block_bytes(), 2 * half.block_bytes());
+  const auto text = random_tokens(50, 1, model.config.vocab_size);
+  EXPECT_FALSE(same_bits(test::alone(model, text), test::alone(model, text, 1, nullptr, CacheType::F16)));
+}
+
+TEST(Runner, HeadsWiderThanTheKernelsTakeAreAnError) {
+  const core::ModelConfig config{
+      .vocab_size = 4, .dim = 514, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 2, .context_length = 8};
+  const auto model = test::random_model(config);
+  Cpu cpu({.n_threads = 1});
+  EXPECT_ERROR(Runner(model, cpu), "514");
+}
+
+TEST(Cpu, TheEnvironmentPicksTheKernels) {
+  for (const core::Isa isa : core::supported_isas()) {
+    const core::test::ScopedEnv env("FOLIO_ISA", std::string(core::isa_name(isa)).c_str());
+    EXPECT_EQ(Cpu({.n_threads = 1}).kernels().isa, isa);
+  }
+  const core::test::ScopedEnv env("FOLIO_ISA", "mmx");
+  EXPECT_ERROR(Cpu({.n_threads = 1}), "FOLIO_ISA");
+}
+
+}  // namespace
+}  // namespace folio::infer

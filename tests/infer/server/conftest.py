@@ -1,0 +1,48 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "apps"))  # for support.py: how programs are run
+
+from support import BUILD, environment  # noqa: E402
+
+
+class Serve:
+    """A running `serve`. It can be stopped, and started again at the same address."""
+
+    def __init__(self, model, *flags, **more):
+        self.args = [BUILD / "serve", "-m", model, *flags]
+        self.more = more  # for Popen
+        self.port = 0
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([*map(str, self.args), "--port", str(self.port)], stdout=subprocess.PIPE,
+                                        text=True, env=environment("/nonexistent"), **self.more)
+        self.url = self.process.stdout.readline().strip()
+        assert self.url.startswith("http://"), f"serve did not start: exit code {self.process.wait(10)}"
+        self.port = int(self.url.rsplit(":", 1)[1].rstrip("/"))
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def server():
+    """server(model, *flags) is a running `serve`: the same one for the same arguments."""
+    running = {}
+
+    def serve(model, *flags):
+        key = (str(model), *flags)
+        if key not in running:
+            running[key] = Serve(model, *flags)
+        return running[key]
+
+    yield serve
+    for one in running.values():
+        one.stop()

@@ -1,0 +1,114 @@
+// Causal self-attention: its laws, for both forms, and what is our module's own.
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "modules/attention.h"
+#include "tests/modules/support.h"
+#include "tests/modules/laws/attention_laws.h"
+
+namespace folio::test {
+namespace {
+
+using nn::AttentionKind;
+constexpr auto kPlain = AttentionKind::Plain, kFused = AttentionKind::Fused;
+
+template <AttentionKind kind>
+struct OurAttention {
+  static nn::Attention make(const core::ModelConfig& config, double dropout = 0.0) {
+    const nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
+    nn::Attention attention(config, rope, dropout);
+    attention->kind = kind;
+    return attention;
+  }
+};
+
+using BothKinds = testing::Types<OurAttention<kPlain>, OurAttention<kFused>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Attention, BothKinds);
+
+nn::Attention make(const core::ModelConfig& config) { return random_attention<OurAttention<kPlain>>(config); }
+
+TEST(AttentionModule, PlainAndFusedAgreeInValuesAndGradients) {
+  for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
+    const auto config = config_of(n_heads, n_kv_heads, head_dim);
+    auto attention = make(config);
+    const auto x = randn({B, T, config.dim}).set_requires_grad(true), r = randn({B, T, config.dim});
+    const auto all = leaves(x, *attention);
+    const auto run = [&](AttentionKind which) {
+      attention->kind = which;
+      const auto y = attention->forward(x);
+      auto results = torch::autograd::grad({(r * y).sum()}, all);
+      results.push_back(y.detach());
+      return results;
+    };
+    const auto plain = run(kPlain), fused = run(kFused);
+    for (size_t i = 0; i < plain.size(); ++i) {
+      // Gradients of weights are sums over B · T positions more.
+      expect_close(fused[i], plain[i], static_cast<double>(B * T) * attention_tolerance(config, T, plain[i]));
+    }
+  }
+}
+
+TEST(AttentionModule, ABatchIsItsSequences) {
+  for (const auto kind : {kPlain, kFused}) {
+    for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
+      const auto config = config_of(n_heads, n_kv_heads, head_dim);
+      auto attention = make(config);
+      attention->kind = kind;
+      const auto x = randn({B, T, config.dim}), y = attention->forward(x);
+      for (int64_t b = 0; b < B; ++b) {
+        expect_close(attention->forward(x.slice(0, b, b + 1)), y.slice(0, b, b + 1), attention_tolerance(config, T, y));
+      }
+    }
+  }
+}
+
+TEST(AttentionModule, DropoutActsInTrainingOnly) {
+  for (const auto kind : {kPlain, kFused}) {
+    auto attention = in_double(OurAttention<kPlain>::make(config_of(2, 2, 4), 0.5), 1.0 / std::sqrt(8));
+    attention->kind = kind;
+    const auto x = randn({2, 8, 8});
+    attention->eval();
+    const auto y = attention->forward(x);
+    EXPECT_TRUE(torch::equal(attention->forward(x), y));
+    attention->train();
+    EXPECT_FALSE(torch::equal(attention->forward(x), y));
+    EXPECT_FALSE(torch::equal(attention->forward(x), attention->forward(x)));
+    // Dropped weights are 0 and the others doubled, so that the mean over many draws is the value without dropout. Each
+    // number's deviation is at most the sum of |w v| over the past, projected; six standard errors are granted.
+    constexpr int kDraws = 2000;
+    auto sum = torch::zeros_like(y), squares = torch::zeros_like(y);
+    const torch::NoGradGuard no_grad;
+    for (int i = 0; i < kDraws; ++i) {
+      const auto draw = attention->forward(x);
+      sum += draw;
+      squares += draw.square();
+    }
+    const auto mean = sum / kDraws;
+    const auto standard_error = ((squares / kDraws - mean.square()) / kDraws).sqrt();
+    EXPECT_TRUE(((mean - y).abs() <= 6 * standard_error).all().item<bool>());
+  }
+}
+
+TEST(AttentionModule, HasFourMatricesAndNothingElse) {
+  auto attention = make(config_of(4, 2, 6));
+  EXPECT_TRUE(attention->buffers().empty());
+  ASSERT_EQ(attention->parameters().size(), 4U);
+  EXPECT_EQ(weight(attention, "wq").sizes(), (std::vector<int64_t>{24, 24}));
+  EXPECT_EQ(weight(attention, "wk").sizes(), (std::vector<int64_t>{12, 24}));
+  EXPECT_EQ(weight(attention, "wv").sizes(), (std::vector<int64_t>{12, 24}));
+  EXPECT_EQ(weight(attention, "wo").sizes(), (std::vector<int64_t>{24, 24}));
+}
+
+TEST(AttentionModule, RefusesOtherSizes) {
+  auto attention = make(config_of(2, 2, 4, /*context=*/8));
+  expect_error([&] { attention->forward(randn({2, 3, 7})); }, {"Attention", "[B, T, 8]", "Double [2, 3, 7]"});
+  expect_error([&] { attention->weights(randn({3, 8})); }, {"[B, T, 8]", "Double [3, 8]"});
+  expect_error([&] { attention->forward(randn({1, 9, 8})); }, {"[0, 8)", "[0, 9)"});
+  expect_error([] { make(config_of(3, 2, 4)); }, {"n_heads 3", "n_kv_heads 2"});
+  expect_error([] { OurAttention<kPlain>::make(config_of(2, 2, 4), 1.0); }, {"dropout", "[0, 1)", "1"});
+}
+
+}  // namespace
+}  // namespace folio::test

@@ -1,0 +1,104 @@
+// A residual block: its laws, that its parts can be swapped, and what is our module's own.
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <map>
+#include <string>
+
+#include "modules/attention.h"
+#include "modules/block.h"
+#include "modules/rms_norm.h"
+#include "modules/swiglu.h"
+#include "tests/modules/support.h"
+#include "tests/modules/laws/block_laws.h"
+
+namespace folio::test {
+namespace {
+
+using torch::nn::AnyModule;
+
+nn::Block make(double dropout = 0.0) {
+  return nn::Block(
+      nn::llama_parts(kBlockConfig, nn::RopeCache(kBlockConfig.context_length, kBlockConfig.head_dim), dropout),
+      dropout);
+}
+
+nn::BlockParts identities() {
+  const auto identity = [] { return AnyModule(torch::nn::Identity()); };
+  return {.attention_norm = identity(), .attention = identity(), .ffn_norm = identity(), .ffn = identity()};
+}
+
+/// A wrong part: its output has one position, which broadcasting would add without an error.
+struct FirstPositionImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.slice(1, 0, 1); }
+};
+TORCH_MODULE(FirstPosition);
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Block, nn::Block);
+
+TEST(BlockModule, WithZeroProjectionsAndDropoutIsTheIdentity) {
+  auto block = make(0.5);
+  const torch::NoGradGuard no_grad;
+  block->named_parameters()["attention.wo.weight"].zero_();
+  block->named_parameters()["ffn.w2.weight"].zero_();
+  const auto x = torch::randn({2, 5, 8});
+  EXPECT_TRUE(torch::equal(block->forward(x), x));
+}
+
+TEST(BlockModule, PartsCanBeSwapped) {
+  nn::Block doubles_twice(identities());
+  const auto x = torch::randn({2, 5, 8});
+  EXPECT_TRUE(torch::equal(doubles_twice->forward(x), 4 * x));
+
+  auto parts = identities();
+  parts.ffn = AnyModule(torch::nn::Linear(8, 8));
+  nn::Block block(parts);
+  auto linear = parts.ffn.get<torch::nn::Linear>();
+  EXPECT_TRUE(torch::equal(block->forward(x), 2 * x + linear->forward(2 * x)));
+  EXPECT_TRUE(block->named_parameters().contains("ffn.weight"));
+}
+
+TEST(BlockModule, ObserverSeesBranchesAndStream) {
+  auto block = make();
+  const auto x = torch::randn({2, 5, 8});
+  std::map<std::string, torch::Tensor> seen;
+  const auto y = block->forward(
+      x, [&](const std::string& name, const torch::Tensor& value) { seen[name] = value; }, "p.");
+  ASSERT_EQ(seen.size(), 6U);
+  EXPECT_TRUE(
+      torch::equal(seen["p.attention_norm"], block->named_children()["attention_norm"]->as<nn::RMSNorm>()->forward(x)));
+  EXPECT_TRUE(torch::equal(seen["p.ffn_norm"], block->named_children()["ffn_norm"]->as<nn::RMSNorm>()->forward(
+                                                   seen["p.attention_residual"])));
+  EXPECT_TRUE(torch::equal(seen["p.attention_residual"], x + seen["p.attention"]));
+  EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], seen["p.attention_residual"] + seen["p.ffn"]));
+  EXPECT_TRUE(torch::equal(seen["p.ffn_residual"], y));
+}
+
+TEST(BlockModule, DropoutActsInTrainingOnly) {
+  nn::Block block(identities(), 0.5);
+  const auto x = torch::randn({2, 5, 8});
+  EXPECT_FALSE(torch::equal(block->forward(x), 4 * x));
+  block->eval();
+  EXPECT_TRUE(torch::equal(block->forward(x), 4 * x));
+}
+
+TEST(BlockModule, RefusesPartsThatChangeTheShape) {
+  auto parts = identities();
+  parts.attention = AnyModule(FirstPosition());
+  nn::Block block(parts);
+  expect_error(
+      [&] {
+        block->forward(torch::zeros({2, 3, 8}));
+      },
+      {"Block", "attention", "Float [2, 3, 8]", "Float [2, 1, 8]"});
+  expect_error([&] { make()->forward(torch::zeros({2, 3, 7})); }, {"[..., 8]", "Float [2, 3, 7]"});
+  expect_error([] { make(-0.1); }, {"dropout", "[0, 1)", "-0.1"});
+}
+
+}  // namespace
+}  // namespace folio::test

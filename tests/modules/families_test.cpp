@@ -1,0 +1,137 @@
+// The parts that families add to attention: biases, norms of heads, other pairs for RoPE, wider heads, sliding windows.
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/manifest.h"
+#include "tests/modules/gradient_check.h"
+#include "modules/attention.h"
+#include "modules/llama.h"
+#include "tests/modules/support.h"
+
+namespace folio::test {
+namespace {
+
+using core::Family;
+using nn::AttentionKind;
+
+std::vector<core::ModelConfig> configs() {
+  const core::ModelConfig grouped{
+      .vocab_size = 7, .dim = 8, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 6, .context_length = 12};
+  std::vector<core::ModelConfig> all;
+  for (const Family family : {Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3}) {
+    for (const int64_t head_dim : {2, 6}) {
+      for (const int64_t window : {0, 1, 4}) {
+        core::ModelConfig c = grouped;
+        c.family = family;
+        c.head_dim = head_dim;
+        c.sliding_window = window;
+        if (window == 0 || core::info(family).window != core::HfWindow::None) all.push_back(c);
+      }
+    }
+  }
+  return all;
+}
+
+std::string name_of(const core::ModelConfig& c) {
+  return fmt::format("{} with heads of {} and a window of {}", c.family, c.head_dim, c.sliding_window);
+}
+
+nn::Attention attention_of(const core::ModelConfig& c, AttentionKind kind) {
+  nn::RopeCache rope(c.context_length, c.head_dim, c.rope_theta, std::vector<double>{}, core::info(c.family).pairs);
+  auto attention = in_double(nn::Attention(c, rope), 1.0 / std::sqrt(c.dim));
+  attention->kind = kind;
+  return attention;
+}
+
+TEST(Families, GradientsOfAttentionAreThoseOfDifferences) {
+  for (const core::ModelConfig& c : configs()) {
+    for (const AttentionKind kind : {AttentionKind::Plain, AttentionKind::Fused}) {
+      auto attention = attention_of(c, kind);
+      const auto x = randn({2, 5, c.dim});
+      SCOPED_TRACE(name_of(c));
+      expect_gradients([&] { return attention->forward(x); }, leaves(x, *attention));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Families, PlainAndFusedAgree) {
+  for (const core::ModelConfig& c : configs()) {
+    auto attention = attention_of(c, AttentionKind::Plain);
+    const auto x = randn({2, 9, c.dim});
+    const auto plain = attention->forward(x);
+    attention->kind = AttentionKind::Fused;
+    // A few eps for each of the sums over dim, head_dim, positions and heads.
+    const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
+    EXPECT_LT(largest(attention->forward(x) - plain), 4 * kEps * terms * (1 + largest(plain))) << name_of(c);
+  }
+}
+
+TEST(Families, APositionSeesItsWindow) {
+  constexpr int64_t T = 10;
+  for (const core::ModelConfig& c : configs()) {
+    for (const AttentionKind kind : {AttentionKind::Plain, AttentionKind::Fused}) {
+      auto attention = attention_of(c, kind);
+      const auto x = randn({1, T, c.dim});
+      const auto y = attention->forward(x);
+      for (int64_t changed = 0; changed < T; ++changed) {
+        auto other = x.clone();
+        other.select(1, changed).normal_();
+        const auto z = attention->forward(other);
+        for (int64_t t = 0; t < T; ++t) {
+          const bool sees = t >= changed && (c.sliding_window == 0 || t - changed < c.sliding_window);
+          EXPECT_EQ(torch::equal(z.select(1, t), y.select(1, t)), !sees)
+              << name_of(c) << ": position " << t << " after a change at " << changed;
+        }
+      }
+    }
+  }
+}
+
+TEST(Families, EachParameterIsInTheManifestAndLearns) {
+  for (const core::ModelConfig& c : configs()) {
+    nn::Llama model(c);
+    const auto tokens = torch::randint(c.vocab_size, {2, 6}, torch::kLong);
+    model->loss(tokens, tokens.roll(-1, 1)).backward();
+    auto parameters = model->named_parameters();
+    const auto manifest = core::tensor_manifest(c);
+    EXPECT_EQ(parameters.size(), manifest.size()) << name_of(c);
+    int64_t count = 0;
+    for (const core::TensorSpec& spec : manifest) {
+      torch::Tensor* p = parameters.find(spec.module_name);
+      ASSERT_NE(p, nullptr) << spec.module_name;
+      EXPECT_EQ(p->sizes().vec(), spec.shape) << spec.module_name;
+      count += p->numel();
+      // A softmax over one position has no gradient.
+      using core::Role;
+      const std::set<Role> scores{Role::Wq, Role::Wk, Role::Bq, Role::Bk, Role::QueryNorm, Role::KeyNorm};
+      if (c.sliding_window == 1 && scores.contains(spec.role)) continue;
+      EXPECT_GT(p->grad().abs().max().item<double>(), 0.0) << name_of(c) << ": " << spec.module_name;
+      if (!spec.module_name.ends_with(".bias")) continue;
+      EXPECT_EQ(p->abs().max().item<double>(), 0.0) << spec.module_name;
+    }
+    EXPECT_EQ(count, core::parameter_count(c)) << name_of(c);
+  }
+}
+
+// With the rows of a head in the other order, halves are adjacent pairs.
+TEST(Families, HalvesArePermutedPairs) {
+  constexpr int64_t K = 10;
+  const nn::RopeCache pairs(16, K, 100.0);
+  const nn::RopeCache halves(16, K, 100.0, std::vector<double>{}, core::RopePairs::Halves);
+  const auto x = randn({2, 16, 3, K});
+  const auto to_halves = [](const torch::Tensor& y) {
+    return y.unflatten(-1, {K / 2, 2}).transpose(-1, -2).flatten(-2);
+  };
+  EXPECT_TRUE(torch::equal(halves->apply(to_halves(x)), to_halves(pairs->apply(x))));
+}
+
+}  // namespace
+}  // namespace folio::test

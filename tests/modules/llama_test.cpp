@@ -1,0 +1,272 @@
+// The laws of the whole model.
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/modules/gradient_check.h"
+#include "modules/attention.h"
+#include "modules/llama.h"
+#include "tests/modules/support.h"
+
+namespace folio::test {
+namespace {
+
+const core::ModelConfig kTiny{
+    .vocab_size = 7, .dim = 8, .n_layers = 2, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 6, .context_length = 12};
+
+torch::Tensor random_tokens(const core::ModelConfig& config, int64_t B, int64_t T) {
+  return torch::randint(config.vocab_size, {B, T}, torch::kLong);
+}
+
+std::vector<core::ModelConfig> many_configs() {
+  std::vector<core::ModelConfig> configs;
+  for (const bool tied : {true, false}) {
+    for (const auto& [n_heads, n_kv_heads, head_dim] :
+         {std::array<int64_t, 3>{1, 1, 2}, {4, 4, 8}, {4, 2, 6}, {6, 1, 4}, {3, 3, 10}}) {
+      for (const int64_t n_layers : {1, 3}) {
+        configs.push_back({.vocab_size = 5 + 8 * n_heads,
+                           .dim = n_heads * head_dim,
+                           .n_layers = n_layers,
+                           .n_heads = n_heads,
+                           .n_kv_heads = n_kv_heads,
+                           .hidden_dim = 3 * head_dim + 1,
+                           .context_length = 20,
+                           .tie_embeddings = tied});
+      }
+    }
+  }
+  return configs;
+}
+
+TEST(Llama, LogitsHaveTheirShapeAtManySizes) {
+  for (const auto& config : many_configs()) {
+    nn::Llama model(config);
+    for (const auto& [B, T] : {std::pair<int64_t, int64_t>{1, 1}, {1, 20}, {3, 7}, {2, 16}}) {
+      const auto logits = model->forward(random_tokens(config, B, T));
+      EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{B, T, config.vocab_size}));
+      EXPECT_EQ(logits.scalar_type(), torch::kFloat);
+      EXPECT_TRUE(logits.isfinite().all().item<bool>());
+    }
+  }
+}
+
+TEST(Llama, ParametersAreAsManyAsTheFormulaSays) {
+  for (const auto& config : many_configs()) {
+    nn::Llama model(config);
+    int64_t count = 0;
+    for (const auto& parameter : model->parameters()) count += parameter.numel();
+    EXPECT_EQ(count, core::parameter_count(config));
+    EXPECT_TRUE(model->buffers().empty());
+    EXPECT_EQ(model->named_parameters().contains("output.weight"), !config.tie_embeddings);
+  }
+}
+
+TEST(Llama, ParametersHaveTheirNames) {
+  auto config = kTiny;
+  config.n_layers = 1;
+  config.tie_embeddings = false;
+  auto names = nn::Llama(config)->named_parameters().keys();
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "layers.0.attention.wk.weight", "layers.0.attention.wo.weight", "layers.0.attention.wq.weight",
+                       "layers.0.attention.wv.weight", "layers.0.attention_norm.weight", "layers.0.ffn.w1.weight",
+                       "layers.0.ffn.w2.weight", "layers.0.ffn.w3.weight", "layers.0.ffn_norm.weight", "norm.weight",
+                       "output.weight", "tok_embeddings.weight"}));
+}
+
+TEST(Llama, InitialWeightsHaveTheirStandardDeviation) {
+  const core::ModelConfig config{.vocab_size = 100, .dim = 128, .n_layers = 3, .tie_embeddings = false};
+  nn::Llama model(config);
+  for (const auto& parameter : model->named_parameters()) {
+    const std::string& name = parameter.key();
+    if (parameter->dim() == 1) {
+      EXPECT_TRUE(torch::equal(*parameter, torch::ones_like(*parameter))) << name;
+      continue;
+    }
+    const bool residual = name.find(".wo.") != std::string::npos || name.find(".w2.") != std::string::npos;
+    const double std = residual ? 0.02 / std::sqrt(6.0) : 0.02;
+    // The standard error of a standard deviation from n draws is σ / √(2n), and of their mean σ / √n; six of each.
+    const double error = 6 * std / std::sqrt(static_cast<double>(parameter->numel()));
+    EXPECT_NEAR(parameter->std().item<double>(), std, error / std::sqrt(2.0)) << name;
+    EXPECT_NEAR(parameter->mean().item<double>(), 0.0, error) << name;
+  }
+}
+
+TEST(Llama, FirstLossIsTheLogarithmOfTheVocabulary) {
+  for (const bool tied : {true, false}) {
+    const core::ModelConfig config{.vocab_size = 66, .tie_embeddings = tied};
+    nn::Llama model(config);
+    const auto tokens = random_tokens(config, 12, 64);
+    const double loss = model->loss(tokens, random_tokens(config, 12, 64)).item<double>();
+    // The last norm's output has length √dim, so a logit is N(0, σ²) with σ = 0.02 √dim; that costs σ² / 2 on average.
+    // A tied head moreover knows its input: that token's logit is at most 0.02 dim and wastes its share of the softmax.
+    const double variance = 0.02 * 0.02 * 128, uniform = std::log(66.0);
+    const double tied_cost = tied ? std::log1p(std::expm1(0.02 * 128) / 66) : 0.0;
+    const double noise = 6 * std::sqrt((variance + (tied ? 0.02 * 128 * 0.02 * 128 / 66 : 0.0)) / (12 * 64));
+    EXPECT_GE(loss, uniform - noise);
+    EXPECT_LE(loss, uniform + variance / 2 + tied_cost + noise);
+  }
+}
+
+TEST(Llama, LossIsTheMeanCrossEntropy) {
+  nn::Llama model(kTiny);
+  model->to(torch::kDouble);
+  const auto tokens = random_tokens(kTiny, 3, 5), targets = random_tokens(kTiny, 3, 5);
+  const auto probabilities = model->forward(tokens).softmax(-1);
+  double sum = 0.0;
+  for (int64_t b = 0; b < 3; ++b) {
+    for (int64_t t = 0; t < 5; ++t) {
+      sum -= std::log(probabilities[b][t][targets[b][t].item<int64_t>()].item<double>());
+    }
+  }
+  EXPECT_NEAR(model->loss(tokens, targets).item<double>(), sum / 15, 32 * kEps);
+}
+
+TEST(Llama, OverfitsOneBatch) {
+  const core::ModelConfig config{.vocab_size = 16,
+                                 .dim = 32,
+                                 .n_layers = 2,
+                                 .n_heads = 4,
+                                 .n_kv_heads = 2,
+                                 .hidden_dim = 64,
+                                 .context_length = 16};
+  nn::Llama model(config);
+  auto tokens = random_tokens(config, 4, 16);
+  tokens.select(1, 0) = torch::arange(4);  // so that all rows differ
+  const auto targets = random_tokens(config, 4, 16);
+  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(1e-2));
+  double loss = std::numeric_limits<double>::infinity();
+  for (int step = 0; step < 300 && loss >= 0.05; ++step) {
+    optimizer.zero_grad();
+    const auto value = model->loss(tokens, targets);
+    value.backward();
+    optimizer.step();
+    loss = value.item<double>();
+  }
+  EXPECT_LT(loss, 0.05);
+}
+
+TEST(Llama, ALaterTokenChangesNoEarlierLogits) {
+  for (const auto kind : {nn::AttentionKind::Plain, nn::AttentionKind::Fused}) {
+    auto model = in_double(nn::Llama(kTiny));
+    model->apply([&](torch::nn::Module& module) {
+      if (auto* attention = module.as<nn::Attention>()) attention->kind = kind;
+    });
+    const auto tokens = random_tokens(kTiny, 2, 12), logits = model->forward(tokens);
+    for (int64_t t = 0; t < 12; ++t) {
+      auto changed = tokens.clone();
+      changed.select(1, t) = (changed.select(1, t) + 1) % kTiny.vocab_size;
+      const auto others = model->forward(changed);
+      EXPECT_TRUE(torch::equal(others.slice(1, 0, t), logits.slice(1, 0, t)));
+      EXPECT_FALSE(torch::equal(others.select(1, 11), logits.select(1, 11)));
+    }
+  }
+}
+
+TEST(Llama, TheOrderOfThePastMatters) {
+  auto model = in_double(nn::Llama(kTiny));
+  const auto one = model->forward(torch::tensor({{1, 2, 3}})), other = model->forward(torch::tensor({{2, 1, 3}}));
+  EXPECT_GT(largest(one.select(1, 2) - other.select(1, 2)), 1e-6);
+}
+
+TEST(Llama, AllLayersShareOneRopeCache) {
+  nn::Llama model(kTiny);
+  std::vector<const torch::nn::Module*> caches;
+  for (const auto& module : model->modules()) {
+    if (auto* attention = module->as<nn::Attention>()) {
+      caches.push_back(attention->named_children()["rope"].get());
+    }
+  }
+  ASSERT_EQ(caches.size(), 2U);
+  EXPECT_EQ(caches[0], caches[1]);
+}
+
+TEST(Llama, ObserverSeesEachIntermediateInOrder) {
+  nn::Llama model(kTiny);
+  std::vector<std::string> names;
+  std::vector<torch::Tensor> values;
+  const auto tokens = random_tokens(kTiny, 2, 5);
+  const auto logits = model->forward(tokens, [&](const std::string& name, const torch::Tensor& value) {
+    names.push_back(name);
+    values.push_back(value);
+  });
+  std::vector<std::string> expected{"embedding"};
+  for (const char* layer : {"layers.0.", "layers.1."}) {
+    for (const char* branch : {"attention", "ffn"}) {
+      for (const char* place : {"_norm", "", "_residual"}) expected.push_back(std::string(layer) + branch + place);
+    }
+  }
+  expected.insert(expected.end(), {"norm", "logits"});
+  EXPECT_EQ(names, expected);
+  for (size_t i = 0; i + 1 < values.size(); ++i) EXPECT_EQ(values[i].sizes(), (std::vector<int64_t>{2, 5, 8}));
+  EXPECT_TRUE(torch::equal(values[0] + values[2], values[3])) << "embedding + attention = the stream";
+  EXPECT_TRUE(torch::equal(values.back(), logits));
+  EXPECT_TRUE(torch::equal(model->forward(tokens), logits)) << "to be watched changes nothing";
+}
+
+TEST(Llama, BlocksComeFromTheFactory) {
+  std::vector<int64_t> layers;
+  nn::Llama model(kTiny, 0.0, [&](const core::ModelConfig& config, int64_t layer) {
+    layers.push_back(layer);
+    auto parts = nn::llama_parts(config, nn::RopeCache(config.context_length, config.head_dim));
+    if (layer == 1) parts.ffn = torch::nn::AnyModule(torch::nn::Linear(config.dim, config.dim));
+    return nn::Block(parts);
+  });
+  EXPECT_EQ(layers, (std::vector<int64_t>{0, 1}));
+  EXPECT_TRUE(model->named_parameters().contains("layers.0.ffn.w1.weight"));
+  EXPECT_TRUE(model->named_parameters().contains("layers.1.ffn.weight"));
+  EXPECT_EQ(model->forward(random_tokens(kTiny, 2, 5)).sizes(), (std::vector<int64_t>{2, 5, 7}));
+}
+
+TEST(Llama, DropoutActsInTrainingOnly) {
+  nn::Llama model(kTiny, 0.3);
+  const auto tokens = random_tokens(kTiny, 2, 5);
+  EXPECT_FALSE(torch::equal(model->forward(tokens), model->forward(tokens)));
+  model->eval();
+  EXPECT_TRUE(torch::equal(model->forward(tokens), model->forward(tokens)));
+}
+
+TEST(Llama, GradientsEqualCentralDifferences) {
+  for (const bool tied : {true, false}) {
+    const core::ModelConfig config{.vocab_size = 5,
+                                   .dim = 4,
+                                   .n_layers = 2,
+                                   .n_heads = 2,
+                                   .n_kv_heads = 1,
+                                   .hidden_dim = 3,
+                                   .context_length = 4,
+                                   .tie_embeddings = tied};
+    auto model = in_double(nn::Llama(config));
+    const auto tokens = random_tokens(config, 2, 4), targets = random_tokens(config, 2, 4);
+    expect_gradients([&] { return model->loss(tokens, targets); }, model->parameters());
+  }
+}
+
+TEST(Llama, RefusesOtherSizesAndTypes) {
+  nn::Llama model(kTiny);
+  const auto tokens = random_tokens(kTiny, 2, 5);
+  expect_error([&] { model->forward(tokens.to(torch::kInt)); }, {"Llama", "Long [B, T]", "Int [2, 5]"});
+  expect_error([&] { model->forward(tokens[0]); }, {"Long [B, T]", "Long [5]"});
+  expect_error([&] { model->forward(tokens.slice(1, 0, 0)); }, {"Long [B, T]", "Long [2, 0]"});
+  expect_error([&] { model->forward(random_tokens(kTiny, 1, 13)); }, {"context_length 12", "Long [1, 13]"});
+  expect_error([&] { model->loss(tokens, tokens.slice(1, 1)); }, {"Long [2, 5]", "Long [2, 4]"});
+  expect_error([&] { model->loss(tokens, tokens.to(torch::kFloat)); }, {"Long [2, 5]", "Float [2, 5]"});
+  expect_error([] { nn::Llama(kTiny, 1.5); }, {"dropout", "[0, 1)", "1.5"});
+  auto config = kTiny;
+  config.n_kv_heads = 3;
+  expect_error([&] { nn::Llama{config}; }, {"Llama", "n_heads 2", "n_kv_heads 3"});
+}
+
+}  // namespace
+}  // namespace folio::test

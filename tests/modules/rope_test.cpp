@@ -1,0 +1,99 @@
+// RoPE: its laws, and what is our cache's own.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <vector>
+
+#include "modules/rope.h"
+#include "tests/modules/support.h"
+#include "tests/modules/laws/rope_laws.h"
+
+namespace folio::test {
+namespace {
+
+constexpr int64_t kContext = kRopeContext;
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Rope, nn::RopeCache);
+
+TEST(RopeCache, FactorsDivideTheFrequencies) {
+  const auto plain = nn::RopeCache(kContext, 6, 100.0)->rotations();
+  const auto scaled = nn::RopeCache(kContext, 6, 100.0, std::vector{1.0, 2.0, 4.0})->rotations();
+  for (const int64_t t : {0, 1, 3, 9}) {  // position 4t of a pair that is four times as slow is the plain position t
+    EXPECT_TRUE(torch::equal(scaled[t][0], plain[t][0]));
+    EXPECT_TRUE(torch::allclose(scaled[2 * t][1], plain[t][1], 0.0, kAngleError));
+    EXPECT_TRUE(torch::allclose(scaled[4 * t][2], plain[t][2], 0.0, kAngleError));
+  }
+  const std::vector<double> none(3, 1.0);
+  EXPECT_TRUE(torch::equal(nn::RopeCache(kContext, 6, 100.0, none)->rotations(), plain));
+}
+
+TEST(RopeCache, FirstPositionContinuesASequenceBitForBit) {
+  nn::RopeCache rope(kContext, 6);
+  const auto x = torch::randn({2, kContext, 3, 6}), y = rope->apply(x);
+  for (const int64_t t : {1, 17, 39}) EXPECT_TRUE(torch::equal(rope->apply(x.slice(1, t), t), y.slice(1, t)));
+}
+
+TEST(RopeCache, FarPositionsKeepFullPrecision) {
+  nn::RopeCache rope(1 << 17, 64, 500000.0);
+  const auto x = torch::randn({1, 1, 3, 64});
+  for (const int64_t t : {1 << 16, (1 << 17) - 1}) {
+    const auto y = rope->apply(x, t);
+    EXPECT_EQ(y.scalar_type(), torch::kFloat);
+    const auto expected = x.to(torch::kDouble).matmul(rotation_matrix(t, 64, 500000.0).t());
+    // cos, sin, two products and a sum are rounded to float; an angle rounded to float would be off by 2^-8.
+    expect_close(y.to(torch::kDouble), expected, 6 * 0x1p-24 * 2 * largest(x));
+  }
+}
+
+TEST(RopeCache, HalfTypesAreRotatedInFloat) {
+  nn::RopeCache rope(kContext, 8);
+  const auto x = torch::randn({2, kContext, 3, 8}).to(torch::kBFloat16);
+  const auto y = rope->apply(x);
+  EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
+  EXPECT_TRUE(torch::equal(y, rope->apply(x.to(torch::kFloat)).to(torch::kBFloat16)));
+}
+
+TEST(RopeCache, InputsOfEveryTypeReadOneCache) {
+  const nn::RopeCacheImpl rope(kContext, 8);  // const: layers share it, perhaps on several threads
+  const auto x = randn({2, kContext, 3, 8});
+  const auto in_double = rope.apply(x);
+  EXPECT_EQ(rope.apply(x.to(torch::kFloat)).scalar_type(), torch::kFloat);
+  EXPECT_TRUE(torch::equal(rope.apply(x), in_double));
+  EXPECT_EQ(rope.rotations().scalar_type(), torch::kComplexDouble);
+}
+
+TEST(RopeCache, HasNoState) {
+  nn::RopeCache rope(kContext, 8);
+  EXPECT_TRUE(rope->parameters().empty());
+  EXPECT_TRUE(rope->buffers().empty());
+}
+
+TEST(RopeCache, ReadsTransposedInputs) {
+  nn::RopeCache rope(kContext, 4);
+  const auto x = randn({2, 4, 3, 5}).permute({0, 3, 2, 1});
+  EXPECT_TRUE(torch::equal(rope->apply(x), rope->apply(x.contiguous())));
+}
+
+TEST(RopeCache, RefusesOtherSizesAndPositions) {
+  expect_error([] { nn::RopeCache(8, 5); }, {"even", "5"});
+  expect_error([] { nn::RopeCache(0, 4); }, {"context_length", "0"});
+  expect_error([] { nn::RopeCache(8, 4, -1.0); }, {"theta", "-1"});
+  expect_error([] { nn::RopeCache(8, 4, 10.0, std::vector{1.0}); }, {"2 pairs", "1 factors"});
+  nn::RopeCache rope(8, 4);
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 9, 2, 4}))); }, {"[0, 8)", "[0, 9)"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), 5)); }, {"[0, 8)", "[5, 9)"});
+  expect_error([&] { static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 4}), -1)); }, {"[0, 8)", "[-1, 3)"});
+  expect_error(
+      [&] {
+        static_cast<void>(rope->apply(torch::zeros({1, 4, 2, 6})));
+      },
+      {"[B, T, heads, 4]", "Float [1, 4, 2, 6]"});
+  expect_error(
+      [&] {
+        static_cast<void>(rope->apply(torch::zeros({1, 4, 4})));
+      },
+      {"[B, T, heads, 4]", "Float [1, 4, 4]"});
+}
+
+}  // namespace
+}  // namespace folio::test

@@ -1,0 +1,33 @@
+// SwiGLU: its laws, and what is our module's own.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <vector>
+
+#include "modules/swiglu.h"
+#include "tests/modules/support.h"
+#include "tests/modules/laws/swiglu_laws.h"
+
+namespace folio::test {
+namespace {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, SwiGlu, nn::SwiGLU);
+
+TEST(SwiGluModule, HasThreeMatricesAndNothingElse) {
+  nn::SwiGLU ffn(4, 10);
+  const auto parameters = ffn->named_parameters();
+  ASSERT_EQ(parameters.size(), 3U);
+  EXPECT_EQ(parameters["w1.weight"].sizes(), (std::vector<int64_t>{10, 4}));
+  EXPECT_EQ(parameters["w2.weight"].sizes(), (std::vector<int64_t>{4, 10}));
+  EXPECT_EQ(parameters["w3.weight"].sizes(), (std::vector<int64_t>{10, 4}));
+}
+
+TEST(SwiGluModule, RefusesOtherSizes) {
+  nn::SwiGLU ffn(4, 10);
+  expect_error([&] { ffn->forward(torch::zeros({2, 3, 5})); }, {"SwiGLU", "[B, T, 4]", "Float [2, 3, 5]"});
+  expect_error([&] { ffn->forward(torch::zeros({2, 4})); }, {"[B, T, 4]", "Float [2, 4]"});
+  expect_error([] { nn::SwiGLU(4, 0); }, {"at least 1", "4 and 0"});
+}
+
+}  // namespace
+}  // namespace folio::test

@@ -1,0 +1,220 @@
+#include "train/report/ngram.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/random.h"
+#include "data/corpus.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "tests/core/support.h"
+
+namespace folio::train {
+namespace {
+
+using data::CharTokenizer;
+using data::load_corpus;
+using data::split_tokens;
+using data::Splits;
+using Tokens = std::vector<int32_t>;
+
+// Random tokens, small ones more often, so that n-grams repeat.
+Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
+  Tokens tokens(n);
+  for (size_t i = 0; i < n; ++i) {
+    const double u = core::random_uniform(seed, i);
+    tokens[i] = static_cast<int32_t>(u * u * u * vocab_size);
+  }
+  return tokens;
+}
+
+// The definitions, without a trie: every context is searched for in the whole text.
+class Definition {
+ public:
+  Definition(Tokens train, int32_t vocab_size) : train_(std::move(train)), vocab_size_(vocab_size) {}
+
+  [[nodiscard]] double add_k(const Tokens& context, int32_t token, double k) const {
+    const std::map<int32_t, int>& after = followers(context);
+    double total = 0;
+    for (const auto& [next, count] : after) total += count;
+    const double count = after.contains(token) ? after.at(token) : 0;
+    return total + k == 0 ? 1.0 / vocab_size_ : (count + k) / (total + k * vocab_size_);
+  }
+
+  [[nodiscard]] double witten_bell(const Tokens& context, int32_t token) const {
+    const double lower =
+        context.empty() ? 1.0 / vocab_size_ : witten_bell(Tokens(context.begin() + 1, context.end()), token);
+    const std::map<int32_t, int>& after = followers(context);
+    if (after.empty()) return lower;
+    double total = 0;
+    for (const auto& [next, count] : after) total += count;
+    const double count = after.contains(token) ? after.at(token) : 0;
+    const auto distinct = static_cast<double>(after.size());
+    return (count + distinct * lower) / (total + distinct);
+  }
+
+ private:
+  const std::map<int32_t, int>& followers(const Tokens& context) const {
+    const auto [place, is_new] = followers_.try_emplace(context);
+    if (is_new) {
+      for (size_t i = 0; i + context.size() < train_.size(); ++i) {
+        const auto at = train_.begin() + static_cast<std::ptrdiff_t>(i);
+        if (std::equal(context.begin(), context.end(), at)) ++place->second[train_[i + context.size()]];
+      }
+    }
+    return place->second;
+  }
+
+  Tokens train_;
+  int32_t vocab_size_;
+  mutable std::map<Tokens, std::map<int32_t, int>> followers_;
+};
+
+Tokens context_before(const Tokens& tokens, size_t at, int order) {
+  const size_t length = std::min(at, static_cast<size_t>(order - 1));
+  const auto end = tokens.begin() + static_cast<std::ptrdiff_t>(at);
+  return {end - static_cast<std::ptrdiff_t>(length), end};
+}
+
+TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
+  // a b a b a c: after a come b, b, c; after b come a, a; c is last, so nothing follows it.
+  const Tokens train{0, 1, 0, 1, 0, 2};
+  const NgramCounts counts(train, 3, 2);
+  // P_1(a, b, c) = (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability({}, 0, 1), 4.0 / 9);
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability({}, 1, 1), 3.0 / 9);
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability({}, 2, 1), 2.0 / 9);
+  // P_2(. | a) = (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 + 2).
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{0}, 0, 2), 8.0 / 45);
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{0}, 1, 2), 24.0 / 45);
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{0}, 2, 2), 13.0 / 45);
+  EXPECT_DOUBLE_EQ(counts.witten_bell_probability(Tokens{2}, 1, 2), 3.0 / 9) << "nothing followed c: P_1";
+  // Add 1/2: (2 + 1/2) / (3 + 3/2) after a.
+  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{0}, 1, 2, 0.5), 2.5 / 4.5);
+  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{2}, 1, 2, 0.5), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{2}, 1, 2, 0.0), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(counts.add_k_probability(Tokens{0}, 1, 2, 0.0), 2.0 / 3);
+  // 1-grams a b c, 2-grams ab ba ac.
+  EXPECT_EQ(counts.distinct(), 6U);
+}
+
+TEST(Ngram, ProbabilitiesAfterAnyHistorySumToOne) {
+  constexpr int32_t kVocab = 7;
+  const NgramCounts counts(random_tokens(300, kVocab, 1), kVocab, 5);
+  const Tokens histories = random_tokens(200, kVocab, 2);
+  for (size_t at = 0; at < histories.size(); ++at) {
+    const std::span<const int32_t> history = std::span(histories).first(at);
+    for (int order = 1; order <= 5; ++order) {
+      double add = 0;
+      double smooth = 0;
+      for (int32_t token = 0; token < kVocab; ++token) {
+        add += counts.add_k_probability(history, token, order, 0.01);
+        smooth += counts.witten_bell_probability(history, token, order);
+      }
+      EXPECT_NEAR(add, 1.0, 1e-12);
+      EXPECT_NEAR(smooth, 1.0, 1e-12);
+    }
+  }
+}
+
+struct Setting {
+  int32_t vocab_size;
+  size_t train_size;
+};
+
+class NgramAgainstDefinition : public testing::TestWithParam<Setting> {};
+
+TEST_P(NgramAgainstDefinition, LossesAndProbabilitiesAreThoseOfTheDefinition) {
+  const auto [vocab_size, train_size] = GetParam();
+  const Tokens train = random_tokens(train_size, vocab_size, 3);
+  const Tokens validation = random_tokens(120, vocab_size, 4);
+  const NgramCounts counts(train, vocab_size, 8);
+  const Definition definition(train, vocab_size);
+  for (int order = 1; order <= 8; ++order) {
+    double add = 0;
+    double smooth = 0;
+    for (size_t at = 0; at < validation.size(); ++at) {
+      const Tokens context = context_before(validation, at, order);
+      const double p_add = definition.add_k(context, validation[at], 0.01);
+      const double p_smooth = definition.witten_bell(context, validation[at]);
+      const std::span<const int32_t> history = std::span(validation).first(at);
+      EXPECT_NEAR(counts.add_k_probability(history, validation[at], order, 0.01), p_add, 1e-12);
+      EXPECT_NEAR(counts.witten_bell_probability(history, validation[at], order), p_smooth, 1e-12);
+      add -= std::log(p_add) / static_cast<double>(validation.size());
+      smooth -= std::log(p_smooth) / static_cast<double>(validation.size());
+    }
+    EXPECT_NEAR(counts.add_k_loss(validation, order, 0.01), add, 1e-10) << order;
+    EXPECT_NEAR(counts.witten_bell_loss(validation, order), smooth, 1e-10) << order;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, NgramAgainstDefinition,
+                         testing::Values(Setting{1, 10}, Setting{2, 1}, Setting{2, 2}, Setting{3, 500},
+                                         Setting{66, 2000}, Setting{5000, 3000}));
+
+TEST(Ngram, CountingHigherOrdersChangesNoLowerOne) {
+  const Tokens train = random_tokens(2000, 9, 5);
+  const Tokens validation = random_tokens(500, 9, 6);
+  const NgramCounts all(train, 9, 8);
+  for (int order = 1; order <= 8; ++order) {
+    const NgramCounts own(train, 9, order);
+    EXPECT_EQ(own.witten_bell_loss(validation, order), all.witten_bell_loss(validation, order));
+    EXPECT_EQ(own.add_k_loss(validation, order, 0.1), all.add_k_loss(validation, order, 0.1));
+  }
+}
+
+TEST(Ngram, ASplitsFirstTokensHaveShorterContexts) {
+  const Tokens train{0, 1, 0, 1, 0, 2};
+  const NgramCounts counts(train, 3, 4);
+  EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{1}, 4), -std::log(3.0 / 9));
+  EXPECT_DOUBLE_EQ(counts.add_k_loss(Tokens{1}, 4, 0.0), -std::log(2.0 / 6));
+  EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{0, 1}, 4), -(std::log(4.0 / 9) + std::log(24.0 / 45)) / 2);
+}
+
+TEST(Ngram, OnlyTheLastTokensOfAHistoryMatter) {
+  const NgramCounts counts(random_tokens(500, 5, 7), 5, 3);
+  EXPECT_EQ(counts.witten_bell_probability(Tokens{4, 4, 0, 1}, 2, 3),
+            counts.witten_bell_probability(Tokens{0, 1}, 2, 3));
+}
+
+TEST(Ngram, WithoutSmoothingAnUnseenTokenCostsInfinitelyMuch) {
+  const NgramCounts counts(Tokens{0, 1, 0, 1}, 3, 2);
+  EXPECT_TRUE(std::isinf(counts.add_k_loss(Tokens{0, 0}, 2, 0.0)));
+  EXPECT_TRUE(std::isfinite(counts.witten_bell_loss(Tokens{0, 0, 2}, 2)));
+}
+
+TEST(Ngram, BadArgumentsAreErrorsThatSayWhich) {
+  const Tokens train{0, 1, 2, 1};
+  EXPECT_ERROR(NgramCounts(train, 2, 3), "token 2 of the training split is 2, outside the vocabulary of 2");
+  EXPECT_ERROR(NgramCounts(Tokens{-1}, 2, 3), "token 0 of the training split is -1");
+  EXPECT_ERROR(NgramCounts({}, 2, 3), "no tokens");
+  EXPECT_ERROR(NgramCounts(train, 0, 3), "at least one token");
+  EXPECT_ERROR(NgramCounts(train, 3, 0), "1 to 16, not 0");
+  EXPECT_ERROR(NgramCounts(train, 3, 17), "1 to 16, not 17");
+  const NgramCounts counts(train, 3, 2);
+  EXPECT_ERROR(counts.witten_bell_loss(train, 3), "order 1 to 2 were counted, not of order 3");
+  EXPECT_ERROR(counts.add_k_loss(train, 0, 0.1), "not of order 0");
+  EXPECT_ERROR(counts.add_k_loss(train, 2, -0.1), "k of at least 0");
+  EXPECT_ERROR(counts.add_k_loss(train, 2, std::nan("")), "k of at least 0");
+  EXPECT_ERROR(counts.witten_bell_loss({}, 2), "no tokens");
+  EXPECT_ERROR(counts.witten_bell_loss(Tokens{0, 3}, 2), "token 1 of the split is 3");
+  EXPECT_ERROR(counts.witten_bell_probability(Tokens{7}, 0, 2), "token 0 of the history is 7");
+}
+
+TEST(Ngram, TinyShakespeareCostsWhatOthersMeasured) {
+  const std::string text = data::load_corpus("tinyshakespeare").text;  // `make test` has put it there
+  const Tokens tokens = data::CharTokenizer::from_text(text, "TinyShakespeare").encode(text);
+  const data::Splits splits = data::split_tokens(tokens, 0.1, 0.0);
+  const auto begin = std::chrono::steady_clock::now();
+  const NgramCounts counts(splits.train, 65, 5);
+  EXPECT_NEAR(counts.witten_bell_loss(splits.validation, 5), 1.6688, 5e-5);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_NEAR(counts.add_k_loss(splits.validation, 5, 0.01), 1.7705, 5e-5);
+  RecordProperty("witten_bell_ms", static_cast<int>(1000 * seconds.count()));  // printed by every training run: 75 ms
+}
+
+}  // namespace
+}  // namespace folio::train

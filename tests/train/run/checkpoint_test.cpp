@@ -1,0 +1,328 @@
+#include "train/run/checkpoint.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/formats/safetensors.h"
+#include "tests/train/support.h"
+#include "train/step/adamw.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Small;
+using test::TempDir;
+
+std::set<std::string> names_in(const fs::path& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+TEST(Checkpoint, IsAHuggingFaceDirectoryWithTheOptimizerBesideIt) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  EXPECT_EQ(names_in(run / "checkpoints/step-000001"),
+            (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                                   "optimizer.safetensors", "trainer.json"}));
+}
+
+TEST(Checkpoint, LastAndBestStayAndOlderOnesGo) {
+  const TempDir run;
+  const fs::path checkpoints = run / "checkpoints";
+  Small small;
+  const auto save_after = [&](int steps, std::optional<double> validation) {
+    for (int i = 0; i < steps; ++i) small.trainer.step();
+    if (validation) small.trainer.note_validation_loss(*validation);
+    small.trainer.save(run.path());
+  };
+  save_after(1, {});
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "step-000001"}));
+  save_after(1, 2.0);
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
+  save_after(2, 3.0);  // worse
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002", "step-000004"}));
+  EXPECT_EQ(fs::read_symlink(checkpoints / "last"), "step-000004");
+  EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000002");
+  save_after(1, 1.0);  // better
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000005"}));
+  EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000005");
+}
+
+TEST(Checkpoint, LinksAreRelativeSoThatARunCanBeMoved) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.note_validation_loss(2.0);
+  small.trainer.save(run / "before");
+  fs::rename(run / "before", run / "after");
+  EXPECT_EQ(read_trainer_state(run / "after/checkpoints/best").step, 1);
+}
+
+TEST(Checkpoint, WhatAKilledSaveLeftIsSwept) {
+  const TempDir run;
+  const fs::path checkpoints = run / "checkpoints";
+  fs::create_directories(checkpoints / ".step-000003.tmp");
+  test::write_bytes(checkpoints / ".step-000003.tmp/model.safetensors", "half");
+  fs::create_directories(checkpoints / ".step-000001.tmp");  // in the way of the one to come
+  test::write_bytes(checkpoints / ".step-000001.tmp/foreign", "half");
+  test::write_bytes(checkpoints / "notes.txt", "a reader's own");
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "step-000001", "notes.txt"}));
+  EXPECT_FALSE(fs::exists(checkpoints / "step-000001/foreign"));
+}
+
+TEST(Checkpoint, AReadersOwnCopiesStay) {
+  const TempDir run;
+  const fs::path checkpoints = run / "checkpoints";
+  for (const char* name : {"step-000001-copy", "step-", "mine", ".step-x.tmp"}) {
+    fs::create_directories(checkpoints / name);
+  }
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  recover_checkpoints(run.path());
+  EXPECT_EQ(names_in(checkpoints),
+            (std::set<std::string>{"last", "step-000001", "step-000001-copy", "step-", "mine", ".step-x.tmp"}));
+}
+
+TEST(Checkpoint, AStepThatALinkNamesIsNotWrittenAgain) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const auto written = fs::last_write_time(run / "checkpoints/step-000001/model.safetensors");
+  small.trainer.save(run.path());
+  EXPECT_EQ(fs::last_write_time(run / "checkpoints/step-000001/model.safetensors"), written);
+  EXPECT_EQ(fs::read_symlink(run / "checkpoints/last"), "step-000001");
+}
+
+TEST(Checkpoint, ALinkThatAKilledSaveLeftBehindIsPutRight) {
+  const TempDir run;
+  const fs::path checkpoints = run / "checkpoints";
+  Small small;
+  small.trainer.step();
+  small.trainer.note_validation_loss(2.0);
+  small.trainer.save(run.path());
+  fs::copy(checkpoints / "step-000001", run / "kept", fs::copy_options::recursive);
+  small.trainer.step();
+  small.trainer.note_validation_loss(1.0);
+  small.trainer.save(run.path());
+  // Killed between the two renames: `last` is new, `best` is not.
+  fs::rename(run / "kept", checkpoints / "step-000001");
+  fs::remove(checkpoints / "best");
+  fs::create_directory_symlink("step-000001", checkpoints / "best");
+  fs::create_directory_symlink("step-000002", checkpoints / ".best.tmp");
+  recover_checkpoints(run.path());
+  EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000002");
+  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
+}
+
+TEST(Checkpoint, NothingToRecoverIsNoError) {
+  const TempDir run;
+  EXPECT_NO_THROW(recover_checkpoints(run.path()));
+  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // killed in its first save
+  fs::create_directories(run / "checkpoints/step-000000");
+  recover_checkpoints(run.path());
+  EXPECT_TRUE(fs::is_empty(run / "checkpoints"));
+}
+
+TEST(Checkpoint, ABestOneThatIsMissingIsNamed) {
+  const TempDir run;
+  Small small;
+  small.trainer.note_validation_loss(1.0);
+  small.trainer.save(run.path());
+  small.trainer.step();
+  small.trainer.save(run.path());
+  fs::remove_all(run / "checkpoints/step-000000");
+  EXPECT_ERROR((recover_checkpoints(run.path()), 0), "the best checkpoint, step-000000, is missing");
+}
+
+TEST(Checkpoint, HoldsEveryTensorAtAMultipleOf64Bytes) {
+  const TempDir run;
+  Small small;
+  small.trainer.save(run.path());
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const core::SafetensorsFile file(run / "checkpoints/last" / name);
+    size_t tensors = 0;
+    for (const core::TensorView& tensor : file.tensors()) {
+      if (tensor.name.starts_with("__pad__.")) continue;
+      ++tensors;
+      // A mapping begins at a page.
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % 64, 0U) << tensor.name;
+    }
+    EXPECT_GE(tensors, small.trainer.model()->parameters().size());
+  }
+}
+
+TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
+  const TempDir run;
+  Small a;
+  a.trainer.step();
+  a.trainer.save(run.path());
+  const fs::path last = fs::canonical(run / "checkpoints/last");
+  nn::Llama model(a.trainer.config().model, 0.1);
+  AdamW optimizer(*model, a.trainer.config());
+  load_checkpoint(last, model, optimizer, read_trainer_state(last));
+  const auto state_of = [&] {
+    auto all = test::copies(model);
+    for (const auto& moments : optimizer.moments()) {
+      all.push_back(moments.first.clone());
+      all.push_back(moments.second.clone());
+    }
+    return all;
+  };
+  const auto loaded = state_of();
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string bytes = test::read_bytes(last / name);
+    // Changes of the model don't change the file …
+    const torch::NoGradGuard no_grad;
+    for (torch::Tensor& p : model->parameters()) p.add_(1.0);
+    for (const auto& moments : optimizer.moments()) moments.second.add_(1.0);
+    EXPECT_EQ(test::read_bytes(last / name), bytes);
+    load_checkpoint(last, model, optimizer, read_trainer_state(last));
+  }
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    // … and changing or removing the file does not change the model.
+    std::fstream file(last / name, std::ios::in | std::ios::out | std::ios::binary);
+    const std::string zeros(fs::file_size(last / name), '\0');
+    file.write(zeros.data(), static_cast<std::streamsize>(zeros.size()));
+  }
+  EXPECT_TRUE(test::same_bits(state_of(), loaded));
+  fs::remove_all(last);
+  EXPECT_TRUE(test::same_bits(state_of(), loaded));
+}
+
+TEST(Checkpoint, MomentsOfAnotherStepAreRefused) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const std::string moments = test::read_bytes(run / "checkpoints/last/optimizer.safetensors");
+  small.trainer.step();
+  small.trainer.save(run.path());
+  test::write_bytes(fs::canonical(run / "checkpoints/last") / "optimizer.safetensors", moments);
+  Small other;
+  EXPECT_ERROR((other.trainer.resume(run / "checkpoints/last"), 0), "not those of step 2");
+}
+
+TEST(Checkpoint, AMomentOfAnotherTypeOrShapeIsRefused) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.save(run.path());
+  const fs::path path = fs::canonical(run / "checkpoints/last") / "optimizer.safetensors";
+  const std::string name = "exp_avg." + small.trainer.model()->named_parameters()[0].key();
+  const std::vector<int64_t> shape = small.trainer.model()->parameters()[0].sizes().vec();
+  const std::string bytes = test::read_bytes(path);
+  const auto change = [&](const std::string& from, const std::string& to) {
+    std::string changed = bytes;
+    changed.replace(changed.find(from, changed.find('"' + name + '"')), from.size(), to);
+    test::write_bytes(path, changed);
+    Small other;
+    return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
+  };
+  // Both have as many bytes as the correct one.
+  EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
+  const std::string turned =
+      change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));
+  EXPECT_TRUE(test::contains(turned, fmt::format("has to be F32 [{}, {}]", shape[0], shape[1]))) << turned;
+}
+
+TEST(Checkpoint, TheStateComesBack) {
+  const TempDir run;
+  Small small;
+  small.trainer.step();
+  small.trainer.note_validation_loss(1.25);
+  small.trainer.save(run.path());
+  const TrainerState state = read_trainer_state(run / "checkpoints/last");
+  EXPECT_EQ(state.config, small.trainer.config());
+  EXPECT_EQ(state.corpus, "small");
+  EXPECT_EQ(state.corpus_digest, small.dataset.digest());
+  EXPECT_EQ(state.step, 1);
+  EXPECT_EQ(state.best_step, 1);
+  EXPECT_EQ(state.best_validation_loss, 1.25);
+  EXPECT_EQ(state.corpus_bytes, static_cast<int64_t>(test::small_text(600).size()));
+  EXPECT_EQ(state.environment, this_environment());
+  for (const std::string& version : {state.environment.folio, state.environment.libtorch}) {
+    EXPECT_NE(version.find('.'), std::string::npos) << version;
+  }
+  EXPECT_EQ(state.environment.threads, at::get_num_threads());
+}
+
+TEST(Checkpoint, AnOlderRunsStateIsRead) {
+  const TempDir run;
+  Small small;
+  small.trainer.note_validation_loss(1.25);
+  small.trainer.note_validation_loss(1.5);
+  small.trainer.save(run.path());
+  EXPECT_EQ(read_trainer_state(run / "checkpoints/last").evaluations_since_best, 1);
+  auto json = nlohmann::json::parse(test::read_bytes(run / "checkpoints/last/trainer.json"));
+  ASSERT_EQ(json.erase("evaluations_since_best"), 1U);
+  test::write_bytes(run / "checkpoints/last/trainer.json", json.dump());
+  EXPECT_EQ(read_trainer_state(run / "checkpoints/last").evaluations_since_best, 0);
+}
+
+TEST(Checkpoint, WeightsMomentsAndGeneratorComeBack) {
+  const TempDir run;
+  Small a;
+  a.trainer.step();
+  a.trainer.save(run.path());
+  const torch::Tensor drawn = torch::randn({5});
+  nn::Llama model(a.trainer.config().model, 0.1);
+  AdamW optimizer(*model, a.trainer.config());
+  load_checkpoint(run / "checkpoints/last", model, optimizer, read_trainer_state(run / "checkpoints/last"));
+  EXPECT_TRUE(test::same_bits(test::copies(model), test::copies(a.trainer.model())));
+  EXPECT_EQ(optimizer.steps(), 1);
+  EXPECT_TRUE(torch::equal(torch::randn({5}), drawn));
+  bool moved = false;
+  for (const auto& moments : optimizer.moments()) moved = moved || moments.second.abs().max().item<float>() > 0;
+  EXPECT_TRUE(moved);
+}
+
+TEST(Checkpoint, ADirectoryThatCannotBeWrittenIsNamed) {
+  const TempDir run;
+  test::write_bytes(run / "checkpoints", "a file in the way");
+  Small small;
+  EXPECT_ERROR((small.trainer.save(run.path()), 0), "checkpoints");
+}
+
+TEST(Checkpoint, ALaterVersionIsRefused) {
+  const TempDir run;
+  Small small;
+  small.trainer.save(run.path());
+  const fs::path path = run / "checkpoints/last/trainer.json";
+  std::string json = test::read_bytes(path);
+  json.replace(json.find("\"version\": 2"), 12, "\"version\": 3");
+  test::write_bytes(path, json);
+  EXPECT_ERROR(read_trainer_state(run / "checkpoints/last"), "version 3");
+}
+
+TEST(Checkpoint, AnotherEnvironmentIsDescribed) {
+  const Environment here{.folio = "0.1.0", .libtorch = "2.13.0", .cpu = "AVX2", .threads = 2};
+  EXPECT_EQ(describe_difference(here, here), "");
+  Environment there = here;
+  there.libtorch = "2.14.0";
+  there.threads = 4;
+  EXPECT_EQ(describe_difference(here, there), "libtorch \"2.13.0\" -> \"2.14.0\", threads 2 -> 4");
+}
+
+TEST(Checkpoint, ADigestTellsTextsApart) {
+  // FNV-1a's published test vectors.
+  EXPECT_EQ(corpus_digest(""), "cbf29ce484222325");
+  EXPECT_EQ(corpus_digest("a"), "af63dc4c8601ec8c");
+  EXPECT_EQ(corpus_digest("foobar"), "85944171f73967e8");
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,253 @@
+// The loop around the steps: when it logs, draws and saves; --minutes; and the log itself.
+#include "train/run/run.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "tests/train/support.h"
+#include "train/report/matrix_peak.h"
+#include "train/report/run_log.h"
+#include "train/step/schedule.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Small;
+using test::small_config;
+using test::TempDir;
+
+bool run(Small& small, const fs::path& directory, std::function<bool()> interrupted = {}) {
+  return run_to_end(small.trainer, {.run = directory, .baseline = 1.0, .interrupted = std::move(interrupted)});
+}
+
+TEST(Run, LogsAtItsIntervalsAndAtTheEnd) {
+  TrainConfig c = small_config();
+  c.log_every = 4;
+  c.eval_every = 5;
+  c.steps = 11;
+  const TempDir directory;
+  Small small(c);
+  ASSERT_TRUE(run(small, directory.path()));
+  std::vector<int64_t> steps;
+  std::vector<int64_t> evaluated;
+  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+    steps.push_back(entry.step);
+    if (entry.val_loss) evaluated.push_back(entry.step);
+    EXPECT_EQ(entry.tokens, entry.step * 4 * 16 * 2);
+    EXPECT_EQ(entry.lr, learning_rate(c, entry.step - 1));
+    EXPECT_GT(entry.grad_norm, 0.0);
+    EXPECT_GT(entry.tokens_per_s, 0.0);
+    EXPECT_FALSE(entry.peak_share.has_value());  // it was not measured
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{4, 5, 8, 10, 11}));
+  EXPECT_EQ(evaluated, (std::vector<int64_t>{5, 10, 11}));
+  EXPECT_TRUE(test::contains(test::read_bytes(directory / "loss.svg"), "5-gram"));
+}
+
+TEST(Run, LogsTheShareOfTheMatrixPeak) {
+  const TempDir directory;
+  Small small;
+  ASSERT_TRUE(run_to_end(small.trainer,
+                         {.run = directory.path(), .baseline = 1.0, .operations_per_s = 1e9, .interrupted = {}}));
+  const TrainConfig& c = small.trainer.config();
+  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+    EXPECT_DOUBLE_EQ(entry.peak_share.value(), entry.tokens_per_s * operations_per_token(c.model, c.window) / 1e9);
+  }
+}
+
+TEST(Run, ASampleStandsAtEachEvaluationAndChangesNoBit) {
+  TrainConfig c = small_config();
+  std::vector<std::vector<torch::Tensor>> weights;
+  for (const int64_t sample : {0, 40}) {  // longer than the context
+    c.sample = sample;
+    const TempDir directory;
+    Small small(c);
+    ASSERT_TRUE(run(small, directory.path()));
+    for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+      EXPECT_EQ(entry.sample.has_value(), sample > 0 && entry.val_loss.has_value()) << entry.step;
+      EXPECT_EQ(entry.sample.value_or("").size(), entry.sample ? 40U : 0U);  // a character is a token
+    }
+    EXPECT_TRUE(sample == 0 || read_log(directory / "log.jsonl").back().sample == small.trainer.sample());
+    weights.push_back(test::copies(small.trainer.model()));
+  }
+  EXPECT_TRUE(test::same_bits(weights[0], weights[1]));
+}
+
+TEST(Run, AnInterruptionSavesThatStep) {
+  const TempDir directory;
+  Small small;
+  int asked = 0;
+  EXPECT_FALSE(run(small, directory.path(), [&] { return ++asked == 3; }));
+  EXPECT_EQ(fs::read_symlink(directory / "checkpoints/last"), "step-000003");
+}
+
+TEST(Run, ACheckpointStandsBeforeTheFirstStep) {
+  const TempDir directory;
+  Small small;
+  const auto look = [&] {
+    if (small.trainer.state().step == 1) {
+      EXPECT_EQ(read_trainer_state(directory / "checkpoints/last").step, 0);
+    }
+    return false;
+  };
+  ASSERT_TRUE(run(small, directory.path(), look));
+}
+
+TEST(Run, AFailureThatIsNotTheTrainersNamesTheCheckpointToo) {
+  const TempDir directory;
+  Small small;
+  const auto spoil = [&] {  // a folder where the picture is written
+    if (small.trainer.state().step == 3) {
+      fs::remove(directory / "loss.svg");
+      fs::create_directories(directory / "loss.svg/in the way");
+    }
+    return false;
+  };
+  const std::string message = test::error_of([&] { run(small, directory.path(), spoil); });
+  EXPECT_TRUE(test::contains(message, (directory / "loss.svg").string() + ": ")) << message;
+  EXPECT_TRUE(test::contains(message, "the last good checkpoint is")) << message;
+  EXPECT_TRUE(test::contains(message, "step-000004")) << message;
+}
+
+TEST(Run, AFailedFirstSaveSaysThatThereIsNoCheckpoint) {
+  const TempDir directory;
+  test::write_bytes(directory / "checkpoints", "a file in the way");
+  Small small;
+  EXPECT_ERROR(run(small, directory.path()), "there is no checkpoint yet");
+}
+
+TEST(Run, AnInterruptionAtTheLastStepIsTheEnd) {
+  const TempDir directory;
+  Small small;
+  EXPECT_TRUE(run(small, directory.path(), [&] { return small.trainer.state().step == 12; }));
+}
+
+TEST(Run, TheBestCheckpointIsOfTheSmallestValidationLoss) {
+  const TempDir directory;
+  TrainConfig c = small_config();
+  c.eval_every = 1;
+  c.lr = 0.3;  // so large that the loss goes up and down
+  c.warmup_steps = 0;
+  Small small(c);
+  ASSERT_TRUE(run(small, directory.path()));
+  double best = INFINITY;
+  int64_t best_step = 0;
+  for (const LogEntry& entry : read_log(directory / "log.jsonl")) {
+    if (*entry.val_loss < best) best_step = entry.step;
+    best = std::min(best, *entry.val_loss);
+  }
+  const TrainerState state = read_trainer_state(directory / "checkpoints/best");
+  EXPECT_EQ(state.step, best_step);
+  EXPECT_EQ(state.best_validation_loss, best);
+  EXPECT_EQ(read_trainer_state(directory / "checkpoints/last").step, 12);
+}
+
+TEST(Run, AFailureNamesTheCheckpointToGoBackTo) {
+  const TempDir directory;
+  Small small;
+  const auto spoil = [&] {
+    const torch::NoGradGuard no_grad;
+    if (small.trainer.state().step == 6) small.trainer.model()->parameters()[0].fill_(std::nan(""));
+    return false;
+  };
+  const std::string message = test::error_of([&] { run(small, directory.path(), spoil); });
+  for (const char* part : {"step 7", "step-000005"}) EXPECT_TRUE(test::contains(message, part)) << message;
+  EXPECT_EQ(read_trainer_state(directory / "checkpoints/last").step, 5);
+}
+
+TEST(Run, MinutesBecomeANumberOfSteps) {
+  const TempDir directory;
+  TrainConfig c = small_config();
+  c.steps = 3;  // fewer than are measured: --minutes has precedence
+  c.warmup_steps = kMeasuredSteps;
+  Small small(c);
+  small.trainer.train_for(60.0);
+  ASSERT_FALSE(run(small, directory.path(), [&] { return small.trainer.state().step == kMeasuredSteps; }));
+  const TrainerState state = read_trainer_state(directory / "checkpoints/last");
+  EXPECT_GT(state.spent_seconds, 0.0);
+  EXPECT_GT(state.config.steps, kMeasuredSteps);
+  EXPECT_EQ(state.measures_until, state.config.steps / 10);
+  EXPECT_NEAR(learning_rate(state.config, state.config.steps), c.min_lr, 1e-12);
+}
+
+TEST(Run, MinutesCountWhatIsDoneBetweenTheSteps) {
+  const TempDir directory;
+  Small small;
+  small.trainer.train_for(1e-6);
+  const auto busy = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return false;
+  };
+  ASSERT_TRUE(run(small, directory.path(), busy));
+  EXPECT_EQ(small.trainer.state().step, kMeasuredSteps);
+  EXPECT_GE(small.trainer.state().spent_seconds, 0.01 * (kMeasuredSteps - 1));
+}
+
+TEST(RunLog, HoldsEveryBitOfItsNumbers) {
+  const TempDir directory;
+  const LogEntry entry{.step = 3,
+                       .tokens = 99,
+                       .loss = 0.1 + 0.2,
+                       .lr = 1.0 / 3.0,
+                       .grad_norm = 1e-17,
+                       .tokens_per_s = 12345.678,
+                       .peak_share = 0.7,
+                       .train_loss = {},
+                       .val_loss = 2.0 / 3.0,
+                       .sample = "two\nlines, \"é\""};
+  {
+    RunLog log(directory.path(), 0);
+    log.append(entry);
+  }
+  const auto entries = read_log(directory / "log.jsonl");
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].loss, entry.loss);
+  EXPECT_EQ(entries[0].lr, entry.lr);
+  EXPECT_EQ(entries[0].grad_norm, entry.grad_norm);
+  EXPECT_EQ(entries[0].peak_share, entry.peak_share);
+  EXPECT_EQ(entries[0].val_loss, entry.val_loss);
+  EXPECT_EQ(entries[0].sample, entry.sample);
+  EXPECT_FALSE(entries[0].train_loss.has_value());
+}
+
+TEST(RunLog, ASampleMayEndWithinACharacter) {
+  const TempDir directory;
+  LogEntry entry;
+  entry.sample = "caf\xC3";
+  RunLog(directory.path(), 0).append(entry);
+  EXPECT_EQ(read_log(directory / "log.jsonl").at(0).sample, "caf\xEF\xBF\xBD");
+}
+
+TEST(RunLog, KeepsTheLinesUpToAStep) {
+  const TempDir directory;
+  {
+    RunLog log(directory.path(), 0);
+    for (int64_t step = 1; step <= 5; ++step) {
+      LogEntry entry;
+      entry.step = step;
+      entry.loss = 1.0 / static_cast<double>(step);
+      log.append(entry);
+    }
+  }
+  const std::string before = test::read_bytes(directory / "log.jsonl");
+  { RunLog log(directory.path(), 3); }
+  const std::string after = test::read_bytes(directory / "log.jsonl");
+  EXPECT_TRUE(before.starts_with(after));
+  EXPECT_EQ(read_log(directory / "log.jsonl").size(), 3U);
+}
+
+TEST(RunLog, ForeignLinesAreLeftOut) {
+  const TempDir directory;
+  test::write_bytes(directory / "log.jsonl", "hello\n{\"step\":1}\n[]\n{\"step\":2,\"loss\":1.5}\n{\"step\":3,\"lo");
+  const auto entries = read_log(directory / "log.jsonl");
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].step, 2);
+}
+
+}  // namespace
+}  // namespace folio::train

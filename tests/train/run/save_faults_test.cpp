@@ -1,0 +1,142 @@
+// A save in which any system call fails, or during which the process is killed, leaves the old checkpoint or the new
+// one, complete. tests/apps/saves_test.py tests the same from outside of the program.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <set>
+
+#include "tests/train/run/faults.h"
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Faults;
+using test::Small;
+using test::TempDir;
+
+// A run saved at step 2, and its trainer at step 3, the best so far: a save replaces both links and removes step 2.
+class SaveFaults : public testing::Test {
+ protected:
+  SaveFaults() {
+    for (int i = 0; i < 2; ++i) small_.trainer.step();
+    small_.trainer.note_validation_loss(3.0);
+    small_.trainer.save(before_.path());
+    old_ = test::copies(small_.trainer.model());
+    small_.trainer.step();
+    small_.trainer.note_validation_loss(2.0);
+    new_ = test::copies(small_.trainer.model());
+  }
+
+  // The run as it was at step 2, in a folder that is to be saved to.
+  fs::path fresh_run() {
+    fs::remove_all(work_ / "run");
+    fs::copy(before_.path(), work_ / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    return work_ / "run";
+  }
+
+  std::vector<std::string> calls_of_a_save() {
+    const fs::path run = fresh_run();
+    const Faults faults;
+    small_.trainer.save(run);
+    return faults.calls();
+  }
+
+  // Does what the next start does. Returns the step that it continues from, after checking its bits.
+  int64_t recovered_step(const fs::path& run) {
+    recover_checkpoints(run);
+    Small next;
+    next.trainer.resume(run / "checkpoints/last");
+    const int64_t step = next.trainer.state().step;
+    EXPECT_TRUE(step == 2 || step == 3);
+    EXPECT_TRUE(test::same_bits(test::copies(next.trainer.model()), step == 2 ? old_ : new_));
+    EXPECT_EQ(next.trainer.state().best_step, step);
+    const std::string name = "step-00000" + std::to_string(step);
+    EXPECT_EQ(names_in(run / "checkpoints"), (std::set<std::string>{"last", "best", name}));
+    EXPECT_EQ(fs::read_symlink(run / "checkpoints/best"), name);
+    return step;
+  }
+
+  static std::set<std::string> names_in(const fs::path& directory) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename().string());
+    return names;
+  }
+
+  TempDir before_, work_;
+  Small small_;
+  std::vector<torch::Tensor> old_, new_;
+};
+
+TEST_F(SaveFaults, AreWatchedInEveryCallThatChangesAFile) {
+  const auto calls = calls_of_a_save();
+  const auto count = [&](const char* name) { return std::count(calls.begin(), calls.end(), name); };
+  // Six files; the step, its folder and the links' folder; the links.
+  EXPECT_GE(count("write"), 6);
+  EXPECT_GE(count("fsync"), 6 + 3);
+  EXPECT_EQ(count("rename"), 6 + 1 + 2);
+  EXPECT_EQ(count("symlink"), 2);
+  EXPECT_EQ(count("mkdir"), 1);
+  EXPECT_GE(count("unlinkat"), 6);  // those of step 2
+  EXPECT_EQ(count("open") + count("openat"), count("close") + count("openat"));
+}
+
+TEST_F(SaveFaults, AKillAtAnyCallLeavesTheOldCheckpointOrTheNew) {
+  const int n_calls = static_cast<int>(calls_of_a_save().size());
+  int64_t before = 2;
+  for (int at = 1; at <= n_calls; ++at) {
+    SCOPED_TRACE(at);
+    const fs::path run = fresh_run();
+    const pid_t child = ::fork();
+    if (child == 0) {  // a copy of this thread alone, which is all that a save needs
+      const Faults faults(at, Faults::kKill);
+      small_.trainer.save(run);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    const int64_t step = recovered_step(run);
+    EXPECT_GE(step, before) << "there is more than one instant at which the new one counts";
+    before = step;
+  }
+  EXPECT_EQ(before, 3);
+}
+
+TEST_F(SaveFaults, ARefusedCallIsSaidAndLeavesTheOldCheckpointOrTheNew) {
+  const auto calls = calls_of_a_save();
+  const std::set<std::string> must_be_said{"write", "fsync", "rename", "symlink", "mkdir", "open"};
+  for (const int error : {ENOSPC, EIO}) {
+    for (int at = 1; at <= static_cast<int>(calls.size()); ++at) {
+      const std::string& call = calls[static_cast<size_t>(at) - 1];
+      SCOPED_TRACE(call + " " + std::to_string(at) + ": " + std::strerror(error));
+      const fs::path run = fresh_run();
+      std::string said;
+      try {
+        const Faults faults(at, error);
+        small_.trainer.save(run);
+      } catch (const core::Error& failure) {
+        said = failure.what();
+      }
+      if (said.empty()) {
+        EXPECT_FALSE(must_be_said.contains(call));
+        EXPECT_EQ(fs::read_symlink(run / "checkpoints/last"), "step-000003");
+      } else {
+        EXPECT_TRUE(test::contains(said, "step-000003") && test::contains(said, std::strerror(error))) << said;
+        EXPECT_EQ(said.find('\n'), std::string::npos);
+        EXPECT_FALSE(test::contains(said, ".tmp-")) << said;
+        EXPECT_FALSE(fs::exists(run / "checkpoints/.step-000003.tmp")) << "a full disk stays full";
+      }
+      recovered_step(run);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,166 @@
+#include "train/step/adamw.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <map>
+
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+// A model with one parameter of each kind that the decay groups distinguish.
+struct KindsImpl : torch::nn::Module {
+  KindsImpl() {
+    tok_embeddings = register_module("tok_embeddings", torch::nn::Embedding(5, 6));
+    wq = register_module("wq", torch::nn::Linear(torch::nn::LinearOptions(6, 7).bias(false)));
+    norm = register_parameter("norm", torch::randn({6}));
+  }
+  torch::nn::Embedding tok_embeddings{nullptr};
+  torch::nn::Linear wq{nullptr};
+  torch::Tensor norm;
+};
+TORCH_MODULE(Kinds);
+
+TrainConfig optimizer_config() {
+  TrainConfig c;
+  c.beta1 = 0.8;
+  c.beta2 = 0.97;
+  c.adam_eps = 1e-4;
+  c.weight_decay = 0.3;
+  return c;
+}
+
+// Loshchilov & Hutter 2019, algorithm 2, in double: theta -= lr (m^ / (sqrt(v^) + eps) + decay theta).
+struct PlainAdamW {
+  double beta1, beta2, eps, decay;
+  std::vector<double> theta, m, v;
+  int64_t t = 0;
+
+  void step(const std::vector<double>& g, double lr) {
+    ++t;
+    for (size_t i = 0; i < theta.size(); ++i) {
+      m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+      v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+      const double m_hat = m[i] / (1 - std::pow(beta1, static_cast<double>(t)));
+      const double v_hat = v[i] / (1 - std::pow(beta2, static_cast<double>(t)));
+      theta[i] -= lr * (m_hat / (std::sqrt(v_hat) + eps) + decay * theta[i]);
+    }
+  }
+};
+
+std::vector<double> numbers(const torch::Tensor& tensor) {
+  const auto flat = tensor.detach().to(torch::kDouble).flatten().contiguous();
+  return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
+}
+
+void expect_as_the_formula(const TrainConfig& config, const std::map<std::string, double>& decay_of) {
+  Kinds model;
+  AdamW optimizer(*model, config);
+  std::map<std::string, PlainAdamW> plain;
+  for (const auto& p : model->named_parameters()) {
+    const auto theta = numbers(p.value());
+    plain[p.key()] = {config.beta1,
+                      config.beta2,
+                      config.adam_eps,
+                      decay_of.at(p.key()),
+                      theta,
+                      std::vector<double>(theta.size()),
+                      std::vector<double>(theta.size())};
+  }
+  constexpr int kSteps = 20;
+  for (int step = 0; step < kSteps; ++step) {
+    const double lr = 0.02 / (1 + step);
+    for (auto& p : model->named_parameters()) {
+      p->mutable_grad() = torch::randn_like(*p);
+      plain[p.key()].step(numbers(p->grad()), lr);
+    }
+    optimizer.step(lr);
+  }
+  EXPECT_EQ(optimizer.steps(), kSteps);
+  // Each step rounds theta (below 4) and its update to float32: at most 4 eps a step, and nothing amplifies it here.
+  const double tolerance = kSteps * 4 * static_cast<double>(std::numeric_limits<float>::epsilon());
+  for (const auto& p : model->named_parameters()) {
+    const auto actual = numbers(p.value());
+    for (size_t i = 0; i < actual.size(); ++i)
+      ASSERT_NEAR(actual[i], plain[p.key()].theta[i], tolerance) << p.key() << i;
+  }
+  for (const auto& moments : optimizer.moments()) {
+    const auto first = numbers(moments.first);
+    const auto second = numbers(moments.second);
+    for (size_t i = 0; i < first.size(); ++i) {
+      ASSERT_NEAR(first[i], plain[moments.name].m[i], tolerance);
+      ASSERT_NEAR(second[i], plain[moments.name].v[i], tolerance);
+    }
+  }
+}
+
+TEST(AdamW, FollowsTheFormulaInDouble) {
+  expect_as_the_formula(optimizer_config(), {{"tok_embeddings.weight", 0.3}, {"wq.weight", 0.3}, {"norm", 0.0}});
+}
+
+TEST(AdamW, EmbeddingsNeedNotDecay) {
+  TrainConfig c = optimizer_config();
+  c.decay_embeddings = false;
+  expect_as_the_formula(c, {{"tok_embeddings.weight", 0.0}, {"wq.weight", 0.3}, {"norm", 0.0}});
+}
+
+TEST(AdamW, NormsMayDecay) {
+  TrainConfig c = optimizer_config();
+  c.decay_norms = true;
+  expect_as_the_formula(c, {{"tok_embeddings.weight", 0.3}, {"wq.weight", 0.3}, {"norm", 0.3}});
+}
+
+TEST(AdamW, ALlamasNormsAndEmbeddingsAreInTheGroupsThatTheirNamesMean) {
+  // With zero gradients a step only decays: parameters in the decayed group shrink by 1 - lr * decay.
+  TrainConfig c = test::small_config();
+  c.model.vocab_size = 9;
+  c.decay_embeddings = false;
+  nn::Llama model(c.model);
+  AdamW optimizer(*model, c);
+  for (auto& p : model->parameters()) {
+    const torch::NoGradGuard no_grad;
+    p.fill_(1.0);
+    p.mutable_grad() = torch::zeros_like(p);
+  }
+  optimizer.step(0.5);
+  int matrices = 0;
+  for (const auto& p : model->named_parameters()) {
+    const bool plain = p->dim() == 1 || p.key() == "tok_embeddings.weight";
+    EXPECT_FLOAT_EQ(p->min().item<float>(), plain ? 1.0F : 0.95F) << p.key();
+    EXPECT_FLOAT_EQ(p->max().item<float>(), plain ? 1.0F : 0.95F) << p.key();
+    matrices += plain ? 0 : 1;
+  }
+  EXPECT_EQ(matrices, 2 * 7 + 1);  // seven in each block, and the head
+}
+
+TEST(AdamW, LeavesFrozenParametersAlone) {
+  Kinds model;
+  model->wq->weight.set_requires_grad(false);
+  AdamW optimizer(*model, optimizer_config());
+  ASSERT_EQ(optimizer.moments().size(), 2U);
+  for (const auto& moments : optimizer.moments()) EXPECT_NE(moments.name, "wq.weight");
+  const torch::Tensor frozen = model->wq->weight.clone(), norm = model->norm.clone();
+  for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::ones_like(p);  // even with a gradient
+  optimizer.step(0.1);
+  EXPECT_TRUE(torch::equal(model->wq->weight, frozen));
+  EXPECT_FALSE(torch::equal(model->norm, norm));
+}
+
+TEST(AdamW, StepsThatAreSetCountForTheBiasCorrection) {
+  Kinds model;
+  AdamW optimizer(*model, optimizer_config());
+  optimizer.set_steps(41);
+  for (auto& p : model->parameters()) p.mutable_grad() = torch::ones_like(p);
+  const auto before = numbers(model->norm);
+  optimizer.step(0.1);
+  EXPECT_EQ(optimizer.steps(), 42);
+  const double m_hat = 0.2 / (1 - std::pow(0.8, 42));
+  const double v_hat = 0.03 / (1 - std::pow(0.97, 42));
+  EXPECT_NEAR(numbers(model->norm)[0], before[0] - 0.1 * m_hat / (std::sqrt(v_hat) + 1e-4), 1e-6);
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,117 @@
+#include "train/step/evaluate.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <cmath>
+
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+using test::Small;
+
+// -log p of each token of the split's windows, one at a time, in double.
+double naive_loss(nn::Llama& model, std::span<const int32_t> split, int64_t window) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  double sum = 0.0;
+  int64_t n = 0;
+  for (size_t start = 0; start + static_cast<size_t>(window) < split.size(); start += static_cast<size_t>(window)) {
+    const auto part = split.subspan(start, static_cast<size_t>(window));
+    const auto tokens = torch::tensor(std::vector<int64_t>(part.begin(), part.end())).unsqueeze(0);
+    const auto logits = model->forward(tokens).squeeze(0).to(torch::kDouble);
+    for (int64_t t = 0; t < window; ++t, ++n) {
+      double total = 0.0;
+      for (int64_t v = 0; v < logits.size(1); ++v) total += std::exp(logits[t][v].item<double>());
+      sum += std::log(total) - logits[t][split[start + static_cast<size_t>(t) + 1]].item<double>();
+    }
+  }
+  model->train();
+  return sum / static_cast<double>(n);
+}
+
+TEST(Evaluate, TheWholeSplitsMeanIsThatOfEveryTokenByItself) {
+  Small small;
+  for (int step = 0; step < 5; ++step) small.trainer.step();
+  auto& model = small.trainer.model();
+  const auto split = small.dataset.splits().validation.first(150);
+  for (const int64_t window : {1, 7, 16}) {
+    // A mean of float32 means of some 2 nats each.
+    EXPECT_NEAR(split_loss(model, split, window, torch::kCPU), naive_loss(model, split, window), 2e-6) << window;
+  }
+}
+
+TEST(Evaluate, BatchesOfWindowsWeighAlike) {
+  // 4096 tokens go at once: 256 windows of 16, then the rest. All windows of the training split, in two calls' worth.
+  TrainConfig c = test::small_config();
+  Small small(c, test::small_text(1400));
+  const auto split = small.dataset.splits().train;
+  ASSERT_GT(data::consecutive_windows(split, 16), 256);
+  ASSERT_NE(data::consecutive_windows(split, 16) % 256, 0);
+  auto& model = small.trainer.model();
+  double sum = 0.0;
+  const int64_t windows = data::consecutive_windows(split, 16);
+  for (int64_t w = 0; w < windows; ++w) {
+    sum += split_loss(model, split.subspan(static_cast<size_t>(16 * w), 17), 16, torch::kCPU);
+  }
+  EXPECT_NEAR(split_loss(model, split, 16, torch::kCPU), sum / static_cast<double>(windows), 2e-6);
+}
+
+TEST(Evaluate, TurnsDropoutOffAndOnAgain) {
+  Small small;
+  const double a = small.trainer.evaluate().validation;
+  EXPECT_EQ(small.trainer.evaluate().validation, a);
+  EXPECT_TRUE(small.trainer.model()->is_training());
+  small.trainer.model()->eval();
+  EXPECT_EQ(small.trainer.evaluate().validation, a);
+  EXPECT_FALSE(small.trainer.model()->is_training());
+}
+
+TEST(Evaluate, LeavesTrainingAlone) {
+  const auto losses = [](bool evaluate) {
+    Small small;
+    std::vector<double> all;
+    for (int step = 0; step < 4; ++step) {
+      all.push_back(small.trainer.step().loss);
+      if (evaluate) static_cast<void>(small.trainer.evaluate());
+    }
+    return all;
+  };
+  EXPECT_EQ(losses(false), losses(true));
+}
+
+TEST(Evaluate, RandomBatchesAreTheSamplersMean) {
+  TrainConfig c = test::small_config();
+  c.eval_batches = 3;
+  Small small(c);
+  small.trainer.step();
+  small.trainer.step();
+  const Trainer::Evaluation evaluation = small.trainer.evaluate();
+  ASSERT_TRUE(evaluation.train.has_value());
+  auto& model = small.trainer.model();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  const auto mean_of = [&](std::span<const int32_t> split, uint64_t seed) {
+    const data::BatchSampler sampler(split, c.batch_size, c.window, seed);
+    double sum = 0.0;
+    for (uint64_t n = 6; n < 9; ++n) {  // the third evaluation's worth: step 2 times 3 batches
+      const TensorBatch batch = to_tensors(sampler.batch(n), torch::kCPU);
+      sum += model->loss(batch.inputs_BT, batch.targets_BT).item<double>();
+    }
+    return sum / 3;
+  };
+  EXPECT_DOUBLE_EQ(*evaluation.train, mean_of(small.dataset.splits().train, c.seed + 1));
+  EXPECT_DOUBLE_EQ(evaluation.validation, mean_of(small.dataset.splits().validation, c.seed + 2));
+}
+
+TEST(Evaluate, TensorsHoldTheBatch) {
+  const data::Batch batch{.rows = 2, .length = 3, .inputs = {1, 2, 3, 4, 5, 6}, .targets = {2, 3, 4, 5, 6, 7}};
+  const TensorBatch tensors = to_tensors(batch, torch::kCPU);
+  EXPECT_TRUE(torch::equal(tensors.inputs_BT, torch::tensor({{1, 2, 3}, {4, 5, 6}}, torch::kLong)));
+  EXPECT_TRUE(torch::equal(tensors.targets_BT, tensors.inputs_BT + 1));
+}
+
+}  // namespace
+}  // namespace folio::train

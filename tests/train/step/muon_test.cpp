@@ -1,0 +1,321 @@
+#include "train/step/muon.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+TrainConfig muon_config() {
+  TrainConfig c = test::small_config();
+  c.model.vocab_size = 9;
+  c.optimizer = "muon";
+  c.momentum = 0.9;
+  c.weight_decay = 0.3;
+  return c;
+}
+
+bool in_a_block(const std::string& name, const torch::Tensor& p) { return p.dim() == 2 && name.starts_with("layers."); }
+
+void draw_gradients(nn::Llama& model) {
+  for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
+}
+
+// A matrix in double, as rows of numbers.
+using Rows = std::vector<std::vector<double>>;
+
+Rows rows_of(const torch::Tensor& tensor) {
+  const torch::Tensor x = tensor.detach().to(torch::kDouble).contiguous();
+  Rows rows;
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    const double* row = x.data_ptr<double>() + i * x.size(1);
+    rows.emplace_back(row, row + x.size(1));
+  }
+  return rows;
+}
+
+Rows transposed(const Rows& x) {
+  Rows y(x[0].size(), std::vector<double>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t j = 0; j < x[0].size(); ++j) y[j][i] = x[i][j];
+  return y;
+}
+
+Rows product(const Rows& x, const Rows& y) {
+  Rows z(x.size(), std::vector<double>(y[0].size()));
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t k = 0; k < y.size(); ++k)
+      for (size_t j = 0; j < y[0].size(); ++j) z[i][j] += x[i][k] * y[k][j];
+  return z;
+}
+
+// f x + g y
+Rows sum(double f, const Rows& x, double g, const Rows& y) {
+  Rows z = x;
+  for (size_t i = 0; i < x.size(); ++i)
+    for (size_t j = 0; j < x[0].size(); ++j) z[i][j] = f * x[i][j] + g * y[i][j];
+  return z;
+}
+
+// zeropower_via_newtonschulz5 of Jordan et al. 2024, line by line.
+Rows newton_schulz(const Rows& g) {
+  double squares = 0.0;
+  for (const auto& row : g)
+    for (const double x : row) squares += x * x;
+  Rows x = sum(1.0 / (std::sqrt(squares) + 1e-7), g, 0.0, g);
+  if (g.size() > g[0].size()) x = transposed(x);
+  for (int i = 0; i < 5; ++i) {
+    const Rows a = product(x, transposed(x));
+    const Rows b = sum(-4.7750, a, 2.0315, product(a, a));
+    x = sum(3.4445, x, 1.0, product(b, x));
+  }
+  return g.size() > g[0].size() ? transposed(x) : x;
+}
+
+// Muon with Nesterov's momentum, as there, and decay and scale as in Liu et al. 2025, equation 4.
+struct PlainMuon {
+  double mu, decay;
+  Rows w, m;
+
+  void step(const Rows& g, double lr) {
+    m = sum(mu, m, 1.0, g);
+    const Rows o = newton_schulz(sum(1.0, g, mu, m));
+    const double larger = static_cast<double>(std::max(w.size(), w[0].size()));
+    w = sum(1.0 - lr * decay, w, -lr * 0.2 * std::sqrt(larger), o);
+  }
+};
+
+TEST(Muon, FollowsTheFormulaInDouble) {
+  const TrainConfig c = muon_config();
+  nn::Llama model(c.model);
+  Muon optimizer(*model, c);
+  std::map<std::string, PlainMuon> plain;
+  int tall = 0, wide = 0;
+  for (const auto& p : model->named_parameters()) {
+    if (!in_a_block(p.key(), *p)) continue;
+    plain[p.key()] = {c.momentum, c.weight_decay, rows_of(*p), rows_of(torch::zeros_like(*p))};
+    tall += p->size(0) > p->size(1) ? 1 : 0;
+    wide += p->size(0) < p->size(1) ? 1 : 0;
+  }
+  ASSERT_EQ(plain.size(), 2 * 7U);
+  ASSERT_EQ(tall, 2 * 2);  // w1 and w3
+  ASSERT_EQ(wide, 2 * 3);  // wk, wv and w2
+  constexpr int kSteps = 6;
+  double moved = 0.0;
+  for (int step = 0; step < kSteps; ++step) {
+    const double lr = 0.02 / (1 + step);
+    draw_gradients(model);
+    for (const auto& p : model->named_parameters()) {
+      if (plain.contains(p.key())) plain[p.key()].step(rows_of(p->grad()), lr);
+    }
+    optimizer.step(lr);
+    moved += lr * 0.2 * std::sqrt(48.0);
+  }
+  EXPECT_EQ(optimizer.steps(), kSteps);
+  // Rounding grows by at most 3.4445 in each of five rounds, some 500, and starts at eps: by so much of a step, which
+  // has numbers below 1 times its scale, can two results differ. Rounding to float32 of w itself, below 1, comes on
+  // top.
+  const double eps = std::numeric_limits<float>::epsilon();
+  const double tolerance = 500 * eps * moved + kSteps * eps;
+  for (const auto& p : model->named_parameters()) {
+    if (!plain.contains(p.key())) continue;
+    const Rows actual = rows_of(*p), expected = plain[p.key()].w;
+    for (size_t i = 0; i < actual.size(); ++i)
+      for (size_t j = 0; j < actual[0].size(); ++j)
+        ASSERT_NEAR(actual[i][j], expected[i][j], tolerance) << p.key() << " " << i << " " << j;
+  }
+}
+
+TEST(Muon, EmbeddingsHeadAndNormsAreAdamWs) {
+  const TrainConfig c = muon_config();
+  nn::Llama by_muon(c.model), by_adamw(c.model);
+  {
+    const torch::NoGradGuard no_grad;
+    const auto from = by_muon->named_parameters();
+    for (auto& p : by_adamw->named_parameters()) p->copy_(from[p.key()]);
+  }
+  Muon muon(*by_muon, c);
+  AdamW adamw(*by_adamw, c);
+  for (int step = 0; step < 5; ++step) {
+    draw_gradients(by_muon);
+    const auto from = by_muon->named_parameters();
+    for (auto& p : by_adamw->named_parameters()) p->mutable_grad() = from[p.key()].grad().clone();
+    muon.step(0.01, 0.5);
+    adamw.step(0.01, 0.5);
+  }
+  const auto ours = by_muon->named_parameters();
+  int others = 0;
+  for (const auto& p : by_adamw->named_parameters()) {
+    const bool block = in_a_block(p.key(), *p);
+    EXPECT_EQ(torch::equal(*p, ours[p.key()]), !block) << p.key();
+    others += block ? 0 : 1;
+  }
+  EXPECT_EQ(others, 1 + 1 + 1 + 2 * 2);  // embedding, head, the last norm, two norms in each block
+}
+
+TEST(Muon, OrthogonalizedHasSingularValuesOfAboutOne) {
+  for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
+    const torch::Tensor g = torch::randn({rows, columns});
+    const torch::Tensor x = orthogonalized(g);
+    ASSERT_EQ(x.sizes(), g.sizes());
+    const auto [u, s, vt] = torch::linalg_svd(g, /*full_matrices=*/false);
+    // In g's own singular vectors it is a diagonal: the steps change the singular values alone.
+    const torch::Tensor diagonal = u.t().matmul(x).matmul(vt.t());
+    EXPECT_LT((diagonal - torch::diag(diagonal.diagonal())).abs().max().item<double>(), 1e-4);
+    const torch::Tensor kept = diagonal.diagonal().masked_select(s > 0.0015 * g.norm());
+    EXPECT_GT(kept.min().item<double>(), 0.67);
+    EXPECT_LT(kept.max().item<double>(), 1.21);
+  }
+}
+
+TEST(Muon, OrthogonalizesEachMatrixOfAStackByItself) {
+  for (const auto& [rows, columns] : {std::pair{176, 64}, {64, 176}, {64, 64}}) {
+    const torch::Tensor stack = torch::randn({3, rows, columns}) * torch::tensor({1e-3, 1.0, 1e3}).view({3, 1, 1});
+    const torch::Tensor all = orthogonalized(stack);
+    for (int64_t i = 0; i < 3; ++i) {
+      const torch::Tensor alone = orthogonalized(stack[i]);
+      EXPECT_LT((all[i] - alone).norm().item<double>(), 1e-4 * alone.norm().item<double>());
+    }
+  }
+}
+
+TEST(Muon, OrthogonalizesInBfloat16Too) {
+  const torch::Tensor g = torch::randn({64, 176});
+  const torch::Tensor x = orthogonalized(g.to(torch::kBFloat16));
+  ASSERT_EQ(x.scalar_type(), torch::kBFloat16);
+  const auto [u, s, vt] = torch::linalg_svd(x.to(torch::kFloat), /*full_matrices=*/false);
+  EXPECT_GT(s.min().item<double>(), 0.6);
+  EXPECT_LT(s.max().item<double>(), 1.3);
+}
+
+TEST(Muon, AStepHasTheSizeOfAdamWsWhateverTheShapeAndTheGradient) {
+  TrainConfig c = muon_config();
+  c.weight_decay = 0.0;
+  nn::Llama model(c.model);
+  const auto before = test::copies(model);
+  Muon optimizer(*model, c);
+  for (torch::Tensor& p : model->parameters()) p.mutable_grad() = 1e-3 * torch::randn_like(p);
+  optimizer.step(0.01);
+  const auto parameters = model->named_parameters();
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!in_a_block(parameters[i].key(), *parameters[i])) continue;
+    const double rms = (*parameters[i] - before[i]).square().mean().sqrt().item<double>();
+    // Singular values between 0.68 and 1.21, except the smallest ones of a square matrix, which lower the mean a
+    // little.
+    EXPECT_GT(rms, 0.6 * 0.2 * 0.01) << parameters[i].key();
+    EXPECT_LT(rms, 1.21 * 0.2 * 0.01) << parameters[i].key();
+  }
+}
+
+TEST(Muon, WithoutAGradientAStepOnlyDecays) {
+  TrainConfig c = muon_config();
+  c.decay_embeddings = false;
+  nn::Llama model(c.model);
+  Muon optimizer(*model, c);
+  for (torch::Tensor& p : model->parameters()) {
+    const torch::NoGradGuard no_grad;
+    p.fill_(1.0);
+    p.mutable_grad() = torch::zeros_like(p);
+  }
+  optimizer.step(0.5);
+  for (const auto& p : model->named_parameters()) {
+    const bool decays = p->dim() == 2 && p.key() != "tok_embeddings.weight";
+    EXPECT_FLOAT_EQ(p->min().item<float>(), decays ? 0.85F : 1.0F) << p.key();
+    EXPECT_FLOAT_EQ(p->max().item<float>(), decays ? 0.85F : 1.0F) << p.key();
+  }
+}
+
+TEST(Muon, AScaledGradientIsThatProduct) {
+  const TrainConfig c = muon_config();
+  nn::Llama scaled(c.model);
+  nn::Llama product(c.model);
+  for (size_t i = 0; i < scaled->parameters().size(); ++i) {
+    const torch::NoGradGuard no_grad;
+    product->parameters()[i].copy_(scaled->parameters()[i]);
+  }
+  Muon a(*scaled, c), b(*product, c);
+  for (const double scale : {1.0, 0.25}) {  // a second step, or the momentum would hide in the scale's invariance
+    draw_gradients(scaled);
+    for (size_t i = 0; i < scaled->parameters().size(); ++i)
+      product->parameters()[i].mutable_grad() = scaled->parameters()[i].grad() * scale;
+    a.step(0.01, scale);
+    b.step(0.01);
+  }
+  const auto state_of_a = a.state(), state_of_b = b.state();
+  for (size_t i = 0; i < state_of_a.size(); ++i)
+    EXPECT_TRUE(torch::equal(state_of_a[i].tensor, state_of_b[i].tensor)) << state_of_a[i].name;
+  EXPECT_TRUE(test::same_bits(test::copies(scaled), test::copies(product)));
+  // What the trainer reports after a step are the clipped gradients.
+  for (size_t i = 0; i < scaled->parameters().size(); ++i)
+    EXPECT_TRUE(torch::equal(scaled->parameters()[i].grad(), product->parameters()[i].grad())) << i;
+}
+
+TEST(Muon, HasOneStateForAMatrixAndAdamWsTwoForTheRest) {
+  const TrainConfig c = muon_config();
+  nn::Llama model(c.model);
+  const Muon optimizer(*model, c);
+  std::set<std::string> expected;
+  for (const auto& p : model->named_parameters()) {
+    if (in_a_block(p.key(), *p)) expected.insert("momentum_buffer." + p.key());
+  }
+  for (const auto& p : model->named_parameters()) {
+    if (in_a_block(p.key(), *p)) continue;
+    expected.insert("exp_avg." + p.key());
+    expected.insert("exp_avg_sq." + p.key());
+  }
+  std::set<std::string> names;
+  for (const auto& state : optimizer.state()) EXPECT_TRUE(names.insert(state.name).second) << state.name;
+  EXPECT_EQ(names, expected);
+  EXPECT_EQ(optimizer.parameters().size(), model->parameters().size());
+}
+
+TEST(Muon, LeavesFrozenParametersAloneAlsoIfNoneIsLeftForOneOfTheRules) {
+  const TrainConfig c = muon_config();
+  for (const bool blocks : {true, false}) {
+    nn::Llama model(c.model);
+    for (auto& p : model->named_parameters()) p->set_requires_grad(in_a_block(p.key(), *p) == blocks);
+    Muon optimizer(*model, c);
+    const auto before = test::copies(model);
+    draw_gradients(model);
+    optimizer.step(0.1, 0.5);
+    const auto parameters = model->named_parameters();
+    for (size_t i = 0; i < before.size(); ++i) {
+      const bool trained = in_a_block(parameters[i].key(), *parameters[i]) == blocks;
+      EXPECT_EQ(torch::equal(*parameters[i], before[i]), !trained) << parameters[i].key();
+    }
+  }
+}
+
+// The fused modules keep what they derive from weights until these change.
+TEST(Muon, AStepCountsAsAWriteToEachParameter) {
+  const TrainConfig c = muon_config();
+  nn::Llama model(c.model);
+  Muon optimizer(*model, c);
+  std::vector<uint32_t> before;
+  for (const torch::Tensor& p : model->parameters()) before.push_back(p._version());
+  draw_gradients(model);
+  optimizer.step(0.1);
+  const auto parameters = model->parameters();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_GT(parameters[i]._version(), before[i]) << i;
+}
+
+TEST(Muon, ATrainerByMuonLearns) {
+  TrainConfig c = test::small_config();
+  c.optimizer = "muon";
+  c.steps = 40;
+  test::Small small(c);
+  const double first = small.trainer.step().loss;
+  double last = first;
+  for (int step = 1; step < 40; ++step) last = small.trainer.step().loss;
+  EXPECT_LT(last, first - 1.0);
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,314 @@
+// A resumed run equals an undisturbed one bit for bit, with dropout, accumulation and the optimizer's state.
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+
+#include "data/tokenizers/char_tokenizer.h"
+#include "tests/train/support.h"
+#include "train/run/run.h"
+#include "train/report/run_log.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Small;
+using test::small_config;
+using test::small_text;
+using test::TempDir;
+
+struct Outcome {
+  std::vector<double> losses, norms, validation;
+  std::vector<torch::Tensor> weights;
+};
+
+Outcome outcome(const fs::path& run, Trainer& trainer) {
+  Outcome result;
+  for (const LogEntry& entry : read_log(run / "log.jsonl")) {
+    result.losses.push_back(entry.loss);
+    result.norms.push_back(entry.grad_norm);
+    if (entry.val_loss) result.validation.push_back(*entry.val_loss);
+  }
+  result.weights = test::copies(trainer.model());
+  return result;
+}
+
+// Interrupts runs of 12 steps after those in `stops`, goes on, and compares all bits with an undisturbed one's.
+void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
+  const TempDir undisturbed;
+  Small whole(config);
+  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
+  const Outcome expected = outcome(undisturbed.path(), whole.trainer);
+  ASSERT_EQ(expected.losses.size(), 12U);
+  ASSERT_EQ(expected.validation.size(), 3U);  // steps 5, 10 and 12
+
+  for (const int stop : stops) {
+    const TempDir run;
+    {
+      Small first(config);
+      int asked = 0;
+      ASSERT_FALSE(run_to_end(first.trainer,
+                              {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == stop; }}));
+    }
+    torch::manual_seed(12345);  // as in another process
+    static_cast<void>(torch::randn({100}));
+    Small second(config);
+    second.trainer.resume(run / "checkpoints/last");
+    EXPECT_EQ(second.trainer.state().step, stop);
+    ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+    const Outcome actual = outcome(run.path(), second.trainer);
+    EXPECT_EQ(actual.losses, expected.losses) << stop;
+    EXPECT_EQ(actual.norms, expected.norms) << stop;
+    EXPECT_EQ(actual.validation, expected.validation) << stop;
+    EXPECT_TRUE(test::same_bits(actual.weights, expected.weights)) << stop;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json", "tokenizer.json"}) {
+      EXPECT_EQ(test::read_bytes(run / "checkpoints/last" / file),
+                test::read_bytes(undisturbed / "checkpoints/last" / file))
+          << file;
+    }
+  }
+}
+
+TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
+
+TEST(Resume, ARunWithAnAverageRepeatsTheBits) {
+  TrainConfig c = small_config();
+  c.ema = 0.9;
+  c.schedule = "wsd";
+  expect_repeated_bits(c, {1, 6});
+}
+
+TEST(Resume, ARunByMuonRepeatsTheBits) {
+  TrainConfig c = small_config();
+  c.optimizer = "muon";
+  expect_repeated_bits(c, {1, 6});
+}
+
+TEST(Resume, PatienceGoesOnWhereItWas) {
+  TrainConfig c = small_config();
+  c.eval_every = 1;
+  c.lr = 0.5;  // so large that the loss is the lowest before it
+  c.warmup_steps = 0;
+  c.steps = 1000;
+  c.patience = 4;
+  c.dropout = 0.0;  // these trainers share its random numbers
+  const TempDir undisturbed, run;
+  Small whole(c), first(c), second(c), third(c);
+  ASSERT_TRUE(run_to_end(whole.trainer, {.run = undisturbed.path(), .baseline = 0, .interrupted = {}}));
+  const int64_t end = whole.trainer.state().step;
+  ASSERT_LT(end, 1000);
+  EXPECT_EQ(end, whole.trainer.state().best_step + 4);
+  const auto stop = [&] { return first.trainer.state().step == end - 2; };
+  ASSERT_FALSE(run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = stop}));
+  second.trainer.resume(run / "checkpoints/last");
+  ASSERT_TRUE(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  EXPECT_EQ(outcome(run.path(), second.trainer).validation, outcome(undisturbed.path(), whole.trainer).validation);
+  // A process that was killed before it wrote model.gguf has nothing left to train.
+  third.trainer.resume(run / "checkpoints/last");
+  ASSERT_TRUE(run_to_end(third.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  EXPECT_EQ(third.trainer.state().step, end);
+}
+
+TEST(Resume, AKilledRunsLogIsCutBackToTheCheckpoint) {
+  const TempDir run;
+  {
+    Small first;
+    int asked = 0;
+    static_cast<void>(
+        run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = [&] { return ++asked == 6; }}));
+  }
+  const auto before = read_log(run / "log.jsonl");
+  ASSERT_EQ(before.size(), 6U);
+  // As if it was killed at step 8 in the middle of a line.
+  const std::string log = test::read_bytes(run / "log.jsonl");
+  test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
+  Small second;
+  second.trainer.resume(run / "checkpoints/last");
+  static_cast<void>(run_to_end(second.trainer, {.run = run.path(), .baseline = 0, .interrupted = {}}));
+  const auto after = read_log(run / "log.jsonl");
+  ASSERT_EQ(after.size(), 12U);
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].step, static_cast<int64_t>(i + 1));
+    EXPECT_LT(after[i].loss, 10.0);
+    EXPECT_EQ(after[i].loss, i < before.size() ? before[i].loss : after[i].loss);
+  }
+}
+
+// The error of a trainer that resumes another one's checkpoint.
+std::string refusal(const TrainConfig& config, const std::string& text) {
+  const TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  Small other(config, text);
+  return test::error_of([&] { other.trainer.resume(run / "checkpoints/last"); });
+}
+
+TEST(Resume, AnotherTextIsRefused) {
+  std::string text = small_text(600);
+  std::swap(text[0], text[1]);  // the same length and vocabulary
+  const std::string message = refusal(small_config(), text);
+  EXPECT_TRUE(test::contains(message, "another text") && test::contains(message, corpus_digest(text)) &&
+              test::contains(message, corpus_digest(small_text(600))))
+      << message;
+}
+
+TEST(Resume, AnotherVocabularyIsRefusedWithTheDifference) {
+  std::string text = small_text(600);
+  std::replace(text.begin(), text.end(), '?', '!');
+  text += "q";
+  const std::string message = refusal(small_config(), text);
+  for (const char* part : {"another vocabulary", "without \"?\"", "with \"!\" \"q\""}) {
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  }
+}
+
+TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
+  TrainConfig c = small_config();
+  c.lr = 0.02;
+  c.dropout = 0.2;
+  const std::string message = refusal(c, small_text(600));
+  for (const char* part : {"lr 0.01 -> 0.02", "dropout 0.1 -> 0.2"})
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  EXPECT_FALSE(test::contains(message, "window")) << message;
+}
+
+TEST(Resume, AnotherOptimizerIsRefused) {
+  TrainConfig c = small_config();
+  c.optimizer = "muon";
+  EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "optimizer \"adamw\" -> \"muon\""));
+}
+
+TEST(Resume, AnotherShapeIsRefusedWithTheDifference) {
+  TrainConfig c = small_config();
+  c.model.n_kv_heads = 4;
+  EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "n_kv_heads 2 -> 4"));
+}
+
+TEST(Resume, MinutesAreRememberedAndSoIsTheirMeasurement) {
+  const TempDir run;
+  TrainConfig c = small_config();
+  c.steps = 1000;
+  {
+    Small first(c);
+    first.trainer.train_for(1.0);
+    for (int i = 0; i < 10; ++i) {
+      first.trainer.step();
+      EXPECT_FALSE(first.trainer.measure(i == 0 ? 5.0 : 0.5));
+    }
+    first.trainer.save(run.path());
+  }
+  Small second(c);
+  EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), "minutes 1 -> 0");
+  second.trainer.train_for(1.0);
+  second.trainer.resume(run / "checkpoints/last");
+  for (int i = 10; i < kMeasuredSteps; ++i) {
+    second.trainer.step();
+    // The first step of a process is a warm-up and is not counted.
+    EXPECT_EQ(second.trainer.measure(i == 10 ? 5.0 : 0.5).has_value(), i == kMeasuredSteps - 1);
+  }
+  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // 60 - 5 - 9 / 2 - 5 - 9 / 2 seconds
+}
+
+TEST(Resume, MinutesAreTurnedIntoStepsOnce) {
+  const TempDir run;
+  TrainConfig c = small_config();
+  c.checkpoint_every = 1000;
+  c.eval_every = 1000;
+  int64_t steps = 0;
+  {
+    Small first(c);
+    first.trainer.train_for(60.0);
+    const auto killed = [&]() -> bool {  // right after the number was set, long before the next checkpoint
+      if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
+      return false;
+    };
+    EXPECT_ERROR(run_to_end(first.trainer, {.run = run.path(), .baseline = 0, .interrupted = killed}), "killed");
+    steps = first.trainer.config().steps;
+  }
+  const TrainerState saved = read_trainer_state(run / "checkpoints/last");
+  EXPECT_EQ(saved.step, kMeasuredSteps);
+  EXPECT_EQ(saved.config.steps, steps);
+}
+
+TEST(Resume, OtherIntervalsAreTaken) {
+  const TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  TrainConfig c = small_config();
+  c.log_every = 3;
+  c.checkpoint_every = 2;
+  Small second(c);
+  EXPECT_NO_THROW(second.trainer.resume(run / "checkpoints/last"));
+  EXPECT_EQ(second.trainer.config().log_every, 3);
+}
+
+TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
+  const TempDir run;
+  Small first;
+  first.trainer.step();
+  first.trainer.save(run.path());
+  auto characters = dynamic_cast<const data::CharTokenizer&>(first.dataset.tokenizer()).characters();
+  std::swap(characters[0], characters[1]);
+  data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(run / "checkpoints/last"));
+  Small second;
+  const std::string message = test::error_of([&] { second.trainer.resume(run / "checkpoints/last"); });
+  for (const char* part : {"another vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  }
+}
+
+// The frozen block has no moments.
+void freeze_a_block(Trainer& trainer) {
+  trainer.freeze([](const std::string& name) { return name.starts_with("layers.0."); });
+}
+
+TEST(Resume, AFrozenRunRepeatsTheBits) {
+  const TempDir run;
+  Small whole, first, second;
+  for (Small* small : {&whole, &first, &second}) freeze_a_block(small->trainer);
+  torch::manual_seed(3);  // of dropout
+  for (int i = 0; i < 4; ++i) whole.trainer.step();
+  torch::manual_seed(3);
+  for (int i = 0; i < 2; ++i) first.trainer.step();
+  first.trainer.save(run.path());
+  second.trainer.resume(run / "checkpoints/last");
+  for (int i = 0; i < 2; ++i) second.trainer.step();
+  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.model()), test::copies(whole.trainer.model())));
+}
+
+TEST(Resume, OtherFrozenParametersAreRefused) {
+  const TempDir all, part;
+  Small trained, frozen;
+  freeze_a_block(frozen.trainer);
+  trained.trainer.step();
+  frozen.trainer.step();
+  trained.trainer.save(all.path());
+  frozen.trainer.save(part.path());
+  Small other, other_frozen;
+  freeze_a_block(other_frozen.trainer);
+  EXPECT_ERROR((other.trainer.resume(part / "checkpoints/last"), 0), "is missing");
+  EXPECT_ERROR((other_frozen.trainer.resume(all / "checkpoints/last"), 0), "is frozen here");
+}
+
+TEST(Resume, ADamagedCheckpointIsNamed) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json"}) {
+    const TempDir run;
+    Small first;
+    first.trainer.step();
+    first.trainer.save(run.path());
+    const auto path = fs::weakly_canonical(run / "checkpoints/last") / file;
+    const std::string bytes = test::read_bytes(path);
+    test::write_bytes(path, bytes.substr(0, bytes.size() / 2));
+    Small second;
+    EXPECT_ERROR((second.trainer.resume(run / "checkpoints/last"), 0), file);
+    fs::remove(path);
+    Small third;
+    EXPECT_ERROR((third.trainer.resume(run / "checkpoints/last"), 0), file);
+  }
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,118 @@
+#include "train/step/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace folio::train {
+namespace {
+
+// lr 1, min_lr 0.2, so that rates are factors: 4 steps up, then half a cosine over 8.
+TrainConfig factors() {
+  TrainConfig c;
+  c.lr = 1.0;
+  c.min_lr = 0.2;
+  c.warmup_steps = 4;
+  c.steps = 12;
+  return c;
+}
+
+TEST(Schedule, RisesToTheRateThenFallsByHalfACosine) {
+  // 0.2 + 0.4 (1 + cos(k pi / 8)), worked out by hand from cos(pi/8) = 0.9238795325112867 and its companions.
+  const std::vector<double> expected{0.25,
+                                     0.5,
+                                     0.75,
+                                     1.0,
+                                     1.0,
+                                     0.96955181300451469,
+                                     0.88284271247461903,
+                                     0.75307337294603591,
+                                     0.6,
+                                     0.44692662705396413,
+                                     0.31715728752538097,
+                                     0.23044818699548535,
+                                     0.2};
+  for (size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_NEAR(learning_rate(factors(), static_cast<int64_t>(step)), expected[step], 1e-15) << "step " << step;
+  }
+}
+
+TEST(Schedule, StaysAtTheSmallestRateAfterItsEnd) {
+  EXPECT_DOUBLE_EQ(learning_rate(factors(), 13), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(factors(), 1000000), 0.2);
+}
+
+TEST(Schedule, ConstantOnlyRises) {
+  TrainConfig c = factors();
+  c.schedule = "constant";
+  EXPECT_DOUBLE_EQ(learning_rate(c, 0), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 3), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 1000), 1.0);
+}
+
+TEST(Schedule, LinearFallsAlongALine) {
+  TrainConfig c = factors();
+  c.schedule = "linear";
+  const std::vector<double> expected{0.25, 0.5, 0.75, 1.0, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.2};
+  for (size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_NEAR(learning_rate(c, static_cast<int64_t>(step)), expected[step], 1e-15) << "step " << step;
+  }
+}
+
+TEST(Schedule, WsdStaysAndThenFallsByOneMinusTheRoot) {
+  TrainConfig c = factors();
+  c.schedule = "wsd";
+  c.steps = 20;
+  c.decay_fraction = 0.2;
+  for (int64_t step = 3; step <= 16; ++step) EXPECT_DOUBLE_EQ(learning_rate(c, step), 1.0) << "step " << step;
+  // 0.2 + 0.8 (1 - sqrt(k / 4)) for k = 1 to 4, and no lower.
+  const std::vector<double> expected{0.6, 0.43431457505076194, 0.30717967697244910, 0.2, 0.2};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(learning_rate(c, 17 + static_cast<int64_t>(i)), expected[i], 1e-15) << "step " << 17 + i;
+  }
+}
+
+TEST(Schedule, WsdThatDecaysFromTheStartBeginsAfterTheWarmUp) {
+  TrainConfig c = factors();
+  c.schedule = "wsd";
+  c.decay_fraction = 1.0;
+  EXPECT_DOUBLE_EQ(learning_rate(c, 3), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);  // a quarter of the 8 steps after it
+}
+
+TEST(Schedule, WsdWithoutADecayIsConstant) {
+  TrainConfig c = factors();
+  c.schedule = "wsd";
+  c.decay_fraction = 0.0;
+  EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
+}
+
+// --minutes turns into a number of steps after the first ones, which are all of the warm-up.
+TEST(Schedule, TheWarmUpDoesNotDependOnTheNumberOfSteps) {
+  for (const char* schedule : {"cosine", "linear", "wsd", "constant"}) {
+    TrainConfig c = factors();
+    c.schedule = schedule;
+    TrainConfig longer = c;
+    longer.steps = 1000;
+    for (int64_t step = 0; step < c.warmup_steps; ++step) {
+      EXPECT_EQ(learning_rate(c, step), learning_rate(longer, step)) << schedule << ", step " << step;
+    }
+  }
+}
+
+TEST(Schedule, WithoutWarmUpTheFirstStepHasTheWholeRate) {
+  TrainConfig c = factors();
+  c.warmup_steps = 0;
+  EXPECT_DOUBLE_EQ(learning_rate(c, 0), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);
+}
+
+TEST(Schedule, AWarmUpAsLongAsTheRunNeverFalls) {
+  TrainConfig c = factors();
+  c.warmup_steps = 12;
+  EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,292 @@
+// verify must agree where both sides are right, and name the first place where they part when one is not.
+#include "train/verify/verify.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/formats/model_files.h"
+#include "core/manifest.h"
+#include "infer/cpu/cpu.h"
+#include "tests/train/support.h"
+#include "train/step/evaluate.h"
+#include "train/run/weights.h"
+
+namespace folio::train {
+namespace {
+
+constexpr double kTolerance = 1e-4;
+
+core::ModelConfig shape(const std::string& name) {
+  core::ModelConfig c = test::small_config().model;
+  c.vocab_size = 13;
+  c.context_length = 64;
+  c.tie_embeddings = name != "untied";
+  if (name == "qwen2") c.family = core::Family::Qwen2;
+  if (name == "qwen3") {
+    c.family = core::Family::Qwen3;
+    c.head_dim = 12;
+  }
+  return c;
+}
+
+// Weights large enough that every layer matters to what follows.
+nn::Llama random_model(const std::string& name) {
+  nn::Llama model(shape(name));
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->parameters()) p.normal_(p.dim() == 1 ? 1.0 : 0.0, p.dim() == 1 ? 0.2 : 0.15);
+  return model;
+}
+
+std::vector<int32_t> some_tokens(size_t n) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(core::random_below(3, i, 13)));
+  return tokens;
+}
+
+// The model in a GGUF file, one number of one tensor off by `error`, and an engine that runs it.
+struct Exported {
+  Exported(const nn::Llama& reference, const std::string& tensor = "", float error = 0.0F) {
+    core::Weights weights = weights_of(reference);
+    const auto manifest = core::tensor_manifest(weights.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (manifest[i].gguf_name == tensor) weights.tensors[i][weights.tensors[i].size() / 2] += error;
+    }
+    core::write_gguf_model(directory / "m.gguf", weights, "test", {});
+    model = std::make_unique<core::StoredModel>(core::read_model(directory / "m.gguf"));
+    engine = std::make_unique<infer::Engine>(*model, cpu);
+  }
+  [[nodiscard]] EngineSide side() const { return {.engine = *engine}; }
+
+  test::TempDir directory;
+  std::unique_ptr<core::StoredModel> model;
+  infer::Cpu cpu{{.n_threads = 1}};
+  std::unique_ptr<infer::Engine> engine;
+};
+
+const Divergence* first_apart(const std::vector<Divergence>& all) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [](const Divergence& d) { return !(d.relative_error <= kTolerance); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+class Verify : public testing::TestWithParam<std::string> {};
+
+TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  const auto divergences = compare_forward(reference, exported.side(), some_tokens(64));
+  std::vector<std::string> names;
+  for (const auto& d : divergences) {
+    EXPECT_LE(d.relative_error, kTolerance) << d.name;
+    names.push_back(d.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"embedding",
+                                             "layers.0.attention_norm",
+                                             "layers.0.query",
+                                             "layers.0.key",
+                                             "layers.0.value",
+                                             "layers.0.heads",
+                                             "layers.0.attention_residual",
+                                             "layers.0.ffn_norm",
+                                             "layers.0.ffn_hidden",
+                                             "layers.0.ffn_residual",
+                                             "layers.1.attention_norm",
+                                             "layers.1.query",
+                                             "layers.1.key",
+                                             "layers.1.value",
+                                             "layers.1.heads",
+                                             "layers.1.attention_residual",
+                                             "layers.1.ffn_norm",
+                                             "layers.1.ffn_hidden",
+                                             "layers.1.ffn_residual",
+                                             "norm",
+                                             "logits"}));
+}
+
+TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
+  const std::vector<std::pair<std::string, std::string>> planted{
+      {"token_embd.weight", "embedding"},
+      {"blk.0.attn_norm.weight", "layers.0.attention_norm"},
+      {"blk.0.attn_q.weight", "layers.0.query"},
+      {"blk.0.attn_k.weight", "layers.0.key"},
+      {"blk.0.attn_v.weight", "layers.0.value"},
+      {"blk.0.attn_q.bias", "layers.0.query"},
+      {"blk.1.attn_k.bias", "layers.1.key"},
+      {"blk.0.attn_v.bias", "layers.0.value"},
+      {"blk.0.attn_q_norm.weight", "layers.0.query"},
+      {"blk.1.attn_k_norm.weight", "layers.1.key"},
+      {"blk.0.attn_output.weight", "layers.0.attention_residual"},
+      {"blk.0.ffn_norm.weight", "layers.0.ffn_norm"},
+      {"blk.0.ffn_gate.weight", "layers.0.ffn_hidden"},
+      {"blk.1.attn_v.weight", "layers.1.value"},
+      {"blk.1.ffn_up.weight", "layers.1.ffn_hidden"},
+      {"blk.1.ffn_down.weight", "layers.1.ffn_residual"},
+      {"output_norm.weight", "norm"},
+      {"output.weight", "logits"},
+  };
+  nn::Llama reference = random_model(GetParam());
+  const auto manifest = core::tensor_manifest(reference->config());
+  for (const auto& [tensor, place] : planted) {
+    if (std::ranges::find(manifest, tensor, &core::TensorSpec::gguf_name) == manifest.end()) continue;
+    Exported exported(reference, tensor, 0.1F);
+    const auto divergences = compare_forward(reference, exported.side(), some_tokens(64));
+    const Divergence* first = first_apart(divergences);
+    ASSERT_NE(first, nullptr) << tensor;
+    EXPECT_EQ(first->name, place) << tensor;
+    EXPECT_NE(first->libtorch, first->engine);
+  }
+}
+
+TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  using infer::kernels::Kernels;
+  const auto place_of = [&](const auto& plant) {
+    Kernels broken = infer::kernels::reference_kernels();
+    plant(broken);
+    infer::Cpu cpu({.n_threads = 1, .kernels = &broken});
+    infer::Engine engine(*exported.model, cpu);
+    const auto divergences = compare_forward(reference, {.engine = engine}, some_tokens(64));
+    const Divergence* first = first_apart(divergences);
+    return first == nullptr ? std::string("none") : first->name;
+  };
+  EXPECT_EQ(place_of([](Kernels&) {}), "none");
+  EXPECT_EQ(place_of([](Kernels& k) {
+              k.rms_norm = [](const float* x, const float* weight, float eps, size_t dim, float* out) {
+                infer::kernels::reference_kernels().rms_norm(x, weight, eps, dim, out);
+                out[dim - 1] *= 1.01F;
+              };
+            }),
+            "layers.0.attention_norm");
+  EXPECT_EQ(place_of([](Kernels& k) {
+              k.rope = [](float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim,
+                          core::RopePairs pairs) {
+                infer::kernels::reference_kernels().rope(x, sin, cos, n_heads, head_dim, pairs);
+              };
+            }),
+            "layers.0.query");
+  EXPECT_EQ(place_of([](Kernels& k) {
+              k.attention = [](const infer::kernels::AttentionInput<float>& in, float* out) {
+                auto unscaled = in;
+                unscaled.scale = 1.0F;
+                infer::kernels::reference_kernels().attention(unscaled, out);
+              };
+            }),
+            "layers.0.heads");
+  EXPECT_EQ(place_of([](Kernels& k) {
+              k.swiglu = [](const float* gate, const float* up, size_t n, float* out) {
+                infer::kernels::reference_kernels().swiglu(up, gate, n, out);
+              };
+            }),
+            "layers.0.ffn_hidden");
+  EXPECT_EQ(place_of([](Kernels& k) {
+              k.matmul = [](const float* x, size_t n_rows, const float* weight, size_t width, size_t row_begin,
+                            size_t row_end, float* out, size_t out_stride, bool accumulate) {
+                infer::kernels::reference_kernels().matmul(x, n_rows, weight, width, row_begin, row_end, out,
+                                                           out_stride, /*accumulate=*/false);
+                static_cast<void>(accumulate);
+              };
+            }),
+            GetParam() == "qwen2" ? "layers.0.query" : "layers.0.attention_residual");  // biases are added to, too
+}
+
+TEST_P(Verify, TheFirstTensorThatDiffersIsNamedWithBothValues) {
+  nn::Llama reference = random_model(GetParam());
+  const core::Weights weights = weights_of(reference);
+  for (const char* tensor :
+       {"token_embd.weight", "blk.0.attn_k.weight", "blk.1.ffn_norm.weight", "output_norm.weight"}) {
+    const Exported exported(reference, tensor, 0.25F);
+    const auto difference = first_difference(weights, *exported.model);
+    ASSERT_TRUE(difference.has_value()) << tensor;
+    EXPECT_EQ(difference->name, tensor);
+    EXPECT_NEAR(difference->found - difference->reference, 0.25, 1e-6);
+  }
+  EXPECT_FALSE(first_difference(weights, *Exported(reference).model).has_value());
+}
+
+TEST_P(Verify, RoundedWeightsAreThoseOfTheFilesType) {
+  nn::Llama reference = random_model(GetParam());
+  core::Weights weights = weights_of(reference);
+  const test::TempDir directory;
+  const auto file = [&](core::DType type) {
+    const auto path = directory / "rounded.gguf";
+    core::write_gguf_model(path, weights.config, core::stream_as(weights.views(), type), "test", {});
+    return core::read_gguf_model(path);
+  };
+  for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
+    const core::StoredModel rounded = file(type);
+    EXPECT_FALSE(first_difference(weights, rounded).has_value());
+    weights.tensors[2][5] *= 1.02F;  // more than half a step of either type
+    const auto difference = first_difference(weights, rounded);
+    ASSERT_TRUE(difference.has_value());
+    EXPECT_EQ(difference->name, "blk.0.attn_q.weight");
+    EXPECT_EQ(difference->row * 32 + difference->column, 5);
+    weights.tensors[2][5] /= 1.02F;
+  }
+}
+
+TEST_P(Verify, ADivergenceShowsWhereItIs) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference, "token_embd.weight", 0.5F);  // number 13 * 32 / 2: token 6, index 16
+  const auto divergences = compare_forward(reference, exported.side(), std::vector<int32_t>{1, 2, 3, 6, 5});
+  EXPECT_EQ(divergences[0].position, 3);
+  EXPECT_EQ(divergences[0].index, 16);
+  EXPECT_NEAR(divergences[0].engine - divergences[0].libtorch, 0.5, 1e-6);
+}
+
+TEST_P(Verify, GreedyTextIsThatOfTheEngine) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  const std::vector<int32_t> prompt{1, 2, 3};
+  const std::vector<int32_t> never{12, 4};
+  const auto by_libtorch = greedy_by_libtorch(reference, prompt, 200, never);
+  EXPECT_EQ(by_libtorch.size(), 61U);  // the context is 64
+  for (const int32_t id : never) EXPECT_EQ(std::count(by_libtorch.begin(), by_libtorch.end(), id), 0);
+
+  auto& cache = exported.engine->cache();
+  const auto sequence = cache.add_sequence();
+  std::vector<int32_t> tokens = prompt;
+  for (size_t position = 0; position < 63; ++position) {
+    const auto logits =
+        exported.engine->runner()
+            .forward(std::vector<infer::Row>{{tokens[position], sequence, static_cast<int64_t>(position), true}})
+            .logits;
+    for (const int32_t id : never) logits[static_cast<size_t>(id)] = -INFINITY;
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    if (position + 1 == tokens.size()) tokens.push_back(static_cast<int32_t>(best));
+  }
+  EXPECT_EQ(std::vector<int32_t>(tokens.begin() + 3, tokens.end()), by_libtorch);
+}
+
+TEST_P(Verify, LossesOfBothSidesAgree) {
+  nn::Llama reference = random_model(GetParam());
+  Exported exported(reference);
+  const auto split = some_tokens(400);
+  const double by_libtorch = split_loss(reference, split, 16, torch::kCPU);
+  EXPECT_GT(by_libtorch, 1.0);
+  EXPECT_NEAR(split_loss_by_engine(exported.side(), split, 16, 1000), by_libtorch, 1e-5);
+  const auto part = std::span(split).first(5 * 16 + 1);
+  EXPECT_NEAR(split_loss_by_engine(exported.side(), split, 16, 5), split_loss(reference, part, 16, torch::kCPU), 1e-5);
+
+  Exported off(reference, "blk.1.attn_v.weight", 0.5F);
+  EXPECT_GT(std::abs(split_loss_by_engine(off.side(), split, 16, 1000) - by_libtorch), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Verify, testing::Values("untied", "tied", "qwen2", "qwen3"),
+                         [](const auto& info) { return info.param; });
+
+TEST(VerifyTrained, ATrainedModelAgrees) {
+  TrainConfig c = test::small_config();
+  c.steps = 30;
+  test::Small small(c);
+  for (int step = 0; step < 30; ++step) small.trainer.step();
+  Exported exported(small.trainer.model());
+  const auto tokens = small.dataset.splits().validation.first(24);
+  EXPECT_EQ(first_apart(compare_forward(small.trainer.model(), exported.side(), tokens)), nullptr);
+}
+
+}  // namespace
+}  // namespace folio::train

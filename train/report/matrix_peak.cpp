@@ -1,0 +1,63 @@
+#include "train/report/matrix_peak.h"
+
+#include <torch/cuda.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/seconds_since.h"
+
+namespace folio::train {
+namespace {
+
+// Seconds of one product. A GPU works on after the call, so it is waited for.
+double time_product(const torch::Tensor& a, torch::Tensor& out) {
+  const auto start = std::chrono::steady_clock::now();
+  torch::mm_out(out, a, a);
+  if (a.is_cuda()) torch::cuda::synchronize();
+  return core::seconds_since(start);
+}
+
+}  // namespace
+
+double operations_per_token(const core::ModelConfig& c, int64_t window) {
+  const int64_t looked_up = c.tie_embeddings ? 0 : c.vocab_size * c.dim;
+  const int64_t parameters = core::parameter_count(c) - looked_up;
+  return 6.0 * static_cast<double>(parameters) +
+         12.0 * static_cast<double>(c.n_layers * c.n_heads * c.head_dim) * static_cast<double>(window);
+}
+
+MatrixPeak matrix_peak(const std::string& dtype, torch::Device device) {
+  constexpr int kRepetitions = 5;  // at least, and for so many seconds: other programs disturb some of them
+  constexpr double kSeconds = 0.02;
+  constexpr double kLongEnough = 4e-3;  // twice the size would take eight times as long
+  constexpr int64_t kLargest = 8192;
+  const torch::NoGradGuard no_grad;
+  const auto type = dtype == "bf16" ? torch::kBFloat16 : torch::kFloat32;
+  MatrixPeak peak{.operations_per_s = 0.0, .size = 0};
+  double seconds = 0.0;
+  for (int64_t n = 512; n <= kLargest && seconds < kLongEnough; n *= 2) {
+    const torch::Tensor a = torch::linspace(-1, 1, n * n, torch::TensorOptions().device(device)).view({n, n}).to(type);
+    torch::Tensor out = torch::empty_like(a);
+    static_cast<void>(time_product(a, out));  // the first one takes longer
+    seconds = time_product(a, out);
+    double spent = seconds;
+    for (int i = 1; i < kRepetitions || spent < kSeconds; ++i) {
+      const double again = time_product(a, out);
+      spent += again;
+      seconds = std::min(seconds, again);
+    }
+    const auto size = static_cast<double>(n);
+    const double speed = 2.0 * size * size * size / seconds;
+    if (speed > peak.operations_per_s) peak = {.operations_per_s = speed, .size = n};
+  }
+  return peak;
+}
+
+std::string faster_dtype(torch::Device device) {
+  const auto speed = [&](const char* dtype) { return matrix_peak(dtype, device).operations_per_s; };
+  return speed("bf16") > speed("f32") ? "bf16" : "f32";
+}
+
+}  // namespace folio::train

@@ -1,0 +1,160 @@
+#include "train/report/ngram.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::train {
+namespace {
+
+// Exact for any vocabulary and order: a context is identified by the number of its node.
+uint64_t key_of(uint32_t node, int32_t token) { return (uint64_t{node} << 32U) | static_cast<uint32_t>(token); }
+
+}  // namespace
+
+NgramCounts::NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order)
+    : vocab_size_(vocab_size), max_order_(max_order), nodes_(1), slots_(size_t{1} << 16U) {
+  core::require(vocab_size >= 1, "n-grams need a vocabulary of at least one token, not {}", vocab_size);
+  core::require(max_order >= 1 && max_order <= kMaxOrder, "the order of an n-gram is 1 to {}, not {}", kMaxOrder,
+                max_order);
+  core::require(!train.empty(), "there are no tokens to count n-grams in");
+  require_tokens(train, "the training split");
+
+  Contexts contexts;
+  for (const int32_t token : train) {
+    Contexts next;
+    for (int k = 0; k <= contexts.known; ++k) {
+      const NodeId child = child_or_new(contexts.node[k], token);
+      nodes_[contexts.node[k]].followers += 1;
+      nodes_[child].count += 1;
+      if (k + 1 < max_order) next.node[k + 1] = child;
+    }
+    next.known = std::min(contexts.known + 1, max_order - 1);
+    contexts = next;
+  }
+}
+
+size_t NgramCounts::slot_of(uint64_t key) const {
+  const size_t mask = slots_.size() - 1;
+  size_t at = core::splitmix64(key) & mask;
+  while (slots_[at].key != key && slots_[at].key != kEmpty) at = (at + 1) & mask;
+  return at;
+}
+
+NgramCounts::NodeId NgramCounts::child_of(NodeId node, int32_t token) const {
+  return node == kUnseen ? kUnseen : slots_[slot_of(key_of(node, token))].child;
+}
+
+NgramCounts::NodeId NgramCounts::child_or_new(NodeId node, int32_t token) {
+  const uint64_t key = key_of(node, token);
+  Slot& slot = slots_[slot_of(key)];
+  if (slot.key == key) return slot.child;
+  core::require(nodes_.size() < kUnseen, "the text has more than 2^32 distinct n-grams; take a lower order");
+  const auto child = static_cast<NodeId>(nodes_.size());
+  slot = {.key = key, .child = child};
+  nodes_.emplace_back();
+  nodes_[node].distinct_followers += 1;
+  if (2 * nodes_.size() > slots_.size()) grow();
+  return child;
+}
+
+void NgramCounts::grow() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  for (const Slot& slot : old) {
+    if (slot.key != kEmpty) slots_[slot_of(slot.key)] = slot;
+  }
+}
+
+void NgramCounts::require_tokens(std::span<const int32_t> tokens, const char* what) const {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_size_) {
+      core::fail("token {} of {} is {}, outside the vocabulary of {}", i, what, tokens[i], vocab_size_);
+    }
+  }
+}
+
+void NgramCounts::require_order(int order) const {
+  core::require(order >= 1 && order <= max_order_, "n-grams of order 1 to {} were counted, not of order {}", max_order_,
+                order);
+}
+
+void NgramCounts::advance(Contexts& contexts, int32_t token, int order) const {
+  for (int k = std::min(contexts.known + 1, order - 1); k >= 1; --k) {
+    contexts.node[k] = child_of(contexts.node[k - 1], token);
+  }
+  contexts.known = std::min(contexts.known + 1, order - 1);
+}
+
+NgramCounts::Contexts NgramCounts::contexts_after(std::span<const int32_t> history, int order) const {
+  require_order(order);
+  Contexts contexts;
+  for (const int32_t token : history.last(std::min(history.size(), static_cast<size_t>(order - 1)))) {
+    advance(contexts, token, order);
+  }
+  return contexts;
+}
+
+double NgramCounts::add_k(const Contexts& contexts, int32_t token, int order, double k) const {
+  const NodeId context = contexts.node[std::min(contexts.known, order - 1)];
+  const NodeId ngram = child_of(context, token);
+  const double context_count = context == kUnseen ? 0.0 : nodes_[context].followers;
+  const double ngram_count = ngram == kUnseen ? 0.0 : nodes_[ngram].count;
+  const double denominator = context_count + k * vocab_size_;
+  return denominator == 0.0 ? 1.0 / vocab_size_ : (ngram_count + k) / denominator;
+}
+
+double NgramCounts::witten_bell(const Contexts& contexts, int32_t token, int order) const {
+  double probability = 1.0 / vocab_size_;
+  for (int k = 0; k <= std::min(contexts.known, order - 1); ++k) {
+    if (contexts.node[k] == kUnseen) break;  // longer contexts contain this one, so they are unseen too
+    const Node& context = nodes_[contexts.node[k]];
+    if (context.followers == 0) break;  // it occurs only at the end of the text, and so do longer ones
+    const NodeId ngram = child_of(contexts.node[k], token);
+    const double ngram_count = ngram == kUnseen ? 0.0 : nodes_[ngram].count;
+    const double distinct = context.distinct_followers;
+    probability = (ngram_count + distinct * probability) / (context.followers + distinct);
+  }
+  return probability;
+}
+
+double NgramCounts::add_k_probability(std::span<const int32_t> history, int32_t token, int order, double k) const {
+  require_tokens(history, "the history");
+  require_tokens({&token, 1}, "the prediction");
+  core::require(k >= 0.0, "add-k smoothing needs a k of at least 0, not {}", k);
+  return add_k(contexts_after(history, order), token, order, k);
+}
+
+double NgramCounts::witten_bell_probability(std::span<const int32_t> history, int32_t token, int order) const {
+  require_tokens(history, "the history");
+  require_tokens({&token, 1}, "the prediction");
+  return witten_bell(contexts_after(history, order), token, order);
+}
+
+template <typename Probability>
+double NgramCounts::loss(std::span<const int32_t> split, int order, Probability probability) const {
+  require_order(order);
+  core::require(!split.empty(), "there are no tokens to measure a loss on");
+  require_tokens(split, "the split");
+  Contexts contexts;
+  double sum = 0.0;
+  for (const int32_t token : split) {
+    sum -= std::log(probability(contexts, token));
+    advance(contexts, token, order);
+  }
+  return sum / static_cast<double>(split.size());
+}
+
+double NgramCounts::add_k_loss(std::span<const int32_t> split, int order, double k) const {
+  core::require(k >= 0.0, "add-k smoothing needs a k of at least 0, not {}", k);
+  return loss(split, order, [&](const Contexts& contexts, int32_t token) { return add_k(contexts, token, order, k); });
+}
+
+double NgramCounts::witten_bell_loss(std::span<const int32_t> split, int order) const {
+  return loss(split, order,
+              [&](const Contexts& contexts, int32_t token) { return witten_bell(contexts, token, order); });
+}
+
+}  // namespace folio::train

@@ -1,0 +1,104 @@
+#include "train/report/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/seconds_since.h"
+
+namespace folio::train {
+namespace {
+
+std::string clock_string(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+size_t columns_of_terminal() {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : 80;
+}
+
+// "[####....] " of at most `room` characters; nothing if that is too little to see anything.
+std::string bar(double done, size_t room) {
+  constexpr size_t kNarrowest = 8, kWidest = 24, kFrame = 3;
+  if (room < kNarrowest + kFrame) return {};
+  const size_t width = std::min(kWidest, room - kFrame);
+  const auto filled = static_cast<size_t>(static_cast<double>(width) * done);
+  return fmt::format("[{:.<{}}] ", std::string(filled, '#'), width);
+}
+
+}  // namespace
+
+Progress::Progress(int64_t first_step, int64_t last_step, const std::string& style)
+    : first_step_(first_step),
+      last_step_(last_step),
+      epochs_(style == "epoch"),
+      terminal_(::isatty(STDOUT_FILENO) == 1) {}
+
+Progress::~Progress() { clear_bar(); }
+
+void Progress::clear_bar() {
+  if (bar_shown_) fmt::print("\r\x1b[K");
+  bar_shown_ = false;
+  std::fflush(stdout);
+}
+
+void Progress::say(const std::string& line) {
+  clear_bar();
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+// Set off, so that no line of it is taken for one of the log, and without what would move the cursor.
+void Progress::show_sample(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) say("  | " + core::printable(line, text.size()));
+}
+
+void Progress::show(const LogEntry& entry) {
+  show_numbers(entry);
+  if (entry.sample) show_sample(*entry.sample);
+}
+
+void Progress::show_numbers(const LogEntry& entry) {
+  const double per_step =
+      core::seconds_since(start_) / static_cast<double>(std::max<int64_t>(1, entry.step - first_step_));
+  const double eta = per_step * static_cast<double>(last_step_ - entry.step);
+  if (entry.val_loss) val_loss_ = entry.val_loss;
+  if (epochs_) {
+    const auto now = std::chrono::steady_clock::now();
+    const double since = std::chrono::duration<double>(now - previous_).count();
+    previous_ = now;
+    const double loss = entry.val_loss.value_or(entry.loss);
+    say(fmt::format("Epoch {} | Loss {:.3f} | Time {:.3f} | ETA {:.3f}", entry.step, loss, since, eta));
+    return;
+  }
+  const std::string validation = val_loss_ ? fmt::format("  val {:.4f}", *val_loss_) : "";
+  const std::string share = entry.peak_share ? fmt::format(" ({:.0f}% of peak)", 100.0 * *entry.peak_share) : "";
+  const auto numbers = [&](const std::string& more) {
+    return fmt::format("step {}/{}  loss {:.4f}{}  {:.0f} tokens/s{}  ETA {}", entry.step, last_step_, entry.loss,
+                       validation, entry.tokens_per_s, more, clock_string(eta));
+  };
+  if (!terminal_) {
+    say(numbers(share));
+    return;
+  }
+  // What is wider than the terminal goes on to the next line, and could not be drawn over.
+  const size_t columns = columns_of_terminal() - 1;
+  const std::string beside = numbers("").substr(0, columns);
+  const double done = static_cast<double>(entry.step) / static_cast<double>(std::max<int64_t>(1, last_step_));
+  fmt::print("\r\x1b[K{}{}", bar(done, columns - beside.size()), beside);
+  std::fflush(stdout);
+  bar_shown_ = true;
+  if (entry.val_loss) say(numbers(share));  // evaluations stay on the screen
+}
+
+}  // namespace folio::train

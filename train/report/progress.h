@@ -1,0 +1,40 @@
+// A run's progress on stdout: a bar on a terminal, plain lines in a pipe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "train/report/run_log.h"
+
+namespace folio::train {
+
+class Progress {
+ public:
+  /// Steps go from `first_step` to `last_step`. Style "epoch" prints the tutorial's `Epoch | Loss | Time | ETA` lines.
+  Progress(int64_t first_step, int64_t last_step, const std::string& style);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void set_last_step(int64_t last_step) { last_step_ = last_step; }
+  void show(const LogEntry& entry);
+  /// Prints a line above the bar.
+  void say(const std::string& line);
+
+ private:
+  void show_numbers(const LogEntry& entry);
+  void show_sample(const std::string& text);
+  void clear_bar();
+
+  int64_t first_step_;
+  int64_t last_step_;
+  bool epochs_;
+  bool terminal_;
+  bool bar_shown_ = false;
+  std::optional<double> val_loss_;  ///< the last one seen
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point previous_ = start_;
+};
+
+}  // namespace folio::train

@@ -1,0 +1,130 @@
+#include "train/run/checkpoint.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/utils.h>
+#include <torch/version.h>
+
+#include <set>
+
+#include "core/error.h"
+#include "core/formats/safetensors.h"
+#include "train/run/weights.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using core::require;
+
+constexpr const char* kWeights = "weights.";  // beside an average of them
+constexpr const char* kRandom = "random_state.";
+constexpr const char* kCudaRandom = "random_state.cuda";
+
+// The random generators that training uses. Dropout uses that of the model's device.
+std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
+  std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
+  const torch::Device device = model->parameters().front().device();
+  if (device.is_cuda()) all.emplace_back(kCudaRandom, at::globalContext().defaultGenerator(device));
+  return all;
+}
+
+core::DType type_of(const torch::Tensor& tensor) {
+  return tensor.scalar_type() == torch::kFloat32 ? core::DType::F32 : core::DType::U8;
+}
+
+core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
+  require(tensor.is_contiguous() && tensor.device().is_cpu(), "tensor {} is not contiguous in the CPU's memory", name);
+  return {.name = name,
+          .type = type_of(tensor),
+          .shape = tensor.sizes().vec(),
+          .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
+}
+
+void write_optimizer(const fs::path& path, const nn::Llama& model, const Optimizer& optimizer, bool with_weights) {
+  std::vector<torch::Tensor> kept;  // until they are written
+  std::vector<core::TensorView> views;
+  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+    kept.push_back(tensor.detach().to(torch::kCPU).contiguous());
+    views.push_back(view_of(name, kept.back()));
+  };
+  for (const auto& [name, tensor] : optimizer.state()) add(name, tensor);
+  if (with_weights) {
+    for (const auto& parameter : model->named_parameters()) add(kWeights + parameter.key(), parameter.value());
+  }
+  for (const auto& [name, generator] : generators(model)) add(name, generator.get_state());
+  core::write_safetensors(path, views, {{"format", "pt"}, {"steps", std::to_string(optimizer.steps())}});
+}
+
+void copy_into(const core::SafetensorsFile& file, const std::string& name, torch::Tensor to) {
+  const core::TensorView* view = file.find_tensor(name);
+  const std::string where = file.path().string();
+  require(view != nullptr, "{}: the tensor {} is missing", where, name);
+  require(view->type == type_of(to) && view->shape == to.sizes().vec(),
+          "{}: the tensor {} is {} {}, but has to be {} {}", where, name, core::info(view->type).name,
+          core::shape_string(view->shape), core::info(type_of(to)).name, core::shape_string(to.sizes().vec()));
+  const torch::NoGradGuard no_grad;
+  to.copy_(torch::from_blob(const_cast<std::byte*>(view->bytes.data()), to.sizes(), to.scalar_type()));
+}
+
+// Otherwise the moments of a parameter that is frozen now would be dropped silently.
+void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer) {
+  std::set<std::string> known;
+  for (const auto& state : optimizer.state()) known.insert(state.name);
+  for (const core::TensorView& view : file.tensors()) {
+    const bool other =
+        view.name.starts_with(kWeights) || view.name.starts_with(kRandom) || view.name.starts_with("__pad__.");
+    require(other || known.contains(view.name), "{}: it has {}, but that parameter is frozen here or does not exist",
+            file.path().string(), core::printable(view.name));
+  }
+}
+
+}  // namespace
+
+Environment this_environment() {
+  return {.folio = FOLIO_VERSION,
+          .libtorch = TORCH_VERSION,
+          .cpu = at::get_cpu_capability(),
+          .threads = at::get_num_threads()};
+}
+
+void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimizer& optimizer, const TrainerState& state,
+                     const data::Tokenizer& tokenizer, const nn::Llama& average) {
+  commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
+    const core::Weights weights = weights_of(average.is_empty() ? model : average);
+    core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
+                         tokenizer.end_of_text());
+    tokenizer.write_hf(directory);
+    write_optimizer(directory / "optimizer.safetensors", model, optimizer, !average.is_empty());
+    TrainerState saved = state;
+    saved.environment = this_environment();
+    write_trainer_state(directory, saved);
+  });
+}
+
+void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, Optimizer& optimizer, const TrainerState& state,
+                     nn::Llama average) {
+  load_weights(core::read_hf_directory(checkpoint), average.is_empty() ? model : average);
+  const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
+  const auto steps = file.metadata().find("steps");
+  require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
+          "{}: its moments are not those of step {}, which trainer.json names", file.path().string(), state.step);
+  require_no_other_state(file, optimizer);
+  for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor);
+  if (!average.is_empty()) {
+    for (const auto& parameter : model->named_parameters())
+      copy_into(file, kWeights + parameter.key(), parameter.value());
+  }
+  optimizer.set_steps(state.step);
+  for (auto& [name, generator] : generators(model)) {
+    // A run that was on a CPU so far has none of a GPU: there it begins with the seed.
+    if (name == kCudaRandom && file.find_tensor(name) == nullptr) continue;
+    torch::Tensor random = generator.get_state().clone();
+    copy_into(file, name, random);
+    generator.set_state(random);
+  }
+}
+
+}  // namespace folio::train

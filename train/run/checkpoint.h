@@ -1,0 +1,30 @@
+// Checkpoints: Hugging Face model directories with optimizer.safetensors (the optimizer's state, random generators) and
+// trainer.json beside the weights. With an average of the weights, that is the directory's model, and the weights that
+// training goes on with are in optimizer.safetensors. checkpoint_directory.h says how a run's checkpoints are written
+// and replaced.
+#pragma once
+
+#include <filesystem>
+
+#include "data/tokenizers/tokenizer.h"
+#include "modules/llama.h"
+#include "train/run/checkpoint_directory.h"
+#include "train/step/optimizer.h"
+#include "train/step/trainer_state.h"
+
+namespace folio::train {
+
+/// The environment of this process.
+[[nodiscard]] Environment this_environment();
+
+/// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does. `average` may be empty. Throws core::Error.
+void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model, const Optimizer& optimizer,
+                     const TrainerState& state, const data::Tokenizer& tokenizer, const nn::Llama& average = nullptr);
+
+/// Copies weights, their average if it is not empty, the optimizer's state and that of the random generators from a
+/// checkpoint directory. Throws core::Error if a file is missing or does not fit the model, and if the checkpoint has a
+/// state of other parameters than the optimizer, which has none of frozen parameters.
+void load_checkpoint(const std::filesystem::path& checkpoint, nn::Llama& model, Optimizer& optimizer,
+                     const TrainerState& state, nn::Llama average = nullptr);
+
+}  // namespace folio::train

@@ -1,0 +1,130 @@
+#include "train/run/checkpoint_directory.h"
+
+#include <set>
+#include <string>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "train/step/trainer_state.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
+
+// The temporary name of NAME is .NAME.tmp.
+fs::path temporary_of(const fs::path& checkpoints, const std::string& name) {
+  return checkpoints / fmt::format(".{}.tmp", name);
+}
+
+bool is_step_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  return name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+         name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
+}
+
+bool is_temporary(const std::string& name) {
+  if (!name.starts_with(".") || !name.ends_with(".tmp") || name.size() < 6) return false;
+  const std::string inner = name.substr(1, name.size() - 5);
+  return inner == "last" || inner == "best" || is_step_name(inner);
+}
+
+// The target of the link, or "" if there is no link.
+std::string target_of(const fs::path& link) {
+  std::error_code error;
+  return fs::read_symlink(link, error).string();
+}
+
+void point_link(const fs::path& checkpoints, const std::string& link, const std::string& target) {
+  if (target_of(checkpoints / link) == target) return;
+  const fs::path temporary = temporary_of(checkpoints, link);
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_directory_symlink(target, temporary, error);
+  if (!error) fs::rename(temporary, checkpoints / link, error);
+  core::require(!error, "cannot point {} at {}: {}", (checkpoints / link).string(), target, error.message());
+}
+
+// Removes temporary files, and the steps that are not in `kept`. Returns an error message, or "".
+std::string remove_others(const fs::path& checkpoints, const std::set<std::string>& kept) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_temporary(name) && (!is_step_name(name) || kept.contains(name))) continue;
+    fs::remove_all(entry.path(), error);
+    if (error) return fmt::format("cannot remove {}: {}", entry.path().string(), error.message());
+  }
+  return error ? fmt::format("cannot read the folder {}: {}", checkpoints.string(), error.message()) : "";
+}
+
+// From the steps, not from the links: if a link cannot be read, its checkpoint must not be removed.
+std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
+
+void write_step(const fs::path& checkpoints, const std::string& name,
+                const std::function<void(const fs::path&)>& write) {
+  const fs::path temporary = temporary_of(checkpoints, name);
+  fs::remove_all(temporary);
+  fs::create_directory(temporary);
+  write(temporary);
+  core::sync_directory(temporary);
+  fs::remove_all(checkpoints / name);  // left by a killed save; no link names it
+  fs::rename(temporary, checkpoints / name);
+  core::sync_directory(checkpoints);
+}
+
+}  // namespace
+
+void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
+                       const std::function<void(const fs::path&)>& write) {
+  const fs::path checkpoints = run / "checkpoints";
+  const std::string name = step_name(step);
+  const auto failed = [&](const std::string& what) {
+    std::error_code ignored;  // the disk may be full, so free the space
+    fs::remove_all(temporary_of(checkpoints, name), ignored);
+    core::fail("cannot save the checkpoint {}: {}", name, what);
+  };
+  try {
+    if (fs::create_directories(checkpoints)) core::sync_directory(run);
+    const bool stands = target_of(checkpoints / "last") == name || target_of(checkpoints / "best") == name;
+    if (!stands) write_step(checkpoints, name, write);
+    point_link(checkpoints, "last", name);
+    core::sync_directory(checkpoints);
+    if (best_step == step) {
+      point_link(checkpoints, "best", name);
+      core::sync_directory(checkpoints);
+    }
+  } catch (const fs::filesystem_error& error) {
+    failed(fmt::format("cannot write {}: {}", (error.path2().empty() ? error.path1() : error.path2()).string(),
+                       error.code().message()));
+  } catch (const core::Error& error) {
+    failed(error.what());
+  }
+  // Leftovers only take space; the next save or start tries to remove them again.
+  static_cast<void>(remove_others(checkpoints, named_steps(step, best_step)));
+}
+
+void recover_checkpoints(const fs::path& run) {
+  const fs::path checkpoints = run / "checkpoints";
+  if (!fs::exists(checkpoints)) return;
+  std::set<std::string> kept;
+  if (fs::exists(checkpoints / "last")) {
+    const TrainerState state = read_trainer_state(checkpoints / "last");
+    kept = named_steps(state.step, state.best_step);
+    kept.insert(target_of(checkpoints / "last"));
+    if (state.best_step >= 0) {
+      // A save replaces `last` first. If it was killed before it replaced `best`, that still names the old step.
+      core::require(fs::exists(checkpoints / step_name(state.best_step)), "{}: the best checkpoint, {}, is missing",
+                    checkpoints.string(), step_name(state.best_step));
+      point_link(checkpoints, "best", step_name(state.best_step));
+    } else {
+      fs::remove(checkpoints / "best");
+    }
+    core::sync_directory(checkpoints);
+  }
+  const std::string failure = remove_others(checkpoints, kept);
+  core::require(failure.empty(), "{}", failure);
+}
+
+}  // namespace folio::train

@@ -1,0 +1,39 @@
+#include "train/run/dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/file_io.h"
+
+namespace folio::train {
+
+// The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+void dump_batches(const std::filesystem::path& path, const data::BatchSampler& sampler, const TrainConfig& c) {
+  const int64_t steps = std::min(c.steps, kDumpedSteps);
+  std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}, {}, {}), }}", steps,
+                                   c.batch_size * c.accumulation, c.window + 1);
+  constexpr size_t kPreamble = 10;
+  header.append(63 - (kPreamble + header.size()) % 64, ' ');  // the data begin at a multiple of 64
+  header += '\n';
+  std::string file("\x93NUMPY\x01\x00", 8);
+  file += static_cast<char>(header.size() % 256);
+  file += static_cast<char>(header.size() / 256);
+  file += header;
+  // The machine's own order, which is '<': core/formats/gguf.cpp builds on no other.
+  const auto append = [&](const int32_t* tokens, size_t n) {
+    file.append(reinterpret_cast<const char*>(tokens), n * sizeof(*tokens));
+  };
+  for (int64_t number = 0; number < steps * c.accumulation; ++number) {
+    const data::Batch batch = sampler.batch(static_cast<uint64_t>(number));
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      const auto first = static_cast<size_t>(row * batch.length), n = static_cast<size_t>(batch.length);
+      append(&batch.inputs[first], n);
+      append(&batch.targets[first + n - 1], 1);
+    }
+  }
+  core::write_file_atomically(path, file);
+}
+
+}  // namespace folio::train

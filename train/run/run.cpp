@@ -1,0 +1,130 @@
+#include "train/run/run.h"
+
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "core/error.h"
+#include "core/seconds_since.h"
+#include "train/report/matrix_peak.h"
+#include "train/report/progress.h"
+#include "train/report/run_log.h"
+#include "train/step/schedule.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+StepResult guarded_step(Trainer& trainer) {
+  try {
+    return trainer.step();
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    core::fail("LibTorch failed at step {}: {}; if memory is short, take a smaller --batch-size, --window or --dim",
+               trainer.state().step + 1, message.substr(0, message.find('\n')));
+  }
+}
+
+// Time spent in steps, without evaluations and checkpoints.
+struct StepTimes {
+  double seconds = 0.0;
+  int64_t steps = 0;
+
+  void add(double step_seconds) {
+    seconds += step_seconds;
+    ++steps;
+  }
+  [[nodiscard]] double steps_per_s() const { return static_cast<double>(steps) / seconds; }
+};
+
+bool run_steps(Trainer& trainer, const RunOptions& options) {
+  const TrainConfig& c = trainer.config();
+  if (trainer.state().step == 0) trainer.save(options.run);
+  RunLog log(options.run, trainer.state().step);
+  if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
+  Progress progress(trainer.state().step, c.steps, c.log_style);
+  StepTimes since_log;
+  auto last_end = std::chrono::steady_clock::now();  // of a step
+  while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
+    const auto start = std::chrono::steady_clock::now();
+    const StepResult result = guarded_step(trainer);
+    const double seconds = core::seconds_since(start);
+    since_log.add(seconds);
+    const int64_t step = trainer.state().step;
+
+    const auto end = std::chrono::steady_clock::now();
+    const std::optional<double> measured =
+        trainer.measure(std::chrono::duration<double>(end - std::exchange(last_end, end)).count());
+    if (measured) {
+      progress.set_last_step(c.steps);
+      progress.say(
+          fmt::format("{:g} minutes are {} steps of {:.1f} ms", trainer.state().minutes, c.steps, 1e3 * *measured));
+    }
+
+    const bool interrupted = options.interrupted && options.interrupted();
+    const bool evaluates = step == c.steps || step % c.eval_every == 0;
+    bool best = false;
+    if (evaluates || step % c.log_every == 0) {
+      LogEntry entry{.step = step,
+                     .tokens = step * trainer.tokens_per_step(),
+                     .loss = result.loss,
+                     .lr = learning_rate(c, step - 1),
+                     .grad_norm = result.grad_norm,
+                     .tokens_per_s = since_log.steps_per_s() * static_cast<double>(trainer.tokens_per_step()),
+                     .peak_share = {},
+                     .train_loss = {},
+                     .val_loss = {},
+                     .sample = {}};
+      since_log = {};
+      if (options.operations_per_s > 0.0) {
+        entry.peak_share = entry.tokens_per_s * operations_per_token(c.model, c.window) / options.operations_per_s;
+      }
+      if (evaluates) {
+        const Trainer::Evaluation evaluation = trainer.evaluate();
+        entry.train_loss = evaluation.train;
+        entry.val_loss = evaluation.validation;
+        if (c.sample > 0) entry.sample = trainer.sample();
+        best = trainer.note_validation_loss(evaluation.validation);
+      }
+      log.append(entry);
+      progress.show(entry);
+    }
+    const bool last = step == c.steps || trainer.out_of_patience();
+    if (last || interrupted || best || measured || step % c.checkpoint_every == 0) {
+      log.sync();
+      trainer.save(options.run);
+      log.draw(options.baseline);
+    }
+    if (interrupted && !last) {
+      progress.say(fmt::format("interrupted at step {}: the checkpoint is saved, go on with --resume", step));
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    throw;  // main() has a message for it
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    std::error_code ignored;
+    const fs::path last = fs::canonical(run / "checkpoints" / "last", ignored);
+    core::fail("{}; {}", what.substr(0, what.find('\n')),
+               last.empty() ? "there is no checkpoint yet"
+                            : fmt::format("the last good checkpoint is {}, where --resume goes on", last.string()));
+  }
+}
+
+bool run_to_end(Trainer& trainer, const RunOptions& options) {
+  bool finished = false;
+  naming_checkpoint(options.run, [&] { finished = run_steps(trainer, options); });
+  return finished;
+}
+
+}  // namespace folio::train

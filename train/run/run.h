@@ -1,0 +1,27 @@
+// The loop of a run: steps, evaluations, the log, checkpoints, Ctrl-C.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "train/step/trainer.h"
+
+namespace folio::train {
+
+struct RunOptions {
+  std::filesystem::path run;
+  double baseline = 0.0;              ///< the 5-gram's loss, drawn in loss.svg
+  double operations_per_s = 0.0;      ///< the matrix peak; 0: its share is not logged
+  std::function<bool()> interrupted;  ///< asked after each step
+};
+
+/// Trains to the last step, or until the patience of the config ends; logs, evaluates and saves as the config says.
+/// Saves step 0 first, so that a run always has a checkpoint. Returns false if it was interrupted, after saving a
+/// checkpoint of the last completed step. Throws core::Error that names the last good checkpoint.
+bool run_to_end(Trainer& trainer, const RunOptions& options);
+
+/// Calls `body`. If it throws, because the disk is full for example, throws a core::Error of one line that ends with
+/// the run's last good checkpoint.
+void naming_checkpoint(const std::filesystem::path& run, const std::function<void()>& body);
+
+}  // namespace folio::train

@@ -1,0 +1,80 @@
+#include "train/run/run_directory.h"
+
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/paths.h"
+#include "train/report/event_file.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In this order, a --force that is killed leaves a finished run without its model, which --resume writes again, or no
+// run.
+void remove_run(const fs::path& run) {
+  std::vector<fs::path> paths;
+  for (const char* name : {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml"}) {
+    paths.push_back(run / name);
+  }
+  for (const auto& entry : fs::directory_iterator(run)) {
+    if (entry.path().filename().string().starts_with(kEventFilePrefix)) paths.push_back(entry.path());
+  }
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    core::require(!error, "cannot remove {}: {}", path.string(), error.message());
+  }
+}
+
+void check_state(const RunChoice& choice) {
+  const RunState state = run_state(choice.path);
+  const std::string shown = choice.path.string();
+  if (choice.resume) {
+    core::require(state != RunState::Absent, "there is no unfinished run in {} to resume; leave --resume out", shown);
+    core::require(state != RunState::Finished, "the run in {} is finished; there is nothing to resume", shown);
+    core::require(fs::exists(choice.path / "checkpoints" / "last"),
+                  "the run in {} has no checkpoint to go on from; start it anew with --force", shown);
+  } else if (!choice.force) {
+    core::require(state != RunState::Unfinished,
+                  "an unfinished run stands in {}: go on with --resume, or start anew with --force", shown);
+    core::require(state != RunState::Finished, "a finished run stands in {}: take another --out, or --force", shown);
+  }
+}
+
+}  // namespace
+
+RunState run_state(const fs::path& run) {
+  if (fs::exists(run / "model.gguf")) return RunState::Finished;
+  if (fs::is_symlink(run / "checkpoints" / "last") || fs::exists(run / "log.jsonl")) return RunState::Unfinished;
+  return RunState::Absent;
+}
+
+RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume, bool force) {
+  fs::path run = out ? fs::path(*out) : core::runs_directory() / dataset;
+  for (int n = 2; !out && !force && run_state(run) == RunState::Finished; ++n) {
+    run = core::runs_directory() / fmt::format("{}-{}", dataset, n);
+  }
+  RunChoice choice{.path = run, .resume = resume, .force = force, .lock = {}};
+  if (fs::is_directory(run)) choice.lock.emplace(run);
+  check_state(choice);
+  return choice;
+}
+
+void prepare_run(RunChoice& choice) {
+  std::error_code error;
+  fs::create_directories(choice.path, error);
+  core::require(!error, "cannot make the folder {}: {}", choice.path.string(), error.message());
+  if (!choice.lock) {
+    choice.lock.emplace(choice.path);
+    check_state(choice);  // another process may have been here since choose_run()
+  }
+  if (choice.force) remove_run(choice.path);
+  for (const char* name : {"config.toml", "log.jsonl", "loss.svg", "model.gguf"}) {
+    core::remove_leftovers(choice.path / name);
+  }
+}
+
+}  // namespace folio::train

@@ -1,0 +1,67 @@
+#include "train/step/adamw.h"
+
+#include <ATen/ops/_fused_adamw.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/utils.h>
+
+namespace folio::train {
+
+AdamW::AdamW(const torch::nn::Module& model, const TrainConfig& config,
+             const std::function<bool(const std::string& name, const torch::Tensor& parameter)>& takes)
+    : beta1_(config.beta1), beta2_(config.beta2), eps_(config.adam_eps) {
+  Group decayed{.weight_decay = config.weight_decay, .parameters = {}, .first = {}, .second = {}, .steps = {}};
+  Group plain{.weight_decay = 0.0, .parameters = {}, .first = {}, .second = {}, .steps = {}};
+  for (const auto& parameter : model.named_parameters()) {
+    const torch::Tensor& p = parameter.value();
+    if (!p.requires_grad() || (takes && !takes(parameter.key(), p))) continue;
+    parameters_.push_back(p);
+    moments_.push_back({parameter.key(), torch::zeros_like(p), torch::zeros_like(p)});
+    const bool embedding = parameter.key().find("embeddings") != std::string::npos;
+    const bool decays = p.dim() < 2 ? config.decay_norms : !embedding || config.decay_embeddings;
+    Group& group = decays ? decayed : plain;
+    group.parameters.push_back(p);
+    group.first.push_back(moments_.back().first);
+    group.second.push_back(moments_.back().second);
+    group.steps.push_back(torch::zeros({}, torch::TensorOptions().dtype(torch::kFloat32).device(p.device())));
+  }
+  for (Group& group : {std::ref(decayed), std::ref(plain)}) {
+    if (!group.parameters.empty()) groups_.push_back(std::move(group));
+  }
+}
+
+std::vector<Optimizer::State> AdamW::state() const {
+  std::vector<State> all;
+  for (const Moments& moments : moments_) {
+    all.push_back({"exp_avg." + moments.name, moments.first});
+    all.push_back({"exp_avg_sq." + moments.name, moments.second});
+  }
+  return all;
+}
+
+void AdamW::set_steps(int64_t steps) {
+  steps_ = steps;
+  for (Group& group : groups_) {
+    for (torch::Tensor& step : group.steps) step.fill_(static_cast<double>(steps));
+  }
+}
+
+void AdamW::step(double lr, double gradient_scale) {
+  const torch::NoGradGuard no_grad;
+  set_steps(steps_ + 1);  // the kernel's bias correction counts from one
+  // The kernel divides by it, in the pass that it makes anyway.
+  std::optional<torch::Tensor> divisor;
+  if (gradient_scale != 1.0 && !groups_.empty()) {
+    divisor = torch::full({}, 1.0 / gradient_scale, groups_[0].parameters[0].options().requires_grad(false));
+  }
+  for (Group& group : groups_) {
+    std::vector<torch::Tensor> gradients;
+    gradients.reserve(group.parameters.size());
+    for (const torch::Tensor& p : group.parameters) gradients.push_back(p.grad());
+    at::_fused_adamw_(group.parameters, gradients, group.first, group.second, /*max_exp_avg_sqs=*/{}, group.steps, lr,
+                      beta1_, beta2_, group.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false, divisor);
+    // The kernel does not say that it has written, and what is derived from the weights has to be made anew.
+    for (const torch::Tensor& p : group.parameters) torch::autograd::impl::bump_version(p);
+  }
+}
+
+}  // namespace folio::train

@@ -1,0 +1,89 @@
+#include "train/step/muon.h"
+
+#include <ATen/ops/_foreach_mul.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace folio::train {
+namespace {
+
+// The embedding and the output have a row for each token, and most tokens are rare: to let all directions count alike
+// is meant for what stands between them.
+bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter) {
+  return parameter.dim() == 2 && name.starts_with("layers.");
+}
+
+}  // namespace
+
+torch::Tensor orthogonalized(const torch::Tensor& g) {
+  // x a + (x xᵀ) x b + (x xᵀ)² x c does a s + b s³ + c s⁵ to each singular value s, and leaves U and V as they are.
+  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
+  const torch::Tensor all = g.dim() == 2 ? g.unsqueeze(0) : g;
+  const bool tall = all.size(1) > all.size(2);  // the smaller of x xᵀ and xᵀ x does
+  torch::Tensor x = (tall ? all.mT() : all) / (all.norm(2, {1, 2}, /*keepdim=*/true) + 1e-7);
+  for (int i = 0; i < 5; ++i) {
+    const torch::Tensor square = x.bmm(x.mT());
+    const torch::Tensor factor = torch::baddbmm(square, square, square, /*beta=*/b, /*alpha=*/c);
+    x = torch::baddbmm(x, factor, x, /*beta=*/a);
+  }
+  x = tall ? x.mT() : x;
+  return g.dim() == 2 ? x.squeeze(0) : x;
+}
+
+Muon::Muon(const torch::nn::Module& model, const TrainConfig& config)
+    : momentum_(config.momentum),
+      weight_decay_(config.weight_decay),
+      bf16_(config.dtype == "bf16"),
+      others_(model, config,
+              [](const std::string& name, const torch::Tensor& p) { return !is_matrix_of_block(name, p); }),
+      parameters_(others_.parameters()) {
+  for (const auto& parameter : model.named_parameters()) {
+    const torch::Tensor& p = parameter.value();
+    if (!p.requires_grad() || !is_matrix_of_block(parameter.key(), p)) continue;
+    auto stack = std::find_if(stacks_.begin(), stacks_.end(),
+                              [&](const Stack& s) { return s.parameters.front().sizes() == p.sizes(); });
+    if (stack == stacks_.end()) stack = stacks_.emplace(stack);
+    stack->names.push_back(parameter.key());
+    stack->parameters.push_back(p);
+    parameters_.push_back(p);
+  }
+  const torch::NoGradGuard no_grad;
+  for (Stack& stack : stacks_) stack.momentum = torch::zeros_like(torch::stack(stack.parameters));
+}
+
+std::vector<Optimizer::State> Muon::state() const {
+  std::vector<State> all;
+  for (const Stack& stack : stacks_) {
+    for (size_t i = 0; i < stack.names.size(); ++i) {
+      all.push_back({"momentum_buffer." + stack.names[i], stack.momentum[static_cast<int64_t>(i)]});
+    }
+  }
+  for (State& state : others_.state()) all.push_back(std::move(state));
+  return all;
+}
+
+void Muon::step(double lr, double gradient_scale) {
+  const torch::NoGradGuard no_grad;
+  others_.step(lr, gradient_scale);
+  for (Stack& stack : stacks_) {
+    std::vector<torch::Tensor> gradients;
+    gradients.reserve(stack.parameters.size());
+    for (const torch::Tensor& w : stack.parameters) gradients.push_back(w.grad());
+    // A step's size depends on no scale, but the gradient's share in the momentum does.
+    if (gradient_scale != 1.0) at::_foreach_mul_(gradients, gradient_scale);
+    const torch::Tensor g = torch::stack(gradients);
+    stack.momentum.mul_(momentum_).add_(g);
+    torch::Tensor ahead = g.add(stack.momentum, momentum_);
+    if (bf16_) ahead = ahead.to(torch::kBFloat16);
+    const torch::Tensor directions = orthogonalized(ahead);
+    const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(g.size(1), g.size(2))));
+    at::_foreach_mul_(stack.parameters, 1.0 - lr * weight_decay_);
+    for (size_t i = 0; i < stack.parameters.size(); ++i) {
+      stack.parameters[i].sub_(directions[static_cast<int64_t>(i)], lr * scale);
+    }
+  }
+}
+
+}  // namespace folio::train

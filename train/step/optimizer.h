@@ -1,0 +1,41 @@
+// What the trainer and its checkpoints ask of an optimizer. adamw.h and muon.h have the update rules.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/run/train_config.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace folio::train {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// One update with the current gradients times `gradient_scale`, in (0, 1]; they become that product.
+  virtual void step(double lr, double gradient_scale) = 0;
+
+  /// The parameters that are trained: those of the model that require a gradient.
+  [[nodiscard]] virtual const std::vector<torch::Tensor>& parameters() const = 0;
+
+  struct State {
+    std::string name;  ///< in optimizer.safetensors: what it is, a dot, the parameter
+    torch::Tensor tensor;
+  };
+  /// All that the next step depends on, except the number of steps. The tensors are the optimizer's own, not copies.
+  [[nodiscard]] virtual std::vector<State> state() const = 0;
+  [[nodiscard]] virtual int64_t steps() const = 0;
+  virtual void set_steps(int64_t steps) = 0;
+};
+
+/// The optimizer that the config names, with no step done.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const torch::nn::Module& model, const TrainConfig& config);
+
+}  // namespace folio::train

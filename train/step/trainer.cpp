@@ -1,0 +1,298 @@
+#include "train/step/trainer.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/record_function.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "data/tokenizers/char_tokenizer.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "modules/fused/block.h"
+#include "train/run/dump.h"
+#include "train/report/matrix_peak.h"
+#include "train/run/sample.h"
+#include "train/step/schedule.h"
+#include "train/step/weight_average.h"
+#include "train/run/weights.h"
+
+namespace folio::train {
+namespace {
+
+namespace fs = std::filesystem;
+using core::fail;
+using core::require;
+
+torch::Device device_of(const TrainConfig& config) {
+  if (config.device == "cpu") return torch::kCPU;
+  if (!torch::cuda::is_available()) {
+    fail("--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
+  }
+  return torch::kCUDA;
+}
+
+TrainConfig completed(TrainConfig config, const Dataset& dataset) {
+  config.model.vocab_size = dataset.tokenizer().vocab_size();
+  validate(config);
+  if (config.dtype == "auto") config.dtype = faster_dtype(device_of(config));
+  return config;
+}
+
+std::string quoted(const std::vector<std::string>& tokens) {
+  constexpr size_t kShown = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, tokens.size()); ++i)
+    text += fmt::format(" \"{}\"", core::printable(tokens[i]));
+  return text + (tokens.size() > kShown ? " …" : "");
+}
+
+std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
+  std::vector<std::string> tokens;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) tokens.push_back(tokenizer.token_bytes(id));
+  return tokens;
+}
+
+// The tokens that only one of them has, or the first id that differs; empty if none does.
+std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
+  if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
+  const auto before = tokens_of(from);
+  const auto after = tokens_of(to);
+  if (before == after) return "";
+  const auto missing = [](const std::vector<std::string>& all, const std::vector<std::string>& other) {
+    const std::set<std::string> others(other.begin(), other.end());
+    std::vector<std::string> rest;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(rest),
+                 [&](const std::string& token) { return !others.contains(token); });
+    return rest;
+  };
+  std::string difference = fmt::format("{} -> {} tokens", before.size(), after.size());
+  const auto gone = missing(before, after);
+  const auto come = missing(after, before);
+  if (!gone.empty()) difference += ", without" + quoted(gone);
+  if (!come.empty()) difference += ", with" + quoted(come);
+  if (gone.empty() && come.empty() && before.size() == after.size()) {
+    const auto at = std::mismatch(before.begin(), before.end(), after.begin());
+    difference += fmt::format(", id {}{} ->{}", at.first - before.begin(), quoted({*at.first}), quoted({*at.second}));
+  }
+  return difference;
+}
+
+std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data::Tokenizer> tokenizer,
+                                                     const data::Corpus& corpus) {
+  if (tokenizer) return tokenizer;
+  return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
+}
+
+nn::Llama make_model(const TrainConfig& c) {
+  if (!c.fused || c.device != "cpu" || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
+  return nn::fused_llama(c.model, c.dropout, c.recompute);
+}
+
+// If `on`, matrix products are in bfloat16 while this object exists.
+class Autocast {
+ public:
+  Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
+    if (!on_) return;
+    at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+    at::autocast::set_autocast_enabled(type_, true);
+  }
+  ~Autocast() {
+    if (!on_) return;
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(type_, false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool on_;
+  at::DeviceType type_;
+};
+
+// The norm of all gradients together.
+double gradient_norm(const std::vector<torch::Tensor>& parameters) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& p : parameters) gradients.push_back(p.grad());
+  return torch::stack(at::_foreach_norm(gradients)).norm().item<double>();
+}
+
+}  // namespace
+
+Dataset::Dataset(const data::Corpus& corpus, const TrainConfig& config,
+                 std::unique_ptr<const data::Tokenizer> tokenizer)
+    : name_(corpus.name),
+      path_(std::filesystem::absolute(corpus.path).string()),
+      bytes_(static_cast<int64_t>(corpus.text.size())),
+      digest_(corpus_digest(corpus.text)),
+      tokenizer_(or_characters(std::move(tokenizer), corpus)),
+      tokens_(tokenizer_->encode(corpus.text)),
+      splits_(data::split_tokens(tokens_, config.validation_fraction, config.test_fraction)) {
+  // Checked here, before the model is built.
+  static_cast<void>(data::consecutive_windows(splits_.train, config.window));
+  static_cast<void>(data::consecutive_windows(splits_.validation, config.window));
+}
+
+Trainer::Trainer(TrainConfig config, const Dataset& dataset)
+    : dataset_(dataset),
+      state_{.config = completed(std::move(config), dataset),
+             .corpus = dataset.name(),
+             .corpus_path = dataset.path(),
+             .corpus_bytes = dataset.bytes(),
+             .corpus_digest = dataset.digest()},
+      device_(device_of(state_.config)),
+      sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed) {
+  if (state_.config.ema > 0.0)
+    average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes
+  torch::manual_seed(state_.config.seed);
+  model_ = make_model(state_.config);
+  model_->to(device_);
+  model_->train();
+  if (!average_.is_empty()) {
+    average_->to(device_);
+    begin_average(average_, model_);
+  }
+  optimizer_ = make_optimizer(*model_, state_.config);
+}
+
+void Trainer::resume(const fs::path& checkpoint) {
+  const TrainerState saved = read_trainer_state(checkpoint);
+  const auto require_same = [&](const std::string& difference, const char* what, const char* remedy) {
+    require(difference.empty(), "{}: the checkpoint was trained with {}: {}; {}, or start anew with --force",
+            checkpoint.string(), what, difference, remedy);
+  };
+  require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()), "another vocabulary",
+               "restore the text");
+  require_same(
+      saved.corpus_digest == dataset_.digest()
+          ? ""
+          : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", saved.corpus_path, saved.corpus_bytes,
+                        saved.corpus_digest, dataset_.path(), dataset_.bytes(), dataset_.digest()),
+      "another text", "restore the text");
+  std::string difference = describe_difference(saved.config, state_.config);
+  if (saved.minutes != state_.minutes) {
+    difference += fmt::format("{}minutes {} -> {}", difference.empty() ? "" : ", ", saved.minutes, state_.minutes);
+  }
+  require_same(difference, "other values", "leave them out to go on");
+  const TrainConfig config = state_.config;
+  state_ = saved;
+  state_.config = config;
+  load_checkpoint(checkpoint, model_, *optimizer_, state_, average_);
+}
+
+void Trainer::init_from(const fs::path& model) {
+  load_weights(core::to_weights(core::read_model(model)), model_);
+  if (!average_.is_empty()) begin_average(average_, model_);
+}
+
+void Trainer::freeze(const std::function<bool(const std::string& name)>& frozen) {
+  require(state_.step == 0, "parameters are frozen before the first step, not after step {}", state_.step);
+  bool any = false;
+  for (auto& parameter : model_->named_parameters()) {
+    parameter->set_requires_grad(!frozen(parameter.key()));
+    any = any || parameter->requires_grad();
+  }
+  require(any, "every parameter is frozen; leave at least one to train");
+  optimizer_ = make_optimizer(*model_, state_.config);
+}
+
+int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
+
+void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
+  if (!batches.empty()) dump_batches(batches, sampler_, config());
+  gradients_path_ = gradients;
+}
+
+StepResult Trainer::step() {
+  const TrainConfig& c = config();
+  double loss = 0.0;
+  model_->zero_grad();
+  for (int64_t part = 0; part < c.accumulation; ++part) {
+    const auto number = static_cast<uint64_t>(state_.step * c.accumulation + part);
+    const TensorBatch batch = to_tensors(sampler_.batch(number), device_);
+    torch::Tensor part_loss;
+    {
+      const Autocast autocast(c.dtype == "bf16", device_);
+      part_loss = model_->loss(batch.inputs_BT, batch.targets_BT);
+    }
+    if (c.accumulation > 1) part_loss = part_loss / static_cast<double>(c.accumulation);
+    part_loss.backward();
+    loss += part_loss.item<double>();
+  }
+  require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
+          state_.step + 1);
+  RECORD_FUNCTION("folio::update", {});  // profile.h
+  const double grad_norm = gradient_norm(optimizer_->parameters());
+  require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
+  if (state_.step == 0 && !gradients_path_.empty()) core::write_hf_tensors(gradients_path_, gradients_of(model_));
+  const bool clips = c.clip > 0.0 && grad_norm > c.clip;
+  optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
+  ++state_.step;
+  if (!average_.is_empty()) update_average(average_, model_, c.ema, state_.step);
+  return {.loss = loss, .grad_norm = grad_norm};
+}
+
+Trainer::Evaluation Trainer::evaluate() {
+  const TrainConfig& c = config();
+  const data::Splits& splits = dataset_.splits();
+  if (c.eval_batches == 0)
+    return {.train = {}, .validation = split_loss(shown_model(), splits.validation, c.window, device_)};
+  // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
+  const auto first = static_cast<uint64_t>(state_.step) * static_cast<uint64_t>(c.eval_batches);
+  const data::BatchSampler train(splits.train, c.batch_size, c.window, c.seed + 1);
+  const data::BatchSampler validation(splits.validation, c.batch_size, c.window, c.seed + 2);
+  return {.train = random_batches_loss(shown_model(), train, c.eval_batches, first, device_),
+          .validation = random_batches_loss(shown_model(), validation, c.eval_batches, first, device_)};
+}
+
+std::string Trainer::sample() const { return sample_text(shown_model(), dataset_.tokenizer(), config().sample); }
+
+void Trainer::save(const fs::path& run) {
+  save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer(), average_);
+}
+
+void Trainer::train_for(double minutes) {
+  state_.minutes = minutes;
+  if (minutes > 0.0) state_.config.steps = std::max(state_.config.steps, kMeasuredSteps);
+}
+
+std::optional<double> Trainer::measure(double seconds) {
+  if (state_.minutes == 0.0 || state_.step > state_.measures_until) return {};
+  state_.spent_seconds += seconds;
+  const bool at_the_end = state_.step == state_.measures_until;
+  if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {
+    state_.measured_seconds += seconds;
+    ++state_.measured_steps;
+  }
+  if (!at_the_end) return {};
+  const double step_seconds =
+      std::exchange(state_.measured_seconds, 0.0) / static_cast<double>(std::exchange(state_.measured_steps, 0));
+  const double seconds_left = std::max(0.0, 60.0 * state_.minutes - state_.spent_seconds);
+  state_.config.steps = state_.step + static_cast<int64_t>(seconds_left / step_seconds);
+  const bool first = state_.step == kMeasuredSteps;
+  state_.measures_until = std::max(first ? state_.config.steps / 10 : 2 * state_.step, state_.step);
+  return step_seconds;
+}
+
+bool Trainer::note_validation_loss(double loss) {
+  ++state_.evaluations_since_best;
+  if (std::isnan(loss) || (state_.best_step >= 0 && loss >= state_.best_validation_loss)) return false;
+  state_.best_validation_loss = loss;
+  state_.best_step = state_.step;
+  state_.evaluations_since_best = 0;
+  return true;
+}
+
+bool Trainer::out_of_patience() const {
+  return config().patience > 0 && state_.evaluations_since_best >= config().patience;
+}
+
+}  // namespace folio::train

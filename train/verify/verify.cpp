@@ -1,0 +1,209 @@
+#include "train/verify/verify.h"
+
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "core/float16.h"
+#include "data/batches.h"
+#include "infer/engine/generate.h"
+#include "infer/engine/perplexity.h"
+#include "infer/engine/scoped_requests.h"
+#include "modules/attention.h"
+
+namespace folio::train {
+namespace {
+
+// The engine's ids of the reference's tokens.
+std::vector<int32_t> ids_of(const EngineSide& side, std::span<const int32_t> tokens) {
+  std::vector<int32_t> ids(tokens.begin(), tokens.end());
+  for (int32_t& id : ids) id = side.ids.empty() ? id : side.ids.at(static_cast<size_t>(id));
+  return ids;
+}
+
+void run(infer::Engine& engine, infer::Request request) {
+  infer::ScopedRequests requests(engine);
+  requests.add(std::move(request));
+  infer::run(engine, requests.ids());
+}
+
+// Rows of the engine's logits as rows of the reference's vocabulary.
+std::vector<float> in_reference_order(const EngineSide& side, std::span<const float> logits) {
+  if (side.ids.empty()) return {logits.begin(), logits.end()};
+  const auto width = static_cast<size_t>(side.engine.config().vocab_size);
+  std::vector<float> selected;
+  for (size_t row = 0; row < logits.size(); row += width) {
+    for (const int32_t id : side.ids) selected.push_back(logits[row + static_cast<size_t>(id)]);
+  }
+  return selected;
+}
+
+torch::Tensor to_tensor(std::span<const int32_t> tokens) {
+  return torch::tensor(std::vector<int64_t>(tokens.begin(), tokens.end())).unsqueeze(0);
+}
+
+Divergence furthest(const std::string& name, const torch::Tensor& expected, std::span<const float> actual) {
+  const int64_t width = expected.size(-1);
+  const float* e = expected.data_ptr<float>();
+  Divergence d{.name = name, .relative_error = 0, .position = 0, .index = 0, .libtorch = e[0], .engine = actual[0]};
+  double squares = 0.0;
+  double largest = -1.0;
+  for (int64_t i = 0; i < expected.numel(); ++i) {
+    squares += static_cast<double>(e[i]) * e[i];
+    double gap = std::abs(static_cast<double>(actual[static_cast<size_t>(i)]) - e[i]);
+    if (std::isnan(gap)) gap = std::numeric_limits<double>::infinity();
+    if (gap <= largest) continue;
+    largest = gap;
+    d.position = i / width;
+    d.index = i % width;
+    d.libtorch = e[i];
+    d.engine = actual[static_cast<size_t>(i)];
+  }
+  d.relative_error = largest / (std::sqrt(squares / static_cast<double>(expected.numel())) + 1e-30);
+  return d;
+}
+
+// What LibTorch computes at the engine's places: those that the model shows, and those inside of a block's parts.
+std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const int32_t> tokens) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  const auto parameters = model->named_parameters();
+  const auto modules = model->named_modules();
+  std::map<std::string, torch::Tensor> seen;
+  model->forward(to_tensor(tokens), [&](const std::string& name, const torch::Tensor& value) {
+    const auto show = [&](const std::string& place, const torch::Tensor& t) {
+      seen[place] = t.detach().to(torch::kFloat32).contiguous().clone();
+    };
+    show(name, value);
+    const std::string layer = name.substr(0, name.find_last_of('.') + 1);
+    if (name.ends_with(".attention_norm")) {
+      auto* attention = modules[layer + "attention"]->as<nn::Attention>();
+      const auto heads = attention->project(value);
+      const auto joined = [](const torch::Tensor& t_BHTK) { return t_BHTK.transpose(1, 2).flatten(2); };
+      show(layer + "query", joined(heads.q));
+      show(layer + "key", joined(heads.k));
+      show(layer + "value", joined(heads.v));
+      show(layer + "heads", joined(attention->attend(heads)));
+    }
+    if (name.ends_with(".ffn_norm")) {
+      const auto gate = torch::linear(value, parameters[layer + "ffn.w1.weight"]);
+      show(layer + "ffn_hidden", torch::silu(gate) * torch::linear(value, parameters[layer + "ffn.w3.weight"]));
+    }
+  });
+  return seen;
+}
+
+float as_stored(float value, core::DType type) {
+  if (type == core::DType::F16) return core::f16_to_float(core::float_to_f16(value));
+  if (type == core::DType::BF16) return core::bf16_to_float(core::float_to_bf16(value));
+  return value;
+}
+
+}  // namespace
+
+std::vector<int32_t> matching_ids(const data::Tokenizer& reference, const data::Tokenizer& other) {
+  std::map<std::string, int32_t> id_of;
+  for (int32_t id = 0; id < other.vocab_size(); ++id) id_of.emplace(other.token_bytes(id), id);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < reference.vocab_size(); ++id) {
+    if (id == reference.end_of_text()) {
+      ids.push_back(other.end_of_text());
+      continue;
+    }
+    const auto found = id_of.find(reference.token_bytes(id));
+    core::require(found != id_of.end(), "the model file has no token for \"{}\", token {} of the checkpoint",
+                  core::printable(reference.token_bytes(id)), id);
+    ids.push_back(found->second);
+  }
+  return ids;
+}
+
+std::optional<WeightDifference> first_difference(const core::Weights& reference, const core::StoredModel& file) {
+  const auto manifest = core::tensor_manifest(reference.config);
+  const bool groups = file.format == core::ModelFormat::Llama2cV2;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const core::TensorView& tensor = file.tensors.at(i);
+    core::require(tensor.shape == manifest[i].shape, "{}: tensor {} has shape {}, but the checkpoint's has {}",
+                  file.path, tensor.name, core::shape_string(tensor.shape), core::shape_string(manifest[i].shape));
+    const std::vector<float> values = core::to_floats(tensor);
+    const std::vector<float>& expected = reference.tensors[i];
+    double step = 0.0;
+    if (groups && tensor.shape.size() > 1) {
+      for (const float v : expected) step = std::max(step, std::abs(static_cast<double>(v)) / 127.0);
+    }
+    for (size_t j = 0; j < values.size(); ++j) {
+      const float rounded = as_stored(expected[j], tensor.type);
+      if (std::abs(static_cast<double>(values[j]) - rounded) <= step) continue;
+      if (std::isnan(values[j]) && std::isnan(rounded)) continue;
+      const auto width = static_cast<size_t>(tensor.shape.back());
+      return WeightDifference{.name = manifest[i].gguf_name,
+                              .row = static_cast<int64_t>(j / width),
+                              .column = static_cast<int64_t>(j % width),
+                              .reference = rounded,
+                              .found = values[j]};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side, std::span<const int32_t> tokens) {
+  const auto seen = places_of(reference, tokens);
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<float>> values;
+  run(side.engine, {.prompt = ids_of(side, tokens),
+                    .on_logits = [](std::span<const float>) {},  // so that every row has them
+                    .observer =
+                        [&](const std::string& name, std::span<const float> part, size_t) {
+                          if (!values.contains(name)) order.push_back(name);
+                          values[name].insert(values[name].end(), part.begin(), part.end());
+                        }});
+  values["logits"] = in_reference_order(side, values["logits"]);
+
+  std::vector<Divergence> divergences;
+  for (const std::string& name : order) {
+    const auto expected = seen.find(name);
+    core::require(expected != seen.end(), "LibTorch does not show the place {}", name);
+    core::require(expected->second.numel() == static_cast<int64_t>(values[name].size()),
+                  "{} has {} numbers in LibTorch and {} in the engine", name, expected->second.numel(),
+                  values[name].size());
+    divergences.push_back(furthest(name, expected->second, values[name]));
+  }
+  return divergences;
+}
+
+std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
+                                        std::span<const int32_t> never) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+  for (int64_t i = 0; i < n && static_cast<int64_t>(tokens.size()) < model->config().context_length; ++i) {
+    torch::Tensor logits = model->forward(to_tensor(tokens)).select(1, -1).squeeze(0);
+    for (const int32_t id : never) logits[id] = -std::numeric_limits<float>::infinity();
+    tokens.push_back(static_cast<int32_t>(logits.argmax().item<int64_t>()));
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
+}
+
+double split_loss_by_engine(const EngineSide& side, std::span<const int32_t> split, int64_t window,
+                            int64_t max_windows) {
+  const int64_t windows = std::min(max_windows, data::consecutive_windows(split, window));
+  const size_t vocab = side.ids.empty() ? static_cast<size_t>(side.engine.config().vocab_size) : side.ids.size();
+  double sum = 0.0;
+  for (int64_t w = 0; w < windows; ++w) {
+    const data::Batch batch = data::consecutive_batch(split, w, 1, window);
+    size_t position = 0;
+    run(side.engine, {.prompt = ids_of(side, batch.inputs), .on_logits = [&](std::span<const float> some) {
+                        const std::vector<float> logits = in_reference_order(side, some);
+                        for (size_t at = 0; at < logits.size(); at += vocab) {
+                          const auto row = std::span(logits).subspan(at, vocab);
+                          sum += infer::negative_log_likelihood(row, batch.targets[position++]);
+                        }
+                      }});
+  }
+  return sum / static_cast<double>(windows * window);
+}
+
+}  // namespace folio::train
