@@ -30,7 +30,7 @@ float widened(BF16 w) { return core::bf16_to_float(w.bits); }
 auto kernel_for(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }
 auto kernel_for(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_bf16; }
 
-struct Case {
+struct NarrowCase {
   size_t k;
   size_t n_rows;
   size_t begin;
@@ -41,7 +41,7 @@ struct Case {
 
 // Weight rows outside of [begin, end) are NaN: they must not be read.
 template <typename Weight>
-void check(const Kernels& fast, const Case& c) {
+void check(const Kernels& fast, const NarrowCase& c) {
   const auto numbers = random_floats(c.end * c.k, c.k * 31 + c.begin);
   std::vector<Weight> narrow(numbers.size());
   std::vector<float> wide(numbers.size());
@@ -78,7 +78,7 @@ TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
   for (const size_t k : lengths) {
     for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
       const auto [begin, end] = kRanges[turn % kRanges.size()];
-      const Case c{k, n_rows, begin, end, turn++ % (kPageEnd + 1), n_rows % 2 == 0};
+      const NarrowCase c{k, n_rows, begin, end, turn++ % (kPageEnd + 1), n_rows % 2 == 0};
       check<F16>(fast_, c);
       check<BF16>(fast_, c);
       if (HasFatalFailure()) return;
