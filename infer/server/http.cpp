@@ -178,6 +178,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     begin_answer(message.version(), message.keep_alive(), message.method() == http::verb::head);
     const std::string_view target = text_of(message.target());
     HttpRequest request{.method = head_only_ ? "GET" : std::string(text_of(message.method_string())),
+                        .head_only = head_only_,
                         .path = std::string(target.substr(0, target.find('?'))),
                         .body = std::move(message.body()),
                         .host = std::string(text_of(message[http::field::host])),
@@ -368,7 +369,7 @@ void Connections::sweep() {
       for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->lose();
     }
     for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->check_deadline(now);
-    sweep();
+    if (!closing() || !sessions.empty()) sweep();  // else run() would never return
   });
 }
 

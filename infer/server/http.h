@@ -13,7 +13,8 @@
 namespace folio::infer::server {
 
 struct HttpRequest {
-  std::string method;
+  std::string method;       ///< GET for HEAD
+  bool head_only = false;  ///< it was HEAD: no body is sent
   std::string path;  ///< without the query
   std::string body;
   // Headers; empty where there is none.

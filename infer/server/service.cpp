@@ -180,10 +180,11 @@ void Service::route(const HttpRequest& request, const Reply& reply) {
   }
   const std::string media_type = request.content_type.substr(0, request.content_type.find(';'));
   if (posts && media_type != kJson) {
-    throw ApiError(415, fmt::format("Content-Type has to be {}, not {}", kJson, core::printable(media_type)));
+    throw ApiError(415, fmt::format("send the header \"Content-Type: {}\"; it was {}", kJson,
+                                    media_type.empty() ? "missing" : core::printable(media_type)));
   }
   if (request.path == "/v1/completions" || request.path == "/v1/chat/completions") return complete(request, reply);
-  if (request.path == "/engine") return watch(reply);
+  if (request.path == "/engine") return watch(request, reply);
   ++metrics_.requests[{request.path, 200}];
   if (request.path == "/") return send_page(*reply);
   if (request.path == "/health") return reply->send(200, kJson, "{\"status\":\"ok\"}\n");
@@ -209,6 +210,13 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
   if (end_) {
     reply->add_header("Retry-After", "5");
     throw ApiError(503, "the server is about to end");
+  }
+  if (n > options_.max_queue) {
+    throw ApiError(400,
+                   fmt::format("{} choices never fit into a queue of {}; ask for fewer, or start the server with a "
+                               "larger --max-queue",
+                               n, options_.max_queue),
+                   wanted.n > 1 ? "n" : "prompt");
   }
   if (n_choices_ + n > options_.max_queue) {
     reply->add_header("Retry-After", "1");
@@ -258,13 +266,17 @@ void Service::send_page(HttpReply& reply) {
   reply.send(200, "text/html; charset=utf-8", text);
 }
 
-void Service::watch(const Reply& reply) {
+void Service::watch(const HttpRequest& request, const Reply& reply) {
   constexpr size_t kMostWatchers = 64;
   if (watchers_.size() >= kMostWatchers) throw ApiError(429, fmt::format("{} watch already", watchers_.size()));
   if (end_) throw ApiError(503, "the server is about to end");
   ++metrics_.requests[{"/engine", 200}];
-  watchers_.emplace(reply.get(), reply);
   reply->add_header("Cache-Control", "no-cache");
+  if (request.head_only) {
+    reply->begin(200, "text/event-stream");
+    return reply->end();
+  }
+  watchers_.emplace(reply.get(), reply);
   reply->on_lost([this, key = reply.get()] {
     watchers_.erase(key);
     live_view_.want(!watchers_.empty());

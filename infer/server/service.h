@@ -47,7 +47,7 @@ class Service {
   void route(const HttpRequest& request, const Reply& reply);
   void complete(const HttpRequest& request, const Reply& reply);
   void send_page(HttpReply& reply);
-  void watch(const Reply& reply);
+  void watch(const HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
   void look_at_clock();

@@ -83,7 +83,8 @@ def test_a_body_has_to_be_json(golden):
     with Wire(golden) as wire:
         for media_type, status in (("text/plain", 415), (None, 415), ("application/x-www-form-urlencoded", 415),
                                    ("application/json; charset=utf-8", 200)):
-            assert wire.request("POST", "/tokenize", {"prompt": "a"}, Content_Type=media_type).answer()[0] == status
+            got, _, body = wire.request("POST", "/tokenize", {"prompt": "a"}, Content_Type=media_type).answer()
+            assert got == status and (got == 200 or "Content-Type: application/json" in error_of(body))
 
 
 @pytest.mark.parametrize("text", ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /\r\n\r\n", "\x00\x01\x02\r\n\r\n",
@@ -222,6 +223,9 @@ def test_a_full_queue(start):
         first.complete(**LONG, n=10, stream=True).head()
         status, headers, body = second.complete(n=1).answer()
         assert status == 429 and int(headers["retry-after"]) > 0 and "10" in error_of(body)
+        for too_many in ({"n": 11}, {"prompt": ["R"] * 11}, {"prompt": ["R"] * 4, "n": 3}):  # waiting would not help
+            status, headers, body = second.complete(**too_many).answer()
+            assert status == 400 and "retry-after" not in headers and "--max-queue" in error_of(body)
 
 
 def test_a_request_that_takes_too_long(start):
@@ -254,6 +258,26 @@ def test_the_end_lets_running_requests_end(start):
         events = list(wire.events())
         assert events[-1] == "[DONE]"
         assert server.process.wait(20) == 0
+
+
+def test_the_end_does_not_wait_for_a_connection_that_stays_open(start):
+    server = start("--grace", "0")
+    with Wire(server) as wire:
+        wire.send("nonsense\r\n\r\n")
+        assert wire.answer()[0] == 400
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(8) == 0
+
+
+def test_head_ends_and_watches_nothing(start):
+    server = start()
+    for path in ("/engine", "/", "/health", "/metrics", "/openapi.json", "/v1/models"):
+        for _ in range(65 if path == "/engine" else 1):
+            with Wire(server, timeout=5) as wire:
+                wire.request("HEAD", path, Connection="close")
+                assert wire.head()[0] == 200 and wire.ended() and wire.buffer == b""
+    with Wire(server) as wire:
+        assert wire.request("GET", "/engine").head()[0] == 200
 
 
 def test_the_end_cuts_off_what_runs_on(start):
