@@ -63,7 +63,7 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
 torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD) { return output(attend(project(x_BTD))); }
 
 torch::Tensor AttentionImpl::attend(const Heads& heads) {
-  return kind == AttentionKind::Fused ? attend_fused(heads) : attend_plain(heads);
+  return form == Form::Fused ? attend_fused(heads) : attend_plain(heads);
 }
 
 torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {

@@ -13,7 +13,9 @@
 
 namespace folio::nn {
 
-enum class AttentionKind { Plain, Fused };
+/// The operations of LibTorch one by one, or fused ones: a model's blocks, its head and its dropout with hand-written
+/// backward passes (fused/), and attention by LibTorch's kernel.
+enum class Form { Plain, Fused };
 
 /// y = wo · concat over heads of softmax(q kᵀ / √head_dim + causal mask) v, where q, k, v = wq x, wk x, wv x, and q and
 /// k are rotated. Query head h reads key/value head h / (n_heads / n_kv_heads). A family may add biases to wq, wk and
@@ -32,7 +34,7 @@ class AttentionImpl : public torch::nn::Module {
   /// in the output at position t. Throws as forward does.
   torch::Tensor weights(const torch::Tensor& x);
 
-  AttentionKind kind = AttentionKind::Fused;
+  Form form = Form::Fused;
 
   /// The queries, keys and values, with q and k rotated: q [B, n_heads, T, head_dim]; k and v [B, n_kv_heads, T,
   /// head_dim].

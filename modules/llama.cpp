@@ -84,6 +84,14 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
   return torch::cross_entropy_loss(forward(tokens_BT).flatten(0, 1), targets_BT.flatten());
 }
 
+Llama plain_llama(const core::ModelConfig& config, double dropout) {
+  Llama model(config, dropout);
+  model->apply([](torch::nn::Module& module) {
+    if (auto* attention = module.as<Attention>()) attention->form = Form::Plain;
+  });
+  return model;
+}
+
 void initialize(torch::nn::Module& model, int64_t n_layers) {
   constexpr double kStd = 0.02;
   const torch::NoGradGuard no_grad;

@@ -13,6 +13,7 @@
 #include <functional>
 
 #include "core/model_config.h"
+#include "modules/attention.h"
 #include "modules/block.h"
 #include "modules/fused/operand.h"
 #include "modules/rms_norm.h"
@@ -24,9 +25,6 @@ using BlockFactory = std::function<Block(const core::ModelConfig& config, int64_
 
 /// Makes Llama's own blocks, which share one RopeCache.
 [[nodiscard]] BlockFactory llama_blocks(const core::ModelConfig& config, double dropout = 0.0);
-
-/// The operations of LibTorch one by one, or fused ones with hand-written backward passes (fused/).
-enum class Form { Plain, Fused };
 
 /// Source: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, section 2.2.
 class LlamaImpl : public torch::nn::Module {
@@ -65,6 +63,9 @@ class LlamaImpl : public torch::nn::Module {
   torch::nn::Linear output_;  ///< empty if the head is tied
 };
 TORCH_MODULE(Llama);
+
+/// A model all of whose parts, attention too, are LibTorch's operations one by one.
+[[nodiscard]] Llama plain_llama(const core::ModelConfig& config, double dropout = 0.0);
 
 /// Sets the initial weights: matrices are drawn from N(0, 0.02²). For those whose output is added to the residual
 /// stream (wo, w2), the standard deviation is divided by √(2 n_layers), so that the stream's variance after the last

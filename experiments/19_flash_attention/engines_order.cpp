@@ -4,6 +4,7 @@
 
 #include "core/random.h"
 #include "experiments/19_flash_attention/exactness.h"
+#include "infer/reference/kernels.h"
 #include "experiments/19_flash_attention/online_softmax.h"
 
 namespace folio::experiments {
@@ -96,7 +97,7 @@ void claim_engines_order(Report& report) {
       const std::vector<float> forwards = joined_in_order(parts);
       std::reverse(parts.begin(), parts.end());
       const std::vector<float> backwards = joined_in_order(parts);
-      for (const core::Isa isa : core::supported_isas()) {
+      for (const core::Isa isa : infer::kernels::isas_with_kernels()) {
         const std::vector<float> out = engines(c, isa);
         n_numbers += head_dim;
         n_other += other_bits(out, forwards);
@@ -106,7 +107,7 @@ void claim_engines_order(Report& report) {
       }
     }
   }
-  report.say(fmt::format("{} numbers of {} sets of kernels compared", n_numbers, core::supported_isas().size()));
+  report.say(fmt::format("{} numbers of {} sets of kernels compared", n_numbers, infer::kernels::isas_with_kernels().size()));
   report.claim_equal("numbers with other bits than the engine's attention, in its order", static_cast<int64_t>(n_other),
                      0);
   report.claim_above("the share of them in the reversed order, where there are several blocks",

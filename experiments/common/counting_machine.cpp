@@ -45,9 +45,9 @@ class CountingStage final : public infer::PassThroughStage {
     work_.embedding_bytes += n_rows_ * (size.bytes / (size.elements / width(Slot::Residual)));
     PassThroughStage::embed(table);
   }
-  void norm(Slot in, WeightId weight, Slot out) override {
+  void norm(WeightId weight) override {
     work_.weight_bytes += size_of(weight).bytes;
-    PassThroughStage::norm(in, weight, out);
+    PassThroughStage::norm(weight);
   }
   void norm_heads(Slot slot, WeightId weight) override {
     work_.weight_bytes += size_of(weight).bytes;

@@ -82,14 +82,17 @@ void CpuStage::embed(WeightId table) {
   }
 }
 
-void CpuStage::norm(Slot in, WeightId weight, Slot out) { norm(at(in), weight, n_rows_, width(in), at(out)); }
-
-void CpuStage::norm_heads(Slot slot, WeightId weight) {
-  const auto head_dim = static_cast<size_t>(config_.head_dim);
-  norm(at(slot), weight, n_rows_ * width(slot) / head_dim, head_dim, at(slot));
+void CpuStage::norm(WeightId weight) {
+  norm_vectors(at(Slot::Residual), weight, n_rows_, width(Slot::Residual), at(Slot::Normed));
 }
 
-void CpuStage::norm(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out) {
+void CpuStage::norm_heads(Slot slot, WeightId weight) {
+  require_heads(slot);
+  const auto head_dim = static_cast<size_t>(config_.head_dim);
+  norm_vectors(at(slot), weight, n_rows_ * width(slot) / head_dim, head_dim, at(slot));
+}
+
+void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out) {
   const float* w = weights_.vector(weight);
   pool_.parallel_for(n_vectors, 1, n_vectors * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, w, config_.norm_eps, dim, out + i * dim);

@@ -28,7 +28,7 @@ class CpuStage final : public Stage {
 
   void begin(const Step& step) override;
   void embed(WeightId table) override;
-  void norm(Slot in, WeightId weight, Slot out) override;
+  void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
   void project_to_residual(Slot in, WeightId weight) override;
@@ -55,7 +55,7 @@ class CpuStage final : public Stage {
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   kernels::QuantizedRows quantize(const float* x, size_t k);
   void find_runs();
-  void norm(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
+  void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
   /// The first position that a row attends to.
   [[nodiscard]] int64_t first_seen(int64_t position) const { return std::max<int64_t>(0, position + 1 - window_); }
   template <typename T>

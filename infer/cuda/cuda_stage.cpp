@@ -273,13 +273,13 @@ void CudaStage::embed(WeightId table) {
              tokens_.as<int32_t>(), n_rows_, at(Slot::Residual));
 }
 
-void CudaStage::norm(Slot in, WeightId weight, Slot out) {
-  core::require(in == Slot::Residual && out == Slot::Normed, "a GPU normalizes the residual stream alone");
+void CudaStage::norm(WeightId weight) {
   norm_pending_ = weight;
   if (observed_) flush();
 }
 
 void CudaStage::norm_heads(Slot slot, WeightId weight) {
+  require_heads(slot);
   const size_t n = n_rows_ * width(slot) / heads_.head_dim;
   gpu::rms_norm(stream_, at(slot), weights_.vector(weight), config_.norm_eps, n, heads_.head_dim, at(slot));
 }

@@ -38,7 +38,7 @@ class CudaStage final : public Stage {
   void begin(const Step& step) override;
   [[nodiscard]] bool replay() override;
   void embed(WeightId table) override;
-  void norm(Slot in, WeightId weight, Slot out) override;
+  void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
   void project_to_residual(Slot in, WeightId weight) override;

@@ -39,7 +39,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("embedding", Residual, n);
   }
   for (int64_t l = m.layers().first; l < m.layers().last; ++l) {
-    m.norm(Residual, w(Role::AttentionNorm, l), Normed);
+    m.norm(w(Role::AttentionNorm, l));
     see("attention_norm", Normed, n, l);
     m.project(Normed, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
                                  Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
@@ -57,7 +57,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     m.project_to_residual(Heads, w(Role::Wo, l));
     see("attention_residual", Residual, n, l);
 
-    m.norm(Residual, w(Role::FfnNorm, l), Normed);
+    m.norm(w(Role::FfnNorm, l));
     see("ffn_norm", Normed, n, l);
     m.project(Normed, std::array{Projection{w(Role::W1, l), {}, Gate}, Projection{w(Role::W3, l), {}, Up}});
     m.activate();
@@ -67,7 +67,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   }
   if (!w.has(Role::Output) || step.n_wanted == 0) return;
   m.gather();
-  m.norm(Residual, w(Role::OutputNorm), Normed);
+  m.norm(w(Role::OutputNorm));
   see("norm", Normed, step.n_wanted);
   m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
   see("logits", Logits, step.n_wanted);

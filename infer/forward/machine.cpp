@@ -1,5 +1,7 @@
 #include "infer/forward/machine.h"
 
+#include "core/error.h"
+
 namespace folio::infer {
 
 SlotWidths slot_widths(const core::ModelConfig& c) {
@@ -9,6 +11,11 @@ SlotWidths slot_widths(const core::ModelConfig& c) {
   const auto hidden_dim = static_cast<size_t>(c.hidden_dim);
   // Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits
   return {dim, dim, query_dim, kv_dim, kv_dim, query_dim, hidden_dim, hidden_dim, static_cast<size_t>(c.vocab_size)};
+}
+
+void require_heads(Slot slot) {
+  core::require(slot == Slot::Query || slot == Slot::Key, "norm_heads: slot {} is neither Query nor Key",
+                static_cast<int>(slot));
 }
 
 int64_t positions_seen(const core::ModelConfig& c) {

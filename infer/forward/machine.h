@@ -27,6 +27,9 @@ inline constexpr size_t kSlots = 9;
 using SlotWidths = std::array<size_t, kSlots>;
 [[nodiscard]] SlotWidths slot_widths(const core::ModelConfig& config);
 
+/// What norm_heads() takes. Throws core::Error unless the slot is Query or Key.
+void require_heads(Slot slot);
+
 /// Positions that a row attends to at most, up to its own: the sliding window, or the whole context.
 [[nodiscard]] int64_t positions_seen(const core::ModelConfig& config);
 
@@ -109,9 +112,9 @@ class Stage {
 
   /// Residual = the rows' tokens' embeddings.
   virtual void embed(WeightId table) = 0;
-  /// out = RMSNorm(in) * weight, over each row.
-  virtual void norm(Slot in, WeightId weight, Slot out) = 0;
-  /// Each head of the slot = RMSNorm(head) * weight.
+  /// Normed = RMSNorm(Residual) * weight, over each row.
+  virtual void norm(WeightId weight) = 0;
+  /// Each head of the slot, Query or Key, = RMSNorm(head) * weight. Throws core::Error for another slot.
   virtual void norm_heads(Slot slot, WeightId weight) = 0;
   /// Each projection's out = in · weightᵀ + bias.
   virtual void project(Slot in, std::span<const Projection> projections) = 0;

@@ -22,7 +22,7 @@ class PassThroughStage : public Stage {
   void begin(const Step& step) override { inner_->begin(step); }
   bool replay() override { return inner_->replay(); }
   void embed(WeightId table) override { inner_->embed(table); }
-  void norm(Slot in, WeightId weight, Slot out) override { inner_->norm(in, weight, out); }
+  void norm(WeightId weight) override { inner_->norm(weight); }
   void norm_heads(Slot slot, WeightId weight) override { inner_->norm_heads(slot, weight); }
   void project(Slot in, std::span<const Projection> projections) override { inner_->project(in, projections); }
   void project_to_residual(Slot in, WeightId weight) override { inner_->project_to_residual(in, weight); }

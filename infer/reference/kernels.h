@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/families.h"
 #include "core/isa.h"
@@ -97,6 +98,9 @@ struct Kernels {
   /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
 };
+
+/// The sets that have kernels of their own and that this machine can run, the best last.
+[[nodiscard]] std::vector<core::Isa> isas_with_kernels();
 
 /// The table of an instruction set. Throws core::Error if this build or machine has no such kernels.
 [[nodiscard]] const Kernels& kernels_for(core::Isa isa);

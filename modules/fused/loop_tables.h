@@ -1,6 +1,7 @@
 // The tables of the instruction sets.
 #pragma once
 
+#include "core/isa.h"
 #include "modules/fused/loops.h"
 
 namespace folio::nn::fused {
@@ -14,5 +15,8 @@ LoopTables plain_loops();
 LoopTables avx2_loops();
 LoopTables avx512_loops();
 LoopTables avx512bf16_loops();
+
+/// Those of one instruction set, which this machine has to have.
+LoopTables loops_for(core::Isa isa);
 
 }  // namespace folio::nn::fused

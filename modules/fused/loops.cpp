@@ -1,19 +1,19 @@
 #include "modules/fused/loops.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/isa.h"
 #include "modules/fused/loop_tables.h"
 
 namespace folio::nn::fused {
-namespace {
 
-LoopTables select() {
-  switch (core::select_isa()) {
+LoopTables loops_for(core::Isa isa) {
+  switch (isa) {
 #if defined(__x86_64__)
+    case core::Isa::Avx512Bf16:
+      return avx512bf16_loops();
     case core::Isa::Avx512Vnni:
-      if (__builtin_cpu_supports("avx512bf16")) return avx512bf16_loops();
-      [[fallthrough]];
     case core::Isa::Avx512:
       return avx512_loops();
     case core::Isa::Avx2:
@@ -24,8 +24,10 @@ LoopTables select() {
   }
 }
 
+namespace {
+
 const LoopTables& selected() {
-  static const LoopTables kTables = select();
+  static const LoopTables kTables = loops_for(core::select_isa());
   return kTables;
 }
 
@@ -44,9 +46,11 @@ const Loops<double>& loops() {
   return selected().in_f64;
 }
 
+constexpr long kHashes = 1L << 32;  // a probability just below 1 would round to all of them
+
 Dropout make_dropout(double probability, uint64_t key, uint64_t site) {
   return {.key = key ^ (site * 0xD1342543DE82EF95ULL),
-          .threshold = static_cast<uint32_t>(std::lround(probability * 4294967296.0)),
+          .threshold = static_cast<uint32_t>(std::min(std::lround(probability * kHashes), kHashes - 1)),
           .scale = 1.0 / (1.0 - probability)};
 }
 

@@ -33,7 +33,10 @@ std::unique_ptr<Draft> load_draft(const std::string& file, const core::StoredMod
                                   infer::CacheOptions cache) {
   if (file.empty()) return nullptr;
   core::StoredModel model = core::read_model(file);
-  cache.max_positions = std::min(cache.max_positions, model.config.context_length);
+  // Of one sequence the draft holds at most its own context; a cache for several is as large as the target's.
+  if (cache.max_positions <= target.config.context_length) {
+    cache.max_positions = std::min(cache.max_positions, model.config.context_length);
+  }
   auto draft = std::make_unique<Draft>(std::move(model), target, machines.placements().back().machine, cache);
   require_same_tokens(draft->model, target, tokenizer);
   report_repacking(draft->drafter.runner().load_report());

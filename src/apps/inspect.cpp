@@ -32,8 +32,8 @@ std::string shown(const core::GgufValue& value) {
 
 void print_config(const core::ModelConfig& config) {
   fmt::print("configuration\n");
-  core::ModelConfig::visit_fields(config,
-                                  [](const char* name, auto value) { fmt::print("  {:<16} {}\n", name, value); });
+  core::ModelConfig::visit_fields(
+      config, [](const char* name, auto value, auto&&) { fmt::print("  {:<16} {}\n", name, value); });
   fmt::print("  {:<16} {}\n", "parameters", core::parameter_count(config));
 }
 

@@ -60,6 +60,22 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
   }
 }
 
+CLI::Validator by_name(std::vector<std::pair<std::string, int>> values) {
+  return CLI::Validator(
+      [values = std::move(values)](std::string& text) -> std::string {
+        std::string names;
+        for (const auto& [name, value] : values) {
+          if (name == text) {
+            text = std::to_string(value);
+            return "";
+          }
+          names += (names.empty() ? "" : ", ") + name;
+        }
+        return fmt::format("\"{}\" has to be one of: {}", core::printable(text), names);
+      },
+      "");
+}
+
 CLI::Validator in_range(double low, double high) {
   const std::string range = fmt::format("[{:.10g}, {:.10g}]", low, high);
   return CLI::Validator(
@@ -89,8 +105,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
   add_machine_flags(app, flags.machines);
   app.add_option("--cache-type", flags.cache_type, "keys and values in the cache: f32, or f16 in half of the memory")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, infer::CacheType>{{"f32", infer::CacheType::F32}, {"f16", infer::CacheType::F16}}))
+      ->transform(by_name({{"f32", static_cast<int>(infer::CacheType::F32)}, {"f16", static_cast<int>(infer::CacheType::F16)}}))
+      ->type_name("f32|f16")
       ->default_str("f32");
 }
 

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <vector>
+#include <utility>
 #include <memory>
 #include <string>
 
@@ -19,6 +21,9 @@ inline constexpr int kExitInterrupted = 130;
 
 /// Parses the arguments, runs `body` and returns the exit code. Errors become one line on stderr: "NAME: what, …".
 int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
+
+/// One of these names, which is replaced by its number: for an option of an enum. Any other is an error that lists them.
+[[nodiscard]] CLI::Validator by_name(std::vector<std::pair<std::string, int>> values);
 
 /// A number in [low, high]; NaN is outside of any range.
 [[nodiscard]] CLI::Validator in_range(double low, double high);

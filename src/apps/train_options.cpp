@@ -13,45 +13,20 @@
 namespace folio::apps {
 namespace {
 
-std::string family_names() {
-  std::vector<std::string_view> names;
-  for (const core::FamilyInfo& family : core::families()) names.push_back(family.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-// From a name to the number of the enum, which the parser reads.
-std::string family_by_name(std::string& text) {
-  for (const core::FamilyInfo& family : core::families()) {
-    if (family.name != text) continue;
-    text = std::to_string(static_cast<int>(family.family));
-    return {};
-  }
-  return fmt::format("\"{}\" has to be one of: {}", core::printable(text), family_names());
-}
-
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 // All values as in a TOML file, in the order of the flags.
 Values values_of(const train::TrainConfig& c) {
   Values values;
-  const auto add = [&](const std::string& key, const auto& value) {
+  const auto add = [&](const char*, const auto& value, const core::ConfigField& field) {
     using T = std::decay_t<decltype(value)>;
-    values.emplace_back(key, std::is_same_v<T, std::string> ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
+    const std::string flags = field.flag;
+    if (flags.empty()) return;
+    constexpr bool kText = std::is_same_v<T, std::string> || std::is_same_v<T, core::Family>;
+    values.emplace_back(flags.substr(0, flags.find(',')), kText ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
   };
-  add("family", std::string(core::info(c.model.family).name));
-  add("layers", c.model.n_layers);
-  add("heads", c.model.n_heads);
-  add("kv-heads", c.model.n_kv_heads);
-  add("dim", c.model.dim);
-  add("head-dim", c.model.head_dim);
-  add("hidden-dim", c.model.hidden_dim);
-  add("context", c.model.context_length);
-  add("sliding-window", c.model.sliding_window);
-  add("rope-theta", c.model.rope_theta);
-  add("norm-eps", c.model.norm_eps);
-  add("tie-embeddings", c.model.tie_embeddings);
-  train::TrainConfig::visit_fields(
-      c, [&](const std::string& flags, const auto& value, auto&&...) { add(flags.substr(0, flags.find(',')), value); });
+  core::ModelConfig::visit_fields(c.model, add);
+  train::TrainConfig::visit_fields(c, add);
   return values;
 }
 
@@ -95,48 +70,52 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
-  core::ModelConfig& m = o.config.model;
-  app->add_option("--family", m.family, family_names())
-      ->transform(CLI::Validator(family_by_name, ""))
-      ->type_name("NAME")
-      ->default_str(std::string(core::info(m.family).name))
-      ->group("Model");
-  const auto shape = [&](const char* flag, int64_t& value, const char* help, double high) {
-    app->add_option(flag, value, help)->check(in_range(1, high))->capture_default_str()->group("Model");
-  };
-  shape("--layers", m.n_layers, "blocks", 1024);
-  shape("--heads", m.n_heads, "query heads", 4096);
-  shape("--kv-heads", m.n_kv_heads, "key/value heads: fewer than --heads for GQA, 1 for MQA", 4096);
-  shape("--dim", m.dim, "width of the residual stream", 1 << 17);
-  shape("--head-dim", m.head_dim, "width of a head (default: --dim / --heads)", 1 << 17);
-  shape("--hidden-dim", m.hidden_dim, "inner width of SwiGLU", 1 << 20);
-  shape("--context", m.context_length, "maximum length of a sequence", 1 << 24);
-  app->add_option("--sliding-window", m.sliding_window, "positions that one attends to; 0: all; not for llama")
-      ->check(in_range(0, 1 << 24))
-      ->capture_default_str()
-      ->group("Model");
-  app->add_option("--rope-theta", m.rope_theta, "base of RoPE's frequencies")
-      ->check(in_range(1, 1e9))
-      ->capture_default_str()
-      ->group("Model");
-  app->add_option("--norm-eps", m.norm_eps, "epsilon of the norms")
-      ->check(in_range(1e-12, 1))
-      ->capture_default_str()
-      ->group("Model");
-  app->add_option("--tie-embeddings", m.tie_embeddings, "whether the output is the embedding: true or false")
-      ->capture_default_str()
-      ->group("Model");
-
-  train::TrainConfig::visit_fields(o.config, [&](const std::string& flags, auto& value, const char* group,
-                                                 const char* help, double low, double high) {
-    CLI::Option* option = app->add_option("--" + flags, value, help)->capture_default_str()->group(group);
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>> &&
-                  !std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-      option->check(in_range(low, high));
+  const auto add = [&](const char* group, auto& value, const core::ConfigField& field) {
+    const std::string flags = field.flag;
+    if (flags.empty()) return;
+    using T = std::decay_t<decltype(value)>;
+    CLI::Option* option = app->add_option("--" + flags, value, field.help)->group(group);
+    if constexpr (std::is_same_v<T, core::Family>) {
+      std::vector<std::pair<std::string, int>> names;
+      for (const core::FamilyInfo& f : core::families()) names.emplace_back(f.name, static_cast<int>(f.family));
+      std::string all;
+      for (const auto& [name, number] : names) all += (all.empty() ? "" : ", ") + name;
+      option->description(all)->transform(by_name(names))->type_name("NAME");
+      option->default_str(std::string(core::info(value).name));
+    } else {
+      option->capture_default_str();
     }
-  });
+    if (field.low != field.high) option->check(in_range(field.low, field.high));
+  };
+  core::ModelConfig::visit_fields(
+      o.config.model, [&](const char*, auto& value, const core::ConfigField& field) { add("Model", value, field); });
+  train::TrainConfig::visit_fields(o.config, add);
   app->footer(preset_table);
   return app;
+}
+
+// A flag that says nothing beside the value of another one. A preset and a config.toml have a value for everything, so
+// only what was typed counts.
+void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
+  const train::TrainConfig& c = o.config;
+  const auto refuse = [&](const std::string& flag, bool idle, const std::string& other, const std::string& remedy) {
+    const bool typed = std::any_of(argv, argv + argc, [&](const std::string& argument) {
+      return argument == flag || argument.starts_with(flag + "=");
+    });
+    if (idle && typed) {
+      throw core::UsageError(fmt::format("{} changes nothing with {}; leave it out, or take {}", flag, other, remedy));
+    }
+  };
+  const std::string schedule = "--schedule " + c.schedule;
+  refuse("--momentum", c.optimizer != "muon", "--optimizer " + c.optimizer, "--optimizer muon");
+  refuse("--decay-fraction", c.schedule != "wsd", schedule, "--schedule wsd");
+  refuse("--min-lr", c.schedule == "constant", schedule, "--schedule cosine");
+  refuse("--recompute", c.recompute && !c.fused, "--fused false", "--fused true");
+  for (const char* steps : {"--steps", "--max-iters"}) refuse(steps, o.minutes > 0.0, "--minutes", "it alone");
+  const bool scaled = c.model.rope_scaling.active();
+  for (const char* scaling : {"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}) {
+    refuse(scaling, !scaled, "--rope-scaling 1", "a larger --rope-scaling");
+  }
 }
 
 }  // namespace
@@ -178,6 +157,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     o.config.window = std::min(o.config.window, o.config.model.context_length);
   }
   if (app->count("--lr") > 0 && app->count("--min-lr") == 0) o.config.min_lr = std::min(o.config.min_lr, o.config.lr);
+  refuse_idle_flags(o, argc, argv);
   if (o.minutes > 0.0) o.config.warmup_steps = std::max(o.config.warmup_steps, train::kMeasuredSteps);
   return true;
 }

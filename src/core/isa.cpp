@@ -36,6 +36,8 @@ std::string_view isa_name(Isa isa) {
       return "avx512";
     case Isa::Avx512Vnni:
       return "avx512vnni";
+    case Isa::Avx512Bf16:
+      return "avx512bf16";
   }
   return "unknown";
 }
@@ -47,7 +49,10 @@ std::vector<Isa> supported_isas() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
     isas.push_back(Isa::Avx512);
-    if (__builtin_cpu_supports("avx512vnni")) isas.push_back(Isa::Avx512Vnni);
+    if (__builtin_cpu_supports("avx512vnni")) {
+      isas.push_back(Isa::Avx512Vnni);
+      if (__builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::Avx512Bf16);
+    }
   }
 #endif
   return isas;

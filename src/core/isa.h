@@ -1,4 +1,4 @@
-// The instruction set of the engine's kernels: the best that this machine has, or the one that FOLIO_ISA names.
+// The instruction set of the engine's and the trainer's kernels: the best that this machine has, or the one that FOLIO_ISA names.
 #pragma once
 
 #include <string_view>
@@ -6,14 +6,15 @@
 
 namespace folio::core {
 
-enum class Isa { Reference, Avx2, Avx512, Avx512Vnni };
+enum class Isa { Reference, Avx2, Avx512, Avx512Vnni, Avx512Bf16 };
 
 [[nodiscard]] std::string_view isa_name(Isa isa);
 
-/// The sets that this machine can run, the best last. Reference is always among them.
+/// The sets that this machine can run, the best last. Reference is always among them. A set has those before it within;
+/// the engine's kernels of avx512bf16 are those of avx512vnni, the trainer's of avx512vnni those of avx512.
 [[nodiscard]] std::vector<Isa> supported_isas();
 
-/// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512, avx512vnni) forces one.
+/// The best, unless the environment's FOLIO_ISA (reference, avx2, avx512, avx512vnni, avx512bf16) forces one.
 /// Throws Error if that is unknown or not supported here.
 [[nodiscard]] Isa select_isa();
 

@@ -1,42 +1,17 @@
 #include "core/model_config.h"
 
-#include <array>
 #include <cmath>
 #include <type_traits>
 
 #include "core/error.h"
 
 namespace folio::core {
-namespace {
-
-struct Limit {
-  const char* name;
-  int64_t low;
-  int64_t high;
-};
-
-// Larger than any published Llama, and small enough that the product of three fits in 64 bits.
-constexpr std::array<Limit, 10> kLimits{{{"vocab_size", 1, 1 << 22},
-                                         {"dim", 1, 1 << 17},
-                                         {"n_layers", 1, 1 << 10},
-                                         {"n_heads", 1, 1 << 12},
-                                         {"n_kv_heads", 1, 1 << 12},
-                                         {"head_dim", 1, 1 << 17},
-                                         {"hidden_dim", 1, 1 << 20},
-                                         {"context_length", 1, 1 << 24},
-                                         {"sliding_window", 0, 1 << 24},
-                                         {"rope_scaling_context", 1, 1 << 24}}};
-
-}  // namespace
-
 void validate(const ModelConfig& config, const std::string& where) {
-  ModelConfig::visit_fields(config, [&](const std::string& name, auto value) {
+  // The limits are larger than any published Llama's, and small enough that the product of three fits in 64 bits.
+  ModelConfig::visit_fields(config, [&](const char* name, auto value, const ConfigField& field) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
-      for (const Limit& limit : kLimits) {
-        if (name != limit.name) continue;
-        require(value >= limit.low && value <= limit.high, "{}: {} is {}, but has to be in [{}, {}]", where, name,
-                value, limit.low, limit.high);
-      }
+      const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);
+      require(value >= low && value <= high, "{}: {} is {}, but has to be in [{}, {}]", where, name, value, low, high);
     }
   });
   require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
@@ -78,9 +53,9 @@ int64_t parameter_count(const ModelConfig& c) {
 
 std::string describe_difference(const ModelConfig& from, const ModelConfig& to) {
   std::string difference;
-  ModelConfig::visit_fields(from, [&](const std::string& name, auto old_value) {
+  ModelConfig::visit_fields(from, [&](const std::string& name, auto old_value, auto&&) {
     using Old = decltype(old_value);  // g++ 12 makes decltype of a captured parameter a reference
-    ModelConfig::visit_fields(to, [&](const std::string& other, auto new_value) {
+    ModelConfig::visit_fields(to, [&](const std::string& other, auto new_value, auto&&) {
       if (name != other) return;
       if constexpr (std::is_same_v<Old, decltype(new_value)>) {
         if (old_value == new_value) return;

@@ -20,6 +20,16 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+/// What is said of a field of a configuration, once: `train`'s flags, config.toml and trainer.json follow from it.
+struct ConfigField {
+  static constexpr bool kLater = true;
+
+  const char* flag;  ///< and the key in config.toml; empty: it has none
+  const char* help;
+  double low, high;    ///< of a number; no limits where both are 0
+  bool later = false;  ///< added after the first version: where a trainer.json lacks it, it has its default
+};
+
 struct ModelConfig {
   Family family = Family::Llama;
   int64_t vocab_size = 0;  ///< tokens, including `<|endoftext|>`
@@ -42,26 +52,35 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 
-  /// Calls visit(name, field) for each field. `Self` is a ModelConfig or a const one.
+  /// Calls visit(name, field, ConfigField) for each field. `Self` is a ModelConfig or a const one.
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("family", self.family);
-    visit("vocab_size", self.vocab_size);
-    visit("dim", self.dim);
-    visit("n_layers", self.n_layers);
-    visit("n_heads", self.n_heads);
-    visit("n_kv_heads", self.n_kv_heads);
-    visit("head_dim", self.head_dim);
-    visit("hidden_dim", self.hidden_dim);
-    visit("context_length", self.context_length);
-    visit("sliding_window", self.sliding_window);
-    visit("rope_theta", self.rope_theta);
-    visit("norm_eps", self.norm_eps);
-    visit("rope_scaling_factor", self.rope_scaling.factor);
-    visit("rope_scaling_low", self.rope_scaling.low_freq_factor);
-    visit("rope_scaling_high", self.rope_scaling.high_freq_factor);
-    visit("rope_scaling_context", self.rope_scaling.original_context);
-    visit("tie_embeddings", self.tie_embeddings);
+    using F = ConfigField;
+    visit("family", self.family, F{"family", "", 0, 0, F::kLater});
+    visit("vocab_size", self.vocab_size, F{"", "", 1, 1 << 22});
+    visit("dim", self.dim, F{"dim", "width of the residual stream", 1, 1 << 17});
+    visit("n_layers", self.n_layers, F{"layers", "blocks", 1, 1 << 10});
+    visit("n_heads", self.n_heads, F{"heads", "query heads", 1, 1 << 12});
+    visit("n_kv_heads", self.n_kv_heads,
+          F{"kv-heads", "key/value heads: fewer than --heads for GQA, 1 for MQA", 1, 1 << 12});
+    visit("head_dim", self.head_dim,
+          F{"head-dim", "width of a head (default: --dim / --heads)", 1, 1 << 17, F::kLater});
+    visit("hidden_dim", self.hidden_dim, F{"hidden-dim", "inner width of SwiGLU", 1, 1 << 20});
+    visit("context_length", self.context_length, F{"context", "maximum length of a sequence", 1, 1 << 24});
+    visit("sliding_window", self.sliding_window,
+          F{"sliding-window", "positions that one attends to; 0: all; not for llama", 0, 1 << 24, F::kLater});
+    visit("rope_theta", self.rope_theta, F{"rope-theta", "base of RoPE's frequencies", 1, 1e9});
+    visit("norm_eps", self.norm_eps, F{"norm-eps", "epsilon of the norms", 1e-12, 1});
+    visit("rope_scaling_factor", self.rope_scaling.factor,
+          F{"rope-scaling", "Llama 3's scaling of RoPE's low frequencies; 1: none", 1, 1e6, F::kLater});
+    visit("rope_scaling_low", self.rope_scaling.low_freq_factor,
+          F{"rope-scaling-low", "turns below which a pair is scaled by it", 1e-6, 1e6, F::kLater});
+    visit("rope_scaling_high", self.rope_scaling.high_freq_factor,
+          F{"rope-scaling-high", "turns above which a pair is not scaled", 1e-6, 1e6, F::kLater});
+    visit("rope_scaling_context", self.rope_scaling.original_context,
+          F{"rope-scaling-context", "context in which turns are counted", 1, 1 << 24, F::kLater});
+    visit("tie_embeddings", self.tie_embeddings,
+          F{"tie-embeddings", "whether the output is the embedding: true or false", 0, 0});
   }
 };
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -290,6 +291,34 @@ def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     assert table["--schedule"] == ["cosine", "linear", "constant", "linear"]
     assert table["--layers"] == ["4", "4", "4", "6"]
     assert all(len(values) == 4 and len(set(values)) > 1 for values in table.values())
+
+
+def test_the_toml_of_a_run_from_a_llama_3_keeps_its_rope_scaling(home):
+    scaling = ["--rope-scaling", "8", "--rope-scaling-low", "1.5", "--rope-scaling-high", "3", "--rope-scaling-context", "16"]
+    train(home, "--steps", "1", *scaling, "--out", home / "model")
+    expected = json.loads((home / "model/checkpoints/last/config.json").read_text())["rope_scaling"]
+    assert expected["rope_type"] == "llama3" and expected["factor"] == 8 and expected["low_freq_factor"] == 1.5
+    short = ["--steps", "1", "--batch-size", "4", "--window", "16", "--threads", "1"]
+    succeed("train", home / "cats.txt", *short, "--init", home / "model/checkpoints/last", "--out", home / "tuned", home=home)
+    succeed("train", home / "cats.txt", "--config", home / "tuned/config.toml", "--threads", "1", "--out", home / "again", home=home)
+    for run_of in ("tuned", "again"):
+        assert json.loads((home / run_of / "checkpoints/last/config.json").read_text())["rope_scaling"] == expected
+    assert (home / "tuned/config.toml").read_text() == (home / "again/config.toml").read_text()
+
+
+@pytest.mark.parametrize("flags, parts", [
+    (["--momentum", "0.9"], ["--momentum", "--optimizer adamw"]),
+    (["--momentum=0.9"], ["--momentum", "--optimizer adamw"]),
+    (["--decay-fraction", "0.5", "--schedule", "linear"], ["--decay-fraction", "--schedule linear"]),
+    (["--min-lr", "0", "--schedule", "constant"], ["--min-lr", "--schedule constant"]),
+    (["--recompute", "true", "--fused", "false"], ["--recompute", "--fused false"]),
+    (["--steps", "5", "--minutes", "1"], ["--steps", "--minutes"]),
+    (["--rope-scaling-high", "8"], ["--rope-scaling-high", "--rope-scaling 1"]),
+])
+def test_a_flag_that_another_makes_meaningless_is_refused(home, flags, parts):
+    done = run("train", home / "cats.txt", *SMALL_RUN, *flags, home=home)
+    assert_refused(done, WRONG_USAGE, *parts)
+    assert not (home / "runs").exists()
 
 
 # ---- What cannot be trained on ----

@@ -83,13 +83,13 @@ TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
 }
 
 TEST(ModelConfig, EachIntegerHasLimitsThatAreNamed) {
-  ModelConfig::visit_fields(kTiny, [](const std::string& name, auto value) {
+  ModelConfig::visit_fields(kTiny, [](const std::string& name, auto value, auto&&) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 40U, std::numeric_limits<int64_t>::max(),
                                   std::numeric_limits<int64_t>::min()}) {
         if (name == "sliding_window" && wrong == 0) continue;  // none
         ModelConfig c = kTiny;
-        ModelConfig::visit_fields(c, [&](const std::string& other, auto& field) {
+        ModelConfig::visit_fields(c, [&](const std::string& other, auto& field, auto&&) {
           if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
             if (other == name) field = wrong;
           }
@@ -181,10 +181,10 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
   // Changing the bytes of a field that visit_fields forgot would make two configurations differ without a difference.
   size_t n_fields = 0;
   ModelConfig c;
-  ModelConfig::visit_fields(c, [&](const std::string& name, auto& field) {
+  ModelConfig::visit_fields(c, [&](const std::string& name, auto& field, auto&&) {
     ++n_fields;
     ModelConfig changed;
-    ModelConfig::visit_fields(changed, [&](const std::string& other, auto& value) {
+    ModelConfig::visit_fields(changed, [&](const std::string& other, auto& value, auto&&) {
       using Value = std::decay_t<decltype(value)>;
       if (other == name) value = static_cast<Value>(value == Value{});
     });

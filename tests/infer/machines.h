@@ -74,8 +74,8 @@ class RecordingStage final : public Stage {
   void embed(WeightId table) override {
     issue([=](Stage& s) { s.embed(table); });
   }
-  void norm(Slot in, WeightId weight, Slot out) override {
-    issue([=](Stage& s) { s.norm(in, weight, out); });
+  void norm(WeightId weight) override {
+    issue([=](Stage& s) { s.norm(weight); });
   }
   void norm_heads(Slot slot, WeightId weight) override {
     issue([=](Stage& s) { s.norm_heads(slot, weight); });

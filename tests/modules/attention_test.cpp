@@ -11,15 +11,15 @@
 namespace folio::test {
 namespace {
 
-using nn::AttentionKind;
-constexpr auto kPlain = AttentionKind::Plain, kFused = AttentionKind::Fused;
+using nn::Form;
+constexpr auto kPlain = Form::Plain, kFused = Form::Fused;
 
-template <AttentionKind kind>
+template <Form kind>
 struct OurAttention {
   static nn::Attention make(const core::ModelConfig& config, double dropout = 0.0) {
     const nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
     nn::Attention attention(config, rope, dropout);
-    attention->kind = kind;
+    attention->form = kind;
     return attention;
   }
 };
@@ -35,8 +35,8 @@ TEST(AttentionModule, PlainAndFusedAgreeInValuesAndGradients) {
     auto attention = make(config);
     const auto x = randn({B, T, config.dim}).set_requires_grad(true), r = randn({B, T, config.dim});
     const auto all = leaves(x, *attention);
-    const auto run = [&](AttentionKind which) {
-      attention->kind = which;
+    const auto run = [&](Form which) {
+      attention->form = which;
       const auto y = attention->forward(x);
       auto results = torch::autograd::grad({(r * y).sum()}, all);
       results.push_back(y.detach());
@@ -55,7 +55,7 @@ TEST(AttentionModule, ABatchIsItsSequences) {
     for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
       const auto config = config_of(n_heads, n_kv_heads, head_dim);
       auto attention = make(config);
-      attention->kind = kind;
+      attention->form = kind;
       const auto x = randn({B, T, config.dim}), y = attention->forward(x);
       for (int64_t b = 0; b < B; ++b) {
         expect_close(attention->forward(x.slice(0, b, b + 1)), y.slice(0, b, b + 1), attention_tolerance(config, T, y));
@@ -67,7 +67,7 @@ TEST(AttentionModule, ABatchIsItsSequences) {
 TEST(AttentionModule, DropoutActsInTrainingOnly) {
   for (const auto kind : {kPlain, kFused}) {
     auto attention = in_double(OurAttention<kPlain>::make(config_of(2, 2, 4), 0.5), 1.0 / std::sqrt(8));
-    attention->kind = kind;
+    attention->form = kind;
     const auto x = randn({2, 8, 8});
     attention->eval();
     const auto y = attention->forward(x);

@@ -19,7 +19,7 @@ namespace folio::test {
 namespace {
 
 using core::Family;
-using nn::AttentionKind;
+using nn::Form;
 
 std::vector<core::ModelConfig> configs() {
   const core::ModelConfig grouped{
@@ -43,16 +43,16 @@ std::string name_of(const core::ModelConfig& c) {
   return fmt::format("{} with heads of {} and a window of {}", c.family, c.head_dim, c.sliding_window);
 }
 
-nn::Attention attention_of(const core::ModelConfig& c, AttentionKind kind) {
+nn::Attention attention_of(const core::ModelConfig& c, Form kind) {
   nn::RopeCache rope(c.context_length, c.head_dim, c.rope_theta, std::vector<double>{}, core::info(c.family).pairs);
   auto attention = in_double(nn::Attention(c, rope), 1.0 / std::sqrt(c.dim));
-  attention->kind = kind;
+  attention->form = kind;
   return attention;
 }
 
 TEST(Families, GradientsOfAttentionAreThoseOfDifferences) {
   for (const core::ModelConfig& c : configs()) {
-    for (const AttentionKind kind : {AttentionKind::Plain, AttentionKind::Fused}) {
+    for (const Form kind : {Form::Plain, Form::Fused}) {
       auto attention = attention_of(c, kind);
       const auto x = randn({2, 5, c.dim});
       SCOPED_TRACE(name_of(c));
@@ -64,10 +64,10 @@ TEST(Families, GradientsOfAttentionAreThoseOfDifferences) {
 
 TEST(Families, PlainAndFusedAgree) {
   for (const core::ModelConfig& c : configs()) {
-    auto attention = attention_of(c, AttentionKind::Plain);
+    auto attention = attention_of(c, Form::Plain);
     const auto x = randn({2, 9, c.dim});
     const auto plain = attention->forward(x);
-    attention->kind = AttentionKind::Fused;
+    attention->form = Form::Fused;
     // A few eps for each of the sums over dim, head_dim, positions and heads.
     const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
     EXPECT_LT(largest(attention->forward(x) - plain), 4 * kEps * terms * (1 + largest(plain))) << name_of(c);
@@ -77,7 +77,7 @@ TEST(Families, PlainAndFusedAgree) {
 TEST(Families, APositionSeesItsWindow) {
   constexpr int64_t T = 10;
   for (const core::ModelConfig& c : configs()) {
-    for (const AttentionKind kind : {AttentionKind::Plain, AttentionKind::Fused}) {
+    for (const Form kind : {Form::Plain, Form::Fused}) {
       auto attention = attention_of(c, kind);
       const auto x = randn({1, T, c.dim});
       const auto y = attention->forward(x);

@@ -14,7 +14,7 @@
 #include "modules/fused/block.h"
 #include "modules/fused/dropout.h"
 #include "modules/fused/head.h"
-#include "modules/fused/loops.h"
+#include "modules/fused/loop_tables.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -266,6 +266,38 @@ TEST(FusedDropout, EachCallDrawsAnotherMaskAndTheSeedRepeatsThem) {
   torch::manual_seed(1);
   EXPECT_TRUE(torch::equal(draw(), first));
   EXPECT_FALSE(torch::equal(first, second));
+}
+
+TEST(FusedLoops, EachInstructionSetHasItsNameAndOnlyItsOwnLoops) {
+  using core::Isa;
+  const auto isas = core::supported_isas();
+  const auto loops = [](Isa isa) { return &nn::fused::loops_for(isa).in_bf16; };
+  if (isas.back() >= Isa::Avx512Vnni) {
+    EXPECT_EQ(loops(Isa::Avx512Vnni), loops(Isa::Avx512));
+  }
+  if (isas.back() >= Isa::Avx512Bf16) {
+    EXPECT_NE(loops(Isa::Avx512Bf16), loops(Isa::Avx512Vnni));
+  }
+}
+
+TEST(FusedDropout, AlmostEverythingIsDroppedJustBelowOne) {
+  for (const double probability : {1.0 - 1e-10, 1.0 - 1e-16}) {
+    EXPECT_EQ(nn::fused::make_dropout(probability, 1, 2).threshold, 0xFFFFFFFFU) << probability;
+  }
+  EXPECT_EQ(nn::fused::make_dropout(0.5, 1, 2).threshold, 0x80000000U);
+}
+
+TEST(PlainLlama, HasNoFusedPart) {
+  auto model = nn::plain_llama(shape(1, 33, true));
+  EXPECT_EQ(model->form, nn::Form::Plain);
+  size_t n_attentions = 0;
+  model->apply([&](torch::nn::Module& module) {
+    const auto* attention = module.as<nn::Attention>();
+    if (attention == nullptr) return;
+    ++n_attentions;
+    EXPECT_EQ(attention->form, nn::Form::Plain);
+  });
+  EXPECT_EQ(n_attentions, 2U);
 }
 
 }  // namespace

@@ -158,10 +158,10 @@ TEST(Llama, OverfitsOneBatch) {
 }
 
 TEST(Llama, ALaterTokenChangesNoEarlierLogits) {
-  for (const auto kind : {nn::AttentionKind::Plain, nn::AttentionKind::Fused}) {
+  for (const auto kind : {nn::Form::Plain, nn::Form::Fused}) {
     auto model = in_double(nn::Llama(kTiny));
     model->apply([&](torch::nn::Module& module) {
-      if (auto* attention = module.as<nn::Attention>()) attention->kind = kind;
+      if (auto* attention = module.as<nn::Attention>()) attention->form = kind;
     });
     const auto tokens = random_tokens(kTiny, 2, 12), logits = model->forward(tokens);
     for (int64_t t = 0; t < 12; ++t) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -124,12 +125,14 @@ void validate(const TrainConfig& c) {
   } catch (const core::Error& error) {
     throw UsageError(error.what());
   }
-  require_one_of("optimizer", c.optimizer, {"adamw", "muon"});
-  require_one_of("schedule", c.schedule, {"cosine", "linear", "wsd", "constant"});
-  require_one_of("dtype", c.dtype, {"auto", "f32", "bf16"});
-  require_one_of("device", c.device, {"cpu", "cuda"});
-  require_one_of("export", c.exported, {"best", "last"});
-  require_one_of("log-style", c.log_style, {"progress", "epoch"});
+  TrainConfig::visit_fields(c, [](const char*, const auto& value, const TrainField& field) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+      std::vector<std::string> choices;
+      std::istringstream all(field.choices);
+      for (std::string one; std::getline(all, one, '|');) choices.push_back(one);
+      require_one_of(field.flag, value, choices);
+    }
+  });
   if (c.window > c.model.context_length) {
     throw UsageError(fmt::format("--window is {}, more than the --context of {}", c.window, c.model.context_length));
   }
@@ -142,7 +145,8 @@ void validate(const TrainConfig& c) {
   }
 }
 
-std::string field_key(const std::string& flag) {
+std::string field_key(const core::ConfigField& field) {
+  const std::string flag = field.flag;
   std::string key = flag.substr(0, flag.find(','));
   std::replace(key.begin(), key.end(), '-', '_');
   return key;
@@ -152,32 +156,28 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
   nlohmann::ordered_json json;
   json["preset"] = config.preset;
   core::ModelConfig::visit_fields(config.model,
-                                  [&](const char* name, const auto& value) { json["model"][name] = value; });
-  TrainConfig::visit_fields(config,
-                            [&](const char* flag, const auto& value, auto&&...) { json[field_key(flag)] = value; });
+                                  [&](const char* name, const auto& value, auto&&) { json["model"][name] = value; });
+  TrainConfig::visit_fields(
+      config, [&](const char*, const auto& value, const TrainField& field) { json[field_key(field)] = value; });
   return json;
 }
 
 TrainConfig config_from_json(const nlohmann::json& json, const std::string& where) {
-  // Older runs don't have these.
-  static const std::set<std::string> kNewer{"family", "head_dim",  "sliding_window", "decay_fraction",
-                                            "ema",    "patience",  "export",         "sample",
-                                            "fused",  "recompute", "momentum"};
   TrainConfig config;
-  config.fused = false;  // as those were, if they don't say
+  config.fused = false;  // as older runs were, if they don't say
   config.preset = core::json_get<std::string>(json, "preset", where);
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
-  core::ModelConfig::visit_fields(config.model, [&](const std::string& name, auto& value) {
-    if (!model.contains(name) && (kNewer.contains(name) || name.starts_with("rope_scaling"))) return;
-    value = core::json_get<std::decay_t<decltype(value)>>(model, name, where);
-  });
+  const auto read = [&](const nlohmann::json& from, const std::string& key, auto& value, bool later) {
+    if (later && !from.contains(key)) return;
+    value = core::json_get<std::decay_t<decltype(value)>>(from, key, where);
+  };
+  core::ModelConfig::visit_fields(
+      config.model, [&](const char* name, auto& value, const core::ConfigField& field) { read(model, name, value, field.later); });
   if (!model.contains("head_dim")) {
     config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
   }
-  TrainConfig::visit_fields(config, [&](const char* flag, auto& value, auto&&...) {
-    const std::string key = field_key(flag);
-    if (!json.contains(key) && kNewer.contains(key)) return;
-    value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
+  TrainConfig::visit_fields(config, [&](const char*, auto& value, const TrainField& field) {
+    read(json, field_key(field), value, field.later);
   });
   return config;
 }

@@ -1,5 +1,6 @@
 // All settings of a training run: the model's shape, the batches, the optimizer, the schedule, the log.
-// `visit_fields` is the only list of the trainer's own fields: flags, config.toml and trainer.json all go through it.
+// `visit_fields` is the only list of the trainer's own fields: flags with their limits, config.toml and trainer.json all
+// go through it.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,10 @@
 #include "core/model_config.h"
 
 namespace folio::train {
+
+struct TrainField : core::ConfigField {
+  const char* choices = "";  ///< of a text, with | between them
+};
 
 struct TrainConfig {
   std::string preset = "tiny";
@@ -55,51 +60,61 @@ struct TrainConfig {
 
   bool operator==(const TrainConfig&) const = default;
 
-  /// Calls visit(flag, field, group, help, low, high) for each field but the model's; flag and group are those of the
-  /// command line.
+  /// Calls visit(group, field, TrainField) for each field but the model's; a group is one of train --help.
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("steps,--max-iters", self.steps, "Run", "optimizer steps", 1, 1e12);
-    visit("seed", self.seed, "Run", "seed of weights, batches and dropout", 0, 1.8e19);
-    visit("fused", self.fused, "Run", "fused forms of the modules, where there are; false: the plain ones", 0, 0);
-    visit("recompute", self.recompute, "Run", "keep one block's activations at a time, and compute them again", 0, 0);
-    visit("dtype", self.dtype, "Run", "type of the matrix products: f32, bf16, or auto, the faster one here", 0, 0);
-    visit("device", self.device, "Run", "cpu or cuda", 0, 0);
-    visit("batch-size", self.batch_size, "Batches", "windows in a batch", 1, 1e6);
-    visit("window", self.window, "Batches", "tokens in a training and validation window", 1, 1 << 24);
-    visit("accumulation", self.accumulation, "Batches", "batches that make one step", 1, 1e6);
-    visit("validation-fraction", self.validation_fraction, "Batches", "share of the text to validate on", 1e-9, 0.99);
-    visit("test-fraction", self.test_fraction, "Batches", "share of the text that is held out", 0, 0.99);
-    visit("optimizer", self.optimizer, "Optimizer", "adamw, or muon for the matrices of the blocks (the rest by adamw)",
-          0, 0);
-    visit("beta1", self.beta1, "Optimizer", "AdamW's decay of the first moment", 0, 0.999999);
-    visit("beta2", self.beta2, "Optimizer", "AdamW's decay of the second moment", 0, 0.999999);
-    visit("adam-eps", self.adam_eps, "Optimizer", "AdamW's epsilon", 1e-30, 1);
-    visit("momentum", self.momentum, "Optimizer", "Muon's momentum", 0, 0.999999);
-    visit("weight-decay", self.weight_decay, "Optimizer", "decoupled weight decay", 0, 100);
-    visit("decay-embeddings", self.decay_embeddings, "Optimizer", "whether embeddings decay", 0, 0);
-    visit("decay-norms", self.decay_norms, "Optimizer", "whether norms decay", 0, 0);
-    visit("clip", self.clip, "Optimizer", "maximum norm of the gradients; 0: off", 0, 1e9);
-    visit("dropout", self.dropout, "Optimizer", "probability of dropping a number", 0, 0.99);
-    visit("ema", self.ema, "Optimizer",
-          "decay of an average of the weights, which is evaluated, sampled and saved; 0: off", 0, 0.999999);
-    visit("schedule", self.schedule, "Schedule", "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0);
-    visit("lr,--learning-rate", self.lr, "Schedule", "highest learning rate", 0, 1e3);
-    visit("min-lr", self.min_lr, "Schedule", "learning rate at the end of the run", 0, 1e3);
-    visit("warmup-steps", self.warmup_steps, "Schedule", "steps in which the learning rate rises", 0, 1e12);
-    visit("decay-fraction", self.decay_fraction, "Schedule", "last share of the steps, in which the rate of wsd falls",
-          0, 1);
-    visit("eval-every", self.eval_every, "Evaluation", "steps between evaluations", 1, 1e12);
-    visit("eval-batches", self.eval_batches, "Evaluation",
-          "random batches of each split; 0: the whole validation split", 0, 1e6);
-    visit("sample", self.sample, "Evaluation", "tokens of a text that the model writes at each evaluation; 0: none", 0,
-          1e6);
-    visit("patience", self.patience, "Evaluation",
-          "evaluations without a better validation loss that end the run; 0: off", 0, 1e12);
-    visit("checkpoint-every", self.checkpoint_every, "Checkpoints and log", "steps between checkpoints", 1, 1e12);
-    visit("export", self.exported, "Checkpoints and log", "checkpoint that becomes model.gguf: best or last", 0, 0);
-    visit("log-every", self.log_every, "Checkpoints and log", "steps between log lines", 1, 1e12);
-    visit("log-style", self.log_style, "Checkpoints and log", "progress or epoch", 0, 0);
+    using F = TrainField;
+    visit("Run", self.steps, F{"steps,--max-iters", "optimizer steps", 1, 1e12});
+    visit("Run", self.seed, F{"seed", "seed of weights, batches and dropout", 0, 1.8e19});
+    visit("Run", self.fused,
+          F{"fused", "fused forms of the modules, where there are; false: the plain ones", 0, 0, F::kLater});
+    visit("Run", self.recompute,
+          F{"recompute", "keep one block's activations at a time, and compute them again", 0, 0, F::kLater});
+    visit("Run", self.dtype,
+          F{"dtype",
+            "type of the matrix products: f32, bf16, or auto, the faster one here", 0, 0, false, "auto|f32|bf16"});
+    visit("Run", self.device, F{"device", "cpu or cuda", 0, 0, false, "cpu|cuda"});
+    visit("Batches", self.batch_size, F{"batch-size", "windows in a batch", 1, 1e6});
+    visit("Batches", self.window, F{"window", "tokens in a training and validation window", 1, 1 << 24});
+    visit("Batches", self.accumulation, F{"accumulation", "batches that make one step", 1, 1e6});
+    visit("Batches", self.validation_fraction,
+          F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
+    visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
+    visit("Optimizer", self.optimizer,
+          F{"optimizer",
+            "adamw, or muon for the matrices of the blocks (the rest by adamw)", 0, 0, false, "adamw|muon"});
+    visit("Optimizer", self.beta1, F{"beta1", "AdamW's decay of the first moment", 0, 0.999999});
+    visit("Optimizer", self.beta2, F{"beta2", "AdamW's decay of the second moment", 0, 0.999999});
+    visit("Optimizer", self.adam_eps, F{"adam-eps", "AdamW's epsilon", 1e-30, 1});
+    visit("Optimizer", self.momentum, F{"momentum", "Muon's momentum", 0, 0.999999, F::kLater});
+    visit("Optimizer", self.weight_decay, F{"weight-decay", "decoupled weight decay", 0, 100});
+    visit("Optimizer", self.decay_embeddings, F{"decay-embeddings", "whether embeddings decay", 0, 0});
+    visit("Optimizer", self.decay_norms, F{"decay-norms", "whether norms decay", 0, 0});
+    visit("Optimizer", self.clip, F{"clip", "maximum norm of the gradients; 0: off", 0, 1e9});
+    visit("Optimizer", self.dropout, F{"dropout", "probability of dropping a number", 0, 0.99});
+    visit("Optimizer", self.ema,
+          F{"ema",
+            "decay of an average of the weights, which is evaluated, sampled and saved; 0: off", 0, 0.999999, F::kLater});
+    visit("Schedule", self.schedule,
+          F{"schedule",
+            "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0, false, "cosine|linear|wsd|constant"});
+    visit("Schedule", self.lr, F{"lr,--learning-rate", "highest learning rate", 0, 1e3});
+    visit("Schedule", self.min_lr, F{"min-lr", "learning rate at the end of the run", 0, 1e3});
+    visit("Schedule", self.warmup_steps, F{"warmup-steps", "steps in which the learning rate rises", 0, 1e12});
+    visit("Schedule", self.decay_fraction,
+          F{"decay-fraction", "last share of the steps, in which the rate of wsd falls", 0, 1, F::kLater});
+    visit("Evaluation", self.eval_every, F{"eval-every", "steps between evaluations", 1, 1e12});
+    visit("Evaluation", self.eval_batches,
+          F{"eval-batches", "random batches of each split; 0: the whole validation split", 0, 1e6});
+    visit("Evaluation", self.sample,
+          F{"sample", "tokens of a text that the model writes at each evaluation; 0: none", 0, 1e6, F::kLater});
+    visit("Evaluation", self.patience,
+          F{"patience", "evaluations without a better validation loss that end the run; 0: off", 0, 1e12, F::kLater});
+    visit("Checkpoints and log", self.checkpoint_every, F{"checkpoint-every", "steps between checkpoints", 1, 1e12});
+    visit("Checkpoints and log", self.exported,
+          F{"export", "checkpoint that becomes model.gguf: best or last", 0, 0, F::kLater, "best|last"});
+    visit("Checkpoints and log", self.log_every, F{"log-every", "steps between log lines", 1, 1e12});
+    visit("Checkpoints and log", self.log_style, F{"log-style", "progress or epoch", 0, 0, false, "progress|epoch"});
   }
 };
 
@@ -122,7 +137,7 @@ void validate(const TrainConfig& config);
 /// changes the rounding alone.
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
-/// The first name of a flag, with '_' for '-': "steps" of "steps,--max-iters".
-[[nodiscard]] std::string field_key(const std::string& flag);
+/// The first name of the flag, with '_' for '-': "steps" of "steps,--max-iters".
+[[nodiscard]] std::string field_key(const core::ConfigField& field);
 
 }  // namespace folio::train

@@ -92,7 +92,8 @@ std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data:
 }
 
 nn::Llama make_model(const TrainConfig& c) {
-  if (!c.fused || c.device != "cpu" || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
+  if (!c.fused) return nn::plain_llama(c.model, c.dropout);
+  if (c.device != "cpu" || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
   return nn::fused_llama(c.model, c.dropout, c.recompute);
 }
 

@@ -58,8 +58,8 @@ void ExerciseStage::embed(WeightId table) {
   }
 }
 
-void ExerciseStage::norm(Slot in, WeightId w, Slot out) {
-  parts_.rms_norm(at(in), weight(w), config_.norm_eps, n_rows_, width(in), at(out));
+void ExerciseStage::norm(WeightId w) {
+  parts_.rms_norm(at(Slot::Residual), weight(w), config_.norm_eps, n_rows_, width(Slot::Residual), at(Slot::Normed));
 }
 
 void ExerciseStage::norm_heads(Slot /*slot*/, WeightId /*weight*/) {

@@ -27,7 +27,7 @@ class ExerciseStage final : public infer::Stage {
 
   void begin(const infer::Step& step) override;
   void embed(WeightId table) override;
-  void norm(Slot in, WeightId weight, Slot out) override;
+  void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const infer::Projection> projections) override;
   void project_to_residual(Slot in, WeightId weight) override;

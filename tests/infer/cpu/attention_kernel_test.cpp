@@ -25,7 +25,7 @@ class AttentionOfIsa : public ::testing::TestWithParam<core::Isa> {
   const Kernels& fast_ = kernels_for(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, AttentionOfIsa, ::testing::ValuesIn(core::supported_isas()),
+INSTANTIATE_TEST_SUITE_P(Isa, AttentionOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
                          [](const auto& info) { return std::string(core::isa_name(info.param)); });
 
 void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { kernels.attention(in, out); }

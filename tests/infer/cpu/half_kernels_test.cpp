@@ -68,7 +68,7 @@ class HalfKernels : public ::testing::TestWithParam<core::Isa> {
   const Kernels& fast_ = kernels_for(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, HalfKernels, ::testing::ValuesIn(core::supported_isas()),
+INSTANTIATE_TEST_SUITE_P(Isa, HalfKernels, ::testing::ValuesIn(kernels::isas_with_kernels()),
                          [](const auto& info) { return std::string(core::isa_name(info.param)); });
 
 TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {

@@ -29,7 +29,7 @@ class KernelsOfIsa : public ::testing::TestWithParam<core::Isa> {
   const Kernels& reference_ = reference_kernels();
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, KernelsOfIsa, ::testing::ValuesIn(core::supported_isas()),
+INSTANTIATE_TEST_SUITE_P(Isa, KernelsOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
                          [](const auto& info) { return std::string(core::isa_name(info.param)); });
 
 TEST_P(KernelsOfIsa, TableNamesItself) { EXPECT_EQ(fast_.isa, GetParam()); }

@@ -1,5 +1,6 @@
 // Laws of infer/engine/generate.h: when it ends and says why, what it streams, and a text that is a function of the
 // model, the prompt and the options alone.
+#include "infer/reference/kernels.h"
 #include "infer/engine/generate.h"
 
 #include <gtest/gtest.h>
@@ -275,7 +276,7 @@ TEST_P(GenerateOnCpus, IsTheSameForEachNumberOfThreadsAndInstructionSet) {
     o.context = 24;
     o.slide = true;
     std::string text;
-    for (const core::Isa isa : core::supported_isas()) {
+    for (const core::Isa isa : kernels::isas_with_kernels()) {
       for (const size_t threads : {1U, 2U}) {
         if (isa == core::Isa::Reference && threads == 2 && shape.name == "wide") continue;  // slow
         test::EngineOn engine(GetParam(), model, {.n_threads = threads, .kernels = &kernels::kernels_for(isa)});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "infer/reference/kernels.h"
 #include "infer/forward/runner.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
@@ -103,7 +104,7 @@ TEST_P(ForwardOn, IsTheTextbooksModel) {
 TEST_P(ForwardOn, EachInstructionSetGivesTheReferencesBytes) {
   const auto text = tokens(GetParam().shape.config.dim > 200 ? 7 : 67);
   const auto expected = alone(text, {.n_threads = 1, .kernels = &kernels::reference_kernels()});
-  for (const core::Isa isa : core::supported_isas()) {
+  for (const core::Isa isa : kernels::isas_with_kernels()) {
     EXPECT_TRUE(same_bits(alone(text, {.n_threads = 1, .kernels = &kernels::kernels_for(isa)}), expected))
         << core::isa_name(isa);
   }
@@ -529,12 +530,27 @@ TEST(Runner, HeadsWiderThanTheKernelsTakeAreAnError) {
 }
 
 TEST(Cpu, TheEnvironmentPicksTheKernels) {
-  for (const core::Isa isa : core::supported_isas()) {
+  for (const core::Isa isa : kernels::isas_with_kernels()) {
     const core::test::ScopedEnv env("FOLIO_ISA", std::string(core::isa_name(isa)).c_str());
     EXPECT_EQ(Cpu({.n_threads = 1}).kernels().isa, isa);
   }
   const core::test::ScopedEnv env("FOLIO_ISA", "mmx");
   EXPECT_ERROR(Cpu({.n_threads = 1}), "FOLIO_ISA");
+}
+
+TEST(Stage, NormalizesHeadsOfQueriesAndKeysAlone) {
+  const auto model = test::random_model_of(test::all_shapes().front());
+  size_t n_machines = 0;
+  for (const MachineKind& kind : machine_kinds()) {
+    if (kind.name != "cpu" && kind.name != "cuda") continue;
+    ++n_machines;
+    const auto machine = std::move(kind.make({.n_threads = 1}).front());
+    const auto stage = machine->load(model, {0, model.config.n_layers}, kind.cache_type);
+    for (const Slot slot : {Slot::Residual, Slot::Normed, Slot::Value, Slot::Heads, Slot::Gate, Slot::Up, Slot::Logits}) {
+      EXPECT_ERROR(stage->norm_heads(slot, {}), "neither Query nor Key");
+    }
+  }
+  EXPECT_EQ(n_machines, 2U);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TrainConfig unusual() {
     }
   };
   TrainConfig::visit_fields(c, [&](const std::string&, auto& value, auto&&...) { vary(value); });
-  core::ModelConfig::visit_fields(c.model, [&](const char*, auto& value) { vary(value); });
+  core::ModelConfig::visit_fields(c.model, [&](const char*, auto& value, auto&&) { vary(value); });
   c.preset = "baby";
   c.seed = 0xFFFFFFFFFFFFFFFFULL;
   c.lr = 0.1 + 0.2;  // no short decimal
