@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/paths.h"
+#include "core/version.h"
 #include "data/tokenizers/tokenizer_files.h"
 
 namespace folio::apps {
@@ -40,12 +41,28 @@ int list_devices(const CLI::App& app) {
 
 }  // namespace
 
+namespace {
+
+std::string version_of(const CLI::App& app) { return fmt::format("{} of Folio {}", app.get_name(), core::version()); }
+
+}  // namespace
+
+void add_version_flag(CLI::App& app) {
+  // export has a --version N, of llama2c's format.
+  if (app.get_option_no_throw("--version") == nullptr) app.set_version_flag("--version", version_of(app));
+}
+
 int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
   try {
+    add_version_flag(app);
+    if (argc == 2 && std::string_view(argv[1]) == "--version") throw CLI::CallForVersion(version_of(app), 0);
     app.parse(argc, argv);
     return body();
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     return 0;
   } catch (const CallForDevices&) {
     return list_devices(app);

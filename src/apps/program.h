@@ -22,6 +22,9 @@ inline constexpr int kExitInterrupted = 130;
 /// Parses the arguments, runs `body` and returns the exit code. Errors become one line on stderr: "NAME: what, …".
 int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
 
+/// --version, which run_program() adds to the parser that it is given.
+void add_version_flag(CLI::App& app);
+
 /// One of these names, which is replaced by its number: for an option of an enum. Any other is an error that lists them.
 [[nodiscard]] CLI::Validator by_name(std::vector<std::pair<std::string, int>> values);
 

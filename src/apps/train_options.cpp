@@ -54,6 +54,8 @@ std::string preset_table() {
 std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   auto app = std::make_unique<CLI::App>("Trains a Llama, or a model of another family, on a text.", "train");
   app->get_help_ptr()->group("Run");
+  add_version_flag(*app);
+  app->get_version_ptr()->group("Run");
   app->option_defaults()->group("Run");
   app->add_option("dataset", o.dataset, "tinyshakespeare, or a UTF-8 text file")->required();
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))

@@ -1,13 +1,14 @@
 """The contract of the command line: exit codes, one-line errors that name what is wrong, one JSON object on stdout."""
 
 import os
+import re
 import struct
 import subprocess
 
 import gguf
 import pytest
 
-from support import (BUILD, EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, generate, one_json, run,
+from support import (BUILD, EXPECTED, FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, export, generate, one_json, run,
                      succeed)
 
 PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify", "chat", "perplexity"]
@@ -289,3 +290,11 @@ def test_an_export_that_fails_leaves_what_stood_there(tmp_path):
     assert_refused(run("export", broken, "--out", out), FAILED, "model.safetensors")
     assert out.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["broken", "m.gguf"]
+
+
+@pytest.mark.parametrize("program", ["bench", "chat", "export", "generate", "inspect", "perplexity", "serve", "train", "verify"])
+def test_every_program_knows_its_version(program):
+    version = re.search(r"project\(folio VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    done = succeed(program, "--version")
+    assert done.stdout == f"{program} of Folio {version}\n" and done.stderr == ""
+    assert "--version" in succeed(program, "--help").stdout

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/formats/safetensors.h"
+#include "core/version.h"
 #include "train/run/weights.h"
 
 namespace folio::train {
@@ -84,7 +85,7 @@ void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& 
 }  // namespace
 
 Environment this_environment() {
-  return {.folio = FOLIO_VERSION,
+  return {.folio = std::string(core::version()),
           .libtorch = TORCH_VERSION,
           .cpu = at::get_cpu_capability(),
           .threads = at::get_num_threads()};

@@ -1,0 +1,10 @@
+// Folio's version: that of the project in CMakeLists.txt.
+#pragma once
+
+#include <string_view>
+
+namespace folio::core {
+
+[[nodiscard]] std::string_view version();
+
+}  // namespace folio::core
