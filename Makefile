@@ -11,10 +11,14 @@ help: ## show these lines
 demo: ## install what is missing, build, train on TinyShakespeare, generate (minutes; the second time seconds)
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET) --target train generate
-	@test -e $(RUN)/model.gguf || build/train tinyshakespeare $$(test -e $(RUN)/checkpoints/last && echo --resume)
+	@cmake --build --preset $(PRESET) --target train generate serve
+	@test -e $(RUN)/model.gguf || build/train tinyshakespeare $$(test -e $(RUN)/checkpoints/last && echo --resume || echo --preset race)
 	@echo
 	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
+	@printf '\nNext:\n  %-38s %s\n  %-38s %s\n  %-38s %s\n' \
+	  'build/generate "JULIET:"' 'another text' \
+	  'build/serve' 'a page to write with the model, and an API' \
+	  'build/train tinyshakespeare' 'the run that the ladder of experiments/ explains'
 
 programs: ## build all programs: train, generate, chat, serve, perplexity, inspect, export, verify, bench
 	@scripts/bootstrap.sh build
