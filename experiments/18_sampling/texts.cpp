@@ -14,8 +14,9 @@ std::vector<Text> continued(infer::Engine& engine, const data::Tokenizer& tokeni
   std::vector<infer::RequestId> ids;
   for (Text& text : texts) {
     text.seed = options.seed++;
-    infer::Request request{.prompt = text.prompt, .max_tokens = n_tokens, .sampler = options, .tokenizer = &tokenizer};
-    request.sampler.seed = text.seed;
+    infer::Request request{
+        .prompt = text.prompt, .options = {.max_tokens = n_tokens, .sampler = options}, .tokenizer = &tokenizer};
+    request.options.sampler.seed = text.seed;
     ids.push_back(engine.add(std::move(request)));
   }
   while (engine.step()) continue;

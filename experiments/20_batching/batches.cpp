@@ -15,7 +15,7 @@ Batches::Batches(const Report& report, const ReadersModel& reader)
   infer::Cpu cpu({.n_threads = 1});
   infer::Engine engine(model_, cpu);
   infer::Request first{.prompt = reader.tokenizer->default_prompt()};
-  first.max_tokens = static_cast<int64_t>(longest_prompt_);
+  first.options.max_tokens = static_cast<int64_t>(longest_prompt_);
   const infer::RequestId id = engine.add(first);
   while (engine.step()) continue;
   prompt_ = engine.take(id).tokens;
@@ -42,8 +42,8 @@ Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) con
 infer::Request Batches::request(size_t i) const {
   const auto length = static_cast<ptrdiff_t>(1 + i * 5 % longest_prompt_);
   infer::Request request{.prompt = {prompt_.begin(), prompt_.begin() + length}};
-  request.max_tokens = n_tokens_;
-  request.sampler.seed = seed_ + i;
+  request.options.max_tokens = n_tokens_;
+  request.options.sampler.seed = seed_ + i;
   return request;
 }
 

@@ -19,8 +19,8 @@ std::vector<infer::Request> requests(const core::StoredModel& model, uint64_t se
   infer::Engine engine(model, cpu);
   const auto text = [&](size_t n, uint64_t number) {
     infer::Request request{.prompt = {0}};  // the end of a line
-    request.max_tokens = static_cast<int64_t>(n);
-    request.sampler.seed = 100 * seed + number;
+    request.options.max_tokens = static_cast<int64_t>(n);
+    request.options.sampler.seed = 100 * seed + number;
     return n == 0 ? std::vector<int32_t>{} : written(engine, request);
   };
   std::vector<infer::Request> requests;
@@ -29,9 +29,9 @@ std::vector<infer::Request> requests(const core::StoredModel& model, uint64_t se
     infer::Request request{.prompt = text(arrival.n_instructions, 0)};
     const std::vector<int32_t> own = text(arrival.n_prompt - arrival.n_instructions, number);
     request.prompt.insert(request.prompt.end(), own.begin(), own.end());
-    request.max_tokens = arrival.n_tokens;
-    request.sampler.seed = 100 * seed + number;
-    if (arrival.likeliest) request.sampler.temperature = 0.0F;
+    request.options.max_tokens = arrival.n_tokens;
+    request.options.sampler.seed = 100 * seed + number;
+    if (arrival.likeliest) request.options.sampler.temperature = 0.0F;
     requests.push_back(request);
   }
   return requests;

@@ -27,7 +27,7 @@ class Run {
         highest_(requests.size()),
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
     for (infer::Request request : requests) {
-      request.speculate = variant.n_drafts;
+      request.options.speculate = variant.n_drafts;
       jobs_.emplace_back(request, model.config, runner_.cache());
     }
   }

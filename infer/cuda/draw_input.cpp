@@ -26,7 +26,7 @@ DrawInput draw_input(size_t row, const SamplerOptions& options, std::span<const 
                      std::span<const int32_t> history, int64_t position, size_t vocab_size, std::vector<int32_t>& ids) {
   const size_t first = ids.size();
   const auto suppressed = sorted_ids(never, vocab_size);
-  if (options.repeat_penalty != 1.0F) {
+  if (options.repetition_penalty != 1.0F) {
     const auto recent = history.last(std::min(history.size(), static_cast<size_t>(options.repeat_last_n)));
     const auto penalized = sorted_ids(recent, vocab_size);
     std::set_difference(penalized.begin(), penalized.end(), suppressed.begin(), suppressed.end(),
@@ -43,7 +43,7 @@ DrawInput draw_input(size_t row, const SamplerOptions& options, std::span<const 
           .top_p = options.top_p,
           .min_p = options.min_p,
           .temperature = options.temperature,
-          .repeat_penalty = options.repeat_penalty};
+          .repetition_penalty = options.repetition_penalty};
 }
 
 }  // namespace folio::infer::gpu

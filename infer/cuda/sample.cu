@@ -45,7 +45,7 @@ class PlainRow {
     for (unsigned i = 0; i < in_.n_penalized + in_.n_never; ++i) {
       if (ids_[i] != static_cast<int32_t>(id)) continue;
       if (i >= in_.n_penalized) return kEnd;
-      logit = penalized(logit, in_.repeat_penalty);
+      logit = penalized(logit, in_.repetition_penalty);
     }
     return logit < kFloor ? kEnd : rank_of(logit, id);
   }
@@ -210,7 +210,7 @@ class Row {
       const unsigned i = j * kThreads + threadIdx.x;
       if (first + i >= vocab_size_) return;
       const uint8_t mark = marked ? marks_[i] : kNone;
-      const float logit = mark == kPenalized ? penalized(raw[j], in_.repeat_penalty) : raw[j];
+      const float logit = mark == kPenalized ? penalized(raw[j], in_.repetition_penalty) : raw[j];
       f(logit < kFloor || mark == kNever ? kEnd : rank_of(logit, first + i), raw[j]);
     }
   }

@@ -24,7 +24,7 @@ struct DrawInput {
   float top_p;
   float min_p;
   float temperature;
-  float repeat_penalty;
+  float repetition_penalty;
 };
 
 inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< of a vocabulary that is drawn from

@@ -15,15 +15,14 @@ std::vector<data::ChatMessage> first_messages(std::optional<std::string> system)
 }  // namespace
 
 // A model says its template's mark at the end of an answer, whatever its file calls the end of a text.
-void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, std::vector<int32_t>& end_tokens,
-                 std::vector<std::string>& stops) {
+void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options) {
   const std::string mark = data::end_of_turn(tokenizer, chat);
   if (mark.empty()) return;
   const int32_t id = tokenizer.special_tokens().id_of(mark);
   if (id >= 0) {
-    end_tokens.push_back(id);
+    options.end_tokens.push_back(id);
   } else {
-    stops.push_back(mark);  // not one token in this vocabulary
+    options.stops.push_back(mark);  // not one token in this vocabulary
   }
 }
 
@@ -36,14 +35,14 @@ Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, dat
       n_system_(messages_.size()) {}
 
 Answer Conversation::say(std::string text, const GenerateOptions& options,
-                         const std::function<void(std::string_view)>& on_text) {
+                         const std::function<void(std::string_view)>& on_text, const Interrupted& interrupted) {
   core::require(!options.slide, "a conversation cannot slide: its first messages would be lost");
   const size_t n_before = messages_.size();
   try {
     messages_.push_back({.role = data::ChatRole::User, .content = std::move(text)});
     GenerateOptions ending = options;
-    end_at_turn(tokenizer_, template_, ending.end_tokens, ending.stops);
-    Answer answer = this->answer(ending, on_text);
+    end_at_turn(tokenizer_, template_, ending);
+    Answer answer = this->answer(ending, on_text, interrupted);
     if (answer.result.finish_reason == FinishReason::Interrupted && answer.result.text.empty()) {
       messages_.resize(n_before);
     } else {
@@ -58,14 +57,15 @@ Answer Conversation::say(std::string text, const GenerateOptions& options,
 
 // The whole conversation is tokenized anew: what was said as some tokens may be read as others, and a template may trim
 // it. Up to the first token that differs, the cache knows it.
-Answer Conversation::answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+Answer Conversation::answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
+                            const Interrupted& interrupted) {
   Answer answer;
   answer.prompt_tokens = data::encode_chat(tokenizer_, template_, messages_);
   const size_t n = answer.prompt_tokens.size();
   const int64_t context = options.context == 0 ? engine_.config().context_length : options.context;
   core::require(static_cast<int64_t>(n) < context,
                 "the conversation has {} tokens, and the context has room for {}: /reset begins anew", n, context);
-  answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, options, on_text);
+  answer.result = generate(engine_, tokenizer_, answer.prompt_tokens, options, on_text, interrupted);
   return answer;
 }
 

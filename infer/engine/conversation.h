@@ -19,8 +19,7 @@ struct Answer {
 
 /// What ends an answer of a chat: a token, or, where the vocabulary has none for the template's mark, a text. Added to
 /// what ends a request's text.
-void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, std::vector<int32_t>& end_tokens,
-                 std::vector<std::string>& stops);
+void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options);
 
 class Conversation {
  public:
@@ -32,7 +31,8 @@ class Conversation {
   /// Adds what the user says, generates the answer and adds it. `options` are as for generate(); `slide` has to be
   /// off. An answer that was interrupted before it said anything is taken back with its question. Throws core::Error,
   /// with the conversation as it was, if it does not fit the context or the template has no form for it.
-  Answer say(std::string text, const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
+  Answer say(std::string text, const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
+             const Interrupted& interrupted = {});
 
   /// Back to the system message alone.
   void reset();
@@ -40,7 +40,8 @@ class Conversation {
   [[nodiscard]] const std::vector<data::ChatMessage>& messages() const { return messages_; }
 
  private:
-  Answer answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
+  Answer answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
+                const Interrupted& interrupted);
 
   Engine& engine_;
   const data::Tokenizer& tokenizer_;

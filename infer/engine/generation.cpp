@@ -14,7 +14,7 @@ using core::require;
 
 int64_t context_of(const Request& request, const core::ModelConfig& config) {
   const int64_t most = config.context_length;
-  const int64_t context = request.context == 0 ? most : request.context;
+  const int64_t context = request.options.context == 0 ? most : request.options.context;
   require(context >= 2 && context <= most, "a context of {} is not in [2, {}], the model's", context, most);
   return context;
 }
@@ -41,9 +41,9 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
       cache_(cache),
       vocab_size_(static_cast<size_t>(config.vocab_size)),
       context_(context_of(request_, config)),
-      sampler_(request_.sampler, suppressed(request_.tokenizer), request_.prompt.size()),
-      filter_(request_.stops),
-      pace_(request_.speculate),
+      sampler_(request_.options.sampler, suppressed(request_.tokenizer), request_.prompt.size()),
+      filter_(request_.options.stops),
+      pace_(request_.options.speculate),
       history_(request_.prompt),
       n_prompt_(request_.prompt.size()) {
   require(n_prompt_ > 0, "the prompt is empty");
@@ -60,11 +60,11 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
     require(token >= 0 && token < config.vocab_size, "the tokenizer suppresses token {}, but has {}", token,
             config.vocab_size);
   }
-  for (const SamplerOptions::Bias& b : request_.sampler.logit_bias) {
+  for (const SamplerOptions::Bias& b : request_.options.sampler.logit_bias) {
     require(b.token >= 0 && b.token < config.vocab_size, "there is a logit bias of token {}, but the vocabulary has {}",
             b.token, config.vocab_size);
   }
-  require(request_.tokenizer != nullptr || request_.stops.empty(), "stop strings need a tokenizer");
+  require(request_.tokenizer != nullptr || request_.options.stops.empty(), "stop strings need a tokenizer");
   if (samples()) {
     static_cast<void>(check_room());  // no text was held back yet
   } else if (n_rows() == 0) {
@@ -96,8 +96,9 @@ size_t Generation::shareable() const {
 
 int64_t Generation::max_positions() const {
   if (!samples()) return static_cast<int64_t>(n_rows());
-  const auto all = static_cast<int64_t>(n_prompt_) - 1 + request_.max_tokens;  // the last one sampled is not run
-  return std::min(request_.slide ? context_ : all, context_);
+  const auto all =
+      static_cast<int64_t>(n_prompt_) - 1 + request_.options.max_tokens;  // the last one sampled is not run
+  return std::min(request_.options.slide ? context_ : all, context_);
 }
 
 // Rows that the history so far needs: a token that is only predicted has none.
@@ -162,7 +163,7 @@ std::optional<Drafter::Text> Generation::to_draft(size_t most) {
   most = std::min(most, pace_.n_wanted());
   if (most == 0 || !samples() || request_.wants_token_logits || !runs() || n_fresh() != 1) return {};
   const auto n = static_cast<int64_t>(history_.size());
-  const int64_t by_tokens = request_.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
+  const int64_t by_tokens = request_.options.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
   const int64_t by_context = context_ - (n - static_cast<int64_t>(forgotten_)) - 1;
   most = std::min(most, static_cast<size_t>(std::max<int64_t>(0, std::min(by_tokens, by_context))));
   if (most == 0) return {};
@@ -187,13 +188,14 @@ Row Generation::row_ahead(size_t draw) {
 
 bool Generation::has_to_wait() const {
   if (n_fresh() > 0) return true;
-  return !ends_next() &&
-         (request_.sampler.needs_history() || request_.speculate > 0 || context_ends(history_.size() + 1));
+  return !ends_next() && (request_.options.sampler.needs_history() || request_.options.speculate > 0 ||
+                          context_ends(history_.size() + 1));
 }
 
 bool Generation::ends_next() const {
   const size_t n = history_.size() + 1;
-  return static_cast<int64_t>(n - n_prompt_) >= request_.max_tokens || (!request_.slide && context_ends(n));
+  return static_cast<int64_t>(n - n_prompt_) >= request_.options.max_tokens ||
+         (!request_.options.slide && context_ends(n));
 }
 
 bool Generation::context_ends(size_t n_tokens) const { return static_cast<int64_t>(n_tokens - forgotten_) >= context_; }
@@ -268,16 +270,17 @@ void Generation::go_on(int32_t token, std::span<const float> logits) {
 }
 
 bool Generation::ends(int32_t token) const {
-  const std::vector<int32_t>& more = request_.end_tokens;
+  const std::vector<int32_t>& more = request_.options.end_tokens;
   return (request_.tokenizer != nullptr && request_.tokenizer->ends_text(token)) ||
          std::find(more.begin(), more.end(), token) != more.end();
 }
 
 // Ends for want of tokens or positions, or makes room by sliding; returns text that was held back.
 std::string Generation::check_room() {
-  if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.max_tokens) return end(FinishReason::Length);
+  if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.options.max_tokens)
+    return end(FinishReason::Length);
   if (!context_ends(history_.size())) return {};
-  if (!request_.slide) return end(FinishReason::Length);
+  if (!request_.options.slide) return end(FinishReason::Length);
   if (runs()) cache_.truncate(sequence(), 0);
   in_flight_ = 0;
   forgotten_ = history_.size() - static_cast<size_t>(context_ / 2);

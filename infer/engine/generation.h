@@ -72,7 +72,7 @@ class Generation final : public Scheduler::Job {
  private:
   using Clock = std::chrono::steady_clock;
 
-  [[nodiscard]] bool samples() const { return request_.max_tokens > 0; }
+  [[nodiscard]] bool samples() const { return request_.options.max_tokens > 0; }
   [[nodiscard]] bool is_last(size_t index) const { return samples() && index + 1 == history_.size(); }
   [[nodiscard]] bool is_reported(size_t index) const;
   [[nodiscard]] bool ends(int32_t token) const;

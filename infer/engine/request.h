@@ -14,6 +14,19 @@
 
 namespace folio::infer {
 
+/// How a text goes on.
+struct GenerateOptions {
+  int64_t max_tokens = 0;  ///< tokens to generate; 0: none is sampled
+  SamplerOptions sampler{};
+  std::vector<std::string> stops{};   ///< texts that end it; need a tokenizer
+  std::vector<int32_t> end_tokens{};  ///< end the text, beside those of the tokenizer's ends_text()
+  /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
+  /// same, and comes faster where guesses are right.
+  size_t speculate = 0;
+  int64_t context = 0;  ///< positions that may be used; 0: the model's context length
+  bool slide = false;   ///< at the end of the context keep the last half and go on
+};
+
 /// A prompt, what is wanted of its rows, and how it goes on. The callbacks are called from step(), and must not call
 /// the engine.
 struct Request {
@@ -28,24 +41,15 @@ struct Request {
   Observer observer{};
 
   // How it goes on.
-  int64_t max_tokens = 0;  ///< tokens to generate; 0: none is sampled
-  SamplerOptions sampler{};
+  GenerateOptions options{};
   /// Gives the text its bytes, and says which tokens end it and which are suppressed. Null: tokens alone, of which any
   /// may be sampled and none ends.
   const data::Tokenizer* tokenizer = nullptr;
-  std::vector<std::string> stops{};                      ///< texts that end it; need a tokenizer
-  std::vector<int32_t> end_tokens{};                     ///< end the text, beside those of the tokenizer's ends_text()
   std::function<void(std::string_view text)> on_text{};  ///< gets the text as it comes, in whole UTF-8 characters
   /// Gets each token that is part of the result, before its text; and, if wants_token_logits, the logits (vocab_size)
   /// that the model gave before it, as they were before biases and penalties.
   std::function<void(int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
-  /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
-  /// same, and comes faster where guesses are right.
-  size_t speculate = 0;
-
-  int64_t context = 0;  ///< positions that may be used; 0: the model's context length
-  bool slide = false;   ///< at the end of the context keep the last half and go on
 };
 
 enum class FinishReason { Stop, Length, Interrupted };

@@ -39,19 +39,13 @@ float largest_of(std::span<const float> values) {
 Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt)
     : options_(options), never_(std::move(never)), n_prompt_(n_prompt) {
   using core::require;
-  // Written so that a NaN fails.
-  require(options.temperature >= 0.0F && options.temperature <= 100.0F, "temperature is {}, but has to be in [0, 100]",
-          options.temperature);
-  require(options.top_k >= 0, "top-k is {}, but has to be 0 (off) or more", options.top_k);
-  require(options.top_p > 0.0F && options.top_p <= 1.0F, "top-p is {}, but has to be in (0, 1]", options.top_p);
-  require(options.min_p >= 0.0F && options.min_p <= 1.0F, "min-p is {}, but has to be in [0, 1]", options.min_p);
-  require(options.repeat_penalty > 0.0F && options.repeat_penalty <= 100.0F,
-          "repeat-penalty is {}, but has to be in (0, 100]", options.repeat_penalty);
-  require(options.repeat_last_n >= 0, "repeat-last-n is {}, but has to be 0 (none) or more", options.repeat_last_n);
-  require(options.presence_penalty >= -2.0F && options.presence_penalty <= 2.0F,
-          "presence-penalty is {}, but has to be in [-2, 2]", options.presence_penalty);
-  require(options.frequency_penalty >= -2.0F && options.frequency_penalty <= 2.0F,
-          "frequency-penalty is {}, but has to be in [-2, 2]", options.frequency_penalty);
+  SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, double, const char*) {
+    const auto value = static_cast<double>(options.*member);
+    // As floats, for 0.001 is none; written so that a NaN fails.
+    require(value >= static_cast<float>(low) && value <= high, "{} is {}, but has to be in [{}, {}]", name,
+            options.*member, low, high);
+  });
+  if (options_.top_p == 0.0F) options_.top_p = 1e-6F;  // the likeliest alone
   for (const SamplerOptions::Bias& b : options.logit_bias) {
     require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but has to be in [-100, 100]",
             b.token, b.bias);
@@ -101,14 +95,14 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
       logit_of(id, logits) -= options_.presence_penalty + options_.frequency_penalty * count;
     }
   }
-  if (options_.repeat_penalty == 1.0F) return;
+  if (options_.repetition_penalty == 1.0F) return;
   const auto n = std::min(history.size(), static_cast<size_t>(options_.repeat_last_n));
   std::vector<int32_t> recent(history.end() - static_cast<std::ptrdiff_t>(n), history.end());
   std::sort(recent.begin(), recent.end());
   recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
   for (const int32_t id : recent) {
     float& logit = logit_of(id, logits);
-    logit = logit > 0.0F ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    logit = logit > 0.0F ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
   }
 }
 

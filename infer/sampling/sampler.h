@@ -13,10 +13,10 @@ namespace folio::infer {
 struct SamplerOptions {
   float temperature = 0.8F;  ///< 0: the likeliest token
   int32_t top_k = 0;         ///< keep the k likeliest; 0: off
-  float top_p = 0.95F;       ///< keep the fewest that have this much probability; 1: off (Holtzman et al. 2020)
+  float top_p = 0.95F;       ///< keep the fewest that have this much probability; 1: off, 0: one (Holtzman et al. 2020)
   float min_p = 0.0F;        ///< keep those with this share of the likeliest's probability; 0: off (Nguyen et al. 2024)
-  float repeat_penalty = 1.0F;  ///< divides positive logits, multiplies negative ones; 1: off (Keskar et al. 2019)
-  int32_t repeat_last_n = 64;   ///< over so many last tokens; 0: none
+  float repetition_penalty = 1.0F;  ///< divides positive logits, multiplies negative ones; 1: off (Keskar et al. 2019)
+  int32_t repeat_last_n = 64;       ///< over so many last tokens; 0: none
   /// Taken off the logits of tokens that were generated, once, and as often as they were. As OpenAI's; 0: off.
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
@@ -27,9 +27,27 @@ struct SamplerOptions {
   std::vector<Bias> logit_bias{};  ///< added to the logits of these tokens, each of which is there once
   uint64_t seed = 0;
 
+  /// The one list of the numbers: visit(name, member, low, high, what it is in a request that does not say it, help).
+  /// A name is OpenAI's, or vLLM's. Checks, flags, the server's fields and their description follow from it.
+  template <typename Visit>
+  static void visit_fields(Visit visit) {
+    using S = SamplerOptions;
+    visit("temperature", &S::temperature, 0.0, 100.0, 1.0, "0: always the likeliest");
+    visit("top_p", &S::top_p, 0.0, 1.0, 1.0, "keep the fewest with this much probability; 1: off");
+    visit("top_k", &S::top_k, 0.0, double{INT32_MAX}, 0.0, "keep so many of the likeliest; 0: off");
+    visit("min_p", &S::min_p, 0.0, 1.0, 0.0, "keep those with this share of the likeliest's probability; 0: off");
+    visit("repetition_penalty", &S::repetition_penalty, 1e-3, 100.0, 1.0,
+          "divides positive logits of tokens that are there already, multiplies negative ones; 1: off");
+    visit("repeat_last_n", &S::repeat_last_n, 0.0, double{INT32_MAX}, double{INT32_MAX},
+          "the repetition penalty looks at so many last tokens");
+    visit("presence_penalty", &S::presence_penalty, -2.0, 2.0, 0.0,
+          "off the logits of tokens that were generated; 0: off");
+    visit("frequency_penalty", &S::frequency_penalty, -2.0, 2.0, 0.0, "the same, as often as they were; 0: off");
+  }
+
   /// Whether a draw depends on the tokens before it by more than their logits.
   [[nodiscard]] bool needs_history() const {
-    return repeat_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F;
+    return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F;
   }
   /// Whether a machine that draws itself can't do this: the host draws instead.
   [[nodiscard]] bool on_host() const {

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <set>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
@@ -19,58 +20,21 @@ namespace {
   throw ApiError(400, fmt::format("'{}' {}", field, why), field);
 }
 
-// The fields of a request. Each is taken once; what nobody takes is unknown. null is as if it were not there.
+// The fields of a request, as its schema has them: all else is unknown. null is as if it were not there.
 class Fields {
  public:
-  explicit Fields(const Json& body) : body_(body) {
+  /// `unsupported` are fields that other servers take, and this one does not.
+  Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {})
+      : body_(body), fields_(schema["properties"]) {
     if (!body.is_object()) throw ApiError(400, "the body has to be a JSON object");
-  }
-
-  [[nodiscard]] const Json* find(const std::string& name) {
-    known_.insert(name);
-    const auto found = body_.find(name);
-    return found == body_.end() || found->is_null() ? nullptr : &*found;
-  }
-  [[nodiscard]] double number(const std::string& name, double low, double high, double otherwise) {
-    const Json* value = find(name);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number()) refuse(name, "has to be a number");
-    const auto number = value->get<double>();
-    if (!(number >= low && number <= high))
-      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
-    return number;
-  }
-  [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high) {
-    const Json* value = find(name);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_number_integer()) refuse(name, "has to be an integer");
-    const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-    if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
-      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
-    }
-    return value->get<int64_t>();
-  }
-  [[nodiscard]] bool flag(const std::string& name, bool otherwise) {
-    const Json* value = find(name);
-    if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) refuse(name, "has to be true or false");
-    return value->get<bool>();
-  }
-  /// A field that is there for others, and may have this value alone.
-  void only(const std::string& name, const Json& value) {
-    const Json* given = find(name);
-    if (given != nullptr && *given != value) refuse(name, fmt::format("is not supported but as {}", value.dump()));
-  }
-  /// Fields that other servers take and this one does not.
-  void unsupported(std::initializer_list<const char*> names) {
-    for (const char* name : names) {
+    for (const char* name : unsupported) {
       if (find(name) != nullptr) refuse(name, "is not supported");
     }
-  }
-  void finish() const {
     std::vector<std::string> unknown;
     for (const auto& [name, value] : body_.items()) {
-      if (!known_.contains(name)) unknown.push_back(core::printable(name));
+      if (!fields_.contains(name) && std::find(unsupported.begin(), unsupported.end(), name) == unsupported.end()) {
+        unknown.push_back(core::printable(name));
+      }
     }
     if (unknown.empty()) return;
     const std::string first = unknown.front();
@@ -82,9 +46,53 @@ class Fields {
                    first);
   }
 
+  [[nodiscard]] const Json* find(const std::string& name) const {
+    const auto found = body_.find(name);
+    return found == body_.end() || found->is_null() ? nullptr : &*found;
+  }
+  [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
+  [[nodiscard]] double number(const std::string& name) const {
+    const auto low = schema(name)["minimum"].get<double>();
+    const auto high = schema(name)["maximum"].get<double>();
+    const Json* value = find(name);
+    if (value == nullptr) return schema(name)["default"];
+    if (!value->is_number()) refuse(name, "has to be a number");
+    const auto number = value->get<double>();
+    if (!(number >= low && number <= high)) {
+      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
+    }
+    return number;
+  }
+  /// Nothing where it is not there and has no default. `low` and `high` are narrower limits than the schema's.
+  [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low = INT64_MIN,
+                                               int64_t high = INT64_MAX) const {
+    low = std::max(low, schema(name).value("minimum", INT64_MIN));
+    high = std::min(high, schema(name).value("maximum", INT64_MAX));
+    const Json* value = find(name);
+    if (value == nullptr && !schema(name).contains("default")) return std::nullopt;
+    if (value == nullptr) return schema(name)["default"].get<int64_t>();
+    if (!value->is_number_integer()) refuse(name, "has to be an integer");
+    const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+    if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
+      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
+    }
+    return value->get<int64_t>();
+  }
+  [[nodiscard]] bool flag(const std::string& name) const {
+    const Json* value = find(name);
+    if (value == nullptr) return schema(name)["default"];
+    if (!value->is_boolean()) refuse(name, "has to be true or false");
+    return value->get<bool>();
+  }
+  /// A field that is there for others, and may have this value alone.
+  void only(const std::string& name, const Json& value) const {
+    const Json* given = find(name);
+    if (given != nullptr && *given != value) refuse(name, fmt::format("is not supported but as {}", value.dump()));
+  }
+
  private:
   const Json& body_;
-  std::set<std::string> known_;
+  const Json& fields_;
 };
 
 std::vector<std::string> stops_of(const Json* value) {
@@ -109,7 +117,7 @@ std::vector<std::string> stops_of(const Json* value) {
   return stops;
 }
 
-std::vector<SamplerOptions::Bias> biases_of(const Json* value, const Served& served) {
+std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel& served) {
   std::vector<SamplerOptions::Bias> biases;
   if (value == nullptr) return biases;
   if (!value->is_object()) refuse("logit_bias", "has to be an object of token ids and biases");
@@ -128,7 +136,7 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const Served& ser
   return biases;
 }
 
-void take_model(Fields& fields, const Served& served) {
+void take_model(const Fields& fields, const ServedModel& served) {
   const Json* model = fields.find("model");
   if (model == nullptr) return;
   if (!model->is_string()) refuse("model", "has to be a text");
@@ -141,36 +149,34 @@ void take_model(Fields& fields, const Served& served) {
 }
 
 // What both kinds of requests have.
-void take_common(Fields& fields, const Served& served, uint64_t random_seed, CompletionRequest& request) {
+void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, CompletionRequest& request) {
   take_model(fields, served);
-  SamplerOptions& s = request.sampler;
-  s.temperature = static_cast<float>(fields.number("temperature", 0, 2, 1));
-  s.top_p = static_cast<float>(fields.number("top_p", 0, 1, 1));
-  if (s.top_p == 0.0F) s.top_p = 1e-6F;  // the likeliest alone
-  s.top_k = static_cast<int32_t>(fields.integer("top_k", 0, INT32_MAX).value_or(0));
-  s.min_p = static_cast<float>(fields.number("min_p", 0, 1, 0));
-  s.repeat_last_n = static_cast<int32_t>(served.context);  // all of them
-  s.repeat_penalty = static_cast<float>(fields.number("repetition_penalty", 1e-3, 100, 1));
-  s.presence_penalty = static_cast<float>(fields.number("presence_penalty", -2, 2, 0));
-  s.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2, 0));
+  SamplerOptions& s = request.options.sampler;
+  SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
+    using Number = std::remove_reference_t<decltype(s.*member)>;
+    if constexpr (std::is_integral_v<Number>) {
+      s.*member = static_cast<Number>(*fields.integer(name));
+    } else {
+      s.*member = static_cast<Number>(fields.number(name));
+    }
+  });
   s.logit_bias = biases_of(fields.find("logit_bias"), served);
-  s.seed =
-      static_cast<uint64_t>(fields.integer("seed", INT64_MIN, INT64_MAX).value_or(static_cast<int64_t>(random_seed)));
+  s.seed = static_cast<uint64_t>(fields.integer("seed").value_or(static_cast<int64_t>(random_seed)));
   const auto n_prompts = static_cast<int64_t>(request.prompts.size());
-  request.n = fields.integer("n", 1, served.max_choices / n_prompts).value_or(1);
-  request.stops = stops_of(fields.find("stop"));
-  request.stream = fields.flag("stream", false);
+  request.n = *fields.integer("n", 1, served.max_choices / n_prompts);
+  request.options.stops = stops_of(fields.find("stop"));
+  request.options.speculate = served.speculate;
+  request.options.context = served.context;
+  request.stream = fields.flag("stream");
   if (const Json* options = fields.find("stream_options")) {
     if (!request.stream) refuse("stream_options", "is for \"stream\": true");
-    Fields inner(*options);
-    request.include_usage = inner.flag("include_usage", false);
-    inner.finish();
+    request.include_usage = Fields(*options, fields.schema("stream_options")).flag("include_usage");
   }
   if (const Json* user = fields.find("user"); user != nullptr && !user->is_string()) refuse("user", "has to be a text");
 }
 
 // So many tokens fit behind the longest prompt.
-int64_t room_of(const CompletionRequest& request, const Served& served) {
+int64_t room_of(const CompletionRequest& request, const ServedModel& served) {
   int64_t longest = 0;
   for (const Prompt& prompt : request.prompts) longest = std::max(longest, std::ssize(prompt.tokens));
   if (longest >= served.context) {
@@ -189,7 +195,7 @@ void check_logprobs(const CompletionRequest& request) {
   size_t n_tokens = 0;
   for (const Prompt& prompt : request.prompts) {
     n_tokens += static_cast<size_t>(request.n) *
-                (static_cast<size_t>(request.max_tokens) + (request.echo ? prompt.tokens.size() : 0));
+                (static_cast<size_t>(request.options.max_tokens) + (request.echo ? prompt.tokens.size() : 0));
   }
   const size_t n = n_tokens * (1 + *request.top_logprobs);
   if (n <= kMost) return;
@@ -198,7 +204,7 @@ void check_logprobs(const CompletionRequest& request) {
                      n, n_tokens, kMost));
 }
 
-Prompt encoded(std::string text, const Served& served) {
+Prompt encoded(std::string text, const ServedModel& served) {
   try {
     const std::vector<int32_t> ids = served.tokenizer.encode_with_prefix(text);
     return {.tokens = ids.empty() ? served.tokenizer.default_prompt() : ids, .text = std::move(text)};
@@ -207,7 +213,7 @@ Prompt encoded(std::string text, const Served& served) {
   }
 }
 
-Prompt prompt_of_ids(const Json& list, const std::string& field, const Served& served) {
+Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedModel& served) {
   std::vector<int32_t> ids;
   for (const Json& id : list) {
     const bool fits = id.is_number_integer() && id >= 0 && id < served.tokenizer.vocab_size();
@@ -222,7 +228,7 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const Served& s
 }
 
 // A text, a list of texts, token ids, or a list of those.
-std::vector<Prompt> prompts_of(const Json* prompt, const Served& served) {
+std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served) {
   if (prompt == nullptr) return {encoded("", served)};
   if (prompt->is_string()) return {encoded(*prompt, served)};
   if (!prompt->is_array() || prompt->empty()) refuse("prompt", "has to be a text, token ids, or a list of these");
@@ -295,7 +301,7 @@ std::vector<data::ChatMessage> messages_of(const Json* list) {
   return messages;
 }
 
-Prompt chat_prompt(const Json* messages, const Served& served) {
+Prompt chat_prompt(const Json* messages, const ServedModel& served) {
   if (!served.chat_template) {
     throw ApiError(400, fmt::format("{} has no chat template: it goes on with texts; ask /v1/completions", served.name),
                    "messages", "no_chat_template");
@@ -321,65 +327,60 @@ Json ApiError::json() const {
 
 uint64_t choice_seed(uint64_t seed, uint64_t choice) { return choice == 0 ? seed : core::random_bits(seed, choice); }
 
-CompletionRequest parse_completion(const Json& body, const Served& served, uint64_t random_seed) {
-  Fields fields(body);
+CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed) {
+  const Fields fields(body, schema("CompletionRequest"), {"suffix"});
   CompletionRequest request;
   request.prompts = prompts_of(fields.find("prompt"), served);
   take_common(fields, served, random_seed, request);
   const int64_t room = room_of(request, served);
-  request.echo = fields.flag("echo", false);
-  request.max_tokens = std::min(fields.integer("max_tokens", request.echo ? 0 : 1, INT32_MAX).value_or(16), room);
-  if (const auto n = fields.integer("logprobs", 0, 20)) request.top_logprobs = static_cast<size_t>(*n);
+  request.echo = fields.flag("echo");
+  request.options.max_tokens = std::min(*fields.integer("max_tokens", request.echo ? 0 : 1), room);
+  if (const auto n = fields.integer("logprobs")) request.top_logprobs = static_cast<size_t>(*n);
   check_logprobs(request);
   fields.only("best_of", request.n);
-  fields.unsupported({"suffix"});
-  fields.finish();
   return request;
 }
 
-CompletionRequest parse_chat(const Json& body, const Served& served, uint64_t random_seed) {
-  Fields fields(body);
+CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed) {
+  const Fields fields(body, schema("ChatRequest"),
+                      {"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "prediction",
+                       "reasoning_effort", "parallel_tool_calls", "web_search_options"});
   CompletionRequest request;
   request.chat = true;
   request.prompts = {chat_prompt(fields.find("messages"), served)};
   take_common(fields, served, random_seed, request);
   const int64_t room = room_of(request, served);
-  const auto old_name = fields.integer("max_tokens", 1, INT32_MAX);
-  request.max_tokens =
-      std::min(fields.integer("max_completion_tokens", 1, INT32_MAX).value_or(old_name.value_or(room)), room);
-  const auto top = fields.integer("top_logprobs", 0, 20);
-  if (fields.flag("logprobs", false)) {
+  const auto old_name = fields.integer("max_tokens");
+  request.options.max_tokens =
+      std::min(fields.integer("max_completion_tokens").value_or(old_name.value_or(room)), room);
+  const auto top = fields.integer("top_logprobs");
+  if (fields.flag("logprobs")) {
     request.top_logprobs = static_cast<size_t>(top.value_or(0));
   } else if (top) {
     refuse("top_logprobs", "is for \"logprobs\": true");
   }
   check_logprobs(request);
-  end_at_turn(served.tokenizer, *served.chat_template, request.end_tokens, request.stops);
+  end_at_turn(served.tokenizer, *served.chat_template, request.options);
   fields.only("response_format", {{"type", "text"}});
   fields.only("store", false);
-  fields.unsupported({"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "prediction",
-                      "reasoning_effort", "parallel_tool_calls", "web_search_options"});
-  fields.finish();
   return request;
 }
 
-std::vector<int32_t> parse_tokenize(const Json& body, const Served& served) {
-  Fields fields(body);
+std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served) {
+  const Fields fields(body, schema("TokenizeRequest"));
   take_model(fields, served);
   const Json* messages = fields.find("messages");
   const Json* prompt = fields.find("prompt");
-  fields.finish();
   if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
   if (messages != nullptr) return chat_prompt(messages, served).tokens;
   if (!prompt->is_string()) refuse("prompt", "has to be a text");
   return encoded(*prompt, served).tokens;
 }
 
-std::vector<int32_t> parse_detokenize(const Json& body, const Served& served) {
-  Fields fields(body);
+std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served) {
+  const Fields fields(body, schema("DetokenizeRequest"));
   take_model(fields, served);
   const Json* tokens = fields.find("tokens");
-  fields.finish();
   if (tokens == nullptr || !tokens->is_array()) refuse("tokens", "has to be a list of token ids");
   return prompt_of_ids(*tokens, "tokens", served).tokens;
 }

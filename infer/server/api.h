@@ -11,11 +11,10 @@
 
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
-#include "infer/sampling/sampler.h"
+#include "infer/engine/request.h"
+#include "infer/server/schema.h"
 
 namespace folio::infer::server {
-
-using Json = nlohmann::json;
 
 /// A refusal, in the shape of OpenAI's.
 class ApiError : public std::runtime_error {
@@ -35,12 +34,12 @@ class ApiError : public std::runtime_error {
 };
 
 /// The model that is served.
-struct Served {
+struct ServedModel {
   std::string name;
   int64_t context = 0;
   const data::Tokenizer& tokenizer;
   std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
-  size_t speculate = 0;                               ///< Request::speculate of each
+  size_t speculate = 0;                               ///< GenerateOptions::speculate of each
   int64_t max_choices = 128;                          ///< of a request: n times its prompts
 };
 
@@ -54,10 +53,7 @@ struct CompletionRequest {
   bool chat = false;
   std::vector<Prompt> prompts;
   int64_t n = 1;            ///< choices of each prompt
-  int64_t max_tokens = 16;  ///< of each choice
-  SamplerOptions sampler;   ///< of choice 0; that of choice i has choice_seed(seed, i)
-  std::vector<std::string> stops;
-  std::vector<int32_t> end_tokens;
+  GenerateOptions options;  ///< of choice 0; the sampler of choice i has choice_seed(seed, i)
   bool echo = false;
   bool stream = false;
   bool include_usage = false;
@@ -70,11 +66,11 @@ struct CompletionRequest {
 // All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported.
 
 /// Without a seed, `random_seed` is taken.
-[[nodiscard]] CompletionRequest parse_completion(const Json& body, const Served& served, uint64_t random_seed);
-[[nodiscard]] CompletionRequest parse_chat(const Json& body, const Served& served, uint64_t random_seed);
+[[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed);
+[[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed);
 /// {"prompt": text} or {"messages": […]}, as vLLM's; with the tokens that a completion would have in front.
-[[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const Served& served);
+[[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served);
 /// {"tokens": [ids]}
-[[nodiscard]] std::vector<int32_t> parse_detokenize(const Json& body, const Served& served);
+[[nodiscard]] std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served);
 
 }  // namespace folio::infer::server

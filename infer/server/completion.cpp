@@ -30,7 +30,7 @@ News& Outbox::for_choice(const std::shared_ptr<Completion>& completion, size_t c
   return news_.back();
 }
 
-Completion::Completion(CompletionRequest request, const Served& served, std::string id,
+Completion::Completion(CompletionRequest request, const ServedModel& served, std::string id,
                        std::shared_ptr<HttpReply> reply, Outbox& outbox, Metrics& metrics)
     : request_(std::move(request)),
       served_(served),
@@ -75,15 +75,9 @@ void Completion::start(AsyncEngine& engine, std::function<void(const Completion&
 Request Completion::engine_request(size_t choice) {
   const auto n = static_cast<size_t>(request_.n);
   const auto self = shared_from_this();
-  Request request{.prompt = request_.prompts[choice / n].tokens,
-                  .max_tokens = request_.max_tokens,
-                  .sampler = request_.sampler,
-                  .tokenizer = &served_.tokenizer,
-                  .stops = request_.stops,
-                  .end_tokens = request_.end_tokens,
-                  .speculate = served_.speculate,
-                  .context = served_.context};
-  request.sampler.seed = choice_seed(request_.sampler.seed, choice % n);
+  Request request{
+      .prompt = request_.prompts[choice / n].tokens, .options = request_.options, .tokenizer = &served_.tokenizer};
+  request.options.sampler.seed = choice_seed(request_.options.sampler.seed, choice % n);
   request.on_text = [self, choice](std::string_view text) { self->outbox_.for_choice(self, choice).text += text; };
   request.wants_token_logits = request_.top_logprobs.has_value();
   request.on_token = [self, choice](int32_t token, std::span<const float> logits) {

@@ -46,7 +46,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   using Clock = std::chrono::steady_clock;
 
   /// `served`, `outbox` and `metrics` have to outlive it.
-  Completion(CompletionRequest request, const Served& served, std::string id, std::shared_ptr<HttpReply> reply,
+  Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
              Outbox& outbox, Metrics& metrics);
 
   /// Submits its choices. `on_done` is called once, when the engine knows of none of them any more.
@@ -74,7 +74,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void cancel();
 
   CompletionRequest request_;
-  const Served& served_;
+  const ServedModel& served_;
   std::string id_;
   std::shared_ptr<HttpReply> reply_;  ///< none: nothing more is to be sent
   Outbox& outbox_;

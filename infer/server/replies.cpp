@@ -26,7 +26,8 @@ Ordered bytes_json(const std::string& text) {
 }
 
 // Without its closing brace.
-std::string head_of(const std::string& id, const char* object, int64_t created, const Served& served, uint64_t seed) {
+std::string head_of(const std::string& id, const char* object, int64_t created, const ServedModel& served,
+                    uint64_t seed) {
   const std::string json =
       dump({{"id", id}, {"object", object}, {"created", created}, {"model", served.name}, {"seed", seed}});
   return json.substr(0, json.size() - 1);
@@ -72,14 +73,15 @@ TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t 
   return result;
 }
 
-Replies::Replies(const CompletionRequest& request, const Served& served, std::string id, int64_t created)
+Replies::Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created)
     : tokenizer_(served.tokenizer),
       chat_(request.chat),
       logprobs_(request.top_logprobs.has_value()),
       include_usage_(request.include_usage),
-      head_whole_(head_of(id, chat_ ? "chat.completion" : "text_completion", created, served, request.sampler.seed)),
-      head_chunk_(
-          head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, served, request.sampler.seed)) {}
+      head_whole_(
+          head_of(id, chat_ ? "chat.completion" : "text_completion", created, served, request.options.sampler.seed)),
+      head_chunk_(head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, served,
+                          request.options.sampler.seed)) {}
 
 std::string Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) const {
   Ordered all = Ordered::array();

@@ -43,7 +43,7 @@ struct Usage {
 
 class Replies {
  public:
-  Replies(const CompletionRequest& request, const Served& served, std::string id, int64_t created);
+  Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created);
 
   /// The whole answer, as JSON.
   [[nodiscard]] std::string whole(std::span<const ChoiceText> choices, const Usage& usage) const;

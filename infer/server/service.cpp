@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <utility>
 
@@ -18,26 +17,6 @@ namespace folio::infer::server {
 namespace {
 
 constexpr const char* kJson = "application/json";
-
-struct Route {
-  std::string_view path;
-  bool posts;
-};
-constexpr std::array kRoutes = {Route{"/", false},
-                                Route{"/health", false},
-                                Route{"/metrics", false},
-                                Route{"/openapi.json", false},
-                                Route{"/engine", false},
-                                Route{"/v1/models", false},
-                                Route{"/v1/completions", true},
-                                Route{"/v1/chat/completions", true},
-                                Route{"/tokenize", true},
-                                Route{"/detokenize", true}};
-
-const Route* route_of(std::string_view path) {
-  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(), [&](const Route& r) { return r.path == path; });
-  return found == kRoutes.end() ? nullptr : &*found;
-}
 
 Json body_of(const std::string& text) {
   try {
@@ -85,7 +64,47 @@ std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:
 
 }  // namespace
 
-Service::Service(Engine& engine, Served served, ServiceOptions options)
+// All that is asked for, and who answers.
+const std::vector<Service::Route>& Service::routes() {
+  static const std::vector<Route> all = {
+      {{.path = "/", .summary = "The page.", .media = "text/html", .open = true}, &Service::send_page},
+      {{.path = "/health", .summary = "Whether the server is there.", .open = true}, &Service::send_health},
+      {{.path = "/metrics", .summary = "What it counts, for Prometheus.", .media = "text/plain"},
+       &Service::send_metrics},
+      {{.path = "/openapi.json", .summary = "This description."}, &Service::send_description},
+      {{.path = "/engine",
+        .summary = "What the engine does, as events, while one listens.",
+        .media = "text/event-stream"},
+       &Service::watch},
+      {{.path = "/v1/models", .summary = "The model that is served.", .answer = "Models"}, &Service::send_models},
+      {{.path = "/v1/completions",
+        .summary = "How texts go on.",
+        .request = "CompletionRequest",
+        .answer = "Completion",
+        .streams = true},
+       &Service::complete},
+      {{.path = "/v1/chat/completions",
+        .summary = "The next answer of a conversation.",
+        .request = "ChatRequest",
+        .answer = "ChatCompletion",
+        .streams = true},
+       &Service::complete},
+      {{.path = "/tokenize",
+        .summary = "The tokens of a text, or of a conversation up to the next answer.",
+        .request = "TokenizeRequest",
+        .answer = "Tokens"},
+       &Service::tokenize},
+      {{.path = "/detokenize", .summary = "The text of tokens.", .request = "DetokenizeRequest", .answer = "Text"},
+       &Service::detokenize}};
+  return all;
+}
+
+const Service::Route* Service::route_of(std::string_view path) {
+  const auto found = std::ranges::find_if(routes(), [&](const Route& r) { return r.description.path == path; });
+  return found == routes().end() ? nullptr : &*found;
+}
+
+Service::Service(Engine& engine, ServedModel served, ServiceOptions options)
     : engine_(engine), served_(std::move(served)), options_(std::move(options)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
@@ -152,7 +171,8 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
     throw ApiError(403, fmt::format("this server does not answer as host {}; --allowed-host NAME allows a name",
                                     core::printable(host)));
   }
-  if (request.method == "OPTIONS" || request.path == "/" || request.path == "/health") return;
+  const Route* route = route_of(request.path);
+  if (request.method == "OPTIONS" || (route != nullptr && route->description.open)) return;
   constexpr std::string_view kBearer = "Bearer ";
   const std::string& given = request.authorization;
   const bool bearer = given.starts_with(kBearer);
@@ -164,7 +184,7 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
 void Service::route(const HttpRequest& request, const Reply& reply) {
   const Route* route = route_of(request.path);
   if (route == nullptr) throw ApiError(404, fmt::format("there is no {}", core::printable(request.path)));
-  const bool posts = route->posts;
+  const bool posts = !route->description.request.empty();
   if (request.method == "OPTIONS") {
     reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
     if (contains(options_.allowed_origins, request.origin)) {
@@ -183,23 +203,49 @@ void Service::route(const HttpRequest& request, const Reply& reply) {
     throw ApiError(415, fmt::format("send the header \"Content-Type: {}\"; it was {}", kJson,
                                     media_type.empty() ? "missing" : core::printable(media_type)));
   }
-  if (request.path == "/v1/completions" || request.path == "/v1/chat/completions") return complete(request, reply);
-  if (request.path == "/engine") return watch(request, reply);
+  (this->*route->handler)(request, reply);
+}
+
+void Service::send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body) {
   ++metrics_.requests[{request.path, 200}];
-  if (request.path == "/") return send_page(*reply);
-  if (request.path == "/health") return reply->send(200, kJson, "{\"status\":\"ok\"}\n");
-  if (request.path == "/metrics") {
-    return reply->send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(async_->statistics()));
-  }
-  if (request.path == "/openapi.json") return reply->send(200, kJson, openapi());
-  if (request.path == "/v1/models") return reply->send(200, kJson, models());
-  const Json body = body_of(request.body);
-  if (request.path == "/tokenize") {
-    const auto tokens = parse_tokenize(body, served_);
-    return reply->send(200, kJson,
-                       dump({{"count", tokens.size()}, {"max_model_len", served_.context}, {"tokens", tokens}}) + "\n");
-  }
-  reply->send(200, kJson, dump({{"prompt", served_.tokenizer.decode(parse_detokenize(body, served_))}}) + "\n");
+  reply.send(200, std::string(media), body);
+}
+
+void Service::send_health(const HttpRequest& request, const Reply& reply) {
+  send(request, *reply, kJson, "{\"status\":\"ok\"}\n");
+}
+
+void Service::send_metrics(const HttpRequest& request, const Reply& reply) {
+  ++metrics_.requests[{request.path, 200}];  // it counts itself
+  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(async_->statistics()));
+}
+
+void Service::send_description(const HttpRequest& request, const Reply& reply) {
+  std::vector<RouteDescription> descriptions;
+  for (const Route& route : routes()) descriptions.push_back(route.description);
+  send(request, *reply, kJson, openapi(descriptions));
+}
+
+void Service::send_models(const HttpRequest& request, const Reply& reply) {
+  const Json model = {{"id", served_.name},
+                      {"object", "model"},
+                      {"created", 0},
+                      {"owned_by", "folio"},
+                      {"context_length", served_.context},
+                      {"vocab_size", served_.tokenizer.vocab_size()},
+                      {"chat", served_.chat_template.has_value()}};
+  send(request, *reply, kJson, dump({{"object", "list"}, {"data", Json::array({model})}}) + "\n");
+}
+
+void Service::tokenize(const HttpRequest& request, const Reply& reply) {
+  const auto tokens = parse_tokenize(body_of(request.body), served_);
+  send(request, *reply, kJson,
+       dump({{"count", tokens.size()}, {"max_model_len", served_.context}, {"tokens", tokens}}) + "\n");
+}
+
+void Service::detokenize(const HttpRequest& request, const Reply& reply) {
+  const auto tokens = parse_detokenize(body_of(request.body), served_);
+  send(request, *reply, kJson, dump({{"prompt", served_.tokenizer.decode(tokens)}}) + "\n");
 }
 
 void Service::complete(const HttpRequest& request, const Reply& reply) {
@@ -250,20 +296,23 @@ void Service::done(const Completion& completion) {
 }
 
 // The page's style and script are its own: a nonce lets them in, and nothing else.
-void Service::send_page(HttpReply& reply) {
+void Service::send_page(const HttpRequest& request, const Reply& reply) {
   const std::string nonce = random_name(random_);
   std::string text(page());
+  constexpr std::string_view kFields = ">FIELDS<";
+  text.replace(text.find(kFields), kFields.size(), ">" + page_fields() + "<");
   for (const std::string element : {"<style", "<script"}) {
     const size_t at = text.find(element + ">");
     if (at != std::string::npos) text.insert(at + element.size(), fmt::format(" nonce=\"{}\"", nonce));
   }
-  reply.add_header("Content-Security-Policy",
-                   fmt::format("default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; "
-                               "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-                               nonce));
-  reply.add_header("Cache-Control", "no-store");
-  reply.add_header("Referrer-Policy", "no-referrer");
-  reply.send(200, "text/html; charset=utf-8", text);
+  reply->add_header(
+      "Content-Security-Policy",
+      fmt::format("default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; "
+                  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                  nonce));
+  reply->add_header("Cache-Control", "no-store");
+  reply->add_header("Referrer-Policy", "no-referrer");
+  send(request, *reply, "text/html; charset=utf-8", text);
 }
 
 void Service::watch(const HttpRequest& request, const Reply& reply) {
@@ -316,19 +365,6 @@ void Service::signalled() {
   }
   for (const auto& [key, reply] : std::exchange(watchers_, {})) reply->end();
   live_view_.want(false);
-}
-
-std::string Service::models() const {
-  return dump({{"object", "list"},
-               {"data",
-                {{{"id", served_.name},
-                  {"object", "model"},
-                  {"created", 0},
-                  {"owned_by", "folio"},
-                  {"context_length", served_.context},
-                  {"vocab_size", served_.tokenizer.vocab_size()},
-                  {"chat", served_.chat_template.has_value()}}}}}) +
-         "\n";
 }
 
 // Such that a client whose numbers are doubles gets it back unchanged.

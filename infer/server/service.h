@@ -16,6 +16,7 @@
 #include "infer/server/http.h"
 #include "infer/server/live_view.h"
 #include "infer/server/metrics.h"
+#include "infer/server/schema.h"
 
 namespace folio::infer::server {
 
@@ -32,7 +33,7 @@ struct ServiceOptions {
 class Service {
  public:
   /// The engine has to outlive the service, and nobody else may use it while run() runs.
-  Service(Engine& engine, Served served, ServiceOptions options);
+  Service(Engine& engine, ServedModel served, ServiceOptions options);
 
   /// Answers what comes until the process is told to end; see HttpServer::on_signal(). `ready` is called with the
   /// address when requests can come. Throws core::Error as HttpServer does.
@@ -42,21 +43,34 @@ class Service {
   using Reply = std::shared_ptr<HttpReply>;
   using Clock = std::chrono::steady_clock;
 
+  struct Route {
+    RouteDescription description;
+    void (Service::*handler)(const HttpRequest& request, const Reply& reply);
+  };
+
+  [[nodiscard]] static const std::vector<Route>& routes();
+  [[nodiscard]] static const Route* route_of(std::string_view path);
   void handle(const HttpRequest& request, const Reply& reply);
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
   void route(const HttpRequest& request, const Reply& reply);
   void complete(const HttpRequest& request, const Reply& reply);
-  void send_page(HttpReply& reply);
+  void tokenize(const HttpRequest& request, const Reply& reply);
+  void detokenize(const HttpRequest& request, const Reply& reply);
+  void send_page(const HttpRequest& request, const Reply& reply);
+  void send_health(const HttpRequest& request, const Reply& reply);
+  void send_metrics(const HttpRequest& request, const Reply& reply);
+  void send_description(const HttpRequest& request, const Reply& reply);
+  void send_models(const HttpRequest& request, const Reply& reply);
+  void send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body);
   void watch(const HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
   void look_at_clock();
   void signalled();
-  [[nodiscard]] std::string models() const;
   [[nodiscard]] uint64_t random_seed();
 
   Engine& engine_;
-  Served served_;
+  ServedModel served_;
   ServiceOptions options_;
   Metrics metrics_;
   Outbox outbox_;

@@ -98,13 +98,13 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
         const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
         requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
       }
-      requests[b].sampler = o.sampler;
+      requests[b].options.sampler = o.sampler;
     }
     const auto run = [&](int64_t n_tokens) {
       infer::ScopedRequests running(engine);
       Watch watch(requests.size());
       for (size_t b = 0; b < requests.size(); ++b) {
-        requests[b].max_tokens = n_tokens;
+        requests[b].options.max_tokens = n_tokens;
         requests[b].on_token = [&watch, b](int32_t, std::span<const float>) { watch.token(b); };
         running.add(requests[b]);
       }

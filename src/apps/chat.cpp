@@ -61,8 +61,9 @@ void print_costs(const infer::Answer& answer, uint64_t seed) {
 
 infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std::string text) {
   apps::watch_interrupt();
-  infer::Answer answer = conversation.say(std::move(text), o.generate,
-                                          o.json ? std::function<void(std::string_view)>() : apps::print_text);
+  infer::Answer answer =
+      conversation.say(std::move(text), o.generate, o.json ? std::function<void(std::string_view)>() : apps::print_text,
+                       apps::interrupted);
   if (o.json) {
     const size_t n = answer.result.tokens.size();
     auto json = apps::result_json(answer.prompt_tokens, answer.result);
@@ -149,7 +150,6 @@ int run(const CLI::App& app, Options& o) {
   infer::Conversation conversation(engine, *tokenizer, *chat_template,
                                    has_system ? std::optional(o.system) : std::nullopt);
 
-  o.generate.interrupted = apps::interrupted;
   if (!one_shot) return converse(conversation, o);
   const infer::Answer answer = take_turn(conversation, o, o.prompt);
   return answer.result.finish_reason == infer::FinishReason::Interrupted ? apps::kExitInterrupted : 0;

@@ -21,7 +21,7 @@ struct Options {
   std::string draft_model;
   bool echo = true;
   bool json = false;
-  infer::GenerateOptions generate;
+  infer::GenerateOptions generate{.max_tokens = 256};
 };
 
 void add_flags(CLI::App& app, Options& o) {
@@ -113,12 +113,11 @@ int run(const CLI::App& app, Options& o) {
   apps::report_repacking(engine.runner().load_report());
 
   apps::watch_interrupt();
-  o.generate.interrupted = apps::interrupted;
   const bool streams = prompts.size() == 1 && !o.json;  // several texts would run into each other
   if (streams && o.echo) apps::print_text(prompts[0].text);
-  const auto results =
-      infer::generate_batch(engine, *tokenizer, tokens, o.generate,
-                            streams ? [](size_t, std::string_view text) { apps::print_text(text); } : infer::OnText{});
+  const auto results = infer::generate_batch(
+      engine, *tokenizer, tokens, o.generate,
+      streams ? [](size_t, std::string_view text) { apps::print_text(text); } : infer::OnText{}, apps::interrupted);
   if (o.json) {
     print_results(o, tokens, results);
   } else {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 
@@ -29,26 +30,14 @@ std::vector<infer::SamplerOptions::Bias> biases_of(const std::vector<std::string
 }  // namespace
 
 void add_sampler_flags(CLI::App& app, infer::SamplerOptions& s) {
-  app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
-      ->check(in_range(0, 100))
-      ->capture_default_str();
-  app.add_option("--top-k", s.top_k, "keep the K likeliest; 0: off")->check(in_range(0, 1e9))->capture_default_str();
-  app.add_option("--top-p", s.top_p, "keep the fewest with this much probability; 1: off")
-      ->check(in_range(1e-6, 1))
-      ->capture_default_str();
-  app.add_option("--min-p", s.min_p, "keep those with this share of the likeliest's probability; 0: off")
-      ->check(in_range(0, 1))
-      ->capture_default_str();
-  app.add_option("--repeat-penalty", s.repeat_penalty, "1: off")->check(in_range(1e-3, 100))->capture_default_str();
-  app.add_option("--repeat-last-n", s.repeat_last_n, "the penalty looks at so many tokens")
-      ->check(in_range(0, 1e9))
-      ->capture_default_str();
-  app.add_option("--presence-penalty", s.presence_penalty, "off the logits of tokens that were generated; 0: off")
-      ->check(in_range(-2, 2))
-      ->capture_default_str();
-  app.add_option("--frequency-penalty", s.frequency_penalty, "the same, as often as they were; 0: off")
-      ->check(in_range(-2, 2))
-      ->capture_default_str();
+  infer::SamplerOptions::visit_fields(
+      [&](std::string name, auto member, double low, double high, double, const char* help) {
+        std::ranges::replace(name, '_', '-');
+        std::string flags = "--" + name;
+        if (name == "temperature") flags += ",--temp";
+        if (name == "repetition-penalty") flags = "--repeat-penalty," + flags;  // llama.cpp's name
+        app.add_option(flags, s.*member, help)->check(in_range(low, high))->capture_default_str();
+      });
   app.add_option_function<std::vector<std::string>>(
          "--logit-bias", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
          "ID=BIAS, added to the logit of a token, -100 to 100; repeatable")

@@ -9,11 +9,10 @@
 
 namespace folio::apps {
 
-/// --temperature, --top-k, --top-p, --min-p and the repetition penalty.
+/// A flag for each of the sampler's numbers, and --logit-bias.
 void add_sampler_flags(CLI::App& app, infer::SamplerOptions& options);
 
-/// --temperature, --top-k, --top-p, --min-p, --repeat-penalty, --repeat-last-n, the other penalties, --logit-bias, --seed,
-/// --speculate, --stop, --context.
+/// These, and --seed, --speculate, --stop, --context.
 void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
 
 /// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.

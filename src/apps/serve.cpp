@@ -104,11 +104,11 @@ int run(const CLI::App& app, Options& o) {
   }
   if (o.context == 0) o.context = model.config.context_length;
   const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
-  infer::server::Served served{.name = o.name.empty() ? name_of(path) : o.name,
-                               .context = o.context,
-                               .tokenizer = *tokenizer,
-                               .chat_template = chat_template_of(app, o, *tokenizer, path),
-                               .speculate = o.speculate};
+  infer::server::ServedModel served{.name = o.name.empty() ? name_of(path) : o.name,
+                                    .context = o.context,
+                                    .tokenizer = *tokenizer,
+                                    .chat_template = chat_template_of(app, o, *tokenizer, path),
+                                    .speculate = o.speculate};
   infer::CacheOptions cache{.max_positions = o.cache_tokens, .type = o.model.cache_type};
   if (o.cache_tokens == 0) {
     cache.max_positions = o.context;

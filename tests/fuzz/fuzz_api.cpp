@@ -25,24 +25,24 @@ bool answered(const std::function<void()>& parse) {
   }
 }
 
-void check(const server::CompletionRequest& r, const server::Served& served) {
+void check(const server::CompletionRequest& r, const server::ServedModel& served) {
   law(!r.prompts.empty() && r.n >= 1, "there is something to do");
   law(std::ssize(r.prompts) * r.n <= served.max_choices, "the choices are limited");
   for (const server::Prompt& prompt : r.prompts) {
     law(!prompt.tokens.empty(), "no prompt is empty");
-    law(std::ssize(prompt.tokens) + r.max_tokens <= served.context, "what is asked for fits the context");
+    law(std::ssize(prompt.tokens) + r.options.max_tokens <= served.context, "what is asked for fits the context");
     for (const int32_t token : prompt.tokens) law(token >= 0 && token < served.tokenizer.vocab_size(), "tokens exist");
   }
-  law(r.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
+  law(r.options.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
   law(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
-  static_cast<void>(infer::Sampler(r.sampler, {}, 0));  // throws if a value is out of its range
+  static_cast<void>(infer::Sampler(r.options.sampler, {}, 0));  // throws if a value is out of its range
 }
 
 }  // namespace
 
 bool take(std::string_view input) {
   static const auto tokenizer = data::CharTokenizer::from_text("\n abcdefghijklmnopqrstuvwxyz<|/_>", "f.txt");
-  static const server::Served served{
+  static const server::ServedModel served{
       .name = "f", .context = 256, .tokenizer = tokenizer, .chat_template = data::chat_template_named("zephyr")};
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;

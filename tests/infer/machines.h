@@ -355,17 +355,17 @@ inline int step_to_the_end(Engine& engine) {
 inline std::vector<int32_t> drawn_by_host(const MachineKind& kind, const core::StoredModel& model, const Request& r) {
   RunnerOn runner(kind, model);
   const SequenceId sequence = runner.cache().add_sequence();
-  Sampler sampler(r.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens(),
+  Sampler sampler(r.options.sampler, r.tokenizer == nullptr ? std::vector<int32_t>{} : r.tokenizer->suppressed_tokens(),
                   r.prompt.size());
   std::vector<int32_t> text = r.prompt;
   std::vector<float> logits = run(runner, rows_of(sequence, text));
   if (r.on_logits) r.on_logits(logits);
-  for (int64_t i = 0; i < r.max_tokens; ++i) {
+  for (int64_t i = 0; i < r.options.max_tokens; ++i) {
     if (i > 0) logits = run(runner, rows_of(sequence, std::span(text).last(1), static_cast<int64_t>(text.size()) - 1));
     const auto row = std::span(logits).last(static_cast<size_t>(model.config.vocab_size));
     text.push_back(sampler.sample(row, text, static_cast<int64_t>(text.size())));
   }
-  return {text.end() - r.max_tokens, text.end()};
+  return {text.end() - r.options.max_tokens, text.end()};
 }
 
 }  // namespace folio::infer::test

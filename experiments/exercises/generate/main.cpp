@@ -14,7 +14,7 @@ using namespace folio;
 struct Options {
   std::string model;
   std::string prompt = "ROMEO:";
-  infer::GenerateOptions generate;
+  infer::GenerateOptions generate{.max_tokens = 256};
 };
 
 void add_flags(CLI::App& app, Options& o) {
@@ -58,9 +58,8 @@ int run(const CLI::App& app, Options& o) {
   exercises::ExerciseMachine machine(parts);
   infer::Engine engine(model, machine);
   apps::watch_interrupt();
-  o.generate.interrupted = apps::interrupted;
   apps::print_text(o.prompt);
-  const auto result = infer::generate(engine, *tokenizer, tokens, o.generate, apps::print_text);
+  const auto result = infer::generate(engine, *tokenizer, tokens, o.generate, apps::print_text, apps::interrupted);
   apps::print_text("\n");
   fmt::print(stderr, "\n{} tokens, finish_reason {}, seed {}\n", result.tokens.size(),
              infer::finish_reason_name(result.finish_reason), o.generate.sampler.seed);

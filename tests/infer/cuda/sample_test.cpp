@@ -89,7 +89,7 @@ bool is_near_a_border(const Case& c, int32_t token, double margin) {
   recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
   for (const int32_t id : recent) {
     float& logit = logits[static_cast<size_t>(id)];
-    logit = logit > 0.0F ? logit / o.repeat_penalty : logit * o.repeat_penalty;
+    logit = logit > 0.0F ? logit / o.repetition_penalty : logit * o.repetition_penalty;
   }
   for (const int32_t id : c.never) logits[static_cast<size_t>(id)] = -kInf;
   std::vector<size_t> order;
@@ -139,7 +139,7 @@ size_t expect_hosts_tokens(const std::vector<Case>& cases) {
     EXPECT_TRUE(is_near_a_border(cases[i], got[i], 1e-6))
         << "token " << got[i] << ", but the host draws " << expected[i] << " of " << cases[i].logits.size()
         << " at position " << cases[i].position << ", temperature " << o.temperature << ", top-k " << o.top_k
-        << ", top-p " << o.top_p << ", min-p " << o.min_p << ", penalty " << o.repeat_penalty;
+        << ", top-p " << o.top_p << ", min-p " << o.min_p << ", penalty " << o.repetition_penalty;
   }
   return n_differ;
 }
@@ -175,7 +175,7 @@ Case made_up_case(uint64_t number, size_t vocab_size) {
                      .top_k = one_of({0, 0, 1, 5, 40, 700}, state),
                      .top_p = one_of({1.0F, 1.0F, 0.95F, 0.9F, 0.5F, 1e-4F, 0.99999F}, state),
                      .min_p = one_of({0.0F, 0.0F, 0.05F, 1.0F, 1e-9F}, state),
-                     .repeat_penalty = one_of({1.0F, 1.0F, 1.1F, 2.0F, 0.5F}, state),
+                     .repetition_penalty = one_of({1.0F, 1.0F, 1.1F, 2.0F, 0.5F}, state),
                      .repeat_last_n = one_of({0, 3, 64, 100000}, state),
                      .seed = below(state, 1000)},
          .position = static_cast<int64_t>(below(state, 100000))};
@@ -291,7 +291,7 @@ TEST(Sample, ExtremeButFiniteLogitsAreDrawnFrom) {
     cases.push_back({{huge, huge, -huge, 1e-44F}, {.temperature = 1.0F, .top_p = 0.9F}, {}, {}, i});
     cases.push_back({{0, 1, 2, 3}, {.temperature = std::numeric_limits<float>::denorm_min()}, {}, {}, i});
     cases.push_back({{0, -1e-44F, -3e-44F, -1.0F}, {.temperature = 1e-44F, .top_p = 1.0F}, {}, {}, i});
-    cases.push_back({{huge, 1, huge, 0}, {.temperature = 1.0F, .repeat_penalty = 0.01F}, {}, {0, 1}, i});
+    cases.push_back({{huge, 1, huge, 0}, {.temperature = 1.0F, .repetition_penalty = 0.01F}, {}, {0, 1}, i});
   }
   const auto tokens = drawn(cases);
   EXPECT_EQ(tokens, drawn(cases, Form::Plain));
@@ -311,7 +311,7 @@ TEST(Sample, IdsWithoutALogitAreErrors) {
   for (const int32_t wrong : {-1, 5, std::numeric_limits<int32_t>::max()}) {
     const std::vector<int32_t> some{1, wrong};
     EXPECT_ERROR(draw_input(0, {}, some, {}, 0, 5, ids), fmt::format("no logit of token {}: ", wrong));
-    EXPECT_ERROR(draw_input(0, {.repeat_penalty = 2.0F}, {}, some, 0, 5, ids), "no logit of token");
+    EXPECT_ERROR(draw_input(0, {.repetition_penalty = 2.0F}, {}, some, 0, 5, ids), "no logit of token");
   }
 }
 

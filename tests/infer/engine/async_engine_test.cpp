@@ -21,8 +21,8 @@ class AsyncEngineTest : public ::testing::Test {
  protected:
   [[nodiscard]] Request request(uint64_t seed) const {
     return {.prompt = random_tokens(1 + seed * 7 % 60, seed % 5, 37),
-            .max_tokens = static_cast<int64_t>(1 + seed * 11 % 30),
-            .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
+            .options = {.max_tokens = static_cast<int64_t>(1 + seed * 11 % 30),
+                        .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}},
             .tokenizer = &tokenizer_};
   }
   [[nodiscard]] std::string alone(const Request& request) const {
@@ -91,7 +91,7 @@ TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
 TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
   AsyncEngine async(engine_);
   Request failing = request(5);
-  failing.max_tokens = 30;
+  failing.options.max_tokens = 30;
   failing.on_text = [](std::string_view) { throw std::runtime_error("enough"); };
   TextStream beside(async, request(4));
   EXPECT_THROW(ended(async, failing), std::runtime_error);
@@ -112,7 +112,7 @@ TEST_F(AsyncEngineTest, DamagedWeightsEndEveryRequestWithAnError) {
 TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
   AsyncEngine async(engine_);
   Request slow = request(5);
-  slow.max_tokens = 80;
+  slow.options.max_tokens = 80;
   slow.prompt = {1};
   std::promise<void> began;
   std::promise<void> cancelled;

@@ -193,17 +193,16 @@ TEST_F(ConversationTest, AnEngineThatFailsLeavesTheConversationAsItWas) {
 
 TEST_F(ConversationTest, AnInterruptedAnswerIsKeptAsFarAsItWent) {
   Conversation c = conversation();
-  GenerateOptions o = options(5);
+  const GenerateOptions o = options(5);
   int asked = 0;
-  o.interrupted = [&] { return ++asked > 4; };
-  const Answer answer = c.say("hello", o, {});
+  const auto interrupted = [&] { return ++asked > 4; };
+  const Answer answer = c.say("hello", o, {}, interrupted);
   EXPECT_EQ(answer.result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(answer.result.tokens.size(), 4U);
   EXPECT_EQ(c.messages().back().content, answer.result.text);
   // Before the first token nothing was said, and nothing was asked.
-  EXPECT_EQ(c.say("who", o, {}).result.finish_reason, FinishReason::Interrupted);
+  EXPECT_EQ(c.say("who", o, {}, interrupted).result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(c.messages().size(), 3U);
-  o.interrupted = {};
   std::vector<data::ChatMessage> messages = c.messages();
   messages.push_back({.role = data::ChatRole::User, .content = "so"});
   EXPECT_EQ(c.say("so", o, {}).result.tokens, anew(messages, options(5)).tokens);
@@ -212,10 +211,8 @@ TEST_F(ConversationTest, AnInterruptedAnswerIsKeptAsFarAsItWent) {
 TEST_F(ConversationTest, AQuestionThatWasTakenBackCanBeAskedAgain) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     Conversation c = conversation();
-    GenerateOptions o = options(seed);
     int asked = 0;
-    o.interrupted = [&] { return ++asked > 1; };
-    const Answer nothing = c.say("hello", o, {});
+    const Answer nothing = c.say("hello", options(seed), {}, [&] { return ++asked > 1; });
     // Half of a character was drawn: the question was computed whole, and nothing was said.
     if (nothing.result.tokens.size() != 1 || !nothing.result.text.empty()) continue;
     EXPECT_EQ(c.messages().size(), 1U);

@@ -56,8 +56,8 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
   }
   [[nodiscard]] std::vector<int32_t> drawn(const core::StoredModel& model, const std::vector<int32_t>& text, size_t n,
                                            const SamplerOptions& options = {.temperature = 0.0F}) const {
-    return test::drawn_by_host(GetParam(), model,
-                               {.prompt = text, .max_tokens = static_cast<int64_t>(n), .sampler = options});
+    return test::drawn_by_host(
+        GetParam(), model, {.prompt = text, .options = {.max_tokens = static_cast<int64_t>(n), .sampler = options}});
   }
   [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
 
@@ -68,10 +68,11 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
 INSTANTIATE_TEST_SUITE_P(Machines, DraftModelTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
 TEST_P(DraftModelTest, DraftsAreWhatTheModelDraws) {
-  const SamplerOptions options[] = {{.temperature = 0.0F},
-                                    {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
-                                    {.temperature = 0.8F, .repeat_penalty = 1.4F, .frequency_penalty = 0.3F, .seed = 4},
-                                    {.temperature = 0.0F, .presence_penalty = 1.0F, .logit_bias = {{7, 2.0F}}}};
+  const SamplerOptions options[] = {
+      {.temperature = 0.0F},
+      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+      {.temperature = 0.8F, .repetition_penalty = 1.4F, .frequency_penalty = 0.3F, .seed = 4},
+      {.temperature = 0.0F, .presence_penalty = 1.0F, .logit_bias = {{7, 2.0F}}}};
   DraftModelOn model(GetParam(), small_, target_, {.n_sequences = 8});
   std::vector<Drafted> all;
   std::vector<std::vector<int32_t>> expected;
@@ -153,19 +154,20 @@ TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
-      {.temperature = 0.7F, .repeat_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
   std::vector<Request> requests;
   for (const SamplerOptions& o : options) {
-    Request r{.prompt = tokens(30, 3), .max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F};
+    Request r{.prompt = tokens(30, 3),
+              .options = {.max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F}};
     requests.push_back(r);
     r.prompt = tokens(23, 2);
     r.tokenizer = &tokenizer;
-    r.end_tokens = {11};
+    r.options.end_tokens = {11};
     requests.push_back(r);
-    r.end_tokens = {};
-    r.stops = {"M", "3B"};
-    r.context = 0;
-    r.slide = false;
+    r.options.end_tokens = {};
+    r.options.stops = {"M", "3B"};
+    r.options.context = 0;
+    r.options.slide = false;
     requests.push_back(r);
   }
   std::vector<GenerateResult> expected;
@@ -187,7 +189,7 @@ TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
     engine.draft_with(drafter);
     std::vector<RequestId> ids;
     for (Request r : requests) {
-      r.speculate = 6;
+      r.options.speculate = 6;
       ids.push_back(engine.add(r));
     }
     while (engine.step()) {
@@ -216,14 +218,15 @@ TEST_P(DraftModelTest, TheSameModelAsDraftIsAlwaysRight) {
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
-      {.temperature = 0.7F, .repeat_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
   const auto run = [&](size_t n_requests, size_t speculate, const SamplerOptions& o) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
-      ids.push_back(engine.add({.prompt = tokens(20, i), .max_tokens = 31, .sampler = o, .speculate = speculate}));
+      ids.push_back(
+          engine.add({.prompt = tokens(20, i), .options = {.max_tokens = 31, .sampler = o, .speculate = speculate}}));
     }
     while (engine.step()) continue;
     for (const RequestId id : ids) {
@@ -246,11 +249,12 @@ TEST_P(DraftModelTest, AModelThatIsSeldomRightIsSeldomAsked) {
   DraftModelOn drafter(GetParam(), small_, target_);
   EngineOn engine(GetParam(), target_);
   engine.draft_with(drafter);
-  Request r{.prompt = tokens(20), .max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4};
+  Request r{.prompt = tokens(20),
+            .options = {.max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4}};
   const RequestId id = engine.add(r);
   while (engine.step()) continue;
   const GenerateResult result = engine.take(id);
-  EXPECT_EQ(result.tokens, drawn(target_, r.prompt, 75, r.sampler));
+  EXPECT_EQ(result.tokens, drawn(target_, r.prompt, 75, r.options.sampler));
   EXPECT_LT(result.n_right, 15U);
   EXPECT_LT(result.n_drafts, 40U);
 }
@@ -271,7 +275,7 @@ TEST_P(DraftModelTest, ADrafterThatFailsFailsItsStepAlone) {
   engine.draft_with(drafter);
   std::vector<RequestId> ids;
   for (const uint64_t seed : {1U, 2U}) {
-    ids.push_back(engine.add({.prompt = tokens(20, seed), .max_tokens = 30, .speculate = 3}));
+    ids.push_back(engine.add({.prompt = tokens(20, seed), .options = {.max_tokens = 30, .speculate = 3}}));
   }
   EXPECT_ERROR(engine.draft_with(drafter), "2 requests");
   const int thrown = test::step_to_the_end(engine);

@@ -56,8 +56,7 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
   }
   static Request drawing(std::vector<int32_t> prompt, int64_t max_tokens, uint64_t seed = 1) {
     return {.prompt = std::move(prompt),
-            .max_tokens = max_tokens,
-            .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}};
+            .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
   }
   [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const {
     EngineOn engine(GetParam(), model_);
@@ -96,17 +95,17 @@ TEST_P(EngineTest, TokensAreThoseThatTheHostDraws) {
       {.temperature = 0.0F},
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
       {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4},
-      {.temperature = 0.0F, .repeat_penalty = 1.5F, .repeat_last_n = 4},
-      {.temperature = 1.0F, .repeat_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
-      {.temperature = 1.0F, .repeat_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U},
+      {.temperature = 0.0F, .repetition_penalty = 1.5F, .repeat_last_n = 4},
+      {.temperature = 1.0F, .repetition_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
+      {.temperature = 1.0F, .repetition_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U},
       {.temperature = 0.0F, .presence_penalty = 2.0F, .logit_bias = {{7, 3.0F}, {9, -50.0F}}},
-      {.temperature = 1.0F, .repeat_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6}};
+      {.temperature = 1.0F, .repetition_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6}};
   const EndlessTokenizer tokenizer;
   const auto requests = [&](std::vector<float>& logits) {
     std::vector<Request> all;
     for (const SamplerOptions& o : options) {
       for (const size_t n : {1U, 30U, 300U}) {
-        Request r{.prompt = tokens(n, n), .max_tokens = 8, .sampler = o};
+        Request r{.prompt = tokens(n, n), .options = {.max_tokens = 8, .sampler = o}};
         if (n == 30) r.tokenizer = &tokenizer;
         if (n != 300) {  // the last row of these is drawn from, too
           r.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
@@ -139,14 +138,15 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
   for (int i = 0; i < 30; ++i) periodic.push_back(i % 7);
   const SamplerOptions options[] = {{.temperature = 0.0F},
                                     {.temperature = 0.3F, .top_p = 1.0F, .seed = 3},
-                                    {.temperature = 0.0F, .repeat_penalty = 1.3F},
+                                    {.temperature = 0.0F, .repetition_penalty = 1.3F},
                                     {.temperature = 0.5F, .frequency_penalty = 0.2F, .seed = 5}};
   std::vector<Request> requests;
   for (const SamplerOptions& o : options) {
-    Request r{.prompt = periodic, .max_tokens = 40, .sampler = o, .context = 60, .slide = o.temperature > 0.0F};
+    Request r{.prompt = periodic,
+              .options = {.max_tokens = 40, .sampler = o, .context = 60, .slide = o.temperature > 0.0F}};
     requests.push_back(r);
     r.prompt = tokens(23, 2);
-    r.end_tokens = {11};
+    r.options.end_tokens = {11};
     r.tokenizer = &tokenizer;
     requests.push_back(r);
   }
@@ -154,7 +154,7 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
     std::vector<RequestId> ids;
     for (Request r : requests) {
-      r.speculate = 6;
+      r.options.speculate = 6;
       ids.push_back(engine.add(r));
     }
     while (engine.step()) continue;
@@ -172,8 +172,8 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
 }
 
 TEST_P(EngineTest, ATextThatRepeatsItselfTakesFewerSteps) {
-  Request r{.prompt = tokens(10), .max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10};
-  r.sampler.logit_bias = {{7, 100.0F}};  // the same again and again
+  Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
+  r.options.sampler.logit_bias = {{7, 100.0F}};  // the same again and again
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
   const RequestId id = engine.add(r);
   while (engine.step()) continue;
@@ -184,7 +184,7 @@ TEST_P(EngineTest, ATextThatRepeatsItselfTakesFewerSteps) {
 TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
   Request r = drawing(tokens(40, 1), 12);
-  r.sampler.logit_bias = {{3, 5.0F}};
+  r.options.sampler.logit_bias = {{3, 5.0F}};
   r.wants_token_logits = true;
   std::vector<int32_t> text = r.prompt;
   std::vector<float> logits;
@@ -213,8 +213,8 @@ TEST_P(EngineTest, RowsGiveWhatIsAskedForOfThem) {
   scored.on_log_probs = [&](std::span<const double> some) {
     log_probs.insert(log_probs.end(), some.begin(), some.end());
   };
-  scored.max_tokens = 5;
-  scored.sampler.temperature = 0.0F;
+  scored.options.max_tokens = 5;
+  scored.options.sampler.temperature = 0.0F;
   const RequestId beside = engine.add(drawing(tokens(50, 2), 30));
   const RequestId id = engine.add(scored);
   while (engine.step()) continue;
@@ -326,8 +326,8 @@ TEST_P(EngineTest, ThePromptOfSeveralChoicesIsComputedOnce) {
 
 TEST_P(EngineTest, ASlidingTextIsTheSameWithWhatTheCacheKnows) {
   Request sliding = drawing(tokens(40, 1), 30, 3);
-  sliding.context = 50;
-  sliding.slide = true;
+  sliding.options.context = 50;
+  sliding.options.slide = true;
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 300});
   const auto expected = drawn_alone(sliding);
   for (int i = 0; i < 2; ++i) {
@@ -440,13 +440,13 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   EXPECT_ERROR(engine.add(drawing({3, -1}, 1)), "vocabulary");
   EXPECT_ERROR(engine.add(drawing(tokens(701), 1)), "701");
   Request request = drawing({1}, 1);
-  request.stops = {"x"};
+  request.options.stops = {"x"};
   EXPECT_ERROR(engine.add(request), "tokenizer");
   request = drawing({1}, 1);
-  request.sampler.top_p = 2.0F;
-  EXPECT_ERROR(engine.add(request), "top-p");
+  request.options.sampler.top_p = 2.0F;
+  EXPECT_ERROR(engine.add(request), "top_p");
   request = drawing({1}, 1);
-  request.sampler.logit_bias = {{37, 1.0F}};
+  request.options.sampler.logit_bias = {{37, 1.0F}};
   EXPECT_ERROR(engine.add(request), "bias of token 37");
   EndlessTokenizer wrong;
   wrong.suppressed = {3, 37};
@@ -454,7 +454,7 @@ TEST_P(EngineTest, WhatIsNotValidIsRefused) {
   request.tokenizer = &wrong;
   EXPECT_ERROR(engine.add(request), "suppresses token 37");
   request = drawing({1}, 1);
-  request.context = 701;
+  request.options.context = 701;
   EXPECT_ERROR(engine.add(request), "701");
   EXPECT_FALSE(engine.step());
 }

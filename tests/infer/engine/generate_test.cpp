@@ -1,12 +1,12 @@
 // Laws of infer/engine/generate.h: when it ends and says why, what it streams, and a text that is a function of the
 // model, the prompt and the options alone.
-#include "infer/reference/kernels.h"
 #include "infer/engine/generate.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "infer/reference/kernels.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -55,8 +55,9 @@ class Generate : public ::testing::TestWithParam<test::MachineKind> {
     o.sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed};
     return o;
   }
-  GenerateResult generate(const GenerateOptions& o, const std::function<void(std::string_view)>& on_text = {}) {
-    auto result = infer::generate(engine_, tokenizer_, prompt_, o, on_text);
+  GenerateResult generate(const GenerateOptions& o, const std::function<void(std::string_view)>& on_text = {},
+                          const Interrupted& interrupted = {}) {
+    auto result = infer::generate(engine_, tokenizer_, prompt_, o, on_text, interrupted);
     EXPECT_EQ(engine_.cache().blocks_in_use(), 0) << "the sequence was not given back";
     return result;
   }
@@ -106,7 +107,7 @@ std::vector<int32_t> recomputed(const test::MachineKind& kind, const core::Store
 
 TEST_P(Generate, EqualsARecomputationForEachToken) {
   auto o = options(40, 5);
-  o.sampler.repeat_penalty = 1.3F;
+  o.sampler.repetition_penalty = 1.3F;
   o.sampler.repeat_last_n = 20;
   o.sampler.top_k = 10;
   EXPECT_EQ(generate(o).tokens, recomputed(GetParam(), model_, tokenizer_, prompt_, o, 100));
@@ -128,7 +129,7 @@ TEST_P(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
     auto o = options(150, 3);
     o.context = context;
     o.slide = true;
-    if (context % 2 == 0) o.sampler.repeat_penalty = 1.1F;
+    if (context % 2 == 0) o.sampler.repetition_penalty = 1.1F;
     const auto result = generate(o);
     EXPECT_EQ(result.tokens.size(), 150U);
     EXPECT_EQ(result.tokens, recomputed(GetParam(), model_, tokenizer_, prompt_, o, static_cast<size_t>(context)));
@@ -223,10 +224,8 @@ TEST_P(Generate, ThePiecesAreTheText) {
 }
 
 TEST_P(Generate, InterruptedIsSaidSo) {
-  auto o = options(60);
   int asked = 0;
-  o.interrupted = [&] { return ++asked > 7; };
-  const auto result = generate(o);
+  const auto result = generate(options(60), {}, [&] { return ++asked > 7; });
   EXPECT_EQ(result.tokens.size(), 7U);
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_EQ(finish_reason_name(result.finish_reason), "interrupted");
@@ -239,13 +238,11 @@ TEST_P(Generate, AnInterruptIsHeardWithinAPrompt) {
   const auto model = test::random_model(config);
   test::EngineOn engine(GetParam(), model, {.n_threads = 1}, {.n_sequences = 2});
   const auto prompt = test::random_tokens(700, 3, config.vocab_size);
-  auto o = options(5);
-  int asked = 0;
-  o.interrupted = [&] { return ++asked > 2; };  // before the first step, the second and the third
-  const auto result = infer::generate(engine, tokenizer_, prompt, o);
+  const auto o = options(5);
+  int asked = 0;  // before the first step, the second and the third
+  const auto result = infer::generate(engine, tokenizer_, prompt, o, {}, [&] { return ++asked > 2; });
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_TRUE(result.tokens.empty());
-  o.interrupted = {};
   const auto rest = infer::generate(engine, tokenizer_, prompt, o);
   EXPECT_EQ(rest.n_cached, 2 * kMaxRows) << "what was computed until then";
   test::EngineOn other(GetParam(), model);

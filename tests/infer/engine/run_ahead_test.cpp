@@ -10,9 +10,9 @@
 #include "infer/engine/engine.h"
 #include "infer/engine/scoped_requests.h"
 #include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/forward/watched_machine.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
-#include "tests/infer/forward/watched_machine.h"
 
 namespace folio::infer {
 namespace {
@@ -29,8 +29,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
  protected:
   [[nodiscard]] Request request(size_t n_prompt, int64_t max_tokens, uint64_t seed) const {
     return {.prompt = random_tokens(n_prompt, seed, 37),
-            .max_tokens = max_tokens,
-            .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
+            .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}},
             .tokenizer = &tokenizer_};
   }
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
@@ -40,7 +39,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
-    r.max_tokens = 4;
+    r.options.max_tokens = 4;
     const RequestId id = engine.add(r);
     while (engine.step()) continue;
     const GenerateResult result = engine.take(id);
@@ -87,7 +86,7 @@ TEST_P(Watched, AStepIsBegunBeforeTheTokensOfTheOneBeforeAreWaitedFor) {
 
 TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
   Request penalized = request(5, 3, 1);
-  penalized.sampler.repeat_penalty = 1.1F;
+  penalized.options.sampler.repetition_penalty = 1.1F;
   std::string got = events({penalized, request(4, 3, 2)});
   EXPECT_EQ(got, draws_ ? "bwbwbw" : "bbb");
   Request reported = request(5, 1, 1);
@@ -95,8 +94,8 @@ TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
   got = events({reported, request(5, 3, 2)});
   EXPECT_EQ(got, runs_ahead_ ? "bwbbww" : draws_ ? "bwbwbw" : "bbb");
   Request sliding = request(5, 5, 1);
-  sliding.context = 7;
-  sliding.slide = true;
+  sliding.options.context = 7;
+  sliding.options.slide = true;
   got = events({sliding});
   EXPECT_EQ(got, runs_ahead_ ? "bbwwbbwbww" : draws_ ? "bwbwbwbwbw" : "bbbbb");
 }
@@ -106,8 +105,8 @@ TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
 TEST_P(RunAhead, TokensAreThoseThatTheHostDraws) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 6});
   std::vector<Request> requests{request(5, 12, 1), request(40, 1, 2), request(1, 2, 3), request(60, 9, 4)};
-  requests[0].sampler = {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4};
-  requests[3].sampler.temperature = 0.0F;
+  requests[0].options.sampler = {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4};
+  requests[3].options.sampler.temperature = 0.0F;
   const size_t arrives[] = {0, 0, 3, 5};
   std::vector<RequestId> ids;
   for (size_t step = 0; step < 6; ++step) {
@@ -160,9 +159,9 @@ TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
   for (const bool by_text : {false, true}) {
     Request r = plain;
     if (by_text) {
-      r.stops = {tokenizer_.token_bytes(expected[8]) + tokenizer_.token_bytes(expected[9])};
+      r.options.stops = {tokenizer_.token_bytes(expected[8]) + tokenizer_.token_bytes(expected[9])};
     } else {
-      r.end_tokens = {expected[9]};
+      r.options.end_tokens = {expected[9]};
     }
     const RequestId other = engine.add(beside);
     const RequestId id = engine.add(r);
@@ -173,8 +172,8 @@ TEST_P(RunAhead, WhatEndsATextLeavesNoRowBehindIt) {
     EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), expected.begin()));
     EXPECT_EQ(engine.cache().blocks_in_use(), 0);
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
-    r.stops.clear();
-    r.end_tokens.clear();
+    r.options.stops.clear();
+    r.options.end_tokens.clear();
     expect_goes_on(engine, r, result.tokens);
   }
 }
@@ -299,7 +298,7 @@ TEST(Replay, AStepThatIsFedIsReplayed) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
   Engine engine(model, machine);
-  engine.add({.prompt = random_tokens(5, 1, 37), .max_tokens = 20});
+  engine.add({.prompt = random_tokens(5, 1, 37), .options = {.max_tokens = 20}});
   EXPECT_TRUE(engine.step());  // the prompt, and the first of those that follow
   const int issued = machine.last_stage->n_issued;
   while (engine.step()) continue;

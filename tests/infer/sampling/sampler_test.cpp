@@ -287,7 +287,7 @@ TEST(Sampler, DrawsOfNeighbouringPositionsAndSeedsAreIndependent) {
 TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
   auto options = plain();
   options.temperature = 0.0F;
-  options.repeat_penalty = 2.0F;
+  options.repetition_penalty = 2.0F;
   Sampler sampler(options, {});
   const std::vector<int32_t> history{1, 3, 1, 1};  // often is as once
   std::vector<float> logits{0.5F, 3.0F, 1.4F, -1.0F, 0.0F};
@@ -295,7 +295,7 @@ TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
   EXPECT_EQ(logits, (std::vector<float>{0.5F, 1.5F, 1.4F, -2.0F, 0.0F}));
   EXPECT_EQ(draw(sampler, {0.5F, 2.6F, 1.4F}, 0, std::vector<int32_t>{1}), 2);
   EXPECT_EQ(draw(sampler, {-3.0F, -1.0F, -1.5F}, 0, std::vector<int32_t>{1}), 2);
-  options.repeat_penalty = 0.5F;  // below 1 it is a reward
+  options.repetition_penalty = 0.5F;  // below 1 it is a reward
   Sampler rewards(options, {});
   EXPECT_EQ(draw(rewards, {1.5F, 1.0F}, 0, std::vector<int32_t>{1}), 1);
 }
@@ -303,7 +303,7 @@ TEST(Sampler, PenaltyDividesPositiveAndMultipliesNegativeLogits) {
 TEST(Sampler, PenaltyLooksAtTheLastNTokens) {
   auto options = plain();
   options.temperature = 0.0F;
-  options.repeat_penalty = 10.0F;
+  options.repetition_penalty = 10.0F;
   const std::vector<int32_t> history{0, 1, 2};
   const struct {
     int32_t last_n;
@@ -349,7 +349,7 @@ TEST(Sampler, ABiasIsAddedToItsLogit) {
 
 TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
   auto options = plain();
-  options.repeat_penalty = 3.0F;
+  options.repetition_penalty = 3.0F;
   std::vector<double> shares = kShares;
   const double logit = std::log(0.40) + 1.5;  // positive
   shares[1] = std::exp(logit / 3.0 - 1.5);
@@ -371,7 +371,7 @@ TEST(Sampler, IdsWithoutALogitAreErrors) {
     Sampler forbids(plain(), {1, wrong});
     EXPECT_ERROR(draw(forbids, logits_of(kShares), 0), fmt::format("no logit of token {}: ", wrong));
     auto options = plain();
-    options.repeat_penalty = 2.0F;
+    options.repetition_penalty = 2.0F;
     Sampler penalizes(options, {});
     EXPECT_ERROR(draw(penalizes, logits_of(kShares), 0, std::vector<int32_t>{wrong, 2}),
                  fmt::format("no logit of token {}: ", wrong));
@@ -433,19 +433,19 @@ TEST(Sampler, OptionsOutOfRangeAreErrorsThatNameThem) {
     EXPECT_ERROR(Sampler(options, {}), name);
   };
   for (const float v : {-0.1F, 101.0F, kNaN, kInf}) refuses("temperature", [&](auto& o) { o.temperature = v; });
-  for (const float v : {0.0F, -0.5F, 1.01F, kNaN, kInf}) refuses("top-p", [&](auto& o) { o.top_p = v; });
-  for (const float v : {-0.1F, 1.01F, kNaN, kInf}) refuses("min-p", [&](auto& o) { o.min_p = v; });
+  for (const float v : {-0.5F, 1.01F, kNaN, kInf}) refuses("top_p", [&](auto& o) { o.top_p = v; });
+  for (const float v : {-0.1F, 1.01F, kNaN, kInf}) refuses("min_p", [&](auto& o) { o.min_p = v; });
   for (const float v : {0.0F, -1.0F, 101.0F, kNaN, kInf}) {
-    refuses("repeat-penalty", [&](auto& o) { o.repeat_penalty = v; });
+    refuses("repetition_penalty", [&](auto& o) { o.repetition_penalty = v; });
   }
   for (const float v : {-2.1F, 2.1F, kNaN, kInf}) {
-    refuses("presence-penalty", [&](auto& o) { o.presence_penalty = v; });
-    refuses("frequency-penalty", [&](auto& o) { o.frequency_penalty = v; });
+    refuses("presence_penalty", [&](auto& o) { o.presence_penalty = v; });
+    refuses("frequency_penalty", [&](auto& o) { o.frequency_penalty = v; });
   }
   for (const float v : {-101.0F, 101.0F, kNaN})
     refuses("logit bias of token 3", [&](auto& o) { o.logit_bias = {{3, v}}; });
-  refuses("top-k", [](auto& o) { o.top_k = -1; });
-  refuses("repeat-last-n", [](auto& o) { o.repeat_last_n = -1; });
+  refuses("top_k", [](auto& o) { o.top_k = -1; });
+  refuses("repeat_last_n", [](auto& o) { o.repeat_last_n = -1; });
 }
 
 }  // namespace

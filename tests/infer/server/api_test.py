@@ -246,7 +246,7 @@ def test_a_character_model_says_why_it_does_not_chat(golden):
 
 
 WRONG = [
-    ({"temperature": 2.5}, "temperature", "[0, 2]"),
+    ({"temperature": 100.5}, "temperature", "[0, 100]"),
     ({"temperature": "hot"}, "temperature", "number"),
     ({"top_p": -0.1}, "top_p", "[0, 1]"),
     ({"top_k": 1.5}, "top_k", "integer"),

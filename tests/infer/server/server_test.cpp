@@ -15,7 +15,7 @@ namespace {
 class ApiTest : public ::testing::Test {
  protected:
   data::CharTokenizer tokenizer_ = data::CharTokenizer::from_text("abc", "abc.txt");
-  Served served_{.name = "m", .context = 100'000, .tokenizer = tokenizer_};
+  ServedModel served_{.name = "m", .context = 100'000, .tokenizer = tokenizer_};
 };
 
 TEST_F(ApiTest, AnAnswerOfHundredsOfMegabytesIsRefused) {
@@ -35,9 +35,9 @@ TEST_F(ApiTest, AnAnswerOfHundredsOfMegabytesIsRefused) {
 
 TEST_F(ApiTest, MaxTokensAreWhatTheContextHasRoomFor) {
   const auto request = parse_completion({{"prompt", "abc"}, {"max_tokens", 1'000'000}}, served_, 1);
-  EXPECT_EQ(request.max_tokens, 100'000 - 3);
-  EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 1).max_tokens, 16);
-  EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).sampler.seed, 77U);
+  EXPECT_EQ(request.options.max_tokens, 100'000 - 3);
+  EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 1).options.max_tokens, 16);
+  EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).options.sampler.seed, 77U);
 }
 
 TEST(TokenLogprob, HasTheLikeliestInOrderAndTheLowerIdFirst) {

@@ -1,0 +1,192 @@
+#include "infer/server/schema.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "core/version.h"
+#include "infer/sampling/sampler.h"
+
+namespace folio::infer::server {
+namespace {
+
+// What is in no list of numbers. null is as if a field were not there. Source: OpenAI's API reference.
+constexpr const char* kSchemas = R"json({
+  "Error": {"type": "object", "required": ["error"], "properties": {"error": {
+    "type": "object", "required": ["message", "type", "param", "code"], "properties": {
+      "message": {"type": "string"}, "type": {"type": "string"},
+      "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}},
+  "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"], "properties": {
+    "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
+    "prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": {"type": "integer"}}}}},
+  "Models": {"type": "object", "required": ["object", "data"], "properties": {
+    "object": {"const": "list"},
+    "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"], "properties": {
+      "id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": {"type": "string"},
+      "context_length": {"type": "integer"}, "vocab_size": {"type": "integer"}, "chat": {"type": "boolean"}}}}}},
+  "Message": {"type": "object", "required": ["role", "content"], "additionalProperties": false, "properties": {
+    "role": {"enum": ["system", "developer", "user", "assistant"]},
+    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type", "text"],
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]},
+    "name": {"type": ["string", "null"]}}},
+  "Common": {
+    "model": {"type": ["string", "null"], "description": "the model's name, as /v1/models says it; may be left out"},
+    "logit_bias": {"type": ["object", "null"], "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+      "description": "token ids, and what is added to their logits"},
+    "seed": {"type": ["integer", "null"], "description": "drawn and returned where there is none"},
+    "n": {"type": ["integer", "null"], "minimum": 1, "maximum": 128, "default": 1,
+      "description": "choices of each prompt; at most 128 in all"},
+    "stop": {"anyOf": [{"type": "string", "minLength": 1},
+      {"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1}}, {"type": "null"}]},
+    "stream": {"type": ["boolean", "null"], "default": false},
+    "stream_options": {"type": ["object", "null"], "additionalProperties": false, "description": "for \"stream\": true",
+      "properties": {"include_usage": {"type": ["boolean", "null"], "default": false}}},
+    "user": {"type": ["string", "null"]}},
+  "CompletionRequest": {"type": "object", "additionalProperties": false, "properties": {
+    "prompt": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
+      {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+      {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}},
+      {"type": "null"}]},
+    "max_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 2147483647, "default": 16,
+      "description": "0 with \"echo\": true alone"},
+    "echo": {"type": ["boolean", "null"], "default": false},
+    "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
+    "best_of": {"type": ["integer", "null"], "minimum": 1, "maximum": 128, "description": "as n"}}},
+  "ChatRequest": {"type": "object", "required": ["messages"], "additionalProperties": false, "properties": {
+    "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
+    "max_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 2147483647,
+      "description": "what the context has room for, where nothing is said"},
+    "max_completion_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 2147483647,
+      "description": "what the context has room for, where nothing is said"},
+    "logprobs": {"type": ["boolean", "null"], "default": false},
+    "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
+    "response_format": {"type": ["object", "null"], "properties": {"type": {"const": "text"}}},
+    "store": {"enum": [false, null]}}},
+  "Completion": {"type": "object", "required": ["id", "object", "created", "model", "seed", "choices", "usage"], "properties": {
+    "id": {"type": "string"}, "object": {"const": "text_completion"}, "created": {"type": "integer"},
+    "model": {"type": "string"}, "seed": {"type": "integer"}, "usage": {"$ref": "#/components/schemas/Usage"},
+    "choices": {"type": "array", "items": {"type": "object", "required": ["index", "text", "logprobs", "finish_reason"],
+      "properties": {"index": {"type": "integer"}, "text": {"type": "string"}, "logprobs": {"type": ["object", "null"]},
+        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+  "ChatCompletion": {"type": "object", "required": ["id", "object", "created", "model", "seed", "choices", "usage"], "properties": {
+    "id": {"type": "string"}, "object": {"const": "chat.completion"}, "created": {"type": "integer"},
+    "model": {"type": "string"}, "seed": {"type": "integer"}, "usage": {"$ref": "#/components/schemas/Usage"},
+    "choices": {"type": "array", "items": {"type": "object", "required": ["index", "message", "logprobs", "finish_reason"],
+      "properties": {"index": {"type": "integer"}, "logprobs": {"type": ["object", "null"]},
+        "finish_reason": {"enum": ["stop", "length"]},
+        "message": {"type": "object", "required": ["role", "content"], "properties": {
+          "role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": "null"}}}}}}}},
+  "TokenizeRequest": {"type": "object", "additionalProperties": false,
+    "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}], "properties": {
+      "model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},
+      "messages": {"type": ["array", "null"], "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}}}},
+  "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens"], "properties": {
+    "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
+    "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}},
+  "DetokenizeRequest": {"type": "object", "required": ["tokens"], "additionalProperties": false, "properties": {
+    "model": {"type": ["string", "null"]},
+    "tokens": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}},
+  "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}}
+})json";
+
+// 2 rather than 2.0, as people write it.
+Json number(double value) { return std::trunc(value) == value ? Json(static_cast<int64_t>(value)) : Json(value); }
+
+Json sampler_numbers() {
+  Json fields;
+  SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, double otherwise,
+                                   const char* help) {
+    const bool whole = std::is_integral_v<std::remove_reference_t<decltype(std::declval<SamplerOptions&>().*member)>>;
+    fields[name] = {{"type", {whole ? "integer" : "number", "null"}},
+                    {"minimum", number(low)},
+                    {"maximum", number(high)},
+                    {"default", number(otherwise)},
+                    {"description", help}};
+  });
+  return fields;
+}
+
+const Json& schemas() {
+  static const Json all = [] {
+    Json made = Json::parse(kSchemas);
+    Json common = made["Common"];
+    common.update(sampler_numbers());
+    made.erase("Common");
+    for (const char* request : {"CompletionRequest", "ChatRequest"}) made[request]["properties"].update(common);
+    return made;
+  }();
+  return all;
+}
+
+Json content(std::string_view media, std::string_view name) {
+  Json body;
+  if (!name.empty()) {
+    body["$ref"] = fmt::format("#/components/schemas/{}", name);
+  } else if (media == "text/event-stream") {
+    body = {{"type", "object"}, {"properties", {{"data", {{"type", "string"}}}}}};
+  } else {
+    body["type"] = media == "application/json" ? "object" : "string";
+  }
+  return {{std::string(media), {{"schema", body}}}};
+}
+
+Json responses(const RouteDescription& route) {
+  Json all;
+  Json& answer = all["200"] = {{"description", "the answer"}, {"content", content(route.media, route.answer)}};
+  if (route.streams) {
+    answer["description"] = "the answer; with \"stream\": true, events";
+    answer["content"].update(content("text/event-stream", ""));
+  }
+  const auto error = [&](const char* status, const char* why) {
+    all[status] = {{"description", why}, {"content", content("application/json", "Error")}};
+  };
+  error("403", "the Host header is not one of this server's");
+  if (!route.open) error("401", "the API key is missing or wrong");
+  if (route.request.empty()) return all;
+  error("400", "a field is wrong; the error names it");
+  error("404", "there is no such model");
+  error("413", "the body is too large");
+  error("415", "the content type is not application/json");
+  error("429", "the queue is full; Retry-After says when to try again");
+  error("503", "the server is about to end, or the request took too long");
+  return all;
+}
+
+}  // namespace
+
+const Json& schema(std::string_view name) { return schemas().at(std::string(name)); }
+
+std::string openapi(std::span<const RouteDescription> routes) {
+  Json paths;
+  for (const RouteDescription& route : routes) {
+    Json operation{{"summary", route.summary}, {"responses", responses(route)}};
+    if (route.open) operation["security"] = Json::array();
+    if (!route.request.empty()) {
+      operation["requestBody"] = {{"required", true}, {"content", content("application/json", route.request)}};
+    }
+    paths[std::string(route.path)][route.request.empty() ? "get" : "post"] = operation;
+  }
+  const Json all{{"openapi", "3.1.0"},
+                 {"info",
+                  {{"title", "Folio"},
+                   {"version", core::version()},
+                   {"description",
+                    "A server for one Llama, as OpenAI's completions. Fields that are not listed are "
+                    "refused by name."}}},
+                 {"security", {{{"key", Json::array()}}}},
+                 {"paths", paths},
+                 {"components",
+                  {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}, {"schemas", schemas()}}}};
+  return all.dump(1) + "\n";
+}
+
+std::string page_fields() {
+  const Json& properties = schema("ChatRequest")["properties"];
+  nlohmann::ordered_json fields;
+  SamplerOptions::visit_fields([&](const char* name, auto&&...) { fields[name] = properties.at(name); });
+  for (const char* name : {"max_tokens", "seed"}) fields[name] = properties.at(name);
+  return fields.dump();
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,34 @@
+// What requests may say and answers do, as OpenAPI's schemas. The checks of a request, /openapi.json, and the page's
+// fields are taken from here, and the sampler's numbers are from SamplerOptions::visit_fields.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace folio::infer::server {
+
+using Json = nlohmann::json;
+
+/// The schema of that name, such as "ChatRequest".
+[[nodiscard]] const Json& schema(std::string_view name);
+
+/// What the description says of a route.
+struct RouteDescription {
+  std::string_view path;
+  std::string_view summary;
+  std::string_view request{};  ///< the schema of what is posted; empty: it takes GET
+  std::string_view answer{};   ///< the schema of the answer; empty: an object
+  std::string_view media = "application/json";
+  bool streams = false;  ///< with "stream": true the answer is events
+  bool open = false;     ///< asks for no key
+};
+
+/// The whole description, of OpenAPI 3.1.
+[[nodiscard]] std::string openapi(std::span<const RouteDescription> routes);
+
+/// The numbers that the page asks for, by name, each with its schema.
+[[nodiscard]] std::string page_fields();
+
+}  // namespace folio::infer::server

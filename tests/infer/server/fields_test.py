@@ -1,0 +1,59 @@
+"""The sampler's numbers are listed once: the description, the checks, the page, the flags and the docs say the same."""
+
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from support import BUILD, GOLDEN, ROOT
+
+# What is in the list; a number that is added there is added here.
+NUMBERS = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "presence_penalty",
+           "frequency_penalty"}
+
+
+@pytest.fixture(scope="module")
+def golden(server):
+    return server(GOLDEN, "-t", "1", "--name", "golden")
+
+
+@pytest.fixture(scope="module")
+def described(golden):
+    description = json.load(urllib.request.urlopen(golden.url + "/openapi.json"))
+    return {kind: description["components"]["schemas"][kind]["properties"] for kind in ("CompletionRequest", "ChatRequest")}
+
+
+def status_of(server, field, value):
+    body = json.dumps({"prompt": "a", "max_tokens": 1, field: value}).encode()
+    request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
+    try:
+        return urllib.request.urlopen(request).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_a_number_has_one_range(golden, described, name):
+    field = described["CompletionRequest"][name]
+    assert described["ChatRequest"][name] == field
+    low, high = field["minimum"], field["maximum"]
+    beyond = 1 if field["type"][0] == "integer" else 1e-4
+    assert [status_of(golden, name, value) for value in (low - beyond, low, high, high + beyond)] == [400, 200, 200, 400]
+    flag = "--" + name.replace("_", "-")
+    run = lambda value: subprocess.run([BUILD / "generate", "-m", GOLDEN, "-n", "1", "-t", "1", f"{flag}={value}"],
+                                       capture_output=True, text=True)
+    assert [run(value).returncode for value in (low - beyond, low, high, high + beyond)] == [2, 0, 0, 2]
+    assert field["description"] in " ".join(subprocess.run([BUILD / "generate", "--help"], capture_output=True,
+                                                           text=True).stdout.split())
+    row = f"| `{name}` | {field['default']} | {low} to {high} | {field['description']} |"
+    assert row in (ROOT / "docs/server.md").read_text(), row
+
+
+def test_the_page_asks_for_what_is_described(golden, described):
+    page = urllib.request.urlopen(golden.url).read().decode()
+    fields = json.loads(re.search(r'id="fields">(.*?)</template>', page).group(1))
+    assert fields.keys() == NUMBERS | {"max_tokens", "seed"}
+    assert fields == {name: described["ChatRequest"][name] for name in fields}
