@@ -145,4 +145,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, int64_t vocab_si
   return tokenizer;
 }
 
+std::unique_ptr<Tokenizer> load_tokenizer(const core::StoredModel& model, const std::string& file) {
+  const int64_t vocab_size = model.config.vocab_size;
+  if (!file.empty()) return load_tokenizer(fs::path(file), vocab_size);
+  core::require(!core::is_llama2c(model.format), "{} has no tokenizer in it; add --tokenizer FILE", model.path);
+  auto tokenizer = model.gguf ? tokenizer_from_gguf(*model.gguf) : tokenizer_from_hf(model.path);
+  core::require(tokenizer->vocab_size() == vocab_size, "{}: {} tokens in the tokenizer, {} in the model", model.path,
+                tokenizer->vocab_size(), vocab_size);
+  return tokenizer;
+}
+
 }  // namespace folio::data

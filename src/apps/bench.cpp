@@ -127,7 +127,7 @@ struct Memory {
   const char* key = nullptr;  ///< of the speed in --json
 };
 
-Memory measure_memory(const apps::Machines& machines, const apps::MachineFlags& flags) {
+Memory measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
   Memory memory;
   if (machines.gpu() != nullptr) memory.machines["device"] = machines.gpu()->describe();
   if (machines.cpu() != nullptr) {
@@ -140,7 +140,7 @@ Memory measure_memory(const apps::Machines& machines, const apps::MachineFlags& 
     memory.description =
         fmt::format("{}, memory reads at {:.1f} GB/s", machines.cpu()->describe(), *memory.bytes_per_s / 1e9);
   } else if (machines.cpu() == nullptr) {
-    infer::gpu::Stream stream(*flags.gpu);
+    infer::gpu::Stream stream(*options.gpu);
     memory.bytes_per_s = infer::gpu::copy_bandwidth(stream);
     memory.key = "copy_gb_per_s";
     memory.description = fmt::format("{}, copies read and write its memory at {:.1f} GB/s", machines.gpu()->describe(),
@@ -153,19 +153,20 @@ Memory measure_memory(const apps::Machines& machines, const apps::MachineFlags& 
 
 int run(const Options& o) {
   if (o.train) throw core::UsageError("--train has to be the first flag");
-  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
-  if (positions > model.config.context_length) {
+  apps::ModelFlags flags = o.model;
+  flags.load.cache_positions =  // in whole blocks for each sequence
+      *std::max_element(o.batch.begin(), o.batch.end()) *
+      ((positions + infer::kBlockPositions - 1) / infer::kBlockPositions * infer::kBlockPositions);
+  infer::LoadedModel model = apps::open_model(flags);
+  if (positions > model.context()) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} are more than the context of {}",
-                                       o.prompt_tokens, o.gen_tokens, model.config.context_length));
+                                       o.prompt_tokens, o.gen_tokens, model.context()));
   }
-  const int64_t largest = *std::max_element(o.batch.begin(), o.batch.end());
-  const apps::Machines machines(o.model.machines, model.config);
-  const Memory memory = measure_memory(machines, o.model.machines);  // before a GPU's is filled
-  infer::Engine engine(model, machines.placements(),
-                       {.max_positions = positions, .n_sequences = largest, .type = o.model.cache_type});
+  const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before a GPU's is filled
+  apps::report_repacking(model);
+  infer::Engine& engine = model.engine();
   const infer::LoadReport& loaded = engine.runner().load_report();
-  apps::report_repacking(loaded);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) {
     const Speeds speeds = measure(engine, o, batch);

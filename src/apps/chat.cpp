@@ -5,11 +5,9 @@
 #include <iostream>
 #include <optional>
 
-#include "apps/draft.h"
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/formats/model_files.h"
 #include "infer/engine/conversation.h"
 
 namespace {
@@ -25,7 +23,6 @@ constexpr const char* kHelp =
 struct Options {
   apps::ModelFlags model;
   std::string chat_template;
-  std::string draft_model;
   std::string system;
   std::string prompt;
   bool json = false;
@@ -34,7 +31,7 @@ struct Options {
 
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
-  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--system", o.system, "the system message (default: the chat template's own, if it has one)");
   app.add_option("-p,--prompt", o.prompt, "one turn: say this, print the answer, end");
   std::string names;
@@ -45,7 +42,7 @@ void add_flags(CLI::App& app, Options& o) {
                  "tokens of an answer (default: what the context has room for)")
       ->check(apps::in_range(1, 1e9));
   apps::add_generation_flags(app, o.generate);
-  apps::add_draft_flag(app, o.draft_model);
+  apps::add_draft_flag(app, o.model.load.draft_model);
   app.add_flag("--json", o.json, "with --prompt: one JSON object on stdout, and nothing else");
 }
 
@@ -135,19 +132,13 @@ int run(const CLI::App& app, Options& o) {
   if (app.count("--chat-template") > 0) {  // before a large file is read
     chat_template = data::chat_template_named(o.chat_template);
   }
-  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
-  const int64_t context = apps::context_of(o.generate.context, model.config);
-  if (app.count("--max-tokens") == 0) o.generate.max_tokens = context;
-  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
-  if (!chat_template) chat_template.emplace(tokenizer->chat_template(), model.path);
-  const apps::Machines machines(o.model.machines, model.config);
-  const infer::CacheOptions cache{.max_positions = context, .type = o.model.cache_type};
-  const auto draft = apps::load_draft(o.draft_model, model, *tokenizer, machines, cache);
-  infer::Engine engine(model, machines.placements(), cache);
-  if (draft) engine.draft_with(draft->drafter);
-  apps::report_repacking(engine.runner().load_report());
+  o.model.load.context = o.generate.context;
+  infer::LoadedModel model = apps::open_model(o.model);
+  if (app.count("--max-tokens") == 0) o.generate.max_tokens = model.context();
+  if (!chat_template) chat_template.emplace(model.tokenizer().chat_template(), model.file().path);
+  apps::report_repacking(model);
   const bool has_system = app.count("--system") > 0;
-  infer::Conversation conversation(engine, *tokenizer, *chat_template,
+  infer::Conversation conversation(model.engine(), model.tokenizer(), *chat_template,
                                    has_system ? std::optional(o.system) : std::nullopt);
 
   if (!one_shot) return converse(conversation, o);

@@ -10,6 +10,7 @@
 #include "core/formats/model_files.h"
 #include "core/quants.h"
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
+#include "data/tokenizers/tokenizer_files.h"
 
 namespace {
 
@@ -52,7 +53,7 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
 
 // From one GGUF to another the tokenizer goes as it is, with keys that are not read here.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
-  if (!model.gguf || !o.tokenizer.empty()) return apps::tokenizer_of(model, o.tokenizer)->to_gguf();
+  if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
   core::GgufMetadata metadata = model.gguf->metadata();
   std::erase_if(metadata, [](const auto& entry) { return !entry.first.starts_with("tokenizer."); });
   return metadata;
@@ -65,7 +66,7 @@ void export_gguf(const core::StoredModel& model, const Options& o) {
 }
 
 void export_hf(const core::StoredModel& model, const Options& o) {
-  const auto tokenizer = apps::tokenizer_of(model, o.tokenizer);
+  const auto tokenizer = data::load_tokenizer(model, o.tokenizer);
   const fs::path out = fs::path(o.out).has_filename() ? fs::path(o.out) : fs::path(o.out).parent_path();
   core::require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out)),
                 "{} is there already; take another --out", out.string());
@@ -86,7 +87,7 @@ void export_llama2c(const core::StoredModel& model, const Options& o) {
     core::write_llama2c(o.out, model.config, core::stream_as(model.tensors, core::DType::F32), version);
     return;
   }
-  const auto vocabulary = data::to_llama2c(*apps::tokenizer_of(model, o.tokenizer));
+  const auto vocabulary = data::to_llama2c(*data::load_tokenizer(model, o.tokenizer));
   const core::StoredModel moved = core::with_vocabulary(model, vocabulary.source_row);
   core::write_llama2c(o.out, moved.config, core::stream_as(moved.tensors, core::DType::F32), version);
   const fs::path tokenizer = fs::path(o.out).replace_extension(".tokenizer.bin");

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/draft.h"
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/formats/model_files.h"
 
 namespace {
 
@@ -18,7 +16,6 @@ struct Options {
   apps::ModelFlags model;
   std::string prompt;
   std::string prompts_file;
-  std::string draft_model;
   bool echo = true;
   bool json = false;
   infer::GenerateOptions generate{.max_tokens = 256};
@@ -26,7 +23,7 @@ struct Options {
 
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
-  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
   app.add_option("--prompts", o.prompts_file,
                  "a file with a prompt on each line: all go through as one batch; --json then has \"results\"")
@@ -35,7 +32,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(apps::in_range(0, 1e9))
       ->capture_default_str();
   apps::add_generation_flags(app, o.generate);
-  apps::add_draft_flag(app, o.draft_model);
+  apps::add_draft_flag(app, o.model.load.draft_model);
   app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");
   app.add_flag("--echo,!--no-echo", o.echo, "show the prompt before the text (on, but with --json)");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
@@ -91,32 +88,28 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
 int run(const CLI::App& app, Options& o) {
   const std::vector<Prompt> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
-  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
-  const int64_t context = apps::context_of(o.generate.context, model.config);
-  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
+  o.model.load.context = o.generate.context;
+  o.model.load.n_contexts = static_cast<int64_t>(prompts.size());
+  infer::LoadedModel model = apps::open_model(o.model);
+  const data::Tokenizer& tokenizer = model.tokenizer();
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
     try {
-      tokens.push_back(prompt.text.empty() ? tokenizer->default_prompt() : tokenizer->encode_with_prefix(prompt.text));
-      core::require(static_cast<int64_t>(tokens.back().size()) <= context,
-                    "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(), context);
+      tokens.push_back(prompt.text.empty() ? tokenizer.default_prompt() : tokenizer.encode_with_prefix(prompt.text));
+      core::require(static_cast<int64_t>(tokens.back().size()) <= model.context(),
+                    "the prompt has {} tokens, more than the context of {}; shorten it", tokens.back().size(),
+                    model.context());
     } catch (const core::Error& error) {
       core::fail("{}{}", prompt.where, error.what());
     }
   }
-  const apps::Machines machines(o.model.machines, model.config);
-  const infer::CacheOptions cache{
-      .max_positions = context, .n_sequences = static_cast<int64_t>(prompts.size()), .type = o.model.cache_type};
-  const auto draft = apps::load_draft(o.draft_model, model, *tokenizer, machines, cache);
-  infer::Engine engine(model, machines.placements(), cache);
-  if (draft) engine.draft_with(draft->drafter);
-  apps::report_repacking(engine.runner().load_report());
+  apps::report_repacking(model);
 
   apps::watch_interrupt();
   const bool streams = prompts.size() == 1 && !o.json;  // several texts would run into each other
   if (streams && o.echo) apps::print_text(prompts[0].text);
   const auto results = infer::generate_batch(
-      engine, *tokenizer, tokens, o.generate,
+      model.engine(), tokenizer, tokens, o.generate,
       streams ? [](size_t, std::string_view text) { apps::print_text(text); } : infer::OnText{}, apps::interrupted);
   if (o.json) {
     print_results(o, tokens, results);

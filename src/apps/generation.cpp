@@ -64,13 +64,6 @@ void complete_generation_options(const CLI::App& app, infer::GenerateOptions& op
   if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
 }
 
-int64_t context_of(int64_t flag, const core::ModelConfig& config) {
-  if (flag > config.context_length) {
-    throw core::UsageError(fmt::format("--context is {}, but the model's is {}", flag, config.context_length));
-  }
-  return flag == 0 ? config.context_length : flag;
-}
-
 nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt, const infer::GenerateResult& result) {
   return {{"prompt_tokens", prompt},
           {"tokens", result.tokens},

@@ -18,10 +18,6 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
 /// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.
 void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options);
 
-/// The positions that may be used: what --context says, or for 0 all that the model has. Throws core::UsageError if it
-/// has fewer.
-[[nodiscard]] int64_t context_of(int64_t flag, const core::ModelConfig& config);
-
 /// A result as the command line's contract has it: prompt_tokens, tokens, text, finish_reason.
 [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt,
                                                  const infer::GenerateResult& result);

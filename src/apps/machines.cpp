@@ -51,7 +51,7 @@ uint64_t bytes_of(const std::string& text) {
   return *number << shift;
 }
 
-void require_gpu(const MachineFlags& flags) {
+void require_gpu(const infer::MachineOptions& flags) {
   if (flags.gpu) return;
   const auto is_for_gpus = [](const char* flag) {
     throw core::UsageError(fmt::format("{} is for a GPU; add --device cuda", flag));
@@ -61,20 +61,10 @@ void require_gpu(const MachineFlags& flags) {
   if (flags.fast) is_for_gpus("--fast");
 }
 
-// A line that is written over at each percent, rounded up: the last call may leave out some padding.
-std::function<void(uint64_t, uint64_t)> progress_line() {
-  return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
-    const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
-    if (percent == std::exchange(shown, percent)) return;
-    fmt::print(stderr, "\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
-               percent == 100 ? "\n" : "");
-  };
-}
-
 }  // namespace
 
-void add_machine_flags(CLI::App& app, MachineFlags& flags) {
-  app.add_option("-t,--threads", flags.threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
+void add_machine_flags(CLI::App& app, infer::MachineOptions& flags) {
+  app.add_option("-t,--threads", flags.n_threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
   app.add_option_function<std::string>(
          "--device", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },
          "where the model runs: cpu, cuda, or cuda:N for one of several GPUs; list shows them")
@@ -96,22 +86,14 @@ void print_devices() {
   }
 }
 
-Machines::Machines(const MachineFlags& flags, const core::ModelConfig& config) {
-  const int64_t n_layers = config.n_layers;
-  const int64_t on_gpu = flags.gpu ? flags.gpu_layers.value_or(n_layers) : 0;
-  if (on_gpu > n_layers) {
-    throw core::UsageError(fmt::format("--gpu-layers is {}, but the model has {}", on_gpu, n_layers));
-  }
-  if (flags.gpu) {
-    infer::CudaOptions options{.device = *flags.gpu, .cache_bytes = flags.cache_bytes, .fast = flags.fast};
-    if (isatty(STDERR_FILENO) != 0) options.on_progress = progress_line();
-    gpu_ = infer::make_cuda(options);
-  }
-  if (on_gpu < n_layers) {
-    cpu_ = std::make_unique<infer::Cpu>(infer::CpuOptions{.n_threads = flags.threads});
-    placements_.push_back({.machine = *cpu_, .layers = {0, n_layers - on_gpu}});
-  }
-  if (on_gpu > 0) placements_.push_back({.machine = *gpu_, .layers = {n_layers - on_gpu, n_layers}});
+// Rounded up: the last call may leave out some padding.
+std::function<void(uint64_t, uint64_t)> progress_line() {
+  return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
+    const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
+    if (percent == std::exchange(shown, percent)) return;
+    fmt::print(stderr, "\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
+               percent == 100 ? "\n" : "");
+  };
 }
 
 }  // namespace folio::apps

@@ -10,7 +10,6 @@
 #include "apps/generation.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/formats/model_files.h"
 #include "core/seconds_since.h"
 
 namespace {
@@ -20,16 +19,15 @@ using namespace folio;
 struct Options {
   apps::ModelFlags model;
   std::string text;
-  int64_t context = 0;
   bool json = false;
   bool token_logprobs = false;
 };
 
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
-  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--text", o.text, "the file with the text")->required();
-  app.add_option("-c,--context", o.context, "tokens of a window (default: the model's context)")
+  app.add_option("-c,--context", o.model.load.context, "tokens of a window (default: the model's context)")
       ->check(apps::in_range(2, 1 << 24));
   app.add_flag("--json", o.json, "one JSON object on stdout: tokens, nll (mean, in nats), perplexity");
   app.add_flag("--token-logprobs", o.token_logprobs,
@@ -79,18 +77,15 @@ std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::stri
 
 int run(const Options& o) {
   const std::string text = core::read_text_file(o.text);
-  const core::StoredModel model = core::read_model(apps::resolve_model(o.model));
-  const int64_t context = apps::context_of(o.context, model.config);
-  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
-  const std::vector<int32_t> tokens = tokens_of(*tokenizer, text, o.text);
-  const apps::Machines machines(o.model.machines, model.config);
-  infer::Engine engine(model, machines.placements(), {.max_positions = context, .type = o.model.cache_type});
-  apps::report_repacking(engine.runner().load_report());
+  infer::LoadedModel model = apps::open_model(o.model);
+  const int64_t context = model.context();
+  const std::vector<int32_t> tokens = tokens_of(model.tokenizer(), text, o.text);
+  apps::report_repacking(model);
 
   apps::watch_interrupt();
   Progress progress(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));
   std::vector<double> all;
-  infer::score_windows(engine, tokens, context, [&](std::span<const double> log_probs) {
+  infer::score_windows(model.engine(), tokens, context, [&](std::span<const double> log_probs) {
     progress.add(log_probs);
     if (o.token_logprobs && o.json) all.insert(all.end(), log_probs.begin(), log_probs.end());
     for (size_t i = 0; i < log_probs.size() && o.token_logprobs && !o.json; ++i) fmt::print("{}\n", log_probs[i]);

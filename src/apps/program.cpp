@@ -1,6 +1,7 @@
 #include "apps/program.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -11,7 +12,6 @@
 #include "core/error.h"
 #include "core/paths.h"
 #include "core/version.h"
-#include "data/tokenizers/tokenizer_files.h"
 
 namespace folio::apps {
 namespace {
@@ -120,9 +120,11 @@ bool interrupted() { return interrupts.load() > 0; }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
-  add_machine_flags(app, flags.machines);
-  app.add_option("--cache-type", flags.cache_type, "keys and values in the cache: f32, or f16 in half of the memory")
-      ->transform(by_name({{"f32", static_cast<int>(infer::CacheType::F32)}, {"f16", static_cast<int>(infer::CacheType::F16)}}))
+  add_machine_flags(app, flags.load.machines);
+  app.add_option("--cache-type", flags.load.cache_type,
+                 "keys and values in the cache: f32, or f16 in half of the memory")
+      ->transform(
+          by_name({{"f32", static_cast<int>(infer::CacheType::F32)}, {"f16", static_cast<int>(infer::CacheType::F16)}}))
       ->type_name("f32|f16")
       ->default_str("f32");
 }
@@ -134,24 +136,27 @@ std::string resolve_model(const ModelFlags& flags) {
   return newest;
 }
 
-void report_repacking(const infer::LoadReport& report) {
-  if (report.repacked_bytes == 0) return;
-  fmt::print(stderr, "weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(report.repacked_bytes) / 1e6,
-             report.repack_seconds);
+infer::LoadedModel open_model(const ModelFlags& flags) {
+  infer::LoadOptions options = flags.load;
+  if (isatty(STDERR_FILENO) != 0) options.machines.on_progress = progress_line();
+  return infer::LoadedModel::open(resolve_model(flags), options);
+}
+
+void report_repacking(infer::LoadedModel& model) {
+  for (const infer::LoadReport& report : model.load_reports()) {
+    if (report.repacked_bytes == 0) continue;
+    fmt::print(stderr, "weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(report.repacked_bytes) / 1e6,
+               report.repack_seconds);
+  }
+}
+
+void add_draft_flag(CLI::App& app, std::string& file) {
+  app.add_option("--draft-model", file, "a smaller model of the same vocabulary, which guesses what --speculate tries")
+      ->needs("--speculate");
 }
 
 void add_tokenizer_flag(CLI::App& app, std::string& file) {
   app.add_option("--tokenizer", file, "tokenizer.bin, tokenizer.json or GGUF, where the model has none in it");
-}
-
-std::unique_ptr<data::Tokenizer> tokenizer_of(const core::StoredModel& model, const std::string& file) {
-  const int64_t vocab_size = model.config.vocab_size;
-  if (!file.empty()) return data::load_tokenizer(file, vocab_size);
-  core::require(!core::is_llama2c(model.format), "{} has no tokenizer in it; add --tokenizer FILE", model.path);
-  auto tokenizer = model.gguf ? data::tokenizer_from_gguf(*model.gguf) : data::tokenizer_from_hf(model.path);
-  core::require(tokenizer->vocab_size() == vocab_size, "{}: {} tokens in the tokenizer, {} in the model", model.path,
-                tokenizer->vocab_size(), vocab_size);
-  return tokenizer;
 }
 
 }  // namespace folio::apps

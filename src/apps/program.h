@@ -4,16 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <vector>
-#include <utility>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/machines.h"
-#include "core/weights.h"
-#include "data/tokenizers/tokenizer.h"
-#include "infer/engine/engine.h"
-#include "infer/sampling/sampler.h"
+#include "infer/engine/loaded_model.h"
 
 namespace folio::apps {
 
@@ -25,7 +22,8 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
 /// --version, which run_program() adds to the parser that it is given.
 void add_version_flag(CLI::App& app);
 
-/// One of these names, which is replaced by its number: for an option of an enum. Any other is an error that lists them.
+/// One of these names, which is replaced by its number: for an option of an enum. Any other is an error that lists
+/// them.
 [[nodiscard]] CLI::Validator by_name(std::vector<std::pair<std::string, int>> values);
 
 /// A number in [low, high]; NaN is outside of any range.
@@ -42,21 +40,21 @@ void end_on_interrupt();
 /// and says so on stderr.
 struct ModelFlags {
   std::string model;
-  std::string tokenizer;
-  MachineFlags machines;
-  infer::CacheType cache_type = infer::CacheType::F32;
+  infer::LoadOptions load;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 [[nodiscard]] std::string resolve_model(const ModelFlags& flags);
 
-/// Says on stderr what loading the weights repacked and how long that took, where it did.
-void report_repacking(const infer::LoadReport& report);
+/// The model that the flags name. Shows on a terminal how far the weights' way to a GPU is.
+[[nodiscard]] infer::LoadedModel open_model(const ModelFlags& flags);
+
+/// Loads the weights, and says on stderr what was repacked and how long that took, where it was.
+void report_repacking(infer::LoadedModel& model);
+
+/// After --speculate, which it needs.
+void add_draft_flag(CLI::App& app, std::string& file);
 
 /// --tokenizer, for models that have none in them.
 void add_tokenizer_flag(CLI::App& app, std::string& file);
-
-/// The tokenizer in `file`, or where that is empty, the model's own. Throws core::Error if the model has none, or if
-/// the vocabulary is not the model's.
-[[nodiscard]] std::unique_ptr<data::Tokenizer> tokenizer_of(const core::StoredModel& model, const std::string& file);
 
 }  // namespace folio::apps

@@ -5,10 +5,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "apps/draft.h"
 #include "apps/program.h"
 #include "core/error.h"
-#include "core/formats/model_files.h"
 #include "infer/server/service.h"
 
 namespace {
@@ -19,24 +17,21 @@ struct Options {
   apps::ModelFlags model;
   std::string chat_template;
   std::string name;
-  int64_t context = 0;
   infer::server::HttpOptions http;
   infer::server::ServiceOptions service;
-  infer::Scheduler::Limits limits{.max_rows = 256, .max_sequences = 16};
-  int64_t cache_tokens = 0;
   size_t speculate = 0;
-  std::string draft_model;
   int64_t request_timeout = 600;
   int64_t grace = 10;
 };
 
 void add_flags(CLI::App& app, Options& o) {
+  o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
   apps::add_model_flags(app, o.model);
-  apps::add_tokenizer_flag(app, o.model.tokenizer);
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--chat-template", o.chat_template,
                  "a name or a file with a Jinja template (default: the model's own)");
   app.add_option("--name", o.name, "what the model is called (default: after its file)");
-  app.add_option("-c,--context", o.context, "positions of one sequence (default: the model's context)")
+  app.add_option("-c,--context", o.model.load.context, "positions of one sequence (default: the model's context)")
       ->check(apps::in_range(2, 1 << 24));
   app.add_option("--host", o.http.host, "the address to listen on; 0.0.0.0: all")->capture_default_str();
   app.add_option("--port", o.http.port, "0: a free one")->check(apps::in_range(0, 65535))->capture_default_str();
@@ -46,20 +41,21 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--allowed-origin", o.service.allowed_origins,
                  "where another page that may ask lies, such as https://example.org; repeatable")
       ->allow_extra_args(false);
-  app.add_option("--max-sequences", o.limits.max_sequences, "sequences that run at once")
+  app.add_option("--max-sequences", o.model.load.limits.max_sequences, "sequences that run at once")
       ->check(apps::in_range(1, 4096))
       ->capture_default_str();
-  app.add_option("--max-batch-tokens", o.limits.max_rows, "rows of a step: of the running, and chunks of prompts")
+  app.add_option("--max-batch-tokens", o.model.load.limits.max_rows,
+                 "rows of a step: of the running, and chunks of prompts")
       ->check(apps::in_range(1, 1 << 16))
       ->capture_default_str();
   app.add_option(
-         "--cache-tokens", o.cache_tokens,
+         "--cache-tokens", o.model.load.cache_positions,
          "positions of the KV cache (default: of four full contexts, or one for each sequence if these are fewer)")
       ->check(apps::in_range(1, 1e9));
   app.add_option("--speculate", o.speculate, "try up to N tokens of each text at once; no text changes")
       ->check(apps::in_range(0, 64))
       ->capture_default_str();
-  apps::add_draft_flag(app, o.draft_model);
+  apps::add_draft_flag(app, o.model.load.draft_model);
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
@@ -88,42 +84,28 @@ std::string name_of(const std::string& path) {
 }
 
 std::optional<data::ChatTemplate> chat_template_of(const CLI::App& app, const Options& o,
-                                                   const data::Tokenizer& tokenizer, const std::string& path) {
+                                                   const infer::LoadedModel& model) {
   if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template);
-  if (tokenizer.chat_template().empty()) return std::nullopt;
-  return data::ChatTemplate(tokenizer.chat_template(), path);
+  if (model.tokenizer().chat_template().empty()) return std::nullopt;
+  return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
 }
 
 int run(const CLI::App& app, Options& o) {
   if (app.count("--api-key") > 0 && o.service.api_key.empty()) throw core::UsageError("--api-key: the key is empty");
-  const std::string path = apps::resolve_model(o.model);
-  const core::StoredModel model = core::read_model(path);
-  if (o.context > model.config.context_length) {
-    throw core::UsageError(
-        fmt::format("--context is {}, but the model's is {}", o.context, model.config.context_length));
-  }
-  if (o.context == 0) o.context = model.config.context_length;
-  const auto tokenizer = apps::tokenizer_of(model, o.model.tokenizer);
-  infer::server::ServedModel served{.name = o.name.empty() ? name_of(path) : o.name,
-                                    .context = o.context,
-                                    .tokenizer = *tokenizer,
-                                    .chat_template = chat_template_of(app, o, *tokenizer, path),
+  infer::LoadOptions& load = o.model.load;
+  if (load.cache_positions == 0) load.n_contexts = static_cast<int64_t>(std::min<size_t>(load.limits.max_sequences, 4));
+  infer::LoadedModel model = apps::open_model(o.model);
+  infer::server::ServedModel served{.name = o.name.empty() ? name_of(model.file().path) : o.name,
+                                    .context = model.context(),
+                                    .tokenizer = model.tokenizer(),
+                                    .chat_template = chat_template_of(app, o, model),
                                     .speculate = o.speculate};
-  infer::CacheOptions cache{.max_positions = o.cache_tokens, .type = o.model.cache_type};
-  if (o.cache_tokens == 0) {
-    cache.max_positions = o.context;
-    cache.n_sequences = static_cast<int64_t>(std::min<size_t>(o.limits.max_sequences, 4));
-  }
-  const apps::Machines machines(o.model.machines, model.config);
-  const auto draft = apps::load_draft(o.draft_model, model, *tokenizer, machines, cache);
-  infer::Engine engine(model, machines.placements(), cache, o.limits);
-  if (draft) engine.draft_with(draft->drafter);
-  apps::report_repacking(engine.runner().load_report());
+  apps::report_repacking(model);
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
   o.service.request_timeout = std::chrono::seconds(o.request_timeout);
   o.service.grace = std::chrono::seconds(o.grace);
-  infer::server::Service service(engine, std::move(served), std::move(o.service));
+  infer::server::Service service(model.engine(), std::move(served), std::move(o.service));
   service.run(o.http, [](const std::string& address) {
     fmt::print("{}\n", address);
     std::fflush(stdout);

@@ -16,13 +16,13 @@
 #include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
-#include "train/step/allocator.h"
 #include "train/report/matrix_peak.h"
 #include "train/report/ngram.h"
 #include "train/report/profile.h"
-#include "train/step/repeatable.h"
 #include "train/run/run.h"
 #include "train/run/weights.h"
+#include "train/step/allocator.h"
+#include "train/step/repeatable.h"
 
 namespace {
 

@@ -23,7 +23,8 @@ Values values_of(const train::TrainConfig& c) {
     const std::string flags = field.flag;
     if (flags.empty()) return;
     constexpr bool kText = std::is_same_v<T, std::string> || std::is_same_v<T, core::Family>;
-    values.emplace_back(flags.substr(0, flags.find(',')), kText ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
+    values.emplace_back(flags.substr(0, flags.find(',')),
+                        kText ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
   };
   core::ModelConfig::visit_fields(c.model, add);
   train::TrainConfig::visit_fields(c, add);

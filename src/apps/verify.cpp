@@ -13,9 +13,9 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
 #include "train/run/checkpoint.h"
+#include "train/run/weights.h"
 #include "train/step/evaluate.h"
 #include "train/step/trainer.h"
-#include "train/run/weights.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ struct Options {
   std::string text;
   double tolerance = 1e-4;
   int64_t windows = 64;
-  apps::MachineFlags machines;
+  infer::MachineOptions machines;
 };
 
 // The tokens that both sides read: the validation split that the checkpoint was measured on, or a text.
@@ -128,22 +128,19 @@ bool compare_loss(nn::Llama& reference, const train::EngineSide& side, const Mat
 int run(const Options& o) {
   const fs::path checkpoint = fs::weakly_canonical(o.checkpoint);
   const core::StoredModel trained = core::read_model(checkpoint);
-  const auto tokenizer = apps::tokenizer_of(trained, "");
-  const core::StoredModel model = core::read_model(o.model);
-  for (const core::TensorView& tensor : model.tensors) {
+  const auto tokenizer = data::load_tokenizer(trained, "");
+  infer::LoadedModel model = infer::LoadedModel::open(o.model, {.tokenizer = o.tokenizer, .machines = o.machines});
+  for (const core::TensorView& tensor : model.file().tensors) {
     core::require(core::quant_info(tensor.type) == nullptr,
                   "{}: products with {} round their inputs to 8 bits, so no place of it equals LibTorch's; compare "
                   "losses with perplexity, or verify a file of type f32, f16 or bf16",
                   o.model, core::info(tensor.type).name);
   }
-  const auto file_tokenizer = apps::tokenizer_of(model, o.tokenizer);
-  const apps::Machines machines(o.machines, model.config);
-  infer::Engine engine(model, machines.placements());
-
-  train::EngineSide side{.engine = engine};
-  core::StoredModel file = model;
-  if (file_tokenizer->kind() != tokenizer->kind()) {  // the same tokens by other ids
-    side.ids = train::matching_ids(*tokenizer, *file_tokenizer);
+  const data::Tokenizer& file_tokenizer = model.tokenizer();
+  train::EngineSide side{.engine = model.engine()};
+  core::StoredModel file = model.file();
+  if (file_tokenizer.kind() != tokenizer->kind()) {  // the same tokens by other ids
+    side.ids = train::matching_ids(*tokenizer, file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }
   const bool is_gguf = file.format == core::ModelFormat::Gguf;
@@ -165,7 +162,7 @@ int run(const Options& o) {
   const Material material = material_of(o, checkpoint, *tokenizer, file.config);
   const auto n = std::min<size_t>(material.tokens.size(), static_cast<size_t>(file.config.context_length));
   same = compare_layers(reference, side, std::span(material.tokens).first(n), o.tolerance) && same;
-  same = compare_text(reference, side, *tokenizer, *file_tokenizer, 200) && same;
+  same = compare_text(reference, side, *tokenizer, file_tokenizer, 200) && same;
   same = compare_loss(reference, side, material, o.windows) && same;
   fmt::print("{}\n", same ? "LibTorch and the engine agree" : "LibTorch and the engine DISAGREE");
   return same ? 0 : 1;

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/formats/model_files.h"
 #include "core/paths.h"
+#include "data/tokenizers/tokenizer_files.h"
 #include "experiments/exercises/generate/machine.h"
 
 namespace {
@@ -48,7 +49,7 @@ int run(const CLI::App& app, Options& o) {
   apps::complete_generation_options(app, o.generate);
   const std::string path = model_of(o.model);
   const core::StoredModel model = core::read_model(path);
-  const auto tokenizer = apps::tokenizer_of(model, "");
+  const auto tokenizer = data::load_tokenizer(model, "");
   const std::vector<int32_t> tokens = tokenizer->encode_with_prefix(o.prompt);
 
   const exercises::Parts parts = exercises::find_parts();

@@ -1,0 +1,78 @@
+#include "infer/engine/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/formats/model_files.h"
+#include "data/tokenizers/tokenizer_files.h"
+
+namespace folio::infer {
+namespace {
+
+void require_same_tokens(const core::StoredModel& draft, const core::StoredModel& target,
+                         const data::Tokenizer& tokenizer) {
+  if (core::is_llama2c(draft.format)) return;  // has none in it
+  const auto own = data::load_tokenizer(draft, "");
+  for (int32_t id = 0; id < own->vocab_size(); ++id) {
+    core::require(own->token_bytes(id) == tokenizer.token_bytes(id),
+                  "token {} is \"{}\" in {}, and \"{}\" in {}: drafts need a model of the same vocabulary", id,
+                  core::printable(own->token_bytes(id)), draft.path, core::printable(tokenizer.token_bytes(id)),
+                  target.path);
+  }
+}
+
+}  // namespace
+
+LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& options) {
+  LoadedModel model;
+  model.options_ = options;
+  model.file_ = std::make_unique<core::StoredModel>(core::read_model(path));
+  const int64_t most = model.config().context_length;
+  if (options.context > most) {
+    throw core::UsageError(fmt::format("--context is {}, but the model's is {}", options.context, most));
+  }
+  if (options.context == 0) model.options_.context = most;
+  model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
+  model.machines_ = std::make_unique<Machines>(options.machines, model.config());
+  return model;
+}
+
+Engine& LoadedModel::engine() {
+  if (engine_) return *engine_;
+  CacheOptions cache{
+      .max_positions = options_.context, .n_sequences = options_.n_contexts, .type = options_.cache_type};
+  if (options_.cache_positions > 0) {
+    cache.max_positions = options_.cache_positions;
+    cache.n_sequences = 1;
+  }
+  if (!options_.draft_model.empty()) {  // before the model that it drafts for takes its memory
+    draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
+    CacheOptions draft = cache;
+    // Of one sequence the draft holds at most its own context; a cache for several is as large as the target's.
+    if (cache.max_positions <= config().context_length) {
+      draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);
+    }
+    drafter_ = std::make_unique<DraftModel>(*draft_file_, *file_, machines_->placements().back().machine, draft);
+    require_same_tokens(*draft_file_, *file_, *tokenizer_);
+  }
+  engine_ = std::make_unique<Engine>(*file_, machines_->placements(), cache, options_.limits);
+  if (drafter_) engine_->draft_with(*drafter_);
+  return *engine_;
+}
+
+std::vector<LoadReport> LoadedModel::load_reports() {
+  std::vector<LoadReport> reports = {engine().runner().load_report()};
+  if (drafter_) reports.insert(reports.begin(), drafter_->runner().load_report());
+  return reports;
+}
+
+GenerateResult LoadedModel::generate(std::string_view prompt, GenerateOptions options,
+                                     const std::function<void(std::string_view)>& on_text) {
+  if (options.context == 0) options.context = options_.context;
+  const auto tokens = prompt.empty() ? tokenizer_->default_prompt() : tokenizer_->encode_with_prefix(prompt);
+  return infer::generate(engine(), *tokenizer_, tokens, options, on_text);
+}
+
+}  // namespace folio::infer

@@ -1,0 +1,31 @@
+# `cmake --install build --prefix DIR`: the programs, and for programs of one's own the serving half's headers and
+# libraries, which find_package(Folio) finds: target_link_libraries(… Folio::engine). Names of headers are as here,
+# such as "infer/engine/loaded_model.h".
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(FOLIO_PROGRAMS bench chat export generate inspect perplexity)
+foreach(name IN ITEMS serve train verify)  # where there is Boost, or LibTorch
+  if(TARGET ${name})
+    list(APPEND FOLIO_PROGRAMS ${name})
+  endif()
+endforeach()
+set_target_properties(${FOLIO_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # LibTorch stays where it is
+install(TARGETS ${FOLIO_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+set(FOLIO_INCLUDE ${CMAKE_INSTALL_INCLUDEDIR}/folio)
+set_target_properties(folio_engine PROPERTIES EXPORT_NAME engine)
+install(TARGETS folio_options folio_core folio_jinja folio_data folio_reference folio_infer folio_cuda folio_engine
+        EXPORT FolioTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/folio INCLUDES DESTINATION ${FOLIO_INCLUDE})
+install(EXPORT FolioTargets NAMESPACE Folio:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
+foreach(folder IN ITEMS src/core data infer/cache infer/cpu infer/engine infer/forward infer/reference infer/sampling)
+  string(REGEX REPLACE "^src/" "" there ${folder})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${FOLIO_INCLUDE}/${there} FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/jinja/ DESTINATION ${FOLIO_INCLUDE}/jinja FILES_MATCHING PATTERN "*.h")
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/FolioConfig.cmake.in ${CMAKE_BINARY_DIR}/FolioConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/FolioConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/FolioConfig.cmake ${CMAKE_BINARY_DIR}/FolioConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
