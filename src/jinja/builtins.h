@@ -30,8 +30,8 @@ struct Builtin {
 /// `value in container`.
 [[nodiscard]] bool contains(Session& session, const Value& container, const Value& value);
 
-/// +value or -value, and the operators of two operands: + - * / // % **.
-[[nodiscard]] Value with_sign(bool is_negative, const Value& value);
+/// -value, and the operators of two operands: + - %.
+[[nodiscard]] Value negative(const Value& value);
 [[nodiscard]] Value operation(Session& session, std::string_view op, const Value& a, const Value& b);
 
 // ---- for builtins ----

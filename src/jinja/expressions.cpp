@@ -4,10 +4,9 @@
 
 namespace folio::data::jinja {
 
-template <typename T>
-ExprPtr ExpressionParser::number() {
+ExprPtr ExpressionParser::integer() {
   const std::string& digits = token().text;
-  T value{};
+  int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size()) fail(fmt::format("{} is too large", shown()));
   ++at_;
@@ -26,7 +25,6 @@ ExprPtr ExpressionParser::text(std::string utf8) {
   Value value{std::make_shared<const Text>(from_utf8(utf8))};
   return make({.op = Op::Const, .line = token().line, .name = std::move(utf8), .value = std::move(value)});
 }
-ExprPtr ExpressionParser::block_text() { return make(Op::Name, token().line, std::string(kBlockText)); }
 
 // One expression, or several with commas between them.
 ExprPtr ExpressionParser::tuple(bool with_condition) {
@@ -99,13 +97,17 @@ ExprPtr ExpressionParser::comparison() {
   return compared.parts.empty() ? std::move(first) : make(std::move(compared));
 }
 
-// "+" binds loosest, then "~", "*", "**"; all from the left.
+// "+" binds loosest, then "~", then "%"; all from the left.
 ExprPtr ExpressionParser::operation(size_t level) {
-  constexpr size_t kLevels = 4;
-  if (level == kLevels) return unary(true);
+  constexpr size_t kLevels = 3;
+  if (level == kLevels) {
+    ExprPtr value = unary(true);
+    if (is_one_of(TokenKind::Operator, {"*", "/", "//", "**"})) fail(fmt::format("{} is not supported", shown()));
+    return value;
+  }
   ExprPtr left = operation(level + 1);
   while ((level == 0 && is_one_of(TokenKind::Operator, {"+", "-"})) || (level == 1 && is_op("~")) ||
-         (level == 2 && is_one_of(TokenKind::Operator, {"*", "/", "//", "%"})) || (level == 3 && is_op("**"))) {
+         (level == 2 && is_op("%"))) {
     const Token& op = tokens_[at_++];
     left = make(level == 1 ? Op::Concat : Op::Binary, op.line, op.text, std::move(left), operation(level + 1));
   }
@@ -115,10 +117,10 @@ ExprPtr ExpressionParser::operation(size_t level) {
 ExprPtr ExpressionParser::unary(bool with_filter) {
   const int line = token().line;
   ExprPtr value;
-  if (is_op("-") || is_op("+")) {
+  if (is_op("-")) {
     const Nested nested(*this);
-    const Op op = tokens_[at_++].text == "-" ? Op::Negative : Op::Positive;
-    value = make(op, line, "", unary(false));
+    ++at_;
+    value = make(Op::Negative, line, "", unary(false));
   } else {
     value = primary();
   }
@@ -141,9 +143,7 @@ ExprPtr ExpressionParser::primary() {
       return text(std::move(all));
     }
     case TokenKind::Integer:
-      return number<int64_t>();
-    case TokenKind::Float:
-      return number<double>();
+      return integer();
     default:
       break;
   }
@@ -180,7 +180,7 @@ ExprPtr ExpressionParser::postfix(ExprPtr value) {
     const int line = token().line;
     if (accept_op(".")) {
       if (token().kind == TokenKind::Integer) {
-        value = make(Op::Item, line, "", std::move(value), number<int64_t>());
+        value = make(Op::Item, line, "", std::move(value), integer());
       } else {
         Expr attribute{.op = Op::Attribute, .line = line, .name = name()};
         attribute.value = {std::make_shared<const Text>(from_utf8(attribute.name))};
@@ -257,8 +257,7 @@ ExprPtr ExpressionParser::test(ExprPtr value) {
   std::string test_name = name();
   ExprPtr result;
   const bool has_argument =
-      token().kind == TokenKind::String || token().kind == TokenKind::Integer || token().kind == TokenKind::Float ||
-      is_op("[") || is_op("{") ||
+      token().kind == TokenKind::String || token().kind == TokenKind::Integer || is_op("[") || is_op("{") ||
       (token().kind == TokenKind::Name && !is_one_of(TokenKind::Name, {"else", "or", "and", "is"}));
   if (is_name("is")) fail("tests cannot be chained");
   if (has_argument) {

@@ -88,7 +88,6 @@ class ExpressionParser {
 
   // ---- expressions ----
 
-  ExprPtr block_text();                       ///< the name of a block's text
   ExprPtr tuple(bool with_condition = true);  ///< one expression, or several with commas between them
   ExprPtr expression();
   ExprPtr filter(ExprPtr value);   ///< a filter's name, and its arguments
@@ -113,8 +112,7 @@ class ExpressionParser {
   ExprPtr subscript();
   ExprPtr call(Op op, ExprPtr called, std::string name);
   ExprPtr test(ExprPtr value);
-  template <typename T>
-  ExprPtr number();
+  ExprPtr integer();
   template <typename... Parts>
   ExprPtr make(Op op, int line, std::string name, Parts... parts) {
     Expr expr{.op = op, .line = line, .name = std::move(name)};

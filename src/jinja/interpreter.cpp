@@ -99,26 +99,11 @@ class Interpreter {
         assign(s.targets[0], evaluate(*s.exprs[0], scope), scope);
         break;
       case Kind::SetBlock:
-        assign(s.targets[0], filtered(s, scope), scope);
-        break;
-      case Kind::Filter:
-        write(session_, *out_, filtered(s, scope));
+        assign(s.targets[0], session_.text(captured(s.blocks[0], new_scope(scope))), scope);
         break;
       case Kind::Macro:
         scope.set(s.signature.name, new_macro(s, scope));
         break;
-      case Kind::Call: {
-        const Value caller = new_macro(s, scope);
-        write(session_, *out_, call(*s.exprs[0], scope, &caller));
-        break;
-      }
-      case Kind::With: {
-        Scope& inner = new_scope(scope);
-        std::vector<Value> values;
-        for (const ExprPtr& expr : s.exprs) values.push_back(evaluate(*expr, scope));
-        for (size_t i = 0; i < values.size(); ++i) assign(s.targets[i], std::move(values[i]), inner);
-        return run(s.blocks[0], inner);
-      }
       case Kind::Scope:
         return run(s.blocks[0], new_scope(scope));
       case Kind::Break:
@@ -139,17 +124,15 @@ class Interpreter {
         return truthy(evaluate(*s.exprs[1], scope));
       };
     }
-    bool is_empty = true;
     while (loop.advance()) {
       Scope& scope = new_scope(outer);
       scope.set("loop", {&loop});
       assign(s.targets[0], loop.current, scope);
       const Flow flow = run(s.blocks[0], scope);
-      is_empty = is_empty && flow != Flow::Next;  // as in Jinja: an item that breaks or continues doesn't count
       if (flow == Flow::Break) break;
     }
     loop.items.clear();
-    return is_empty && s.blocks.size() > 1 ? run(s.blocks[1], new_scope(outer)) : Flow::Next;
+    return Flow::Next;
   }
 
   void assign(const Target& target, Value value, Scope& scope) {
@@ -166,15 +149,6 @@ class Interpreter {
       }
       for (size_t i = 0; i < items.size(); ++i) scope.set(target.names[i], std::move(items[i]));
     }
-  }
-
-  // The text of a block, through the filters of its tag.
-  Value filtered(const Stmt& s, Scope& outer) {
-    Value text = session_.text(captured(s.blocks[0], new_scope(outer)));
-    if (s.exprs[0] == nullptr) return text;
-    Scope& scope = new_scope(outer);
-    scope.set(kBlockText, std::move(text));
-    return evaluate(*s.exprs[0], scope);
   }
 
   Value new_macro(const Stmt& s, Scope& scope) {
@@ -204,15 +178,14 @@ class Interpreter {
       case Op::Item:
         return item(e, scope);
       case Op::Call:
-        return call(e, scope, nullptr);
+        return call(e, scope);
       case Op::Filter:
       case Op::Test:
         return applied(e, scope);
       case Op::Not:
         return {!truthy(evaluate(*e.parts[0], scope))};
       case Op::Negative:
-      case Op::Positive:
-        return with_sign(e.op == Op::Negative, evaluate(*e.parts[0], scope));
+        return negative(evaluate(*e.parts[0], scope));
       case Op::And:
       case Op::Or: {
         Value left = evaluate(*e.parts[0], scope);
@@ -291,39 +264,28 @@ class Interpreter {
   Value loop_member(Loop& loop, std::string_view name) {
     if (name == "index") return {loop.index0 + 1};
     if (name == "index0") return {loop.index0};
-    if (name == "depth" || name == "depth0") return {int64_t{name == "depth" ? 1 : 0}};  // loops are not recursive
     if (name == "first") return {loop.index0 == 0};
     if (name == "last") return {!loop.peek().has_value()};
-    if (name == "length") return {loop.length()};
-    if (name == "revindex") return {loop.length() - loop.index0};
-    if (name == "revindex0") return {loop.length() - loop.index0 - 1};
     if (name == "previtem") return loop.index0 == 0 ? Value{} : loop.before;
     if (name == "nextitem") return loop.peek().value_or(Value{});
-    if (name == "cycle") {
-      static constexpr Builtin kCycle{"cycle", [](Session&, const Value& self, const Arguments& arguments) {
-                                        if (arguments.values.empty()) core::fail("no items for cycling given");
-                                        const auto place = static_cast<size_t>(std::get<int64_t>(self.data));
-                                        return arguments.values[place % arguments.values.size()];
-                                      }};
-      return {Function{.builtin = &kCycle, .self = std::make_shared<const Value>(Value{loop.index0})}};
-    }
-    return {};
+    core::fail("loop.{} is not supported", core::printable(name));
   }
 
   Arguments arguments(const Expr& e, Scope& scope) { return {.values = parts(e, 1, scope), .names = e.names}; }
 
-  Value call(const Expr& e, Scope& scope, const Value* caller) {
+  Value call(const Expr& e, Scope& scope) {
     const Value called = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
     const auto* function = std::get_if<Function>(&called.data);
-    if (const auto* undefined = std::get_if<Undefined>(&called.data)) core::fail("'{}' is undefined", undefined->name);
+    if (const auto* undefined = std::get_if<Undefined>(&called.data)) {
+      core::fail("there is no {} '{}' here", e.parts[0]->op == Op::Attribute ? "method" : "function", undefined->name);
+    }
     if (function == nullptr) core::fail("'{}' object is not callable", type_name(called));
-    if (function->macro != nullptr) return call_macro(*function->macro, given, caller);
-    if (caller != nullptr) core::fail("a call block needs a macro");
+    if (function->macro != nullptr) return call_macro(*function->macro, given);
     return function->builtin->call(session_, function->self == nullptr ? Value{} : *function->self, given);
   }
 
-  Value call_macro(const Macro& macro, const Arguments& given, const Value* caller) {
+  Value call_macro(const Macro& macro, const Arguments& given) {
     const Signature& signature = *macro.signature;
     const std::vector<std::string_view> names(signature.parameters.begin(), signature.parameters.end());
     const std::vector<const Value*> bound = given.bind(names, 0);
@@ -337,7 +299,6 @@ class Interpreter {
                                               : evaluate(*signature.defaults[i - first_default], scope));
       }
     }
-    if (caller != nullptr) scope.set("caller", *caller);
     return session_.text(captured(*macro.body, scope));
   }
 
@@ -348,6 +309,7 @@ class Interpreter {
       core::fail("there is no {} '{}' here", is_test ? "test" : "filter", core::printable(e.name));
     const Value value = evaluate(*e.parts[0], scope);
     const Arguments given = arguments(e, scope);
+    if (is_test && e.name != "equalto") static_cast<void>(bind(given, {}));  // the others take none
     return builtin->call(session_, value, given);
   }
 

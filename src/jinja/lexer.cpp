@@ -105,9 +105,6 @@ class Lexer {
     advance(tag);
     const size_t inner = tag + (sign == '\0' ? 2 : 3);
     if (kind == '#') return comment(inner);
-    if (kind == '%') {
-      if (const size_t end = raw_tag(tag, "raw", false)) return raw(end);
-    }
     advance(inner);
     tag_tokens(kind == '%');
   }
@@ -123,29 +120,6 @@ class Lexer {
   [[nodiscard]] size_t tag_end(size_t at, char sign) const {
     if (sign == '-') return behind_spaces(at);
     return sign != '+' && starts("\n", at) ? at + 1 : at;
-  }
-
-  // Behind {% raw %} or {% endraw %} at `at`; 0 if it isn't there.
-  [[nodiscard]] size_t raw_tag(size_t at, std::string_view name, bool is_end) const {
-    if (!starts("{%", at)) return 0;
-    at = behind_spaces(at + (sign_at(at + 2) == '\0' ? 2 : 3));
-    if (!starts(name, at)) return 0;
-    at = behind_spaces(at + name.size());
-    const char sign = sign_at(at);
-    if (!starts("%}", sign == '\0' ? at : at + 1) || (sign == '+' && !is_end)) return 0;
-    at += sign == '\0' ? 2 : 3;
-    return is_end || sign == '-' ? tag_end(at, sign) : at;
-  }
-
-  void raw(size_t begin) {
-    advance(begin);
-    for (size_t at = source_.find("{%", begin); at != std::string::npos; at = source_.find("{%", at + 1)) {
-      const size_t end = raw_tag(at, "endraw", true);
-      if (end == 0) continue;
-      add_data(text_end(at, sign_at(at + 2), false));
-      return advance(end);
-    }
-    fail("a raw block has no end");
   }
 
   // The tokens of a tag, and its end.
@@ -183,22 +157,10 @@ class Lexer {
       while (at < source_.size() && is_digit(source_[at])) ++at;
       return at;
     };
-    size_t to = digits(at_);
-    bool is_float = false;
-    if (at_ == 0 || source_[at_ - 1] != '.') {  // in a.0.1 they are integers
-      if (starts(".", to) && digits(to + 1) > to + 1) {
-        to = digits(to + 1);
-        is_float = true;
-      }
-      if (starts("e", to) || starts("E", to)) {
-        const size_t exponent = to + 1 + (sign_at(to + 1) == '\0' ? 0 : 1);
-        if (digits(exponent) > exponent) {
-          to = digits(exponent);
-          is_float = true;
-        }
-      }
-    }
-    add(is_float ? TokenKind::Float : TokenKind::Integer, source_.substr(at_, to - at_));
+    const size_t to = digits(at_);
+    const bool is_place = at_ > 0 && source_[at_ - 1] == '.';  // in a.0.1
+    if (!is_place && starts(".", to) && digits(to + 1) > to + 1) fail("floats are not supported");
+    add(TokenKind::Integer, source_.substr(at_, to - at_));
     advance(to);
   }
 

@@ -8,19 +8,7 @@
 
 namespace folio::data::jinja {
 
-enum class TokenKind {
-  Data,
-  OutputBegin,
-  OutputEnd,
-  BlockBegin,
-  BlockEnd,
-  Name,
-  String,
-  Integer,
-  Float,
-  Operator,
-  End
-};
+enum class TokenKind { Data, OutputBegin, OutputEnd, BlockBegin, BlockEnd, Name, String, Integer, Operator, End };
 
 struct Token {
   TokenKind kind;

@@ -13,53 +13,32 @@ namespace {
 
 [[noreturn]] void fail_overflow() { core::fail("an integer is too large"); }
 
-int64_t integer_power(int64_t base, int64_t exponent) {
-  if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
-  if (base == -1) return exponent % 2 == 0 ? 1 : -1;
-  int64_t result = 1;
-  for (; exponent > 0; --exponent) {
-    if (__builtin_mul_overflow(result, base, &result)) fail_overflow();
-  }
-  return result;
-}
-
 Value integer_operation(std::string_view op, int64_t a, int64_t b) {
-  if (op == "**")
-    return b >= 0 ? Value{integer_power(a, b)} : Value{std::pow(static_cast<double>(a), static_cast<double>(b))};
-  if (op == "+" || op == "-" || op == "*") {
-    int64_t result = 0;
-    const bool overflows = op == "+"   ? __builtin_add_overflow(a, b, &result)
-                           : op == "-" ? __builtin_sub_overflow(a, b, &result)
-                                       : __builtin_mul_overflow(a, b, &result);
-    if (overflows) fail_overflow();
+  int64_t result = 0;
+  if (op != "%") {
+    if (op == "+" ? __builtin_add_overflow(a, b, &result) : __builtin_sub_overflow(a, b, &result)) fail_overflow();
     return {result};
   }
   if (b == 0) core::fail("division by zero");
-  if (op == "/") return {static_cast<double>(a) / static_cast<double>(b)};
-  if (b == -1) return op == "%" ? Value{int64_t{0}} : integer_operation("-", 0, a);
-  const int64_t remainder = a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b;  // has the divisor's sign
-  return op == "%" ? Value{remainder} : Value{(a - remainder) / b};
+  if (b == -1) return {int64_t{0}};
+  return {a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b};  // has the divisor's sign
 }
 
 Value float_operation(std::string_view op, double a, double b) {
   if (op == "+") return {a + b};
   if (op == "-") return {a - b};
-  if (op == "*") return {a * b};
-  if (op == "**") return {std::pow(a, b)};
   if (b == 0) core::fail("division by zero");
-  if (op == "/") return {a / b};
-  if (op == "//") return {std::floor(a / b)};
   const double remainder = std::fmod(a, b);
   return {remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder};
 }
 
 }  // namespace
 
-Value with_sign(bool is_negative, const Value& value) {
-  if (const double* d = std::get_if<double>(&value.data)) return {is_negative ? -*d : *d};
+Value negative(const Value& value) {
+  if (const double* d = std::get_if<double>(&value.data)) return {-*d};
   if (const auto* undefined = std::get_if<Undefined>(&value.data)) core::fail("'{}' is undefined", undefined->name);
   if (!number(value)) core::fail("bad operand type for a sign: '{}'", type_name(value));
-  return is_negative ? integer_operation("-", 0, integer(&value, 0)) : Value{integer(&value, 0)};
+  return integer_operation("-", 0, integer(&value, 0));
 }
 
 Value operation(Session& session, std::string_view op, const Value& a, const Value& b) {
@@ -78,24 +57,6 @@ Value operation(Session& session, std::string_view op, const Value& a, const Val
     const std::vector<Value> more = items_of(session, b);
     items.insert(items.end(), more.begin(), more.end());
     return session.list(std::move(items), a.list()->is_tuple);
-  }
-  if (op == "*" && (a.text() != nullptr || b.text() != nullptr) && (x || y)) {
-    const Text& unit = x ? *b.text() : *a.text();
-    const auto times = static_cast<size_t>(std::max<int64_t>(0, integer(x ? &a : &b, 0)));
-    if (times > kMaxText / std::max<size_t>(1, unit.size())) core::fail("a text has more than {} characters", kMaxText);
-    Text text;
-    for (size_t i = 0; i < times; ++i) session.append(text, unit);
-    return session.text(std::move(text));
-  }
-  if (op == "*" && (a.list() != nullptr || b.list() != nullptr) && (x || y)) {
-    const Value& list = x ? b : a;
-    std::vector<Value> items;
-    for (int64_t i = integer(x ? &a : &b, 0); i > 0; --i) {
-      session.spend(1);
-      const std::vector<Value> more = items_of(session, list);
-      items.insert(items.end(), more.begin(), more.end());
-    }
-    return session.list(std::move(items), list.list()->is_tuple);
   }
   for (const Value* value : {&a, &b}) {
     if (const auto* undefined = std::get_if<Undefined>(&value->data)) core::fail("'{}' is undefined", undefined->name);

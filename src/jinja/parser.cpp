@@ -64,16 +64,8 @@ class Parser : public ExpressionParser {
     if (tag == "for") return for_block();
     if (tag == "set") return set_block();
     if (tag == "macro") return macro();
-    if (tag == "call") return call_block();
-    if (tag == "filter") return filter_block();
-    if (tag == "with") return with_block();
     if (tag == "break") return {.kind = Kind::Break};
     if (tag == "continue") return {.kind = Kind::Continue};
-    if (tag == "print") {
-      Stmt stmt{.kind = Kind::Output};
-      stmt.exprs.push_back(expression());
-      return stmt;
-    }
     if (tag == "generation") {  // whose text is what an assistant says; it is rendered as it is
       Stmt stmt{.kind = Kind::Scope};
       stmt.blocks.push_back(inner("endgeneration"));
@@ -101,9 +93,7 @@ class Parser : public ExpressionParser {
     stmt.exprs.push_back(tuple(false));
     stmt.exprs.push_back(accept_name("if") ? expression() : nullptr);
     if (is_name("recursive")) fail("recursive loops are not supported");
-    stmt.blocks.push_back(inner({"else", "endfor"}));
-    if (accept_name("else")) stmt.blocks.push_back(inner({"endfor"}));
-    expect_name("endfor");
+    stmt.blocks.push_back(inner("endfor"));
     return stmt;
   }
 
@@ -115,7 +105,6 @@ class Parser : public ExpressionParser {
       return stmt;
     }
     stmt.kind = Kind::SetBlock;
-    stmt.exprs.push_back(is_op("|") ? filters(block_text()) : nullptr);
     stmt.blocks.push_back(inner("endset"));
     return stmt;
   }
@@ -125,35 +114,6 @@ class Parser : public ExpressionParser {
     stmt.signature.name = name();
     signature(stmt.signature);
     stmt.blocks.push_back(inner("endmacro"));
-    return stmt;
-  }
-
-  Stmt call_block() {
-    Stmt stmt{.kind = Kind::Call};
-    stmt.signature.name = "caller";
-    if (is_op("(")) signature(stmt.signature);
-    stmt.exprs.push_back(expression());
-    if (stmt.exprs[0]->op != Op::Call) fail("expected a call");
-    stmt.blocks.push_back(inner("endcall"));
-    return stmt;
-  }
-
-  Stmt filter_block() {
-    Stmt stmt{.kind = Kind::Filter};
-    stmt.exprs.push_back(filters(filter(block_text())));
-    stmt.blocks.push_back(inner("endfilter"));
-    return stmt;
-  }
-
-  Stmt with_block() {
-    Stmt stmt{.kind = Kind::With};
-    while (token().kind != TokenKind::BlockEnd) {
-      if (!stmt.targets.empty()) expect_op(",");
-      stmt.targets.push_back({.names = {name()}});
-      expect_op("=");
-      stmt.exprs.push_back(expression());
-    }
-    stmt.blocks.push_back(inner("endwith"));
     return stmt;
   }
 

@@ -1,5 +1,6 @@
-// A Jinja template as a tree. Left out, and refused by name: other files (include, import, extends, block), recursive
-// loops, and calls with *arguments.
+// A Jinja template as a tree. It knows what the chat templates that models are published with use. All else is refused
+// by name: other files (include, import, extends, block), call, filter, with and raw blocks, an else of a loop,
+// recursive loops, calls with *arguments, floats, and the operators * / // **.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ using ExprPtr = std::unique_ptr<const Expr>;
 
 struct Expr {
   // clang-format off
-  enum class Op { Const, Name, List, Tuple, Dict, Attribute, Item, Slice, Call, Filter, Test, Not, Negative, Positive,
+  enum class Op { Const, Name, List, Tuple, Dict, Attribute, Item, Slice, Call, Filter, Test, Not, Negative,
                   And, Or, Compare, Binary, Concat, Condition };
   // clang-format on
   Op op = Op::Const;
@@ -39,7 +40,7 @@ struct Target {
 struct Stmt;
 using Block = std::vector<std::unique_ptr<const Stmt>>;
 
-/// What a macro, or the caller of a call block, takes.
+/// What a macro takes.
 struct Signature {
   std::string name{};
   std::vector<std::string> parameters{};
@@ -47,18 +48,15 @@ struct Signature {
 };
 
 struct Stmt {
-  enum class Kind { Text, Output, If, For, Set, SetBlock, Macro, Call, Filter, With, Scope, Break, Continue };
+  enum class Kind { Text, Output, If, For, Set, SetBlock, Macro, Scope, Break, Continue };
   Kind kind = Kind::Text;
   int line = 0;
   Value text{};                   ///< of a template
-  Signature signature{};          ///< of a macro, or a call block's caller
-  std::vector<Target> targets{};  ///< of a set, a loop, a with
+  Signature signature{};          ///< of a macro
+  std::vector<Target> targets{};  ///< of a set, a loop
   std::vector<ExprPtr> exprs{};   ///< conditions; the sequence and the filter of a loop; values
   std::vector<Block> blocks{};    ///< bodies; an else comes last
 };
-
-/// In the filter of a block, the name of the block's text: no template can write it.
-inline constexpr std::string_view kBlockText;
 
 /// Throws core::Error that begins with the line.
 [[nodiscard]] Block parse(std::string_view source);

@@ -31,18 +31,6 @@ struct Loop {
     ++index0;
     return true;
   }
-  int64_t length() {
-    if (!accepts) return static_cast<int64_t>(items.size());
-    std::vector<Value> left;
-    while (peek()) left.push_back(*std::exchange(ahead, std::nullopt));
-    const auto n = static_cast<int64_t>(left.size()) + index0 + 1;
-    // What is known now is no longer filtered; items that were passed stand for themselves, so that places count.
-    items.assign(static_cast<size_t>(index0 + 1), Value{});
-    next = items.size();
-    items.insert(items.end(), left.begin(), left.end());
-    accepts = {};
-    return n;
-  }
 };
 
 /// A block's variables; those of the blocks around it can be read.

@@ -364,22 +364,16 @@ void write_json(Session& session, Text& out, const Value& value, const JsonStyle
     session.append(out, U"\n");
     for (size_t i = 0; i < depth; ++i) session.append(out, style.indent);
   };
-  std::vector<size_t> order(n);
-  for (size_t i = 0; i < n; ++i) order[i] = i;
-  if (dict != nullptr && style.sort_keys) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return less(session, dict->items[a].first, dict->items[b].first); });
-  }
   session.append(out, list != nullptr ? U"[" : U"{");
   for (size_t i = 0; i < n; ++i) {
     if (i > 0) session.append(out, style.item_separator);
     new_line(level + 1);
     if (dict != nullptr) {
-      const Value& key = dict->items[order[i]].first;
+      const Value& key = dict->items[i].first;
       write_json_text(session, out, key.text() != nullptr ? *key.text() : from_utf8(json_scalar(key)), style.ascii);
-      session.append(out, style.key_separator);
+      session.append(out, U": ");
     }
-    write_json(session, out, list != nullptr ? list->items[i] : dict->items[order[i]].second, style, level + 1);
+    write_json(session, out, list != nullptr ? list->items[i] : dict->items[i].second, style, level + 1);
   }
   new_line(level);
   session.append(out, list != nullptr ? U"]" : U"}");

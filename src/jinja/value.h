@@ -138,9 +138,7 @@ struct JsonStyle {
   Text indent{};  ///< of one level
   bool lines = false;
   Text item_separator{U", "};
-  Text key_separator{U": "};
   bool ascii = false;
-  bool sort_keys = false;
 };
 /// Appends json.dumps(value).
 void write_json(Session& session, Text& out, const Value& value, const JsonStyle& style, size_t level = 0);

@@ -6,47 +6,30 @@ VARIABLES = {"s": "Hello, World", "empty": "", "w": "  a b\t c \n", "u": "OÃ¹ ä¸
              "people": [{"name": "Ann", "age": 30}, {"name": "bob", "age": 4}, {"name": "Cy"}]}
 
 EXPRESSIONS = """
-1 + 2 * 3 - 4 // 3 % 5 ** 2 | 7 / 2 | -7 // 2 | -7 % 3 | 7 % -3 | 2 ** 3 ** 2 | -2 ** 2 | 2 ** -1 | 1.5 + 1 | 1e3 | 1e16
-1.0 | 0.1 + 0.2 | 1e-5 | 123456789.0 * 1000 | 7.0 // 2 | -7.5 % 2 | true + 1 | not t | not not empty | +n | -f | - n
-n == 7.0 | t == 1 | l == [3, 1, 2] | (1,) == [1] | d == d | none_ == none | 1 < 2 < 3 | 1 < 3 < 2 | 'a' < 'b' | [1, 2] < [1, 3]
-s ~ n ~ none_ ~ t | 'a' + 'b' ~ 'c' + 'd' | 'a' 'b' "c" | s * 2 | 3 * 'ab' | 'ab' * 0 | [1] + [2] | (1,) + (2,)
-1 if t else 2 | 1 if o else 2 | 1 if o | (1 if o else 2 if o else 3) | s if empty else l | empty or s | t and s | o or z | z and s
-s[0] | s[-1] | s[100] | s[1:4] | s[:-3] | s[::-1] | s[::2] | s[8:2:-2] | s[-100:100] | u[1:6] | l[1:] | l[::-1] | l[-2] | l[99]
-d.k | d['k'] | d.n.m[1].deep | d['n']['m'].0 | d.missing | d.n.missing | d['items'] | d.get('k') | d.get('x') | d.get('x', 5)
-d.items() | list | length
-d.keys() | list | d.values() | list | (d.items() | list)[0] | l | length | s | length | d | count | empty | length | undefined_ | length
-'Wor' in s | 'x' in s | '' in s | 3 in l | 9 not in l | 'k' in d | 'z' in d | not 1 in l | 1 in undefined_
-x is defined | s is defined | x is not defined | none_ is none | s is none | s is string | n is string | n is number | t is number
-n is integer | t is integer | f is float | t is boolean | t is true | o is false | n is true | l is iterable | s is iterable | n is iterable
-d is mapping | l is mapping | l is sequence | d is sequence | n is odd | n is even | n is divisibleby 7 | n is divisibleby(2) | n is eq 7
-f is odd | f is even | -n is odd | 4.0 is even | 3 is divisibleby 1.5 | x is callable | x is sequence | x is iterable
-n is gt(3) | n is lt 3 | s is equalto 'x' | n is in [1, 7] | 3 is in l | n is not in l | range is callable | s is callable | n is ne 7
-s | upper | s | lower | 'ab cd-ef' | title | 'ab cd-ef'.title() | 'hELLO wORLD' | capitalize | s.upper().lower() | u | upper | u.lower()
-w | trim | w.strip() | w.lstrip() | w.rstrip() | 'xxaxx'.strip('x') | 'xyaxy'.lstrip('yx') | 'abc' | trim('ac') | w.strip() | length
-s.split(', ') | w.split() | 'a b  c '.split(none, 1) | 'a,b,,c'.split(',') | 'a,b,c'.split(',', 1) | 'a,b,c'.rsplit(',', 1) | ''.split(',')
-' a  b c '.rsplit(none, 1) | 'a</t>b</t>c'.split('</t>')[-1] | 'aXbX'.rsplit('X') | ''.split() | 'aaa'.split('aa') | 'aaa'.rsplit('aa')
-'a\\nb\\r\\nc\\n'.splitlines() | s.startswith('Hell') | s.startswith(('x', 'H')) | s.endswith('d') | s.find('o') | s.find('zz') | s.count('l')
-s.replace('l', 'L') | s.replace('l', 'L', 1) | s | replace('o', '0') | 'abc'.replace('', '-') | s | replace('l', '', 2) | ''.replace('', 'x')
-'abab'.replace('ab', 'ba') | 'abc'.removeprefix('a') | 'abc'.removesuffix('c') | '12'.isdigit() | 'a'.isdigit() | ' '.isspace()
-l | join(', ') | names | join | [1, none, true] | join('-') | people | map(attribute='name') | join(',') | ', '.join(names)
-people | map(attribute='age', default=0) | list | names | map('upper') | list | names | map('replace', 'b', 'x') | list
-people | selectattr('age') | list | length | people | selectattr('age', 'defined') | map(attribute='name') | list
-people | rejectattr('name', 'equalto', 'bob') | list | length | l | select('odd') | list | l | reject('gt', 1) | list | l | select | list
-l | first | l | last | el | first | s | first | l | sort | l | sort(reverse=true) | names | sort | names | sort(case_sensitive=true)
-people | sort(attribute='name') | map(attribute='name') | list
-l | reverse | list | s | reverse | d | items | list | length | undefined_ | items | list | l | list | s | list
-undefined_ | default('x') | empty | default('x') | empty | default('x', true) | none_ | default('x') | none_ | d('x', boolean=true) | s | default
-'42' | int | ' -3 ' | int | '4.7' | int | 'x' | int | 'x' | int(5) | 4.9 | int | true | int | f | int
-n | string | none_ | string | l | string | -5 | abs | -2.5 | abs | s | safe
-d | tojson | l | tojson | u | tojson | q | tojson | none_ | tojson | t | tojson | f | tojson | {} | tojson | [] | tojson | d | tojson(indent=2)
-d | tojson(separators=(',', ':')) | {'b': 1, 'a': [1, 2]} | tojson(sort_keys=true, indent=4) | u | tojson(ensure_ascii=true) | [] | tojson(indent=2)
-{1: 2, true: 3, none: 4} | tojson | '\\x01\\x7f/' | tojson | {'a': 1, 'b': 2, 'a': 3} | (1, 'x') | tojson | 1e20 | tojson
-l | d | [s, q, u, none, true, 1.0] | (1,) | () | {'a': {'b': (1, 2)}} | ["it's", 'say "x"', 'both \\' "'] | ['\\t\\x00\\x7f\\xa0\\u200b\\ue000']
-'a\\nb' | indent | 'a\\n\\nb' | indent(2) | 'a\\nb' | indent(2, true) | 'a\\n\\nb' | indent('> ', first=true, blank=true) | 'a\\nb\\n' | indent
-range(3) | list | range(1, 4) | list | range(5, 0, -2) | list | range(0) | list | namespace(a=1).a | dict(a=1, b=2) | dict(d, k=2) | namespace(a=1).b
-'\\u00e9\\x41\\101\\q\\'' | "\\U0001F600" | 'a\\
-b' | [1, 2,] | {'a': 1,} | (1, 2,)[0] | d.items is defined | s.upper is defined | s.nothing is defined | d.update is defined
-s[l[1]] | [[1, 2], [3]] | map('first') | list | (s | length) + 1 | s|length + 1 | n is defined and n > 3 | not n is defined or z
+-7 % 3 | 7 % -3 | true + 1 | not t | not not empty | -f | - n | t == 1 | l == [3, 1, 2] | (1,) == [1] | d == d | none_ == none | 1 < 2 < 3
+1 < 3 < 2 | 'a' < 'b' | [1, 2] < [1, 3] | s ~ n ~ none_ ~ t | 'a' + 'b' ~ 'c' + 'd' | 'a' 'b' "c" | [1] + [2] | (1,) + (2,) | 1 if t else 2
+1 if o else 2 | 1 if o | (1 if o else 2 if o else 3) | s if empty else l | empty or s | t and s | o or z | z and s | s[0] | s[-1] | s[100]
+s[1:4] | s[:-3] | s[::-1] | s[::2] | s[8:2:-2] | s[-100:100] | u[1:6] | l[1:] | l[::-1] | l[-2] | l[99] | d.k | d['k'] | d.n.m[1].deep
+d['n']['m'].0 | d.missing | d.n.missing | d['items'] | d.get('k') | d.get('x') | d.get('x', 5) | d.items() | list | length
+(d.items() | list)[0] | l | length | s | length | empty | length | undefined_ | length | 'Wor' in s | 'x' in s | '' in s | 3 in l
+9 not in l | 'k' in d | 'z' in d | not 1 in l | 1 in undefined_ | x is defined | s is defined | x is not defined | none_ is none | s is none
+s is string | n is string | t is boolean | t is true | o is false | n is true | l is iterable | s is iterable | n is iterable | d is mapping
+l is mapping | l is sequence | d is sequence | x is sequence | x is iterable | s is equalto 'x' | s | upper | s | lower
+'hELLO wORLD' | capitalize | u | upper | w | trim | w.strip() | w.lstrip() | w.rstrip() | 'xxaxx'.strip('x') | 'xyaxy'.lstrip('yx')
+'abc' | trim('ac') | w.strip() | length | s.split(', ') | w.split() | 'a b  c '.split(none, 1) | 'a,b,,c'.split(',') | 'a,b,c'.split(',', 1)
+''.split(',') | 'a</t>b</t>c'.split('</t>')[-1] | ''.split() | 'aaa'.split('aa') | s.startswith('Hell') | s.startswith(('x', 'H'))
+s.endswith('d') | s.replace('l', 'L') | s.replace('l', 'L', 1) | s | replace('o', '0') | 'abc'.replace('', '-') | s | replace('l', '', 2)
+''.replace('', 'x') | 'abab'.replace('ab', 'ba') | l | join(', ') | names | join | [1, none, true] | join('-') | names | map('upper') | list
+names | map('replace', 'b', 'x') | list | people | selectattr('age') | list | length | d | items | list | length | undefined_ | items | list
+l | list | s | list | undefined_ | default('x') | empty | default('x') | empty | default('x', true) | none_ | default('x') | s | default
+n | string | none_ | string | l | string | s | safe | d | tojson | l | tojson | u | tojson | q | tojson | none_ | tojson | t | tojson
+f | tojson | {} | tojson | [] | tojson | d | tojson(indent=2) | u | tojson(ensure_ascii=true) | [] | tojson(indent=2)
+{1: 2, true: 3, none: 4} | tojson | '\\x01\\x7f/' | tojson | {'a': 1, 'b': 2, 'a': 3} | (1, 'x') | tojson | l | d | (1,) | ()
+{'a': {'b': (1, 2)}} | ["it's", 'say "x"', 'both \\' "'] | ['\\t\\x00\\x7f\\xa0\\u200b\\ue000'] | range(3) | list | range(1, 4) | list
+range(5, 0, -2) | list | range(0) | list | namespace(a=1).a | namespace(a=1).b | '\\u00e9\\x41\\101\\q\\'' | "\\U0001F600" | 'a\\
+b' | [1, 2,]
+{'a': 1,} | (1, 2,)[0] | d.items is defined | s.nothing is defined | d.update is defined | s[l[1]] | (s | length) + 1 | s|length + 1
+n is defined and n > 3 | not n is defined or z
 """.strip()
 
 
@@ -74,44 +57,31 @@ def split_expressions(text):
 BLOCKS = [
     "a\n", "a\n\n", "\n", "a\r\nb\rc", "{# c #}a", "a {#- c -#} b", "  {# c #}\n  b", "{#-#}x", "{# a\nb #}\nc", "{#+ c +#}\nx",
     "{% if t %}\nyes\n{% endif %}\nend", "  {% if t %}\n  yes\n  {% endif %}\n", "a  {%- if t -%}  b  {%- endif -%}  c",
-    "  {%+ if t %} x {%+ endif %} y", "{% if t +%}\nx{% endif %}", "{{ n }}\n{{ n }}\n", " {{- n -}} \n x", "{{+ n }}",
-    "x\n  {% set a = 1 %}  \n  y", "{% raw %}{{ n }} {% if %}{% endraw %}\nx", "{%- raw -%}  a  {%- endraw -%}  b", "\t{% raw %} x {% endraw %}",
+    "  {%+ if t %} x {%+ endif %} y", "{% if t +%}\nx{% endif %}", "{{ n }}\n{{ n }}\n", " {{- n -}} \n x", "{{+ n }}", "x\n  {% set a = 1 %}  \n  y",
     "{% if o %}a{% elif z %}b{% elif n %}c{% else %}d{% endif %}", "{% if o %}a{% endif %}", "{% if x %}a{% else %}b{% endif %}",
-    "{% for i in l %}{{ i }},{% endfor %}", "{% for i in [] %}x{% else %}none{% endfor %}", "{% for i in x %}x{% else %}none{% endfor %}",
-    "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{% for (a, b) in [(1, 2), [3, 4]] %}{{ a + b }} {% endfor %}",
-    "{% for c in s %}{{ c }}.{% endfor %}", "{% for k in d %}{{ k }} {% endfor %}",
+    "{% for i in l %}{{ i }},{% endfor %}", "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}",
+    "{% for (a, b) in [(1, 2), [3, 4]] %}{{ a + b }} {% endfor %}", "{% for c in s %}{{ c }}.{% endfor %}", "{% for k in d %}{{ k }} {% endfor %}",
     "{% for i in l if i > 1 %}{{ loop.index }}{{ loop.last }}{{ i }} {% endfor %}",
-    "{% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}"
-    "{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }} {% endfor %}",
-    "{% for i in l %}{% for j in l %}{{ loop.depth }}{% endfor %}{% endfor %}",
-    "{% for i in l if i != 1 %}{{ loop.length }}{{ loop.revindex0 }}{{ loop.previtem }}-{{ loop.nextitem }} {% endfor %}",
     "{% for i in l %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{{ loop.previtem }} {% endfor %}",
-    "{% for i in l %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}",
-    "{% for i in l %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% else %}no{% endfor %}",
+    "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}",
     "{% for i in l %}{% for j in l %}{% if j == 1 %}{% break %}{% endif %}{{ i }}{{ j }} {% endfor %}{% endfor %}",
     "{% set ns = namespace(on=true) %}{% for i in [1, 2, 3, 4] if ns.on %}{{ i }}{% if i == 2 %}{% set ns.on = false %}{% endif %}{% endfor %}",
     "{% set ns = namespace(on=true) %}{% for i in [1, 2, 3, 4] if ns.on %}{{ i }}{{ loop.last }}{% if i == 2 %}{% set ns.on = false %}{% endif %}{% endfor %}",
-    "{% set a = 1 %}{% for i in l %}{% set a = a + i %}{{ a }} {% endfor %}{{ a }}", "{% set a, b = 1, 2 %}{{ a }}{{ b }}",
-    "{% set a = 1, 2 %}{{ a }}", "{% set (a, b) = l[:2] %}{{ a }}{{ b }}", "{% set a %}x{{ n }}y{% endset %}{{ a }}{{ a is string }}",
-    "{% set a | upper | trim %} x{{ n }}y {% endset %}{{ a }}", "{% if t %}{% set a = 5 %}{% endif %}{{ a }}",
+    "{% set a = 1 %}{% for i in l %}{% set a = a + i %}{{ a }} {% endfor %}{{ a }}", "{% set a, b = 1, 2 %}{{ a }}{{ b }}", "{% set a = 1, 2 %}{{ a }}",
+    "{% set (a, b) = l[:2] %}{{ a }}{{ b }}", "{% set a %}x{{ n }}y{% endset %}{{ a }}{{ a is string }}", "{% if t %}{% set a = 5 %}{% endif %}{{ a }}",
     "{% set b = 1 %}{% set a %}{% set b = 2 %}{{ b }}{% endset %}{{ a }}{{ b }}", "{% set n = n + 1 %}{{ n }}",
     "{% set ns = namespace(a=1, b='x') %}{% for i in l %}{% set ns.a = ns.a + i %}{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns.c is defined }}",
-    "{% set ns = namespace({'a': 1}, b=2) %}{{ ns.a }}{{ ns['b'] }}{% set ns.z = l %}{{ ns.z[0] }}",
     "{% macro m(a, b=2) %}[{{ a }}{{ b }}]{% endmacro %}{{ m(1) }}{{ m(1, 3) }}{{ m(b=1, a=2) }}{{ m() }}{{ m(1) | length }}",
     "{% macro m(a, b=a) %}{{ b }}{% endmacro %}{{ m(5) }}", "{% macro m(k) %}{{ k }}{% if k %}{{ m(k - 1) }}{% endif %}{% endmacro %}{{ m(3) }}",
-    "{% macro m() %}{{ n }}{{ y }}{% endmacro %}{% set y = 4 %}{{ m() }}", "{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}x{{ n }}{% endcall %}",
-    "{% macro m(l) %}{% for i in l %}{{ caller(i) }}{% endfor %}{% endmacro %}{% call(i) m([1, 2]) %}({{ i }}){% endcall %}",
-    "{% macro m() -%}\n x \n{%- endmacro %}[{{ m() }}]", "{% set a = 1 %}{% macro m() %}{% set a = 2 %}{{ a }}{% endmacro %}{{ m() }}{{ a }}",
-    "{% for i in l %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "{% filter upper %}abc{{ s }}{% endfilter %}",
-    "{% filter replace('a', 'b') | upper %}aa{% endfilter %}", "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{{ a }}",
-    "{% with %}{% set q = 1 %}{{ q }}{% endwith %}{{ q is string }}", "{% set v = 1 %}{% generation %}{% set v = 2 %}g{{ v }}{% endgeneration %}{{ v }}",
-    "{%- generation -%} x {%- endgeneration -%} y", "{% print n %}", "{{ '%}' }}{{ '}}' }}{{ {'a': {'b': 1}}['a']['b'] }}", "{ { % } {",
-    "{{ x }}", "{{ none }}{{ true }}{{ True }}{{ None }}", "{{ d }}", "{{ 'x' if n is defined and n else 'y' }}", "{{ [1, 2] | length is divisibleby 2 }}",
-    "{{ -s | length }}" if False else "{{ -n | abs }}", "{{ (s)(1) if false else 2 }}", "{{ strftime_now('%%') }}", "{{ s.split(', ')[1].upper()[:3] }}",
+    "{% macro m() %}{{ n }}{{ y }}{% endmacro %}{% set y = 4 %}{{ m() }}", "{% macro m() -%}\n x \n{%- endmacro %}[{{ m() }}]",
+    "{% set a = 1 %}{% macro m() %}{% set a = 2 %}{{ a }}{% endmacro %}{{ m() }}{{ a }}",
+    "{% for i in l %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}",
+    "{% set v = 1 %}{% generation %}{% set v = 2 %}g{{ v }}{% endgeneration %}{{ v }}", "{%- generation -%} x {%- endgeneration -%} y",
+    "{{ '%}' }}{{ '}}' }}{{ {'a': {'b': 1}}['a']['b'] }}", "{ { % } {", "{{ x }}", "{{ none }}{{ true }}{{ True }}{{ None }}", "{{ d }}",
+    "{{ 'x' if n is defined and n else 'y' }}", "{{ (s)(1) if false else 2 }}", "{{ strftime_now('%%') }}",
     "{% for m in people %}{{ m.name }}{{ ' ' + m.age | string if m.age is defined else '' }}{% if not loop.last %}, {% endif %}{% endfor %}",
     "{{ 'a' if o }}{{ ('a' if o) is undefined }}", "{% if s is string and s %}1{% endif %}{% if not (empty or z) %}2{% endif %}",
-    "{% set x = x | default('d') %}{{ x }}", "{{ none | map('upper') | list }}{{ none | select | list }}", "{{ [1] * 2 }}{{ 0 * [1] }}",
-    "{% for i in l %}{% break %}{% else %}no{% endfor %}", "{% for i in l %}{% continue %}{% else %}no{% endfor %}", "{{ 'x' is string if t else 1 }}" if False else "{{ 1, 2 }}",
+    "{% set x = x | default('d') %}{{ x }}", "{{ 'x' is string if t else 1 }}" if False else "{{ 1, 2 }}",
     "{% if 'a' in ['a'] and not 'b' in 'abc'[:1] %}ok{% endif %}", "{% set a = [] %}{% for i in l %}{% set a = a + [i] %}{% endfor %}{{ a }}",
 ]
 
@@ -129,44 +99,56 @@ REFUSED = ["{{ x.y }}", "{{ t is true is true }}", "{{ x[0] }}", "{{ x + 1 }}", 
            "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}", "{{ x | int }}", "{{ none | abs }}",
            "{{ none is odd }}", "{{ x is even }}", "{{ n is divisibleby 0 }}"]
 
+# What jinja2 knows and no published template uses: refused, in words that name it.
+GONE = {"n | abs": "abs", "l | first": "first", "l | last": "last", "'4' | int": "int", "l | sort": "sort", "l | reverse": "reverse", "l | select": "select",
+        "people | rejectattr('age')": "rejectattr", "people | map(attribute='name')": "map", "s | title": "title", "s | indent": "indent", "l | count": "count",
+        "n is odd": "odd", "n is number": "number", "n is divisibleby 2": "divisibleby", "range is callable": "callable", "n is in l": "in", "dict(a=1)": "dict",
+        "s.upper()": "upper", "s.splitlines()": "splitlines", "s.find('o')": "find", "', '.join(names)": "join", "d.keys()": "keys", "d.values()": "values",
+        "n * 2": "'*'", "n / 2": "'/'", "n // 2": "'//'", "n ** 2": "'**'", "1.5": "floats", "d | tojson(sort_keys=true)": "sort_keys", "+n": "'+'",
+        "namespace({'a': 1})": "namespace"}
+GONE_BLOCKS = {"{% for i in l %}{% else %}{% endfor %}": "else", "{% for i in l %}{{ loop.length }}{% endfor %}": "loop.length",
+               "{% for i in l %}{{ loop.cycle(1) }}{% endfor %}": "loop.cycle", "{% raw %}{% endraw %}": "raw", "{% filter upper %}{% endfilter %}": "filter",
+               "{% with a = 1 %}{% endwith %}": "with", "{% call s() %}{% endcall %}": "call", "{% print n %}": "print", "{% set a | upper %}{% endset %}": "'|'"}
+
 KEEPS = {  # and what of "  One, <b>two</b>  " is left as said
     "{{ x }}": "  One, <b>two</b>  ", "{{ x | trim }}": "One, <b>two</b>", "{{ x.strip() + '</b>' }}": "One, <b>two</b>", "{{ x[2:5] ~ 'One' }}": "One",
     "{{ x.split(', ')[1] }}": "<b>two</b>  ", "{{ x | upper }}": "  ONE, <B>TWO</B>  ", "{{ x | replace('<b>', '<i>') }}": "  One, two</b>  ",
     "{{ 'a' | replace('a', x) }}": "  One, <b>two</b>  ", "{{ [x, x] | join('<b>') }}": "  One, <b>two</b>    One, <b>two</b>  ",
     "{{ x | tojson }}": "  One, <b>two</b>  ", "{{ [x] }}": "  One, <b>two</b>  ", "{{ {'k': x}.k }}": "  One, <b>two</b>  ",
     "{% set y %}<b>{{ x }}{% endset %}{{ y }}": "  One, <b>two</b>  ", "{% macro m(a) %}<b>{{ a }}{% endmacro %}{{ m(x) }}": "  One, <b>two</b>  ",
-    "{% for c in x %}{{ c }}{% endfor %}": "  One, <b>two</b>  ", "{{ x | list | join }}": "  One, <b>two</b>  ", "{{ x | indent(2, true) }}": "  One, <b>two</b>  ",
-    "{% filter trim %}{{ x }}{% endfilter %}": "One, <b>two</b>", "{% set ns = namespace(a=x) %}{{ ns.a }}": "  One, <b>two</b>  ", "{{ x[::-1] }}": "  >b/<owt>b< ,enO  ",
-    "{{ x.splitlines()[0] }}": "  One, <b>two</b>  ", "{{ x | title }}": "  One, <B>two</B>  ".replace("</B>", "</b>"), "{{ '<b>' if '<b>' in x }}": "", "{{ x | length }}": "",
-    "{{ x * 2 }}": "  One, <b>two</b>  " * 2, "{{ x | string }}": "  One, <b>two</b>  ", "{{ x.removeprefix(' ') }}": " One, <b>two</b>  ", "{{ [x, 'a'] | sort | last }}": "",
-    "{{ [x] | map('trim') | first }}": "One, <b>two</b>"}
+    "{% for c in x %}{{ c }}{% endfor %}": "  One, <b>two</b>  ", "{{ x | list | join }}": "  One, <b>two</b>  ", 
+    "{% set ns = namespace(a=x) %}{{ ns.a }}": "  One, <b>two</b>  ", "{{ x[::-1] }}": "  >b/<owt>b< ,enO  ",
+    "{{ '<b>' if '<b>' in x }}": "", "{{ x | length }}": "",
+    "{{ x | string }}": "  One, <b>two</b>  ", "{{ ([x] | map('trim') | list)[0] }}": "One, <b>two</b>"}
+
+# A million letters, by a loop that is allowed.
+LONG = "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(17) %}{% set ns.a = ns.a + ns.a %}{% endfor %}"
 
 HOSTILE = [
-    "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "{{ 'a' * 1000000000000 }}", "{{ '' * 9000000000000000000 }}",
-    "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(100) %}{% set ns.a = ns.a + ns.a %}{% endfor %}", "{{ range(10 ** 9) }}",
+    "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+    "{% set ns = namespace(a='aaaaaaaaaa') %}{% for i in range(100) %}{% set ns.a = ns.a + ns.a %}{% endfor %}", "{{ range(1000000000) }}",
     "{% set ns = namespace(a=[]) %}{% for i in range(100000) %}{% set ns.a = [ns.a] %}{% endfor %}",
     "{% set ns = namespace(a=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a }}",
     "{% set ns = namespace(a=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a == ns.a }}",
     "{% set ns = namespace(a=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a | tojson }}",
     "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "{{ " + "1 + " * 5000 + "1 }}", "{{ " + "not " * 5000 + "1 }}",
     "{{ " + "-" * 5000 + "1 }}", "{{ a" + ".b" * 5000 + " }}", "{{ a" + "|trim" * 5000 + " }}", "{% if 1 %}" * 5000, "{{ " + "[" * 5000, "{{ 9223372036854775807 + 1 }}",
-    "{{ 99999999999999999999 }}", "{{ 2 ** 64 }}", "{{ 10 ** 999999999999 }}", "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns.a.a.b.c }}",
-    "{% for i in range(100000) %}{{ messages[0].content * 100 }}{% endfor %}", "{{ raise_exception('a\\n\\x01' * 100000) }}",
-    "{% set a = ('a' * 1000000).replace('a', 'b' * 1000000) %}", "{{ ('a' * 4000000) | indent(8000000, true) }}", "{{ ('ab' * 2000000).split('a') | join('c' * 1000) }}",
-    "{% for i in range(10000) %}{% set q = ('a' * 100000).find('a' * 50000 + 'b') %}{% endfor %}", "{{ " + "1 if " * 5000, "{{ x" + "x" * 100000 + ".y }}", "\x01{{", "{{ 'a' ~ }}"]
+    "{{ 99999999999999999999 }}", "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns.a.a.b.c }}",
+    "{% for i in range(100000) %}{{ messages[0].content + messages[0].content }}{% endfor %}", LONG + "{{ raise_exception(ns.a ~ '\\n\\x01') }}",
+    LONG + "{{ ns.a.replace('a', ns.a) }}", LONG + "{{ ns.a.split('a') | join(ns.a) }}",
+    LONG + "{% for i in range(10000) %}{% set q = (ns.a + 'b') in ns.a %}{% endfor %}", "{{ " + "1 if " * 5000, "{{ x" + "x" * 100000 + ".y }}", "\x01{{", "{{ 'a' ~ }}"]
 
 
 # ---- at random ----
 
 ATOMS = ["s", "empty", "w", "u", "q", "n", "z", "f", "t", "o", "none_", "l", "names", "el", "d", "people", "x", "1", "0", "2", "'a'", "'o'", "''", "' '", "none", "true",
-         "[1, 2]", "(1, 2)", "{'k': 1}", "'b\\n c'", "-1", "1.5", "d.k", "d.n.m", "l[0]", "people[0].name", "i", "loop.index", "loop.last"]
-FILTERS = ["trim", "upper", "lower", "title", "capitalize", "length", "first", "last", "list", "join", "join(', ')", "default('z')", "default('z', true)", "string", "int",
-           "abs", "reverse | list", "sort", "tojson", "indent", "indent(2, true)", "items | list", 
-           "replace('a', 'xy')", "map('upper') | list", "map(attribute='name') | list", "select | list", "reject | list", "selectattr('age') | list", "select('string') | list"]
-METHODS = ["strip()", "lstrip()", "rstrip('d')", "split()", "split('o')", "split(' ', 1)", "rsplit('l', 1)", "upper()", "lower()", "title()", "startswith('H')", "endswith(s)",
-           "replace('l', 'L')", "find('o')", "items() | list", "keys() | list", "get('k')", "splitlines()", "capitalize()"]
-TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "true", "false", "mapping", "iterable", "sequence", "odd", "even", "callable"]
-BINARY = ["+", "-", "*", "/", "//", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
+         "[1, 2]", "(1, 2)", "{'k': 1}", "'b\\n c'", "-1", "f", "d.k", "d.n.m", "l[0]", "people[0].name", "i", "loop.index", "loop.last"]
+FILTERS = ["trim", "upper", "lower", "capitalize", "length", "list", "join", "join(', ')", "default('z')", "default('z', true)", "string", "tojson", "items | list",
+           "dictsort", "replace('a', 'xy')", "map('upper') | list", "reject('equalto', 'a') | list", "selectattr('age') | list", "selectattr('name', 'string') | list"]
+METHODS = ["strip()", "lstrip()", "rstrip('d')", "split()", "split('o')", "split(' ', 1)", "startswith('H')", "endswith(s)", "replace('l', 'L')", "items() | list",
+           "get('k')", "capitalize()"]
+TESTS = ["defined", "undefined", "none", "string", "boolean", "true", "false", "mapping", "iterable", "sequence"]
+BINARY = ["+", "-", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
 
 
 def random_expression(rng, depth):
@@ -198,7 +180,7 @@ def random_blocks(rng, depth):
         begin, end = rng.choice(["{%", "{%-", "{%", "{%+"]), rng.choice(["%}", "-%}", "%}", "+%}"])
         tag = lambda body: f"{rng.choice([begin, '{%', '{%-'])} {body} {rng.choice([end, '%}', '-%}'])}"
         expression = lambda: random_expression(rng, rng.randrange(0, 3))
-        kind = rng.randrange(9) if depth > 0 else rng.randrange(3)
+        kind = rng.randrange(8) if depth > 0 else rng.randrange(3)
         if kind < 2:
             text += f"{rng.choice(['{{', '{{-'])} {expression()} {rng.choice(['}}', '-}}'])}"
         elif kind == 2:
@@ -212,15 +194,13 @@ def random_blocks(rng, depth):
             sequence = rng.choice(["l", "names", "people", "range(3)", "s[:3]", "d", "el", expression()])
             condition = rng.choice(["", "", " if i", " if " + expression()])
             body = random_blocks(rng, depth - 1) + rng.choice(["", "", tag("if i") + tag("break") + tag("endif"), tag("if not i") + tag("continue") + tag("endif")])
-            text += tag(f"for i in {sequence}{condition}") + body + rng.choice(["", tag("else") + random_blocks(rng, 0)]) + tag("endfor")
+            text += tag(f"for i in {sequence}{condition}") + body + tag("endfor")
         elif kind == 5:
-            text += tag(f"set {rng.choice('xy')}{rng.choice(['', ' | trim', ' | upper'])}") + random_blocks(rng, 0) + tag("endset")
+            text += tag(f"set {rng.choice('xy')}") + random_blocks(rng, 0) + tag("endset")
         elif kind == 6:
             text += tag("macro m(a, b=2)") + "{{ a }}" + random_blocks(rng, 0) + tag("endmacro") + "{{ m(" + expression() + ") }}"
-        elif kind == 7:
-            text += tag("filter " + rng.choice(["upper", "trim", "replace('a', 'b')"])) + random_blocks(rng, 0) + tag("endfilter")
         else:
-            text += rng.choice(["{# c #}", "{#- c -#}", "{# c -#}", "{% raw %} {{ x }} {% endraw %}", "{%- raw %}{%{%- endraw -%}"])
+            text += rng.choice(["{# c #}", "{#- c -#}", "{# c -#}"])
     return text + rng.choice(["", "", "\n", " "])
 
 
