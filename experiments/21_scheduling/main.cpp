@@ -92,7 +92,7 @@ Number worst(const std::vector<Number>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-// Rows if nothing is known, nothing is guessed and nothing is put back: the last token has none.
+// Rows if nothing is known, nothing is guessed and nothing is preempted: the last token has none.
 int64_t rows_needed() {
   int64_t rows = 0;
   for (const auto& arrival : kTrace) rows += static_cast<int64_t>(arrival.n_prompt) + arrival.n_tokens - 1;
@@ -179,13 +179,13 @@ void Study::budgets() {
                       counts_[kContinuous].longest_gap / counts_[kChunks].longest_gap, 3.0);
 }
 
-// Requests that were put back although a younger one ran on.
+// Requests that were preempted although a younger one ran on.
 int64_t unfair(const Schedule& schedule) {
   int64_t n = 0;
   for (const auto& step : schedule.steps) {
     for (size_t i = 0; i < step.size(); ++i) {
       const auto runs = [](const Cell& cell) { return cell.state == Cell::State::Runs; };
-      n += step[i].put_back && std::any_of(step.begin() + static_cast<std::ptrdiff_t>(i), step.end(), runs) ? 1 : 0;
+      n += step[i].preempted && std::any_of(step.begin() + static_cast<std::ptrdiff_t>(i), step.end(), runs) ? 1 : 0;
     }
   }
   return n;
@@ -205,19 +205,19 @@ void Study::memory() {
       const Counts c = experiments::count(schedule);
       n_unfair += unfair(schedule);
       if (step == kChunks) n_extra += c.rows - c.again - rows_needed();
-      rows.push_back({variant.name, std::ssize(schedule.steps), c.put_back, c.again, c.rows, c.cost,
+      rows.push_back({variant.name, std::ssize(schedule.steps), c.preempted, c.again, c.rows, c.cost,
                       mean(c.first_token), worst(c.first_token)});
       if (n_blocks == kSmallCache) drawn.push_back(schedule);
     }
   }
   report_.table("A smaller cache",
-                {"", "steps", "times that one is put back", "rows computed again", "all rows", "time",
+                {"", "steps", "times that one is preempted", "rows computed again", "all rows", "time",
                  "steps to the first token, mean", "worst"},
                 rows);
-  report_.picture("memory.svg", experiments::picture("The youngest is put back when the cache is full", drawn, false));
+  report_.picture("memory.svg", experiments::picture("The youngest is preempted when the cache is full", drawn, false));
   const Counts forgets = experiments::count(drawn[0]);
   const Counts knows = experiments::count(drawn[1]);
-  report_.claim_equal("all cache sizes: put back although a younger one ran on", n_unfair, 0);
+  report_.claim_equal("all cache sizes: preempted although a younger one ran on", n_unfair, 0);
   report_.claim_equal("nothing is known: rows beyond those needed and those computed again", n_extra, 0);
   report_.claim_above("the small cache, nothing is known: rows computed again", static_cast<double>(forgets.again), 0);
   report_.claim_below("the small cache: rows computed again, known prefixes / nothing is known",

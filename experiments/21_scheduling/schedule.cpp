@@ -15,7 +15,7 @@ namespace {
 
 using infer::Generation;
 using infer::Row;
-using infer::Scheduler;
+using Plan = infer::Scheduler<Generation>::Trace;
 
 // The requests on their way.
 class Run {
@@ -28,7 +28,7 @@ class Run {
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
     for (infer::Request request : requests) {
       request.options.speculate = variant.n_drafts;
-      jobs_.emplace_back(request, model.config, runner_.cache());
+      jobs_.emplace_back(std::ssize(jobs_), request, model.config, runner_.cache());
     }
   }
 
@@ -46,22 +46,21 @@ class Run {
     draft();
     std::vector<Row> rows;
     size_t most_reported = 0;  // nobody asks for logits
-    const Scheduler::Trace& plan = scheduler_.plan([&](Scheduler::Job& job, size_t most) {
-      return static_cast<Generation&>(job).append_rows(rows, most, most_reported);
-    });
-    for (const Scheduler::Job* job : plan.put_back) {
-      cells[index(job)].put_back = true;
-      jobs_[index(job)].was_put_back();
+    const Plan& plan =
+        scheduler_.plan([&](Generation& job, size_t most) { return job.append_rows(rows, most, most_reported); });
+    for (Generation* job : plan.preempted) {
+      cells[index(job)].preempted = true;
+      job->was_preempted();
     }
-    for (const Scheduler::Trace::Part& part : plan.parts) note_rows(cells[index(part.job)], part);
+    for (const Plan::Share& share : plan.shares) note_rows(cells[index(share.job)], share);
 
     infer::StepOutput output = runner_.forward(rows);
-    for (const Scheduler::Trace::Part& part : plan.parts) {
-      Generation& job = jobs_[index(part.job)];
+    for (const Plan::Share& share : plan.shares) {
+      Generation& job = *share.job;
       const size_t n_before = job.n_generated();
-      job.issued(part.n_rows);
-      output = job.take(output, part.n_rows);
-      cells[index(part.job)].n_tokens = job.n_generated() - n_before;
+      job.issued(share.n_rows);
+      output = job.take(output, share.n_rows);
+      cells[index(share.job)].n_tokens = job.n_generated() - n_before;
       if (schedule_.variant.knows_prefix) job.remember();
       if (job.done()) scheduler_.remove(job);
     }
@@ -70,8 +69,8 @@ class Run {
   // What the plan may try.
   void draft() {
     std::vector<infer::Drafter::Text> texts;
-    for (Scheduler::Job* job : scheduler_.running()) {
-      if (const auto text = jobs_[index(job)].to_draft(scheduler_.n_ahead_each())) texts.push_back(*text);
+    for (Generation* job : scheduler_.running()) {
+      if (const auto text = job->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
     }
     lookup_.draft(texts);
   }
@@ -96,25 +95,22 @@ class Run {
     return cells;
   }
 
-  void note_rows(Cell& cell, const Scheduler::Trace::Part& part) {
-    const auto first = static_cast<size_t>(runner_.cache().length(part.job->sequence()));
-    const size_t n_known = std::min(part.n_rows, part.job->tokens().size() - first);
-    size_t& highest = highest_[index(part.job)];
+  void note_rows(Cell& cell, const Plan::Share& share) {
+    const auto first = static_cast<size_t>(runner_.cache().length(share.job->sequence()));
+    const size_t n_known = std::min(share.n_rows, share.job->tokens().size() - first);
+    size_t& highest = highest_[index(share.job)];
     cell.state = Cell::State::Runs;
-    cell.n_rows = part.n_rows;
-    cell.n_drafts = part.n_rows - n_known;
+    cell.n_rows = share.n_rows;
+    cell.n_drafts = share.n_rows - n_known;
     cell.n_again = std::min(n_known, highest - std::min(highest, first));
     highest = std::max(highest, first + n_known);
   }
 
-  size_t index(const Scheduler::Job* job) const {
-    const auto is_it = [&](const Generation& other) { return &other == job; };
-    return static_cast<size_t>(std::find_if(jobs_.begin(), jobs_.end(), is_it) - jobs_.begin());
-  }
+  static size_t index(const Generation* job) { return static_cast<size_t>(job->id()); }
 
   infer::Cpu cpu_;
   infer::Runner runner_;
-  Scheduler scheduler_;
+  infer::Scheduler<Generation> scheduler_;
   infer::PromptLookup lookup_;
   std::deque<Generation> jobs_;
   std::vector<size_t> highest_;  // positions that a request has had rows for
@@ -149,7 +145,7 @@ Counts count(const Schedule& schedule) {
       counts.again += static_cast<int64_t>(cell.n_again);
       counts.drafts += static_cast<int64_t>(cell.n_drafts);
       counts.right += cell.n_tokens > 1 ? static_cast<int64_t>(cell.n_tokens) - 1 : 0;
-      counts.put_back += cell.put_back ? 1 : 0;
+      counts.preempted += cell.preempted ? 1 : 0;
       running += cell.state == Cell::State::Runs ? 1 : 0;
       somebody_waits = somebody_waits || cell.state == Cell::State::Waits;
       if (cell.state != Cell::State::Runs && cell.state != Cell::State::Waits) continue;

@@ -30,10 +30,10 @@ struct Cell {
   enum class State { Absent, Waits, Runs, KeepsPlace };
   State state = State::Absent;
   size_t n_rows = 0;
-  size_t n_again = 0;   ///< rows that were there before it was put back
+  size_t n_again = 0;   ///< rows that were there before it was preempted
   size_t n_drafts = 0;  ///< rows that were tried
   size_t n_tokens = 0;  ///< that it got; all but one of them are drafts that were right
-  bool put_back = false;
+  bool preempted = false;
 };
 
 struct Schedule {
@@ -53,7 +53,7 @@ inline constexpr double kRowsOfARead = 8.0;
 [[nodiscard]] double cost(const std::vector<Cell>& step);
 
 struct Counts {
-  int64_t rows = 0, again = 0, drafts = 0, right = 0, put_back = 0;
+  int64_t rows = 0, again = 0, drafts = 0, right = 0, preempted = 0;
   int64_t empty = 0;                     ///< places of steps that nobody used although somebody waited
   std::vector<int64_t> first_token;      ///< by request: steps from its coming to its first token, both included
   std::vector<double> first_token_cost;  ///< of these steps

@@ -104,7 +104,7 @@ class Panel {
       const double x = x_[step];
       const double width = x_[step + 1] - x;
       const bool waits = cell.state == Cell::State::Waits;
-      if (cell.put_back) paths_[svg::colour(1) + " line"] += fmt::format("M{:.1f} {:.1f}v13", x, y + 1);
+      if (cell.preempted) paths_[svg::colour(1) + " line"] += fmt::format("M{:.1f} {:.1f}v13", x, y + 1);
       if (waits && !waited) paths_["line thin ref"] += fmt::format("M{:.1f} {:.1f}", x, y + 7.5);
       if (waits) paths_["line thin ref"] += fmt::format("h{:.1f}", width);
       waited = waits;
@@ -165,9 +165,9 @@ std::string legend(std::span<const Schedule> panels) {
   show(kDrafts, shows(panels, [](const Cell& cell) { return cell.n_tokens > 1; }));
   show(kAgain, shows(panels, [](const Cell& cell) { return cell.n_again > 0; }));
   show(kKept, shows(panels, [](const Cell& cell) { return cell.state == Cell::State::KeepsPlace; }));
-  if (shows(panels, [](const Cell& cell) { return cell.put_back; })) {
+  if (shows(panels, [](const Cell& cell) { return cell.preempted; })) {
     out += fmt::format("<path class=\"{} line\" d=\"M{:.1f} 57v13\"/>", svg::colour(1), x + 6);
-    name("is put back");
+    name("is preempted");
   }
   out += fmt::format("<path class=\"line thin ref\" d=\"M{:.1f} 63h12\"/>", x);
   name("waits");

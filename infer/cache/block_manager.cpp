@@ -33,7 +33,7 @@ SequenceId BlockManager::fork(SequenceId parent) {
   Sequence& to = at(child);
   to.length = from.length;
   to.table = from.table;
-  to.n_told = from.n_told;
+  to.n_cached = from.n_cached;
   for (const BlockId block : to.table) hold(block);
   return child;
 }
@@ -53,7 +53,7 @@ void BlockManager::truncate(SequenceId sequence, int64_t n_positions) {
     s.table.pop_back();
   }
   s.length = std::min(s.length, n_positions);
-  s.n_told = std::min(s.n_told, static_cast<size_t>(s.length / kBlockPositions));
+  s.n_cached = std::min(s.n_cached, static_cast<size_t>(s.length / kBlockPositions));
 }
 
 BlockId BlockManager::take_block() {
@@ -73,7 +73,7 @@ BlockId BlockManager::take_block() {
 
 void BlockManager::drop_block(BlockId block) {
   if (--references_[static_cast<size_t>(block)] > 0) return;
-  if (prefixes_.knows(block)) {
+  if (prefixes_.is_cached(block)) {
     prefixes_.leave(block);
   } else {
     free_.push_back(block);
@@ -83,7 +83,7 @@ void BlockManager::drop_block(BlockId block) {
 
 void BlockManager::hold(BlockId block) {
   if (references_[static_cast<size_t>(block)]++ > 0) return;
-  prefixes_.take(block);  // known: what is not, somebody held
+  prefixes_.take(block);  // cached: what is not, somebody held
   ++in_use_;
 }
 
@@ -92,7 +92,7 @@ int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t>
   core::require(s.table.empty(), "sequence {} has blocks already", sequence);
   s.table = prefixes_.find(tokens);
   for (const BlockId block : s.table) hold(block);
-  s.n_told = s.table.size();
+  s.n_cached = s.table.size();
   s.length = static_cast<int64_t>(s.table.size()) * kBlockPositions;
   return s.length;
 }
@@ -111,9 +111,9 @@ void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens
   core::require(static_cast<int64_t>(tokens.size()) <= s.length, "sequence {} has {} positions, not {}", sequence,
                 s.length, tokens.size());
   const size_t full = tokens.size() / static_cast<size_t>(kBlockPositions);
-  if (full <= s.n_told) return;
+  if (full <= s.n_cached) return;
   prefixes_.add(s.table, tokens);
-  s.n_told = full;
+  s.n_cached = full;
 }
 
 int64_t BlockManager::blocks_needed(SequenceId sequence, int64_t count) const {

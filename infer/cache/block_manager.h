@@ -45,7 +45,7 @@ class BlockManager {
 
   [[nodiscard]] int64_t n_blocks() const { return n_blocks_; }
   [[nodiscard]] int64_t blocks_in_use() const { return in_use_; }
-  /// That nobody holds. Some may be known by their tokens: they are handed out last, the longest unused first.
+  /// That nobody holds. Some may be cached: they are handed out last, the longest unused first.
   [[nodiscard]] int64_t free_blocks() const { return n_blocks_ - in_use_; }
   /// How many free blocks reserve(sequence, count) takes, copies included.
   [[nodiscard]] int64_t blocks_needed(SequenceId sequence, int64_t count) const;
@@ -53,10 +53,10 @@ class BlockManager {
   /// Makes the `count` positions behind the sequence's length writable. Throws core::Error if the free blocks are too
   /// few; then, too, what was reserved before waits for commit() or roll_back().
   void reserve(SequenceId sequence, int64_t count);
-  /// `sequence`, which is empty, shares the known blocks that hold the first of `tokens`: the longest chain of whole
+  /// `sequence`, which is empty, shares the cached blocks that hold the first of `tokens`: the longest chain of whole
   /// blocks. Returns its new length.
   int64_t share_prefix(SequenceId sequence, std::span<const int32_t> tokens);
-  /// `tokens` are those of the sequence's first positions, which were computed: its full blocks are known from now on.
+  /// `tokens` are those of the sequence's first positions, which were computed: its full blocks are cached from now on.
   void remember(SequenceId sequence, std::span<const int32_t> tokens);
   /// How many of the first `tokens` share_prefix() would find, and in how many blocks that nobody holds.
   struct Prefix {
@@ -77,7 +77,7 @@ class BlockManager {
     bool live = false;
     int64_t length = 0;
     std::vector<BlockId> table;
-    size_t n_told = 0;  ///< blocks of the table whose tokens remember() was told
+    size_t n_cached = 0;  ///< blocks of the table that remember() has cached
   };
   // One reserve() that is not committed.
   struct Reserved {
@@ -104,8 +104,8 @@ class BlockManager {
   int64_t n_blocks_;
   int64_t in_use_ = 0;
   std::vector<int32_t> references_;  ///< of each block that was ever handed out
-  std::vector<BlockId> free_;        ///< of those, the ones that nobody holds and nothing is known of
-  PrefixIndex prefixes_;             ///< and those that are known
+  std::vector<BlockId> free_;        ///< of those, the ones that nobody holds and that are not cached
+  PrefixIndex prefixes_;             ///< and those that are cached
   std::vector<Sequence> sequences_;
   std::vector<Reserved> reserved_;
   std::vector<Replaced> replaced_;

@@ -27,8 +27,8 @@ uint64_t PrefixIndex::key_of(TextId before, std::span<const int32_t> tokens) {
 BlockId PrefixIndex::next(TextId before, std::span<const int32_t> tokens) const {
   const auto [first, last] = by_key_.equal_range(key_of(before, tokens));
   const auto found = std::find_if(first, last, [&](const auto& entry) {
-    const Known& known = at(entry.second);
-    return known.before == before && std::equal(tokens.begin(), tokens.end(), known.tokens.begin());
+    const Entry& cached = at(entry.second);
+    return cached.before == before && std::equal(tokens.begin(), tokens.end(), cached.tokens.begin());
   });
   return found == last ? -1 : found->second;
 }
@@ -53,44 +53,44 @@ void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> t
     if (block < 0) {
       block = table[i];
       forget(block);  // it followed a text that was forgotten
-      if (known_.size() <= static_cast<size_t>(block)) known_.resize(static_cast<size_t>(block) + 1);
+      if (entries_.size() <= static_cast<size_t>(block)) entries_.resize(static_cast<size_t>(block) + 1);
       by_key_.emplace(key_of(text, own), block);
-      Known& known = at(block);
-      known.text = ++n_texts_;
-      known.before = text;
-      std::copy(own.begin(), own.end(), known.tokens.begin());
+      Entry& cached = at(block);
+      cached.text = ++n_texts_;
+      cached.before = text;
+      std::copy(own.begin(), own.end(), cached.tokens.begin());
     }
     text = at(block).text;
   }
 }
 
-bool PrefixIndex::knows(BlockId block) const {
-  return static_cast<size_t>(block) < known_.size() && at(block).text != kBeginning;
+bool PrefixIndex::is_cached(BlockId block) const {
+  return static_cast<size_t>(block) < entries_.size() && at(block).text != kBeginning;
 }
 
 void PrefixIndex::leave(BlockId block) {
-  Known& known = at(block);
-  known.older = std::exchange(newest_, block);
-  known.newer = -1;
-  (known.older < 0 ? oldest_ : at(known.older).newer) = block;
+  Entry& cached = at(block);
+  cached.older = std::exchange(newest_, block);
+  cached.newer = -1;
+  (cached.older < 0 ? oldest_ : at(cached.older).newer) = block;
 }
 
 void PrefixIndex::take(BlockId block) {
-  const Known& known = at(block);
-  (known.older < 0 ? oldest_ : at(known.older).newer) = known.newer;
-  (known.newer < 0 ? newest_ : at(known.newer).older) = known.older;
+  const Entry& cached = at(block);
+  (cached.older < 0 ? oldest_ : at(cached.older).newer) = cached.newer;
+  (cached.newer < 0 ? newest_ : at(cached.newer).older) = cached.older;
 }
 
 void PrefixIndex::forget(BlockId block) {
-  if (!knows(block)) return;
-  Known& known = at(block);
-  const auto [first, last] = by_key_.equal_range(key_of(known.before, known.tokens));
+  if (!is_cached(block)) return;
+  Entry& cached = at(block);
+  const auto [first, last] = by_key_.equal_range(key_of(cached.before, cached.tokens));
   by_key_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == block; }));
-  known.text = kBeginning;
+  cached.text = kBeginning;
 }
 
 BlockId PrefixIndex::forget_oldest() {
-  core::require(oldest_ >= 0, "no block of the KV cache is known and held by nobody");
+  core::require(oldest_ >= 0, "no cached block is held by nobody");
   const BlockId block = oldest_;
   take(block);
   forget(block);

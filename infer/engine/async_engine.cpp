@@ -21,11 +21,11 @@ AsyncEngine::~AsyncEngine() {
   thread_.join();
 }
 
-AsyncEngine::Id AsyncEngine::submit(Request request, OnEnd on_end, std::optional<Id> same_prompt) {
-  Id id = 0;
+RequestId AsyncEngine::submit(Request request, OnEnd on_end, std::optional<RequestId> same_prompt) {
+  RequestId id = 0;
   {
     const std::lock_guard lock(mutex_);
-    id = next_id_++;
+    id = engine_.new_id();
     messages_.push_back(
         {.id = id, .request = std::move(request), .on_end = std::move(on_end), .same_prompt = same_prompt});
   }
@@ -33,7 +33,7 @@ AsyncEngine::Id AsyncEngine::submit(Request request, OnEnd on_end, std::optional
   return id;
 }
 
-void AsyncEngine::cancel(Id id) {
+void AsyncEngine::cancel(RequestId id) {
   {
     const std::lock_guard lock(mutex_);
     messages_.push_back({.id = id});
@@ -66,7 +66,7 @@ void AsyncEngine::run() {
     }
     for (Message& message : messages) take(std::move(message));
     if (stops) {
-      for (const auto& [id, live] : live_) engine_.cancel(id);
+      for (const auto& [id, on_end] : live_) engine_.cancel(id);
     } else {
       try {
         engine_.step();
@@ -83,22 +83,14 @@ void AsyncEngine::run() {
   }
 }
 
-std::optional<RequestId> AsyncEngine::request_of(Id id) const {
-  for (const auto& [request, live] : live_) {
-    if (live.id == id) return request;
-  }
-  return std::nullopt;
-}
-
 void AsyncEngine::take(Message message) {
   if (!message.request) {
-    if (const auto request = request_of(message.id)) engine_.cancel(*request);
+    engine_.cancel(message.id);
     return;
   }
   try {
-    const RequestId id =
-        engine_.add(std::move(*message.request), message.same_prompt ? request_of(*message.same_prompt) : std::nullopt);
-    live_.emplace(id, Live{.id = message.id, .on_end = std::move(message.on_end)});
+    engine_.add(std::move(*message.request), message.same_prompt, message.id);
+    live_.emplace(message.id, std::move(message.on_end));
   } catch (...) {
     message.on_end({.error = std::current_exception()});
   }
@@ -125,43 +117,10 @@ void AsyncEngine::hand_out_ended() {
   }
 }
 
-void AsyncEngine::end(std::map<RequestId, Live>::iterator live, Outcome outcome) {
-  const OnEnd on_end = std::move(live->second.on_end);
+void AsyncEngine::end(std::map<RequestId, OnEnd>::iterator live, Outcome outcome) {
+  const OnEnd on_end = std::move(live->second);
   live_.erase(live);
   on_end(std::move(outcome));
-}
-
-TextStream::TextStream(AsyncEngine& engine, Request request) : engine_(engine) {
-  request.on_text = [this](std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    text_ += text;
-    came_.notify_one();
-  };
-  id_ = engine.submit(std::move(request), [this](Outcome outcome) {
-    const std::lock_guard lock(mutex_);
-    outcome_ = std::move(outcome);
-    came_.notify_one();
-  });
-}
-
-TextStream::~TextStream() {
-  cancel();
-  std::unique_lock lock(mutex_);
-  came_.wait(lock, [this] { return outcome_.has_value(); });
-}
-
-std::optional<std::string> TextStream::next() {
-  std::unique_lock lock(mutex_);
-  came_.wait(lock, [this] { return !text_.empty() || outcome_.has_value(); });
-  if (!text_.empty()) return std::exchange(text_, {});
-  if (outcome_->error) std::rethrow_exception(outcome_->error);
-  return std::nullopt;
-}
-
-const GenerateResult& TextStream::result() const {
-  const std::lock_guard lock(mutex_);
-  core::require(outcome_ && !outcome_->error, "the request has no result");
-  return outcome_->result;
 }
 
 }  // namespace folio::infer

@@ -26,7 +26,6 @@ struct Outcome {
 
 class AsyncEngine {
  public:
-  using Id = uint64_t;
   using OnEnd = std::function<void(Outcome outcome)>;
 
   /// The engine has to outlive this. `after_step`, which must not throw, is called from the engine's thread when a
@@ -40,9 +39,9 @@ class AsyncEngine {
   /// The request's callbacks, and then `on_end` once, are called from the engine's thread: they should be short. They
   /// may call submit() and cancel(). `on_end` must not throw. A request that can't run ends with the error.
   /// `same_prompt` is a request with the same prompt, which is then computed once for both.
-  Id submit(Request request, OnEnd on_end, std::optional<Id> same_prompt = {});
+  RequestId submit(Request request, OnEnd on_end, std::optional<RequestId> same_prompt = {});
   /// The request ends as Interrupted within a step, unless it has ended.
-  void cancel(Id id);
+  void cancel(RequestId id);
 
   /// Calls after_step soon, also if there is nothing to do.
   void wake();
@@ -52,58 +51,28 @@ class AsyncEngine {
 
  private:
   struct Message {
-    Id id;
+    RequestId id;
     std::optional<Request> request{};  ///< none: to cancel
     OnEnd on_end{};
-    std::optional<Id> same_prompt{};
-  };
-  struct Live {
-    Id id;
-    OnEnd on_end;
+    std::optional<RequestId> same_prompt{};
   };
 
   void run();
   void take(Message message);
-  [[nodiscard]] std::optional<RequestId> request_of(Id id) const;
   void fail(const std::exception_ptr& error);
   void hand_out_ended();
-  void end(std::map<RequestId, Live>::iterator live, Outcome outcome);
+  void end(std::map<RequestId, OnEnd>::iterator live, Outcome outcome);
 
   Engine& engine_;
   std::function<void(Engine&)> after_step_;
-  std::map<RequestId, Live> live_;  ///< the engine's thread's alone
-  mutable std::mutex mutex_;        ///< of what follows
+  std::map<RequestId, OnEnd> live_;  ///< the engine's thread's alone
+  mutable std::mutex mutex_;         ///< of what follows
   std::condition_variable wake_;
   std::deque<Message> messages_;
-  Id next_id_ = 0;
   bool stops_ = false;
   bool woken_ = false;
   EngineStatistics statistics_;
   std::thread thread_;  ///< the last member: it uses the others
-};
-
-/// A request whose text is waited for.
-class TextStream {
- public:
-  TextStream(AsyncEngine& engine, Request request);
-  /// Cancels what has not ended, and waits for its end.
-  ~TextStream();
-  TextStream(const TextStream&) = delete;
-  TextStream& operator=(const TextStream&) = delete;
-
-  /// Waits for the text that comes next; none when the request has ended. Throws the error that it ended with.
-  [[nodiscard]] std::optional<std::string> next();
-  /// After next() has returned none.
-  [[nodiscard]] const GenerateResult& result() const;
-  void cancel() { engine_.cancel(id_); }
-
- private:
-  AsyncEngine& engine_;
-  mutable std::mutex mutex_;
-  std::condition_variable came_;
-  std::string text_;
-  std::optional<Outcome> outcome_;
-  AsyncEngine::Id id_;
 };
 
 }  // namespace folio::infer

@@ -56,7 +56,7 @@ Answer Conversation::say(std::string text, const GenerateOptions& options,
 }
 
 // The whole conversation is tokenized anew: what was said as some tokens may be read as others, and a template may trim
-// it. Up to the first token that differs, the cache knows it.
+// it. Up to the first token that differs, it is cached.
 Answer Conversation::answer(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
                             const Interrupted& interrupted) {
   Answer answer;

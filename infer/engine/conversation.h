@@ -1,4 +1,4 @@
-// A chat: its messages. A turn is rendered whole by the template, and what the cache does not know of it is computed:
+// A chat: its messages. A turn is rendered whole by the template, and what is not cached of it is computed:
 // an answer is, byte for byte, the one that the same messages get in a conversation of their own.
 #pragma once
 

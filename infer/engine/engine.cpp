@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kLogitsAtOnce = 3'000'000;  // numbers of prompts' rows in a step: 61 rows of a vocabulary of 49,152
 
-Scheduler::Limits within(Scheduler::Limits limits, size_t max_rows) {
+SchedulerLimits within(SchedulerLimits limits, size_t max_rows) {
   limits.max_rows = std::min(limits.max_rows, max_rows);
   return limits;
 }
@@ -20,11 +20,11 @@ Scheduler::Limits within(Scheduler::Limits limits, size_t max_rows) {
 }  // namespace
 
 Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options,
-               const Scheduler::Limits& limits)
+               const SchedulerLimits& limits)
     : Engine(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options, limits) {}
 
 Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options,
-               const Scheduler::Limits& limits)
+               const SchedulerLimits& limits)
     : runner_(model, placements, options), scheduler_(runner_.cache(), within(limits, runner_.max_rows())) {}
 
 void Engine::draft_with(Drafter& drafter) {
@@ -32,20 +32,21 @@ void Engine::draft_with(Drafter& drafter) {
   drafter_ = &drafter;
 }
 
-RequestId Engine::add(Request request, std::optional<RequestId> same_prompt) {
-  active_.push_back({.id = next_id_, .generation = Generation(std::move(request), config(), cache())});
+RequestId Engine::add(Request request, std::optional<RequestId> same_prompt, std::optional<RequestId> id) {
+  const RequestId own = id ? *id : new_id();
+  const auto added = active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache());
   try {
-    Generation& added = active_.back().generation;
-    scheduler_.add(added);
-    for (const Active& a : active_) {
-      if (a.id == same_prompt && a.generation.request().prompt == added.request().prompt)
-        added.share_with(a.generation);
+    Generation& generation = added->second;
+    scheduler_.add(generation);
+    const auto older = same_prompt ? active_.find(*same_prompt) : active_.end();
+    if (older != active_.end() && older->second.request().prompt == generation.request().prompt) {
+      generation.share_with(older->first);
     }
   } catch (...) {
-    active_.pop_back();
+    active_.erase(added);
     throw;
   }
-  return next_id_++;
+  return own;
 }
 
 bool Engine::step() {
@@ -53,9 +54,9 @@ bool Engine::step() {
   failed_.reset();
   retire_done();
   try {
-    if (!step_.parts.empty() && !runner_.is_last(step_.issued)) recall();  // somebody else ran a step
-    if (step_.parts.empty()) step_ = issue(plan());
-    if (step_.parts.empty()) {
+    if (!step_.planned.empty() && !runner_.is_last(step_.issued)) recall();  // somebody else ran a step
+    if (step_.planned.empty()) step_ = issue(plan());
+    if (step_.planned.empty()) {
       core::require(active_.empty(), "the KV cache is full: sequences that are kept hold {} of its {} blocks",
                     cache().blocks_in_use(), cache().n_blocks());
       return false;
@@ -65,7 +66,7 @@ bool Engine::step() {
     if (on_step_) on_step_(step_.report);
     step_ = std::move(next);
   } catch (...) {
-    if (in_hand_ != nullptr) failed_ = id_of(*in_hand_);
+    if (in_hand_ != nullptr) failed_ = in_hand_->id();
     in_hand_ = nullptr;
     recall();
     retire_done();
@@ -79,108 +80,101 @@ bool Engine::step() {
 // What the next plan may try, for all texts together.
 void Engine::draft() {
   std::vector<Drafter::Text> texts;
-  for (Scheduler::Job* job : scheduler_.running()) {
-    if (const auto text = static_cast<Generation*>(job)->to_draft(scheduler_.n_ahead_each())) texts.push_back(*text);
+  for (Generation* request : scheduler_.running()) {
+    if (const auto text = request->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
   }
   if (!texts.empty()) drafter_->draft(texts);
 }
 
-std::vector<Engine::Part> Engine::plan() {
+std::vector<Engine::PlannedRows> Engine::plan() {
   draft();
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
   size_t n_draws = 0;
   size_t most_reported =
       std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
-  std::vector<Part> parts;
-  const auto append = [&](Scheduler::Job& job, size_t most) {
-    auto& request = static_cast<Generation&>(job);
+  std::vector<PlannedRows> planned;
+  const auto& trace = scheduler_.plan([&](Generation& request, size_t most) {
     const size_t n = request.append_rows(rows_, most, most_reported);
     if (n > 0) {
-      parts.push_back({.request = &request, .n_rows = n, .draw = n_draws});
+      planned.push_back({.request = &request, .n_rows = n, .draw = n_draws});
       n_draws += rows_.back().sampler != nullptr ? request.n_draws() : 0;
     }
     return n;
-  };
-  const Scheduler::Trace& trace = scheduler_.plan(append);
-  for (const Scheduler::Job* job : trace.started) done_.cached_tokens += static_cast<uint64_t>(job->n_shared());
-  done_.put_back += trace.put_back.size();
-  if (!trace.put_back.empty()) {
-    for (Scheduler::Job* job : scheduler_.waiting()) static_cast<Generation*>(job)->was_put_back();
-  }
-  for (const Part& part : parts) part.request->started();
+  });
+  for (const Generation* request : trace.started) done_.cached_tokens += static_cast<uint64_t>(request->n_cached());
+  done_.preemptions += trace.preempted.size();
+  for (Generation* request : trace.preempted) request->was_preempted();
+  for (const PlannedRows& rows : planned) rows.request->started();
   if (on_step_) {
-    for (const auto* job : trace.started) planned_.started.push_back({.id = id_of(*job), .n_known = job->n_shared()});
-    for (const auto* job : trace.put_back) planned_.put_back.push_back(id_of(*job));
+    for (const auto* job : trace.started) report_.started.push_back({.id = job->id(), .n_cached = job->n_cached()});
+    for (const auto* job : trace.preempted) report_.preempted.push_back(job->id());
   }
   done_.plan_seconds += core::seconds_since(start);
-  return parts;
+  return planned;
 }
 
 // A row for each token that the step in flight draws. None if a request has others: it would wait for a step more.
-std::vector<Engine::Part> Engine::plan_ahead() {
+std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
-  for (Scheduler::Job* job : scheduler_.running()) {
-    if (static_cast<Generation*>(job)->has_to_wait()) return {};
+  for (const Generation* request : scheduler_.running()) {
+    if (request->needs_next_token()) return {};
   }
-  std::vector<Part> parts;
-  std::vector<Scheduler::Job*> jobs;
-  for (const Part& part : step_.parts) {
-    if (part.request->ends_next()) continue;
-    parts.push_back({.request = part.request, .n_rows = 1, .draw = rows_.size()});
-    jobs.push_back(part.request);
-    rows_.push_back(part.request->row_ahead(part.draw));
+  std::vector<PlannedRows> planned;
+  std::vector<Generation*> requests;
+  for (const PlannedRows& rows : step_.planned) {
+    if (rows.request->ends_next()) continue;
+    planned.push_back({.request = rows.request, .n_rows = 1, .draw = rows_.size()});
+    requests.push_back(rows.request);
+    rows_.push_back(rows.request->row_ahead(rows.draw));
   }
-  if (!scheduler_.can_go_on(jobs)) parts.clear();
+  if (!scheduler_.can_go_on(requests)) planned.clear();
   done_.plan_seconds += core::seconds_since(start);
-  return parts;
+  return planned;
 }
 
-Engine::Flight Engine::issue(std::vector<Part> parts) {
-  if (parts.empty()) return {};
-  Flight flight{.issued = runner_.issue(rows_, parts.front().request->request().observer), .parts = std::move(parts)};
-  for (const Part& part : flight.parts) part.request->issued(part.n_rows);
+Engine::Flight Engine::issue(std::vector<PlannedRows> planned) {
+  if (planned.empty()) return {};
+  Flight flight{.issued = runner_.issue(rows_, planned.front().request->request().observer),
+                .planned = std::move(planned)};
+  for (const PlannedRows& rows : flight.planned) rows.request->issued(rows.n_rows);
   if (on_step_) {
-    flight.report = std::exchange(planned_, {});
-    for (const Part& part : flight.parts)
-      flight.report.parts.push_back({.id = id_of(*part.request), .n_rows = part.n_rows});
+    flight.report = std::exchange(report_, {});
+    for (const PlannedRows& rows : flight.planned) {
+      flight.report.shares.push_back({.id = rows.request->id(), .n_rows = rows.n_rows});
+    }
   }
   ++done_.steps;
   done_.rows += rows_.size();
   return flight;
 }
 
-RequestId Engine::id_of(const Scheduler::Job& job) const {
-  const auto is_it = [&](const Active& a) { return &a.generation == &job; };
-  return std::find_if(active_.begin(), active_.end(), is_it)->id;
-}
-
 void Engine::hand_out(StepOutput output) {
   const std::span<const int32_t> tokens = output.tokens;
-  for (const Part& part : step_.parts) {
-    in_hand_ = part.request;
-    output.tokens = tokens.subspan(part.draw);
-    const size_t n_before = part.request->n_generated();
-    output = part.request->take(output, part.n_rows);
-    done_.tokens += part.request->n_generated() - n_before;
-    part.request->remember();
+  for (const PlannedRows& rows : step_.planned) {
+    in_hand_ = rows.request;
+    output.tokens = tokens.subspan(rows.draw);
+    const size_t n_before = rows.request->n_generated();
+    output = rows.request->take(output, rows.n_rows);
+    done_.tokens += rows.request->n_generated() - n_before;
+    rows.request->remember();
   }
   in_hand_ = nullptr;
 }
 
 // Nobody waits for what is in flight: each request computes its rows again, from the first that it has not taken.
 void Engine::recall() {
-  for (Active& a : active_) a.generation.recall();
+  for (auto& [id, request] : active_) request.recall();
   step_ = {};
 }
 
 void Engine::retire_done() {
   for (auto a = active_.begin(); a != active_.end();) {
     const auto next = std::next(a);
-    if (a->generation.done()) {
-      ended_.emplace(a->id, a->generation.result());
+    if (a->second.done()) {
+      ended_.emplace(a->first, a->second.result());
       forget(a);
     }
     a = next;
@@ -188,17 +182,17 @@ void Engine::retire_done() {
 }
 
 // A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
-void Engine::forget(std::list<Active>::iterator active) {
-  active->generation.recall();
-  std::erase_if(step_.parts, [&](const Part& part) { return part.request == &active->generation; });
-  scheduler_.remove(active->generation);
+void Engine::forget(std::map<RequestId, Generation>::iterator active) {
+  Generation& request = active->second;
+  request.recall();
+  std::erase_if(step_.planned, [&](const PlannedRows& rows) { return rows.request == &request; });
+  scheduler_.remove(request);
   active_.erase(active);
 }
 
 void Engine::cancel(RequestId id) {
-  for (Active& a : active_) {
-    if (a.id == id) a.generation.finish(FinishReason::Interrupted);
-  }
+  const auto active = active_.find(id);
+  if (active != active_.end()) active->second.finish(FinishReason::Interrupted);
   retire_done();
 }
 
@@ -221,20 +215,18 @@ EngineStatistics Engine::statistics() const {
 
 std::vector<RequestView> Engine::requests() const {
   std::vector<RequestView> views;
-  const auto view = [&](const Scheduler::Job* job) {
-    const auto& g = *static_cast<const Generation*>(job);
-    views.push_back({.id = id_of(g),
-                     .n_prompt = g.request().prompt.size(),
-                     .n_tokens = g.request().prompt.size() + g.n_generated(),
-                     .blocks = g.runs() ? runner_.cache().table(g.sequence()) : std::span<const BlockId>{}});
-  };
-  for (const Scheduler::Job* job : scheduler_.running()) view(job);
-  for (const Scheduler::Job* job : scheduler_.waiting()) view(job);
+  for (const auto& [id, request] : active_) {  // those that run are the oldest
+    views.push_back(
+        {.id = id,
+         .n_prompt = request.request().prompt.size(),
+         .n_tokens = request.request().prompt.size() + request.n_generated(),
+         .blocks = request.runs() ? runner_.cache().table(request.sequence()) : std::span<const BlockId>{}});
+  }
   return views;
 }
 
 void Engine::drop(RequestId id) {
-  const auto active = std::find_if(active_.begin(), active_.end(), [&](const Active& a) { return a.id == id; });
+  const auto active = active_.find(id);
   if (active != active_.end()) forget(active);
   ended_.erase(id);
 }

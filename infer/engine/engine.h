@@ -1,12 +1,12 @@
 // The loop that every caller shares: requests go in, each step takes rows of those that run, results come out:
 //   engine.add(request);  while (engine.step()) …;  engine.take(id)
 // scheduler.h says whose rows a step takes. A request's result does not depend on the others, nor on what the cache
-// knew of its prompt, nor on whether it was put back: see forward/runner.h.
+// held of its prompt, nor on whether it was preempted: see forward/runner.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <optional>
 #include <span>
@@ -21,15 +21,13 @@
 
 namespace folio::infer {
 
-using RequestId = int64_t;
-
 /// What an engine has done, and does.
 struct EngineStatistics {
   uint64_t steps = 0;
   uint64_t rows = 0;           ///< that were computed
   uint64_t cached_tokens = 0;  ///< of prompts, that did not have to be
   uint64_t tokens = 0;         ///< that were generated
-  uint64_t put_back = 0;       ///< times that a request was
+  uint64_t preemptions = 0;
   size_t running = 0;
   size_t waiting = 0;
   int64_t blocks_in_use = 0;
@@ -40,17 +38,17 @@ struct EngineStatistics {
 
 /// What a step did: its rows, and what its plan decided.
 struct StepReport {
-  struct Part {
+  struct Share {
     RequestId id;
     size_t n_rows;
   };
   struct Started {
     RequestId id;
-    int64_t n_known;  ///< tokens that the cache knew
+    int64_t n_cached;  ///< tokens that need not be computed
   };
-  std::vector<Part> parts{};
+  std::vector<Share> shares{};
   std::vector<Started> started{};
-  std::vector<RequestId> put_back{};
+  std::vector<RequestId> preempted{};
 };
 
 /// A request that has not ended.
@@ -66,9 +64,9 @@ class Engine {
   /// `model` and the machines have to outlive the engine. A step has no more rows than the machines allow, whatever
   /// `limits` say. Throws as Runner's constructor does.
   Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {},
-         const Scheduler::Limits& limits = {});
+         const SchedulerLimits& limits = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
-         const Scheduler::Limits& limits = {});
+         const SchedulerLimits& limits = {});
   Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the weights are used where they lie
   Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
   Engine(const Engine&) = delete;
@@ -85,8 +83,11 @@ class Engine {
 
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
   /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
-  /// `same_prompt` is a request with the same prompt, which is then computed once for both.
-  RequestId add(Request request, std::optional<RequestId> same_prompt = {});
+  /// `same_prompt` is a request with the same prompt, which is then computed once for both. `id` is one of new_id(),
+  /// larger than those of all requests so far; without one the engine takes the next.
+  RequestId add(Request request, std::optional<RequestId> same_prompt = {}, std::optional<RequestId> id = {});
+  /// For a request that is added later. Any thread may ask.
+  [[nodiscard]] RequestId new_id() { return next_id_++; }
 
   /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out what the
   /// requests want. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens
@@ -114,12 +115,8 @@ class Engine {
   [[nodiscard]] std::vector<RequestView> requests() const;
 
  private:
-  struct Active {
-    RequestId id;
-    Generation generation;
-  };
   // Rows of one request in a step.
-  struct Part {
+  struct PlannedRows {
     Generation* request;
     size_t n_rows;
     size_t draw;  ///< index of its draw, if it has one
@@ -127,30 +124,29 @@ class Engine {
   // A step that was issued.
   struct Flight {
     Issued issued;
-    std::vector<Part> parts;  ///< of requests that wait for it
-    StepReport report{};      ///< while somebody watches
+    std::vector<PlannedRows> planned;  ///< of requests that wait for it
+    StepReport report{};               ///< while somebody watches
   };
 
   void draft();
-  [[nodiscard]] std::vector<Part> plan();
-  [[nodiscard]] std::vector<Part> plan_ahead();
-  [[nodiscard]] Flight issue(std::vector<Part> parts);
-  [[nodiscard]] RequestId id_of(const Scheduler::Job& job) const;
+  [[nodiscard]] std::vector<PlannedRows> plan();
+  [[nodiscard]] std::vector<PlannedRows> plan_ahead();
+  [[nodiscard]] Flight issue(std::vector<PlannedRows> planned);
   void hand_out(StepOutput output);
   void recall();
   void retire_done();
-  void forget(std::list<Active>::iterator active);
+  void forget(std::map<RequestId, Generation>::iterator active);
 
   Runner runner_;
-  Scheduler scheduler_;
+  Scheduler<Generation> scheduler_;
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
-  RequestId next_id_ = 0;
-  std::list<Active> active_;  ///< in the order in which they came
+  std::atomic<RequestId> next_id_ = 0;
+  std::map<RequestId, Generation> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
   std::vector<Row> rows_;  ///< that were planned
   Flight step_;            ///< in flight, and collected next
-  StepReport planned_;     ///< what the last plan decided, while somebody watches
+  StepReport report_;      ///< what the last plan decided, while somebody watches
   std::function<void(const StepReport&)> on_step_{};
   const Generation* in_hand_ = nullptr;  ///< whose results are handed out
   std::optional<RequestId> failed_{};

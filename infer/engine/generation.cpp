@@ -36,8 +36,9 @@ std::string_view finish_reason_name(FinishReason reason) {
   }
 }
 
-Generation::Generation(Request request, const core::ModelConfig& config, BlockManager& cache)
-    : request_(std::move(request)),
+Generation::Generation(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache)
+    : ScheduledJob(id),
+      request_(std::move(request)),
       cache_(cache),
       vocab_size_(static_cast<size_t>(config.vocab_size)),
       context_(context_of(request_, config)),
@@ -75,10 +76,10 @@ Generation::Generation(Request request, const core::ModelConfig& config, BlockMa
 void Generation::started() {
   if (std::exchange(started_, true)) return;
   start_ = first_token_ = end_ = Clock::now();
-  n_cached_ = static_cast<size_t>(n_shared());
+  n_prompt_cached_ = static_cast<size_t>(n_cached());
 }
 
-void Generation::was_put_back() {
+void Generation::was_preempted() {
   drafted_.resize(n_copied_);
   draft_memory_.reset();
 }
@@ -108,7 +109,7 @@ size_t Generation::n_rows() const {
   return request_.on_log_probs ? n_prompt_ - 1 : 0;
 }
 
-// Tokens that the cache does not hold yet. It may hold the row of one that is not known.
+// Tokens that the cache does not hold yet. It may hold the row of one that is still being drawn.
 size_t Generation::n_fresh() const {
   const size_t held = forgotten_ + static_cast<size_t>(runs() ? cache_.length(sequence()) : 0);
   return n_rows() - std::min(held, n_rows());
@@ -143,7 +144,7 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
 // Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
 // that of the text.
 void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
-  n_drafts_ = std::min(most, n_ahead());
+  n_drafts_ = std::min(most, n_drafts());
   for (size_t n = history_.size(); n < history_.size() + n_drafts_; ++n) {
     rows.push_back({.token = drafted_[n],
                     .sequence = sequence(),
@@ -154,7 +155,7 @@ void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
   }
 }
 
-size_t Generation::n_ahead() const { return drafted_.size() - std::min(drafted_.size(), history_.size()); }
+size_t Generation::n_drafts() const { return drafted_.size() - std::min(drafted_.size(), history_.size()); }
 
 // As many as may be right: the text goes on behind the last of them. A text whose last row alone is missing draws in
 // the next step.
@@ -186,7 +187,7 @@ Row Generation::row_ahead(size_t draw) {
           .history = history_};
 }
 
-bool Generation::has_to_wait() const {
+bool Generation::needs_next_token() const {
   if (n_fresh() > 0) return true;
   return !ends_next() && (request_.options.sampler.needs_history() || request_.options.speculate > 0 ||
                           context_ends(history_.size() + 1));
@@ -227,9 +228,9 @@ StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
 // last draft that was right are taken back.
 void Generation::take_drafts(std::span<const int32_t> drawn) {
   const size_t n_drafts = std::exchange(n_drafts_, 0);
-  const size_t n_known = history_.size() - (done_ ? 0 : 1);  // before the drafts
+  const size_t n_before = history_.size() - (done_ ? 0 : 1);  // before the drafts
   size_t n_right = 0;
-  while (n_right < n_drafts && !done_ && drawn[n_right] == drafted_[n_known + n_right]) {
+  while (n_right < n_drafts && !done_ && drawn[n_right] == drafted_[n_before + n_right]) {
     const int32_t token = token_of(drawn[n_right + 1], static_cast<int64_t>(history_.size()));
     --in_flight_;
     ++n_right;
@@ -318,7 +319,7 @@ GenerateResult Generation::result() const {
   return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},
           .text = text_,
           .finish_reason = reason_,
-          .n_cached = n_cached_,
+          .n_cached = n_prompt_cached_,
           .n_drafts = n_tried_,
           .n_right = n_right_,
           .prefill_seconds = seconds((began ? first_token_ : end_) - start_),

@@ -17,25 +17,25 @@
 
 namespace folio::infer {
 
-class Generation final : public Scheduler::Job {
+class Generation final : public ScheduledJob {
  public:
   /// Throws core::Error if the request cannot run on the model.
-  Generation(Request request, const core::ModelConfig& config, BlockManager& cache);
+  Generation(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache);
 
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] bool done() const { return done_; }
   [[nodiscard]] size_t n_generated() const { return history_.size() - n_prompt_; }
 
-  [[nodiscard]] std::span<const int32_t> tokens() const override;
-  [[nodiscard]] size_t shareable() const override;
-  [[nodiscard]] int64_t max_positions() const override;
-  [[nodiscard]] size_t n_ahead() const override;
-  [[nodiscard]] bool alone() const override { return static_cast<bool>(request_.observer); }
+  [[nodiscard]] std::span<const int32_t> tokens() const;
+  [[nodiscard]] size_t shareable() const;
+  [[nodiscard]] int64_t max_positions() const;
+  [[nodiscard]] size_t n_drafts() const;
+  [[nodiscard]] bool alone() const { return static_cast<bool>(request_.observer); }
 
   /// It runs from now on. Only the first time counts.
   void started();
   /// It waits from now on, and holds nothing meanwhile.
-  void was_put_back();
+  void was_preempted();
 
   /// The text that drafts are for, at most `most`; nothing where none are to be tried in the next step. Drafts that
   /// were not taken are forgotten.
@@ -46,11 +46,11 @@ class Generation final : public Scheduler::Job {
   /// were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
-  /// The row of the token that a step in flight draws as its draw `draw`: it can be issued before the token is known.
+  /// The row of the token that a step in flight draws as its draw `draw`: it can be issued before the token is there.
   [[nodiscard]] Row row_ahead(size_t draw);
-  /// Whether nobody can say its next rows before that token is known: it has others yet, its sampler has to know the
-  /// token, or the context slides.
-  [[nodiscard]] bool has_to_wait() const;
+  /// Whether its next rows can be planned only when that token is there: rows of the prompt are left, its sampler
+  /// depends on the token, it drafts, or the context slides.
+  [[nodiscard]] bool needs_next_token() const;
   /// Whether no row comes after that token, whatever it is.
   [[nodiscard]] bool ends_next() const;
 
@@ -99,7 +99,7 @@ class Generation final : public Scheduler::Job {
   size_t n_prompt_;
   size_t reported_ = 0;           ///< rows of the prompt whose logits were handed out
   size_t forgotten_ = 0;          ///< tokens at the beginning of the history that slid out of the context
-  size_t n_cached_ = 0;           ///< tokens of the prompt that were not computed
+  size_t n_prompt_cached_ = 0;           ///< tokens of the prompt that were not computed
   size_t n_drafts_ = 0;           ///< of the rows in flight the last ones
   size_t n_tried_ = 0;            ///< drafts of all steps
   size_t n_right_ = 0;            ///< of them

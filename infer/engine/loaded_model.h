@@ -28,7 +28,7 @@ struct LoadOptions {
   int64_t n_contexts = 1;       ///< the cache has room for so many sequences of that length,
   int64_t cache_positions = 0;  ///< unless it is to hold so many positions in all
   CacheType cache_type = CacheType::F32;
-  Scheduler::Limits limits{};
+  SchedulerLimits limits{};
 };
 
 class LoadedModel {

@@ -60,7 +60,7 @@ struct GenerateResult {
   std::vector<int32_t> tokens;  ///< generated, without the prompt
   std::string text;             ///< what they say, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
-  size_t n_cached = 0;           ///< tokens of the prompt that the cache knew, and that were not computed
+  size_t n_cached = 0;           ///< tokens of the prompt that were cached, and not computed
   size_t n_drafts = 0;           ///< that were tried
   size_t n_right = 0;            ///< drafts that were
   double prefill_seconds = 0.0;  ///< from the first step to the first token

@@ -167,7 +167,7 @@ void Completion::end() {
 }
 
 void Completion::cancel() {
-  for (const AsyncEngine::Id id : ids_) engine_->cancel(id);
+  for (const RequestId id : ids_) engine_->cancel(id);
 }
 
 void Completion::fail(const ApiError& error) {

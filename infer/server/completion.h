@@ -49,7 +49,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
              Outbox& outbox, Metrics& metrics);
 
-  /// Submits its choices. `on_done` is called once, when the engine knows of none of them any more.
+  /// Submits its choices. `on_done` is called once, when all of them have ended.
   void start(AsyncEngine& engine, std::function<void(const Completion&)> on_done);
   void receive(News news);
   /// Ends it with an error, which is sent unless the client went away.
@@ -82,7 +82,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Replies replies_;
   AsyncEngine* engine_ = nullptr;  ///< from start() on
   std::function<void(const Completion&)> on_done_;
-  std::vector<AsyncEngine::Id> ids_;
+  std::vector<RequestId> ids_;
   std::vector<ChoiceText> choices_;      ///< so far; of a stream what was not sent yet
   std::vector<size_t> n_sent_;           ///< characters of each choice
   std::vector<size_t> n_prompt_logits_;  ///< the engine's thread's: rows of each choice's prompt that were seen

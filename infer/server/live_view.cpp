@@ -63,9 +63,9 @@ std::string LiveView::json(const Note& note, const Metrics& metrics) {
                     {"ms", step.seconds * 1e3},
                     {"rows", Ordered::array()},
                     {"started", Ordered::array()},
-                    {"put_back", step.report.put_back}};
-    for (const auto& part : step.report.parts) json["rows"].push_back({part.id, part.n_rows});
-    for (const auto& started : step.report.started) json["started"].push_back({started.id, started.n_known});
+                    {"preempted", step.report.preempted}};
+    for (const auto& share : step.report.shares) json["rows"].push_back({share.id, share.n_rows});
+    for (const auto& started : step.report.started) json["started"].push_back({started.id, started.n_cached});
     steps.push_back(std::move(json));
   }
   Ordered running = Ordered::array();

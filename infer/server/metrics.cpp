@@ -93,8 +93,8 @@ std::string Metrics::text(const EngineStatistics& e) const {
   text += metric("folio_generation_tokens_total", "counter", "Tokens that were generated.", count(e.tokens));
   text += metric("folio_drafts_total", "counter", "Tokens that were guessed and tried.", count(drafts));
   text += metric("folio_drafts_right_total", "counter", "Of them, those that were right.", count(drafts_right));
-  text += metric("folio_put_back_total", "counter", "Times that a sequence had to give its blocks back.",
-                 count(e.put_back));
+  text += metric("folio_preemptions_total", "counter", "Times that a sequence had to give its blocks back, to be computed again.",
+                 count(e.preemptions));
   text += metric("folio_steps_total", "counter", "Forward passes.", count(e.steps));
   text += metric("folio_rows_total", "counter", "Rows of forward passes.", count(e.rows));
   text += metric("folio_step_seconds_total", "counter", "Time of all steps.", e.step_seconds);

@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/engine/text_stream.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
 using test::random_tokens;
+using test::TextStream;
 
 class AsyncEngineTest : public ::testing::Test {
  protected:

@@ -179,7 +179,7 @@ TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
   }
   struct Setting {
     const core::StoredModel& model;
-    int64_t positions;  // few: requests are put back again and again
+    int64_t positions;  // few: requests are preempted again and again
     int64_t draft_positions;
   };
   for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
@@ -196,7 +196,7 @@ TEST_P(DraftModelTest, NoTextDependsOnTheDrafts) {
       const auto most = static_cast<int64_t>(engine.statistics().running) * 3;
       EXPECT_LE(drafter.runner().cache().blocks_in_use(), most) << "those that wait hold nothing";
     }
-    EXPECT_EQ(positions == 160, engine.statistics().put_back > 0);
+    EXPECT_EQ(positions == 160, engine.statistics().preemptions > 0);
     size_t n_drafts = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
       const GenerateResult result = engine.take(ids[i]);

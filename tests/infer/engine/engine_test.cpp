@@ -150,7 +150,7 @@ TEST_P(EngineTest, SpeculationChangesNothing) {
     r.tokenizer = &tokenizer;
     requests.push_back(r);
   }
-  for (const int64_t positions : {600, 130}) {  // all at once, and put back again and again
+  for (const int64_t positions : {600, 130}) {  // all at once, and preempted again and again
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
     std::vector<RequestId> ids;
     for (Request r : requests) {
@@ -259,8 +259,8 @@ TEST_P(EngineTest, AnObserverSeesItsOwnRequestAlone) {
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
 }
 
-// Five requests that come to need two blocks each, in a cache of four: the youngest are put back when they run out.
-TEST_P(EngineTest, ARequestThatIsPutBackGoesOnAsIfNothingHadHappened) {
+// Five requests that come to need two blocks each, in a cache of four: the youngest are preempted when they run out.
+TEST_P(EngineTest, ARequestThatIsPreemptedGoesOnAsIfNothingHadHappened) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 4 * 32});
   std::vector<RequestId> ids;
   std::vector<uint64_t> ended;

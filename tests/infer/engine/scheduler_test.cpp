@@ -30,13 +30,15 @@ std::vector<int32_t> written_alone(std::vector<int32_t> text, size_t n_more) {
   return text;
 }
 
-class TextJob final : public Scheduler::Job {
+class TextJob final : public ScheduledJob {
  public:
   TextJob(std::vector<int32_t> prompt, size_t n_more)
-      : text(std::move(prompt)), n_prompt(text.size()), n_all(n_prompt + n_more) {}
-  [[nodiscard]] std::span<const int32_t> tokens() const override { return text; }
-  [[nodiscard]] size_t shareable() const override { return text.size() - 1; }
-  [[nodiscard]] int64_t max_positions() const override { return static_cast<int64_t>(n_all) - 1; }
+      : ScheduledJob(n_made_++), text(std::move(prompt)), n_prompt(text.size()), n_all(n_prompt + n_more) {}
+  [[nodiscard]] std::span<const int32_t> tokens() const { return text; }
+  [[nodiscard]] size_t shareable() const { return text.size() - 1; }
+  [[nodiscard]] int64_t max_positions() const { return static_cast<int64_t>(n_all) - 1; }
+  [[nodiscard]] size_t n_drafts() const { return 0; }
+  [[nodiscard]] bool alone() const { return false; }
   [[nodiscard]] bool done() const { return text.size() == n_all; }
 
   std::vector<int32_t> text;
@@ -44,12 +46,15 @@ class TextJob final : public Scheduler::Job {
   size_t n_all;
   int64_t number = 0;      ///< in the order in which they came
   int64_t asked_step = 0;  ///< when it came
+
+ private:
+  static inline RequestId n_made_ = 0;
 };
 
 // A scheduler with its cache and the made-up machine.
 class Simulation {
  public:
-  Simulation(int64_t n_blocks, const Scheduler::Limits& limits)
+  Simulation(int64_t n_blocks, const SchedulerLimits& limits)
       : cache(n_blocks), scheduler(cache, limits), max_rows_(limits.max_rows) {}
 
   void add(TextJob& job) {
@@ -61,37 +66,37 @@ class Simulation {
   // Plans a step and runs it. The jobs that are done are removed, and returned.
   std::vector<TextJob*> step() {
     ++n_steps;
-    const Scheduler::Trace& trace = scheduler.plan([](Scheduler::Job&, size_t most) { return most; });
+    const Scheduler<TextJob>::Trace& trace = scheduler.plan([](TextJob&, size_t most) { return most; });
     if (on_plan) on_plan(trace);
     size_t rows = 0;
-    for (const auto& part : trace.parts) {
+    for (const auto& part : trace.shares) {
       rows += part.n_rows;
       cache.reserve(part.job->sequence(), static_cast<int64_t>(part.n_rows));
     }
     EXPECT_LE(rows, max_rows_);
     for (const BlockCopy& copy : cache.copies()) content_[copy.to] = content_[copy.from];
     std::vector<TextJob*> done;
-    for (const auto& part : trace.parts) {
-      auto& job = const_cast<TextJob&>(static_cast<const TextJob&>(*part.job));
+    for (const auto& part : trace.shares) {
+      TextJob& job = *part.job;
       if (run(job, part.n_rows) && job.done()) done.push_back(&job);
     }
     cache.commit();
-    for (const auto& part : trace.parts) {
+    for (const auto& part : trace.shares) {
       const auto n = static_cast<size_t>(cache.length(part.job->sequence()));
       cache.remember(part.job->sequence(), part.job->tokens().first(n));
     }
     n_rows += rows;
-    n_put_back += trace.put_back.size();
+    n_preempted += trace.preempted.size();
     for (TextJob* job : done) scheduler.remove(*job);
     return done;
   }
 
   BlockManager cache;
-  Scheduler scheduler;
+  Scheduler<TextJob> scheduler;
   int64_t n_steps = 0;
   size_t n_rows = 0;
-  size_t n_put_back = 0;
-  std::function<void(const Scheduler::Trace&)> on_plan{};
+  size_t n_preempted = 0;
+  std::function<void(const Scheduler<TextJob>::Trace&)> on_plan{};
 
  private:
   // Writes the rows into their places. Whether a token came of it.
@@ -135,7 +140,7 @@ TEST(Scheduler, RunningRequestsComeFirstAndTheRestIsFilledWithPrompts) {
   for (TextJob* job : {&a, &b, &c}) s.add(*job);
   const auto rows = [&] {
     std::vector<size_t> n;
-    for (const auto& part : s.scheduler.plan([](Scheduler::Job&, size_t most) { return most; }).parts) {
+    for (const auto& part : s.scheduler.plan([](TextJob&, size_t most) { return most; }).shares) {
       n.push_back(part.n_rows);
     }
     return n;
@@ -156,7 +161,7 @@ TEST(Scheduler, NoMoreRunThanMay) {
   EXPECT_EQ(s.scheduler.waiting().size(), 3U);
 }
 
-TEST(Scheduler, TheYoungestIsPutBackWhenBlocksRunOut) {
+TEST(Scheduler, TheYoungestIsPreemptedWhenBlocksRunOut) {
   Simulation s(4, {.max_rows = 200, .max_sequences = 10});
   TextJob old(text_of(32, 1), 60);
   TextJob young(text_of(32, 2), 60);
@@ -169,7 +174,7 @@ TEST(Scheduler, TheYoungestIsPutBackWhenBlocksRunOut) {
     }
     ASSERT_LT(s.n_steps, 1000);
   }
-  EXPECT_GT(s.n_put_back, 0U);
+  EXPECT_GT(s.n_preempted, 0U);
   EXPECT_EQ(old.text, written_alone(text_of(32, 1), 60));
   EXPECT_EQ(young.text, written_alone(text_of(32, 2), 60));
 }
@@ -186,7 +191,7 @@ TEST(Scheduler, AKnownPrefixIsNotComputedAgain) {
   TextJob second(longer, 1);
   s.add(second);
   s.step();
-  EXPECT_EQ(second.n_shared(), 96);
+  EXPECT_EQ(second.n_cached(), 96);
   EXPECT_EQ(s.n_rows - rows, 5U);
 }
 
@@ -195,7 +200,7 @@ TEST(Scheduler, WhatTwoBeginWithIsComputedOnce) {
   std::list<TextJob> choices;
   for (int i = 0; i < 3; ++i) {
     s.add(choices.emplace_back(text_of(100, 1), 5 + static_cast<size_t>(i)));
-    if (i > 0) choices.back().share_with(choices.front());
+    if (i > 0) choices.back().share_with(choices.front().id());
   }
   while (!s.scheduler.running().empty() || !s.scheduler.waiting().empty()) s.step();
   EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 5 + 1 + 6) << "a row of the prompt each, and the tokens but for the last";
@@ -205,7 +210,7 @@ TEST(Scheduler, WhatTwoBeginWithIsComputedOnce) {
   // The older one may be gone before the younger starts.
   TextJob gone(text_of(100, 1), 3);
   TextJob left(text_of(100, 1), 3);
-  left.share_with(gone);
+  left.share_with(gone.id());
   s.add(gone);
   s.add(left);
   s.step();
@@ -228,12 +233,12 @@ TEST(Scheduler, JobsGoOnOnlyWhereBlocksAreLeftAndNobodyCanStart) {
   TextJob b(text_of(31, 2), 10);
   s.add(a);
   s.step();
-  Scheduler::Job* jobs[] = {&a};
+  TextJob* jobs[] = {&a};
   EXPECT_TRUE(s.scheduler.can_go_on(jobs));
   s.add(b);
   EXPECT_FALSE(s.scheduler.can_go_on(jobs));  // b can start
   s.step();
-  Scheduler::Job* both[] = {&a, &b};
+  TextJob* both[] = {&a, &b};
   EXPECT_TRUE(s.scheduler.can_go_on(both));
   s.step();
   EXPECT_FALSE(s.scheduler.can_go_on(both));  // b needs a second block
@@ -245,11 +250,11 @@ TEST(Scheduler, ItsTraceCanBeRead) {
   TextJob a(text_of(60, 1), 30);
   TextJob b(text_of(40, 2), 40);
   TextJob c(text_of(61, 1), 5);  // begins as a does
-  const auto name = [&](const Scheduler::Job& job) { return &job == &a ? "a" : &job == &b ? "b" : "c"; };
+  const auto name = [&](const TextJob& job) { return &job == &a ? "a" : &job == &b ? "b" : "c"; };
   std::string trace;
   std::string before;
   int repeated = 0;
-  s.on_plan = [&](const Scheduler::Trace& plan) {
+  s.on_plan = [&](const Scheduler<TextJob>::Trace& plan) {
     const std::string line = plan.text(name);
     repeated = line == before ? repeated + 1 : 0;
     if (repeated == 0) trace += fmt::format("{:3}: {}\n", s.n_steps, line);
@@ -265,16 +270,16 @@ TEST(Scheduler, ItsTraceCanBeRead) {
   }
   EXPECT_EQ(trace,
             "  1: 5 blocks free; a starts; b starts; a 60, b 4 rows\n"
-            "  2: 2 blocks free; c starts, knows 32; a 1, b 36, c 27 rows\n"
+            "  2: 2 blocks free; c starts, 32 cached; a 1, b 36, c 27 rows\n"
             "  3: 0 blocks free; a 1, b 1, c 2 rows\n"
             "  4: 0 blocks free; a 1, b 1, c 1 rows\n"
-            "  6: 0 blocks free; c is put back; a 1, b 1 rows\n"
+            "  6: 0 blocks free; c is preempted; a 1, b 1 rows\n"
             "  7: 0 blocks free; a 1, b 1 rows\n"
-            " 27: 0 blocks free; b is put back; a 1 row\n"
+            " 27: 0 blocks free; b is preempted; a 1 row\n"
             " 28: 2 blocks free; a 1 row\n"
-            " 31: 5 blocks free; b starts, knows 64; b 1 row\n"
+            " 31: 5 blocks free; b starts, 64 cached; b 1 row\n"
             " 32: 2 blocks free; b 1 row\n"
-            " 46: 5 blocks free; c starts, knows 32; c 32 rows\n"
+            " 46: 5 blocks free; c starts, 32 cached; c 32 rows\n"
             " 47: 3 blocks free; c 1 row\n");
 }
 
@@ -283,7 +288,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextAndNoBlockIsLost) {
   std::mt19937_64 random(1);
   const auto up_to = [&](size_t n) { return static_cast<size_t>(random() % n); };
   size_t n_ended = 0;
-  size_t n_put_back = 0;
+  size_t n_preempted = 0;
   int64_t n_shared = 0;
   for (int64_t steps = 0; steps < 100'000;) {
     const auto n_blocks = static_cast<int64_t>(4 + up_to(60));
@@ -306,7 +311,7 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextAndNoBlockIsLost) {
         prompts[&job] = prompt;
         s.add(job);
         for (TextJob& older : jobs) {  // choices of one prompt
-          if (&older != &job && older.n_prompt == n_prompt && prompts.at(&older) == prompt) job.share_with(older);
+          if (&older != &job && older.n_prompt == n_prompt && prompts.at(&older) == prompt) job.share_with(older.id());
         }
         ++n_come;
       }
@@ -319,11 +324,11 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextAndNoBlockIsLost) {
       ASSERT_FALSE(HasFailure());
       const auto running = s.scheduler.running();
       const auto waiting = s.scheduler.waiting();
-      for (const auto* job : running) n_shared += job->n_shared();
+      for (const auto* job : running) n_shared += job->n_cached();
       // Those that run came before those that wait, and each in their order.
       std::vector<int64_t> order;
-      for (const auto* job : running) order.push_back(static_cast<const TextJob*>(job)->number);
-      for (const auto* job : waiting) order.push_back(static_cast<const TextJob*>(job)->number);
+      for (const auto* job : running) order.push_back(job->number);
+      for (const auto* job : waiting) order.push_back(job->number);
       ASSERT_TRUE(std::is_sorted(order.begin(), order.end()));
       // Every block is held as often as tables have it, and the others are free.
       std::map<BlockId, int> held;
@@ -340,11 +345,11 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextAndNoBlockIsLost) {
       ASSERT_LT(s.n_steps, 200'000) << "somebody waits for ever";
     }
     EXPECT_EQ(s.cache.blocks_in_use(), 0);
-    n_put_back += s.n_put_back;
+    n_preempted += s.n_preempted;
     steps += s.n_steps;
   }
   EXPECT_GT(n_ended, 2'000U);
-  EXPECT_GT(n_put_back, 100U);
+  EXPECT_GT(n_preempted, 100U);
   EXPECT_GT(n_shared, 10'000);
 }
 

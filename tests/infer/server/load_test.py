@@ -14,7 +14,7 @@ from wire import Wire, metric
 REQUESTS = int(os.environ.get("FOLIO_SOAK", 600 if "sanitize" in str(BUILD) else 2000))
 CLIENTS = 24
 CONTEXT = 256
-# Few blocks and few rows: prompts are cut, sequences are put back, known prefixes are forgotten.
+# Few blocks and few rows: prompts are cut, sequences are preempted, cached prefixes are forgotten.
 FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024")
 
 
@@ -124,7 +124,7 @@ def test_every_text_is_the_one_that_it_is_alone(server):
         n_compared += ask_many(serve, told, min(1000, REQUESTS - first), first)
         seen.append(settled(serve))
     assert n_compared > 0.7 * REQUESTS
-    assert metric(serve, "folio_put_back_total") > REQUESTS / 100
+    assert metric(serve, "folio_preemptions_total") > REQUESTS / 100
     assert metric(serve, "folio_cached_tokens_total") > REQUESTS
     memory, descriptors = zip(*seen)
     print(f"{n_compared} texts compared; MB after each thousand: {[round(m / 1e6, 1) for m in memory]}")
