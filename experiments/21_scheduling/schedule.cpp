@@ -5,7 +5,7 @@
 
 #include "experiments/21_scheduling/requests.h"
 #include "infer/cpu/cpu.h"
-#include "infer/engine/generation.h"
+#include "infer/engine/active_request.h"
 #include "infer/engine/prompt_lookup.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -13,9 +13,9 @@
 namespace folio::experiments {
 namespace {
 
-using infer::Generation;
+using infer::ActiveRequest;
 using infer::Row;
-using Plan = infer::Scheduler<Generation>::Trace;
+using Plan = infer::Scheduler<ActiveRequest>::Trace;
 
 // The requests on their way.
 class Run {
@@ -33,8 +33,8 @@ class Run {
   }
 
   Schedule to_the_end() {
-    while (std::any_of(jobs_.begin(), jobs_.end(), [](const Generation& job) { return !job.done(); })) step();
-    for (const Generation& job : jobs_) schedule_.texts.push_back(job.result().tokens);
+    while (std::any_of(jobs_.begin(), jobs_.end(), [](const ActiveRequest& job) { return !job.done(); })) step();
+    for (const ActiveRequest& job : jobs_) schedule_.texts.push_back(job.result().tokens);
     return schedule_;
   }
 
@@ -47,8 +47,8 @@ class Run {
     std::vector<Row> rows;
     size_t most_reported = 0;  // nobody asks for logits
     const Plan& plan =
-        scheduler_.plan([&](Generation& job, size_t most) { return job.append_rows(rows, most, most_reported); });
-    for (Generation* job : plan.preempted) {
+        scheduler_.plan([&](ActiveRequest& job, size_t most) { return job.append_rows(rows, most, most_reported); });
+    for (ActiveRequest* job : plan.preempted) {
       cells[index(job)].preempted = true;
       job->was_preempted();
     }
@@ -56,7 +56,7 @@ class Run {
 
     infer::StepOutput output = runner_.forward(rows);
     for (const Plan::Share& share : plan.shares) {
-      Generation& job = *share.job;
+      ActiveRequest& job = *share.job;
       const size_t n_before = job.n_generated();
       job.issued(share.n_rows);
       output = job.take(output, share.n_rows);
@@ -69,7 +69,7 @@ class Run {
   // What the plan may try.
   void draft() {
     std::vector<infer::Drafter::Text> texts;
-    for (Generation* job : scheduler_.running()) {
+    for (ActiveRequest* job : scheduler_.running()) {
       if (const auto text = job->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
     }
     lookup_.draft(texts);
@@ -106,13 +106,13 @@ class Run {
     highest = std::max(highest, first + n_known);
   }
 
-  static size_t index(const Generation* job) { return static_cast<size_t>(job->id()); }
+  static size_t index(const ActiveRequest* job) { return static_cast<size_t>(job->id()); }
 
   infer::Cpu cpu_;
   infer::Runner runner_;
-  infer::Scheduler<Generation> scheduler_;
+  infer::Scheduler<ActiveRequest> scheduler_;
   infer::PromptLookup lookup_;
-  std::deque<Generation> jobs_;
+  std::deque<ActiveRequest> jobs_;
   std::vector<size_t> highest_;  // positions that a request has had rows for
   size_t n_in_ = 0;              // requests that the scheduler knows, or knew
   size_t batch_ = 0;             // the first request of the static batch

@@ -33,7 +33,7 @@ class CountingStage final : public infer::PassThroughStage {
   void begin(const infer::Step& step) override {
     rows_.assign(step.rows.begin(), step.rows.end());
     n_rows_ = rows_.size();
-    n_wanted_ = step.n_wanted;
+    n_logit_rows_ = step.n_logit_rows;
     ++work_.steps;
     work_.rows += n_rows_;
     PassThroughStage::begin(step);
@@ -77,7 +77,7 @@ class CountingStage final : public infer::PassThroughStage {
     PassThroughStage::attend(layer);
   }
   void gather() override {
-    n_rows_ = n_wanted_;
+    n_rows_ = n_logit_rows_;
     PassThroughStage::gather();
   }
 
@@ -100,7 +100,7 @@ class CountingStage final : public infer::PassThroughStage {
   std::vector<Size> sizes_;  ///< by WeightId
   std::vector<infer::StepRow> rows_;
   uint64_t n_rows_ = 0;
-  uint64_t n_wanted_ = 0;
+  uint64_t n_logit_rows_ = 0;
 };
 
 }  // namespace

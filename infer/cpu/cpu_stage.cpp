@@ -46,7 +46,7 @@ void CpuStage::begin(const Step& step) {
   n_rows_ = rows_.size();
   for (size_t s = 0; s < kSlots; ++s) {
     const bool logits = static_cast<Slot>(s) == Slot::Logits;
-    slots_[s].resize((logits ? step.n_wanted : n_rows_) * widths_[s]);
+    slots_[s].resize((logits ? step.n_logit_rows : n_rows_) * widths_[s]);
   }
   int64_t last = 0;
   for (const StepRow& row : rows_) last = std::max(last, row.position);
@@ -236,13 +236,13 @@ void CpuStage::activate() {
 void CpuStage::gather() {
   const size_t dim = width(Slot::Residual);
   float* x = at(Slot::Residual);
-  size_t wanted = 0;
+  size_t n_kept = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (!rows_[i].wanted) continue;
-    if (i != wanted) std::copy_n(x + i * dim, dim, x + wanted * dim);
-    ++wanted;
+    if (!rows_[i].needs_logits) continue;
+    if (i != n_kept) std::copy_n(x + i * dim, dim, x + n_kept * dim);
+    ++n_kept;
   }
-  n_rows_ = wanted;
+  n_rows_ = n_kept;
 }
 
 std::span<float> CpuStage::wait(Ticket /*ticket*/) { return slots_[static_cast<size_t>(Slot::Logits)]; }

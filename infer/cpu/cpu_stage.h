@@ -75,7 +75,7 @@ class CpuStage final : public Stage {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() the wanted ones
+  size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() those that need logits
   std::vector<size_t> runs_;  ///< where each run of rows that attend together begins, and at last their number
   std::array<AlignedVector<float>, kSlots> slots_;
 

@@ -106,7 +106,7 @@ void CudaStage::begin(const Step& step) {
   stream_.use();
   abandon_recording();
   n_rows_ = step.rows.size();
-  n_wanted_ = step.n_wanted;
+  n_logit_rows_ = step.n_logit_rows;
   observed_ = step.observed;
   gathered_rows_ = delta_pending_ = activate_pending_ = false;
   norm_pending_.reset();
@@ -144,7 +144,7 @@ void CudaStage::make_room(const Step& step) {
   size_t widest = 0;
   for (size_t s = 0; s < kSlots; ++s) {
     const bool logits = static_cast<Slot>(s) == Slot::Logits;
-    const size_t rows = logits ? step.n_wanted : n_rows_;
+    const size_t rows = logits ? step.n_logit_rows : n_rows_;
     if (!logits) widest = std::max(widest, widths_[s]);
     grow(slots_[s], rows * widths_[s] * sizeof(float));
   }
@@ -172,8 +172,8 @@ void CudaStage::send(const Step& step) {
   p.tokens = p.draws + draws_.size() * sizeof(gpu::DrawInput);
   p.positions = p.tokens + n_rows_ * sizeof(int32_t);
   p.tables = p.positions + n_rows_ * sizeof(int32_t);
-  p.wanted = p.tables + n_rows_ * sizeof(int32_t);
-  p.items = p.wanted + n_wanted_ * sizeof(int32_t);
+  p.logit_rows = p.tables + n_rows_ * sizeof(int32_t);
+  p.items = p.logit_rows + n_logit_rows_ * sizeof(int32_t);
   const size_t ids = p.items + attention_.items.size() * sizeof(gpu::AttentionItem);
   const size_t blocks = ids + ids_.size() * sizeof(int32_t);
   const size_t copies = blocks + step.tables.size() * sizeof(int32_t);
@@ -186,14 +186,14 @@ void CudaStage::send(const Step& step) {
   const auto words = [&](size_t place) { return reinterpret_cast<int32_t*>(to + place); };
   for (gpu::DrawInput& d : draws_) d.first_id += static_cast<uint32_t>(ids / sizeof(int32_t));
   if (!draws_.empty()) std::memcpy(to + p.draws, draws_.data(), draws_.size() * sizeof(gpu::DrawInput));
-  size_t wanted = 0;
+  size_t n_kept = 0;
   for (size_t i = 0; i < n_rows_; ++i) {
     const StepRow& row = step.rows[i];
     words(p.tokens)[i] = row.token;
     words(p.positions)[i] = static_cast<int32_t>(row.position);
     words(p.tables)[i] =
         static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
-    if (row.wanted) words(p.wanted)[wanted++] = static_cast<int32_t>(i);
+    if (row.needs_logits) words(p.logit_rows)[n_kept++] = static_cast<int32_t>(i);
   }
   std::memcpy(to + p.items, attention_.items.data(), attention_.items.size() * sizeof(gpu::AttentionItem));
   std::copy(ids_.begin(), ids_.end(), words(ids));
@@ -209,7 +209,7 @@ void CudaStage::send(const Step& step) {
 
 bool CudaStage::replay() {
   if (observed_ || n_rows_ > kRecordedRows) return false;
-  shape_ = {n_rows_, n_wanted_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts};
+  shape_ = {n_rows_, n_logit_rows_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts};
   const auto found = recordings_.find(shape_);
   if (found != recordings_.end()) {
     stream_.run(found->second);
@@ -355,11 +355,11 @@ void CudaStage::activate() {
 void CudaStage::gather() {
   if (norm_pending_ || activate_pending_) flush();
   gpu::gather(stream_, at(Slot::Residual), delta_pending_ ? delta_.as<float>() : nullptr,
-              step_.as<int32_t>() + places_.wanted / sizeof(int32_t), n_wanted_, width(Slot::Residual),
+              step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t), n_logit_rows_, width(Slot::Residual),
               gathered_.as<float>());
   delta_pending_ = false;
   gathered_rows_ = true;
-  n_rows_ = n_wanted_;
+  n_rows_ = n_logit_rows_;
 }
 
 void CudaStage::draw() {
@@ -373,7 +373,7 @@ void CudaStage::draw() {
 bool CudaStage::draws() const { return layers_.last == config_.n_layers && width(Slot::Logits) <= gpu::kMostTokens; }
 
 Ticket CudaStage::fetch_logits() {
-  const size_t bytes = n_wanted_ * width(Slot::Logits) * sizeof(float);
+  const size_t bytes = n_logit_rows_ * width(Slot::Logits) * sizeof(float);
   if (logits_.bytes() < bytes) logits_ = gpu::PinnedMemory(std::bit_ceil(bytes));
   stream_.copy_out(logits_.as<void>(), at(Slot::Logits), bytes);
   return {};
@@ -381,7 +381,7 @@ Ticket CudaStage::fetch_logits() {
 
 std::span<float> CudaStage::wait(Ticket /*ticket*/) {
   stream_.wait();
-  return {logits_.as<float>(), n_wanted_ * width(Slot::Logits)};
+  return {logits_.as<float>(), n_logit_rows_ * width(Slot::Logits)};
 }
 
 Ticket CudaStage::fetch_tokens() {

@@ -57,11 +57,11 @@ class CudaStage final : public Stage {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  /// What the launches of a step depend on: rows, of them wanted, draws, items, slots, parts.
+  /// What the launches of a step depend on: rows, of them with logits, draws, items, slots, parts.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t>;
   /// Where the parts of the piece begin that begin() sends, in bytes.
   struct Places {
-    size_t draws, tokens, positions, tables, wanted, items;
+    size_t draws, tokens, positions, tables, logit_rows, items;
   };
   static constexpr size_t kKinds = 4;
   /// Tokens on their way to the host.
@@ -100,7 +100,7 @@ class CudaStage final : public Stage {
 
   // Activations, for as many rows as a step has had.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;  ///< Residual's wanted rows
+  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits
   gpu::DeviceMemory delta_;     ///< what is to be added to Residual
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
@@ -114,8 +114,8 @@ class CudaStage final : public Stage {
   AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;
   std::vector<int32_t> ids_;
-  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() the wanted ones
-  size_t n_wanted_ = 0;
+  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() those that need logits
+  size_t n_logit_rows_ = 0;
   bool observed_ = false;
   gpu::PinnedMemory sent_;
   gpu::Event sent_arrived_;

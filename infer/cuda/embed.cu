@@ -1,4 +1,4 @@
-// The residual stream's beginning and end: embeddings are fetched, wanted rows are gathered, a product is added.
+// The residual stream's beginning and end: embeddings are fetched, rows that need logits are gathered, a product is added.
 // Each is a thread a number. Memory bounds them: 4 bytes read and 4 written for each number of a row.
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/packed.h"

@@ -51,14 +51,14 @@ DraftModel::DraftModel(const core::StoredModel& model, const core::StoredModel& 
 
 void DraftModel::draft(std::span<const Text> texts) {
   rows_.clear();
-  parts_.clear();
+  drafted_.clear();
   int64_t reserved = 0;
   for (const Text& text : texts) read(text, reserved);
   while (!rows_.empty()) {
     const std::span<const int32_t> drawn = runner_.forward(rows_).tokens;
     rows_.clear();
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      Part& part = parts_[i];
+    for (size_t i = 0; i < drafted_.size(); ++i) {
+      DraftedText& part = drafted_[i];
       part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // no token can be drawn
       if (drawn[i] >= 0) part.text->tokens.push_back(drawn[i]);
       if (part.n_left == 0) continue;
@@ -70,7 +70,7 @@ void DraftModel::draft(std::span<const Text> texts) {
                        .sampler = &part.text->sampler,
                        .history = part.text->tokens});
     }
-    std::erase_if(parts_, [](const Part& part) { return part.n_left == 0; });
+    std::erase_if(drafted_, [](const DraftedText& part) { return part.n_left == 0; });
   }
 }
 
@@ -101,7 +101,7 @@ void DraftModel::read(const Text& text, int64_t& reserved) {
   if (end < tokens.size()) return;
   rows_.back().sampler = &text.sampler;
   rows_.back().history = text.tokens;
-  parts_.push_back({.text = &text, .sequence = sequence.id(), .n_left = n});
+  drafted_.push_back({.text = &text, .sequence = sequence.id(), .n_left = n});
 }
 
 }  // namespace folio::infer

@@ -33,7 +33,7 @@ class DraftModel : public Drafter {
  private:
   class Sequence;
   // A text whose drafts are drawn.
-  struct Part {
+  struct DraftedText {
     const Text* text;
     SequenceId sequence;
     size_t n_left;  ///< drafts
@@ -44,7 +44,7 @@ class DraftModel : public Drafter {
 
   Runner runner_;
   std::vector<Row> rows_;
-  std::vector<Part> parts_;
+  std::vector<DraftedText> drafted_;
 };
 
 }  // namespace folio::infer

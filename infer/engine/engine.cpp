@@ -36,7 +36,7 @@ RequestId Engine::add(Request request, std::optional<RequestId> same_prompt, std
   const RequestId own = id ? *id : new_id();
   const auto added = active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache());
   try {
-    Generation& generation = added->second;
+    ActiveRequest& generation = added->second;
     scheduler_.add(generation);
     const auto older = same_prompt ? active_.find(*same_prompt) : active_.end();
     if (older != active_.end() && older->second.request().prompt == generation.request().prompt) {
@@ -80,7 +80,7 @@ bool Engine::step() {
 // What the next plan may try, for all texts together.
 void Engine::draft() {
   std::vector<Drafter::Text> texts;
-  for (Generation* request : scheduler_.running()) {
+  for (ActiveRequest* request : scheduler_.running()) {
     if (const auto text = request->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
   }
   if (!texts.empty()) drafter_->draft(texts);
@@ -94,7 +94,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   size_t most_reported =
       std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
   std::vector<PlannedRows> planned;
-  const auto& trace = scheduler_.plan([&](Generation& request, size_t most) {
+  const auto& trace = scheduler_.plan([&](ActiveRequest& request, size_t most) {
     const size_t n = request.append_rows(rows_, most, most_reported);
     if (n > 0) {
       planned.push_back({.request = &request, .n_rows = n, .draw = n_draws});
@@ -102,9 +102,9 @@ std::vector<Engine::PlannedRows> Engine::plan() {
     }
     return n;
   });
-  for (const Generation* request : trace.started) done_.cached_tokens += static_cast<uint64_t>(request->n_cached());
+  for (const ActiveRequest* request : trace.started) done_.cached_tokens += static_cast<uint64_t>(request->n_cached());
   done_.preemptions += trace.preempted.size();
-  for (Generation* request : trace.preempted) request->was_preempted();
+  for (ActiveRequest* request : trace.preempted) request->was_preempted();
   for (const PlannedRows& rows : planned) rows.request->started();
   if (on_step_) {
     for (const auto* job : trace.started) report_.started.push_back({.id = job->id(), .n_cached = job->n_cached()});
@@ -119,11 +119,11 @@ std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
-  for (const Generation* request : scheduler_.running()) {
+  for (const ActiveRequest* request : scheduler_.running()) {
     if (request->needs_next_token()) return {};
   }
   std::vector<PlannedRows> planned;
-  std::vector<Generation*> requests;
+  std::vector<ActiveRequest*> requests;
   for (const PlannedRows& rows : step_.planned) {
     if (rows.request->ends_next()) continue;
     planned.push_back({.request = rows.request, .n_rows = 1, .draw = rows_.size()});
@@ -182,8 +182,8 @@ void Engine::retire_done() {
 }
 
 // A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
-void Engine::forget(std::map<RequestId, Generation>::iterator active) {
-  Generation& request = active->second;
+void Engine::forget(std::map<RequestId, ActiveRequest>::iterator active) {
+  ActiveRequest& request = active->second;
   request.recall();
   std::erase_if(step_.planned, [&](const PlannedRows& rows) { return rows.request == &request; });
   scheduler_.remove(request);

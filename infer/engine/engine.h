@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "infer/engine/generation.h"
+#include "infer/engine/active_request.h"
 #include "infer/engine/prompt_lookup.h"
 #include "infer/engine/request.h"
 #include "infer/engine/scheduler.h"
@@ -117,7 +117,7 @@ class Engine {
  private:
   // Rows of one request in a step.
   struct PlannedRows {
-    Generation* request;
+    ActiveRequest* request;
     size_t n_rows;
     size_t draw;  ///< index of its draw, if it has one
   };
@@ -135,20 +135,20 @@ class Engine {
   void hand_out(StepOutput output);
   void recall();
   void retire_done();
-  void forget(std::map<RequestId, Generation>::iterator active);
+  void forget(std::map<RequestId, ActiveRequest>::iterator active);
 
   Runner runner_;
-  Scheduler<Generation> scheduler_;
+  Scheduler<ActiveRequest> scheduler_;
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
   std::atomic<RequestId> next_id_ = 0;
-  std::map<RequestId, Generation> active_;  ///< in the order in which they came
+  std::map<RequestId, ActiveRequest> active_;  ///< in the order in which they came
   std::map<RequestId, GenerateResult> ended_;
   std::vector<Row> rows_;  ///< that were planned
   Flight step_;            ///< in flight, and collected next
   StepReport report_;      ///< what the last plan decided, while somebody watches
   std::function<void(const StepReport&)> on_step_{};
-  const Generation* in_hand_ = nullptr;  ///< whose results are handed out
+  const ActiveRequest* in_hand_ = nullptr;  ///< whose results are handed out
   std::optional<RequestId> failed_{};
   EngineStatistics done_{};
 };

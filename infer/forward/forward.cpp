@@ -65,12 +65,12 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     m.project_to_residual(Gate, w(Role::W2, l));
     see("ffn_residual", Residual, n, l);
   }
-  if (!w.has(Role::Output) || step.n_wanted == 0) return;
+  if (!w.has(Role::Output) || step.n_logit_rows == 0) return;
   m.gather();
   m.norm(w(Role::OutputNorm));
-  see("norm", Normed, step.n_wanted);
+  see("norm", Normed, step.n_logit_rows);
   m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
-  see("logits", Logits, step.n_wanted);
+  see("logits", Logits, step.n_logit_rows);
   if (!step.draws.empty()) m.draw();
 }
 

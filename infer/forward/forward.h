@@ -19,7 +19,7 @@ namespace folio::infer {
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
 
 /// Runs a step through the stages, which together have all layers, in order. Afterwards the last one's Slot::Logits has
-/// the logits of the wanted rows.
+/// the logits of the rows that need them.
 void forward(std::span<const std::unique_ptr<Stage>> stages, const Step& step, const Observer& observer);
 
 }  // namespace folio::infer

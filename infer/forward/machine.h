@@ -41,12 +41,12 @@ struct StepRow {
   int32_t token;  ///< or drawn_token(), for a stage that draws
   int32_t table;
   int64_t position;
-  bool wanted;  ///< gather() keeps it: its logits are wanted
+  bool needs_logits;  ///< gather() keeps it
 };
 
 /// A token to be drawn.
 struct Draw {
-  size_t row;                        ///< of the wanted ones
+  size_t row;                        ///< of those that need logits
   Sampler* sampler;                  ///< its options and what it suppresses; on the host it draws
   std::span<const int32_t> history;  ///< the sequence so far, but for a token that was drawn and not seen yet
   int64_t position;                  ///< of the token in its sequence
@@ -58,7 +58,7 @@ struct Step {
   std::span<const BlockId> tables;        ///< the block tables of the step's sequences, one after the other
   std::span<const int32_t> table_starts;  ///< (sequences + 1): where each begins, and at last the end
   std::span<const BlockCopy> copies;      ///< to be done before the step's first operation
-  size_t n_wanted = 0;                    ///< rows that are wanted
+  size_t n_logit_rows = 0;                    ///< rows that need logits
   std::span<const Draw> draws;            ///< for a stage that draws itself, in order of their rows
   bool observed = false;                  ///< slots are read between operations: neither fuse nor replay
 };
@@ -127,7 +127,7 @@ class Stage {
   virtual void attend(int64_t layer) = 0;
   /// Gate = silu(Gate) * Up.
   virtual void activate() = 0;
-  /// Moves the wanted rows of Residual to the front; the operations that follow take only these.
+  /// Moves the rows of Residual that need logits to the front; the operations that follow take only these.
   virtual void gather() = 0;
   /// Draws the step's tokens from Logits, which stay as they are: for each draw the token that its Sampler would draw,
   /// but for roundings where probabilities meet.
@@ -137,7 +137,7 @@ class Stage {
 
   /// Asks for Slot::Logits in the host's memory.
   virtual Ticket fetch_logits() = 0;
-  /// Waits for them: (wanted rows, vocab_size), the caller's to overwrite until the next begin().
+  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin().
   virtual std::span<float> wait(Ticket ticket) = 0;
   /// Whether it draws tokens itself. Otherwise steps come without draws, and the host draws from the logits.
   [[nodiscard]] virtual bool draws() const { return false; }

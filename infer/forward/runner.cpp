@@ -94,7 +94,7 @@ Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
 // Reserves the rows' places in the cache, and issues all that the step does.
 Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   check(rows);
-  for (const Part& part : parts_) cache_.reserve(part.sequence, part.count);
+  for (const SequenceRows& part : sequences_) cache_.reserve(part.sequence, part.count);
   build_step(rows);
   Stage& last = *stages_.back();
   const bool on_host = !last.draws() || std::any_of(draws_.begin(), draws_.end(),
@@ -103,13 +103,13 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
                   .tables = tables_,
                   .table_starts = table_starts_,
                   .copies = cache_.copies(),
-                  .n_wanted = n_wanted_,
+                  .n_logit_rows = n_logit_rows_,
                   .draws = on_host ? std::span<const Draw>{} : draws_,
                   .observed = static_cast<bool>(observer)};
   Issued issued{.number = ++n_issued_, .drawn_on_host = on_host};
   n_fed_ = 0;  // until all of the step is issued
   infer::forward(stages_, step, observer);
-  if (on_host ? n_wanted_ > 0 : !reported_.empty()) issued.logits = last.fetch_logits();
+  if (on_host ? n_logit_rows_ > 0 : !reported_.empty()) issued.logits = last.fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.fetch_tokens();
   if (stages_.size() == 1 && !issued.logits && !observer) n_fed_ = step.draws.size();
   return issued;
@@ -118,7 +118,7 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
 // Where the stage does not draw, the host does, from the logits. A step with logits is the last one that was issued.
 StepOutput Runner::collect(const Issued& issued) {
   Stage& last = *stages_.back();
-  std::span<float> logits;  // of the wanted rows
+  std::span<float> logits;  // of the rows that need them
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;
   if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
@@ -148,11 +148,11 @@ std::span<const int32_t> Runner::draw_on_host(std::span<float> logits) {
   return tokens_;
 }
 
-// Fills parts_, too: which sequences the rows are of.
+// Fills sequences_, too: which sequences the rows are of.
 void Runner::check(std::span<const Row> rows) {
   require(rows.size() <= max_rows_, "a step of {} rows is longer than {}", rows.size(), max_rows_);
-  for (const Part& part : parts_) part_of_[static_cast<size_t>(part.sequence)] = -1;
-  parts_.clear();
+  for (const SequenceRows& part : sequences_) rows_of_[static_cast<size_t>(part.sequence)] = -1;
+  sequences_.clear();
   for (const Row& row : rows) {
     const bool fed = row.token < 0 && row.token >= -static_cast<int32_t>(n_fed_);
     require(fed || (row.token >= 0 && row.token < config().vocab_size), "token {} is outside the vocabulary of {}",
@@ -161,12 +161,12 @@ void Runner::check(std::span<const Row> rows) {
             "a penalty has to know the token of sequence {} at position {}", row.sequence, row.position);
     const int64_t length = cache_.length(row.sequence);
     const auto sequence = static_cast<size_t>(row.sequence);
-    if (sequence >= part_of_.size()) part_of_.resize(sequence + 1, -1);
-    if (part_of_[sequence] < 0) {
-      part_of_[sequence] = static_cast<int32_t>(parts_.size());
-      parts_.push_back({.sequence = row.sequence, .count = 0});
+    if (sequence >= rows_of_.size()) rows_of_.resize(sequence + 1, -1);
+    if (rows_of_[sequence] < 0) {
+      rows_of_[sequence] = static_cast<int32_t>(sequences_.size());
+      sequences_.push_back({.sequence = row.sequence, .count = 0});
     }
-    int64_t& count = parts_[static_cast<size_t>(part_of_[sequence])].count;
+    int64_t& count = sequences_[static_cast<size_t>(rows_of_[sequence])].count;
     require(row.position == length + count, "sequence {} continues at position {}, not {}", row.sequence,
             length + count, row.position);
     require(row.position < config().context_length, "position {} is past the context of {}", row.position,
@@ -178,7 +178,7 @@ void Runner::check(std::span<const Row> rows) {
 void Runner::build_step(std::span<const Row> rows) {
   tables_.clear();
   table_starts_.assign(1, 0);
-  for (const Part& part : parts_) {
+  for (const SequenceRows& part : sequences_) {
     const auto table = cache_.table(part.sequence);
     tables_.insert(tables_.end(), table.begin(), table.end());
     table_starts_.push_back(static_cast<int32_t>(tables_.size()));
@@ -186,21 +186,21 @@ void Runner::build_step(std::span<const Row> rows) {
   rows_.clear();
   draws_.clear();
   reported_.clear();
-  n_wanted_ = 0;
+  n_logit_rows_ = 0;
   for (const Row& row : rows) {
-    const bool wanted = row.wants_logits || row.sampler != nullptr;
+    const bool needs_logits = row.wants_logits || row.sampler != nullptr;
     rows_.push_back({.token = row.token,
-                     .table = part_of_[static_cast<size_t>(row.sequence)],
+                     .table = rows_of_[static_cast<size_t>(row.sequence)],
                      .position = row.position,
-                     .wanted = wanted});
-    if (row.wants_logits) reported_.push_back(n_wanted_);
+                     .needs_logits = needs_logits});
+    if (row.wants_logits) reported_.push_back(n_logit_rows_);
     if (row.sampler != nullptr) {
-      draws_.push_back({.row = n_wanted_,
+      draws_.push_back({.row = n_logit_rows_,
                         .sampler = row.sampler,
                         .history = row.history,
                         .position = static_cast<int64_t>(row.history.size() + (row.token < 0 ? 1 : 0))});
     }
-    n_wanted_ += wanted ? 1 : 0;
+    n_logit_rows_ += needs_logits ? 1 : 0;
   }
 }
 

@@ -1,5 +1,5 @@
 // A model on its machines, with its KV cache: takes rows (token, sequence, position) of any sequences, runs them in one
-// forward pass, and returns the logits and the tokens drawn from them that are wanted. A prompt, a chunk of one, a
+// forward pass, and returns logits, and the tokens drawn from them. A prompt, a chunk of one, a
 // decode step and sixteen users at once are all this call. A row's result is a function of its own sequence alone: see
 // reference/kernels.h.
 #pragma once
@@ -101,18 +101,18 @@ class Runner {
   BlockManager cache_;
 
   // The sequences of the rows in hand, in the order in which they come, and how many rows each has.
-  struct Part {
+  struct SequenceRows {
     SequenceId sequence;
     int64_t count;
   };
-  std::vector<Part> parts_;
-  std::vector<int32_t> part_of_;  ///< by sequence: its index in parts_, or -1
+  std::vector<SequenceRows> sequences_;
+  std::vector<int32_t> rows_of_;  ///< by sequence: its index in sequences_, or -1
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
   std::vector<Draw> draws_;
-  std::vector<size_t> reported_;  ///< of the wanted rows those that want logits
-  size_t n_wanted_ = 0;
+  std::vector<size_t> reported_;  ///< of the rows that need logits, those that the caller gets
+  size_t n_logit_rows_ = 0;
   size_t n_fed_ = 0;             ///< draws of the last step that rows of the next may take
   uint64_t n_issued_ = 0;        ///< steps
   std::vector<int32_t> tokens_;  ///< that the host drew

@@ -23,20 +23,20 @@ ApiError api_error(const std::exception_ptr& error) {
 
 }  // namespace
 
-News& Outbox::for_choice(const std::shared_ptr<Completion>& completion, size_t choice) {
-  if (news_.empty() || news_.back().to != completion || news_.back().choice != choice) {
-    news_.push_back({.to = completion, .choice = choice, .at = std::chrono::steady_clock::now()});
+ChoiceUpdate& ChoiceUpdates::for_choice(const std::shared_ptr<Completion>& completion, size_t choice) {
+  if (all_.empty() || all_.back().to != completion || all_.back().choice != choice) {
+    all_.push_back({.to = completion, .choice = choice, .at = std::chrono::steady_clock::now()});
   }
-  return news_.back();
+  return all_.back();
 }
 
 Completion::Completion(CompletionRequest request, const ServedModel& served, std::string id,
-                       std::shared_ptr<HttpReply> reply, Outbox& outbox, Metrics& metrics)
+                       std::shared_ptr<HttpReply> reply, ChoiceUpdates& updates, Metrics& metrics)
     : request_(std::move(request)),
       served_(served),
       id_(std::move(id)),
       reply_(std::move(reply)),
-      outbox_(outbox),
+      updates_(updates),
       metrics_(metrics),
       replies_(request_, served, id_, std::time(nullptr)),
       choices_(request_.prompts.size() * static_cast<size_t>(request_.n)),
@@ -65,7 +65,7 @@ void Completion::start(AsyncEngine& engine, std::function<void(const Completion&
     ids_.push_back(engine.submit(
         engine_request(i),
         [self = shared_from_this(), i](Outcome outcome) {
-          self->outbox_.for_choice(self, i).outcome = std::move(outcome);
+          self->updates_.for_choice(self, i).outcome = std::move(outcome);
         },
         first));
   }
@@ -78,12 +78,12 @@ Request Completion::engine_request(size_t choice) {
   Request request{
       .prompt = request_.prompts[choice / n].tokens, .options = request_.options, .tokenizer = &served_.tokenizer};
   request.options.sampler.seed = choice_seed(request_.options.sampler.seed, choice % n);
-  request.on_text = [self, choice](std::string_view text) { self->outbox_.for_choice(self, choice).text += text; };
+  request.on_text = [self, choice](std::string_view text) { self->updates_.for_choice(self, choice).text += text; };
   request.wants_token_logits = request_.top_logprobs.has_value();
   request.on_token = [self, choice](int32_t token, std::span<const float> logits) {
-    News& news = self->outbox_.for_choice(self, choice);
-    ++news.n_tokens;
-    if (!logits.empty()) news.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
+    ChoiceUpdate& update = self->updates_.for_choice(self, choice);
+    ++update.n_tokens;
+    if (!logits.empty()) update.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
   };
   if (request_.echo && request_.top_logprobs) {
     request.on_logits = [self, choice](std::span<const float> logits) { self->on_prompt_logits(choice, logits); };
@@ -95,49 +95,49 @@ Request Completion::engine_request(size_t choice) {
 void Completion::on_prompt_logits(size_t choice, std::span<const float> logits) {
   const std::vector<int32_t>& prompt = request_.prompts[choice / static_cast<size_t>(request_.n)].tokens;
   const auto vocab_size = static_cast<size_t>(served_.tokenizer.vocab_size());
-  News& news = outbox_.for_choice(shared_from_this(), choice);
+  ChoiceUpdate& update = updates_.for_choice(shared_from_this(), choice);
   for (; !logits.empty(); logits = logits.subspan(vocab_size)) {
     const size_t i = n_prompt_logits_[choice]++;
-    if (i == 0) news.tokens.push_back({.token = prompt[0]});
+    if (i == 0) update.tokens.push_back({.token = prompt[0]});
     if (i + 1 < prompt.size()) {
-      news.tokens.push_back(token_logprob(prompt[i + 1], logits.first(vocab_size), *request_.top_logprobs));
+      update.tokens.push_back(token_logprob(prompt[i + 1], logits.first(vocab_size), *request_.top_logprobs));
     }
   }
 }
 
-void Completion::receive(News news) {
-  measure(news);
-  ChoiceText& choice = choices_[news.choice];
-  choice.text += news.text;
-  std::move(news.tokens.begin(), news.tokens.end(), std::back_inserter(choice.tokens));
-  if (news.outcome) {
+void Completion::receive(ChoiceUpdate update) {
+  measure(update);
+  ChoiceText& choice = choices_[update.choice];
+  choice.text += update.text;
+  std::move(update.tokens.begin(), update.tokens.end(), std::back_inserter(choice.tokens));
+  if (update.outcome) {
     --n_running_;
-    if (news.outcome->error) {
-      fail(api_error(news.outcome->error));
+    if (update.outcome->error) {
+      fail(api_error(update.outcome->error));
     } else {
-      const GenerateResult& result = news.outcome->result;
+      const GenerateResult& result = update.outcome->result;
       usage_.completion_tokens += result.tokens.size();
       metrics_.drafts += result.n_drafts;
       metrics_.drafts_right += result.n_right;
-      if (news.choice % static_cast<size_t>(request_.n) == 0) usage_.cached_tokens += result.n_cached;
+      if (update.choice % static_cast<size_t>(request_.n) == 0) usage_.cached_tokens += result.n_cached;
       choice.finish_reason = finish_reason_name(result.finish_reason);
     }
   }
   if (request_.stream && reply_ != nullptr && (!choice.text.empty() || !choice.finish_reason.empty())) {
-    stream(news.choice, std::exchange(choice, {}));
+    stream(update.choice, std::exchange(choice, {}));
   }
   if (n_running_ == 0) end();
 }
 
-void Completion::measure(const News& news) {
-  if (news.n_tokens == 0) return;
-  auto& last = last_token_[news.choice];
+void Completion::measure(const ChoiceUpdate& update) {
+  if (update.n_tokens == 0) return;
+  auto& last = last_token_[update.choice];
   if (last) {
-    metrics_.between_tokens.add(std::chrono::duration<double>(news.at - *last).count());
+    metrics_.between_tokens.add(std::chrono::duration<double>(update.at - *last).count());
   } else {
-    metrics_.first_token.add(std::chrono::duration<double>(news.at - arrived_).count());
+    metrics_.first_token.add(std::chrono::duration<double>(update.at - arrived_).count());
   }
-  last = news.at;
+  last = update.at;
 }
 
 void Completion::stream(size_t index, ChoiceText piece) {

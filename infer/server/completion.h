@@ -1,5 +1,5 @@
 // A completion on its way: its choices are requests of the engine; what they bring becomes the chunks of a stream or
-// one whole answer. The engine's thread only fills the outbox; all else is on the thread of the HTTP server.
+// one whole answer. The engine's thread only fills the updates; all else is on the thread of the HTTP server.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace folio::infer::server {
 class Completion;
 
 /// What a step brought for one choice.
-struct News {
+struct ChoiceUpdate {
   std::shared_ptr<Completion> to;
   size_t choice;
   std::chrono::steady_clock::time_point at;
@@ -30,28 +30,28 @@ struct News {
   std::optional<Outcome> outcome{};  ///< the last of this choice
 };
 
-/// The news of a step. The engine's thread's alone.
-class Outbox {
+/// What a step brought. The engine's thread's alone.
+class ChoiceUpdates {
  public:
-  [[nodiscard]] News& for_choice(const std::shared_ptr<Completion>& completion, size_t choice);
-  [[nodiscard]] bool empty() const { return news_.empty(); }
-  [[nodiscard]] std::vector<News> take() { return std::exchange(news_, {}); }
+  [[nodiscard]] ChoiceUpdate& for_choice(const std::shared_ptr<Completion>& completion, size_t choice);
+  [[nodiscard]] bool empty() const { return all_.empty(); }
+  [[nodiscard]] std::vector<ChoiceUpdate> take() { return std::exchange(all_, {}); }
 
  private:
-  std::vector<News> news_;
+  std::vector<ChoiceUpdate> all_;
 };
 
 class Completion : public std::enable_shared_from_this<Completion> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `served`, `outbox` and `metrics` have to outlive it.
+  /// `served`, `updates` and `metrics` have to outlive it.
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
-             Outbox& outbox, Metrics& metrics);
+             ChoiceUpdates& updates, Metrics& metrics);
 
   /// Submits its choices. `on_done` is called once, when all of them have ended.
   void start(AsyncEngine& engine, std::function<void(const Completion&)> on_done);
-  void receive(News news);
+  void receive(ChoiceUpdate update);
   /// Ends it with an error, which is sent unless the client went away.
   void fail(const ApiError& error);
 
@@ -68,7 +68,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
  private:
   [[nodiscard]] Request engine_request(size_t choice);
   void on_prompt_logits(size_t choice, std::span<const float> logits);
-  void measure(const News& news);
+  void measure(const ChoiceUpdate& update);
   void stream(size_t choice, ChoiceText piece);
   void end();
   void cancel();
@@ -77,7 +77,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   const ServedModel& served_;
   std::string id_;
   std::shared_ptr<HttpReply> reply_;  ///< none: nothing more is to be sent
-  Outbox& outbox_;
+  ChoiceUpdates& updates_;
   Metrics& metrics_;
   Replies replies_;
   AsyncEngine* engine_ = nullptr;  ///< from start() on

@@ -12,7 +12,7 @@ constexpr size_t kMaxSteps = 256;  // in a note: the last ones
 
 using Ordered = nlohmann::ordered_json;
 
-Ordered quantiles_json(const Times& times) {
+Ordered quantiles_json(const Latencies& times) {
   const auto quantiles = times.quantiles();
   if (!quantiles) return nullptr;
   return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
@@ -21,19 +21,19 @@ Ordered quantiles_json(const Times& times) {
 }  // namespace
 
 std::optional<LiveView::Note> LiveView::after_step(Engine& engine) {
-  const bool wanted = wanted_;
+  const bool watched = watched_;
   const auto now = Clock::now();
-  if (wanted != std::exchange(watches_, wanted)) {
+  if (watched != std::exchange(watches_, watched)) {
     steps_.clear();
     last_note_ = {};
     step_seconds_ = engine.statistics().step_seconds;
     at_last_note_ = engine.statistics();
-    engine.watch(!wanted ? std::function<void(const StepReport&)>() : [this](const StepReport& report) {
+    engine.watch(!watched ? std::function<void(const StepReport&)>() : [this](const StepReport& report) {
       if (steps_.size() == kMaxSteps) steps_.erase(steps_.begin(), steps_.begin() + kMaxSteps / 2);
       steps_.push_back({.number = ++n_steps_, .seconds = 0.0, .report = report});
     });
   }
-  if (!wanted) return std::nullopt;
+  if (!watched) return std::nullopt;
   const EngineStatistics statistics = engine.statistics();
   if (!steps_.empty())
     steps_.back().seconds += statistics.step_seconds - std::exchange(step_seconds_, statistics.step_seconds);

@@ -37,7 +37,7 @@ class LiveView {
   };
 
   /// Any thread: whether somebody watches.
-  void want(bool wanted) { wanted_ = wanted; }
+  void set_watched(bool watched) { watched_ = watched; }
 
   /// The engine's thread, after each step. A note, at most each 200 ms, and one when the engine has nothing more to do.
   [[nodiscard]] std::optional<Note> after_step(Engine& engine);
@@ -48,7 +48,7 @@ class LiveView {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::atomic<bool> wanted_{false};
+  std::atomic<bool> watched_{false};
   bool watches_ = false;
   std::vector<Note::Step> steps_;
   uint64_t n_steps_ = 0;     ///< that were watched

@@ -44,7 +44,7 @@ double recent_descriptors() {
 
 }  // namespace
 
-void Times::add(double seconds) {
+void Latencies::add(double seconds) {
   const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
   ++counts_[static_cast<size_t>(bound - kBounds.begin())];
   sum_ += seconds;
@@ -56,7 +56,7 @@ void Times::add(double seconds) {
   }
 }
 
-std::optional<Times::Quantiles> Times::quantiles() const {
+std::optional<Latencies::Quantiles> Latencies::quantiles() const {
   if (last_.empty()) return std::nullopt;
   std::vector<double> sorted = last_;
   std::sort(sorted.begin(), sorted.end());
@@ -66,7 +66,7 @@ std::optional<Times::Quantiles> Times::quantiles() const {
   return Quantiles{.median = at(0.5), .p99 = at(0.99)};
 }
 
-std::string Times::text(const std::string& name, const std::string& help) const {
+std::string Latencies::text(const std::string& name, const std::string& help) const {
   std::string text = fmt::format("# HELP {0} {1}\n# TYPE {0} histogram\n", name, help);
   uint64_t below = 0;
   for (size_t i = 0; i < kBounds.size(); ++i) {

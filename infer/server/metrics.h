@@ -13,8 +13,8 @@
 
 namespace folio::infer::server {
 
-/// Times in seconds: how many were below each bound, and the last ones themselves.
-class Times {
+/// In seconds: how many were below each bound, and the last ones themselves.
+class Latencies {
  public:
   void add(double seconds);
   /// Of the last 1,024; none: there was no time yet.
@@ -42,8 +42,8 @@ struct Metrics {
   uint64_t prompt_tokens = 0;                                ///< of completions that ended
   uint64_t drafts = 0;                                       ///< that were tried
   uint64_t drafts_right = 0;                                 ///< of them
-  Times first_token;                                         ///< from a request's arrival to its first token
-  Times between_tokens;                                      ///< of one choice
+  Latencies first_token;                                     ///< from a request's arrival to its first token
+  Latencies between_tokens;                                  ///< of one choice
 
   [[nodiscard]] std::string text(const EngineStatistics& engine) const;
 };

@@ -120,9 +120,9 @@ void Service::run(const HttpOptions& options, const std::function<void(const std
         return error_body(ApiError(status, std::string(why)));
       });
   AsyncEngine async(engine_, [this, &http](Engine& engine) {
-    if (!outbox_.empty()) {
-      http.post([news = std::make_shared<std::vector<News>>(outbox_.take())] {
-        for (News& one : *news) {
+    if (!updates_.empty()) {
+      http.post([all = std::make_shared<std::vector<ChoiceUpdate>>(updates_.take())] {
+        for (ChoiceUpdate& one : *all) {
           const auto to = one.to;
           to->receive(std::move(one));
         }
@@ -251,8 +251,8 @@ void Service::detokenize(const HttpRequest& request, const Reply& reply) {
 void Service::complete(const HttpRequest& request, const Reply& reply) {
   const bool chat = request.path == "/v1/chat/completions";
   const Json body = body_of(request.body);
-  CompletionRequest wanted = (chat ? parse_chat : parse_completion)(body, served_, random_seed());
-  const size_t n = wanted.prompts.size() * static_cast<size_t>(wanted.n);
+  CompletionRequest completion_request = (chat ? parse_chat : parse_completion)(body, served_, random_seed());
+  const size_t n = completion_request.prompts.size() * static_cast<size_t>(completion_request.n);
   if (end_) {
     reply->add_header("Retry-After", "5");
     throw ApiError(503, "the server is about to end");
@@ -262,7 +262,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
                    fmt::format("{} choices never fit into a queue of {}; ask for fewer, or start the server with a "
                                "larger --max-queue",
                                n, options_.max_queue),
-                   wanted.n > 1 ? "n" : "prompt");
+                   completion_request.n > 1 ? "n" : "prompt");
   }
   if (n_choices_ + n > options_.max_queue) {
     reply->add_header("Retry-After", "1");
@@ -270,7 +270,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
         429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_, options_.max_queue));
   }
   const auto completion = std::make_shared<Completion>(
-      std::move(wanted), served_, (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, outbox_, metrics_);
+      std::move(completion_request), served_, (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
   completions_.emplace(completion.get(), completion);
   n_choices_ += n;
   completion->start(*async_, [this](const Completion& c) { done(c); });
@@ -328,10 +328,10 @@ void Service::watch(const HttpRequest& request, const Reply& reply) {
   watchers_.emplace(reply.get(), reply);
   reply->on_lost([this, key = reply.get()] {
     watchers_.erase(key);
-    live_view_.want(!watchers_.empty());
+    live_view_.set_watched(!watchers_.empty());
   });
   reply->begin(200, "text/event-stream");
-  live_view_.want(true);
+  live_view_.set_watched(true);
   async_->wake();
 }
 
@@ -364,7 +364,7 @@ void Service::signalled() {
     end_ = now + options_.grace;
   }
   for (const auto& [key, reply] : std::exchange(watchers_, {})) reply->end();
-  live_view_.want(false);
+  live_view_.set_watched(false);
 }
 
 // Such that a client whose numbers are doubles gets it back unchanged.

@@ -1,5 +1,5 @@
 // The server's routes: who may ask, what is asked, and where the answer comes from. All of it is on the thread of the
-// HTTP server, but for what the engine's thread puts into the outbox.
+// HTTP server, but for what the engine's thread hands over.
 #pragma once
 
 #include <chrono>
@@ -73,7 +73,7 @@ class Service {
   ServedModel served_;
   ServiceOptions options_;
   Metrics metrics_;
-  Outbox outbox_;
+  ChoiceUpdates updates_;
   LiveView live_view_;
   std::mt19937_64 random_;
   std::map<const Completion*, std::shared_ptr<Completion>> completions_;

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/generation.h"
+#include "apps/text_program.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
 #include "core/random.h"

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <optional>
 
-#include "apps/generation.h"
+#include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "infer/engine/conversation.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/generation.h"
+#include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
 

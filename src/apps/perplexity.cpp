@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "apps/generation.h"
+#include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/seconds_since.h"

@@ -46,7 +46,7 @@ class RecordingStage final : public Stage {
     own.tables.assign(step.tables.begin(), step.tables.end());
     own.table_starts.assign(step.table_starts.begin(), step.table_starts.end());
     own.copies.assign(step.copies.begin(), step.copies.end());
-    own.n_wanted = step.n_wanted;
+    own.n_logit_rows = step.n_logit_rows;
     own.observed = step.observed;
     for (const Draw& d : step.draws) {
       const auto never = d.sampler->never();
@@ -55,7 +55,7 @@ class RecordingStage final : public Stage {
                            .history = {d.history.begin(), d.history.end()},
                            .position = d.position});
     }
-    shape_ = {step.rows.size(), step.n_wanted, step.table_starts.size(), step.draws.size()};
+    shape_ = {step.rows.size(), step.n_logit_rows, step.table_starts.size(), step.draws.size()};
     open_ = true;
   }
   bool replay() override {
@@ -151,7 +151,7 @@ class RecordingStage final : public Stage {
 
  private:
   using Operation = std::function<void(Stage&)>;
-  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, of them wanted, sequences, draws
+  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< rows, of them with logits, sequences, draws
   struct OwnDraw {
     size_t row;
     Sampler sampler;
@@ -164,7 +164,7 @@ class RecordingStage final : public Stage {
     std::vector<BlockId> tables;
     std::vector<int32_t> table_starts;
     std::vector<BlockCopy> copies;
-    size_t n_wanted = 0;
+    size_t n_logit_rows = 0;
     bool observed = false;
     std::vector<OwnDraw> draws;
     std::vector<std::pair<Slot, std::vector<float>>> written;
@@ -196,7 +196,7 @@ class RecordingStage final : public Stage {
                      .tables = step.tables,
                      .table_starts = step.table_starts,
                      .copies = step.copies,
-                     .n_wanted = step.n_wanted,
+                     .n_logit_rows = step.n_logit_rows,
                      .draws = {},
                      .observed = step.observed});
       for (const auto& [slot, values] : step.written) inner_->write(slot, values);

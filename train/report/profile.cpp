@@ -109,8 +109,8 @@ StepProfile profile_steps(Trainer& trainer, int64_t steps) {
     times.push_back(core::seconds_since(start));
   }
   std::nth_element(times.begin(), times.begin() + steps / 2, times.end());
-  StepProfile profile{.parts = {}, .step_seconds = times[static_cast<size_t>(steps / 2)]};
-  for (const Class& c : classes()) profile.parts.push_back({.name = c.name});
+  StepProfile profile{.items = {}, .step_seconds = times[static_cast<size_t>(steps / 2)]};
+  for (const Class& c : classes()) profile.items.push_back({.name = c.name});
 
   const OwnTimes own;
   const auto start = Clock::now();
@@ -121,27 +121,27 @@ StepProfile profile_steps(Trainer& trainer, int64_t steps) {
       const auto& prefixes = classes()[i].prefixes;
       if (std::none_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return name.starts_with(prefix); }))
         continue;
-      profile.parts[i].seconds += seconds / static_cast<double>(steps);
+      profile.items[i].seconds += seconds / static_cast<double>(steps);
       rest -= seconds;
       break;
     }
   }
-  profile.parts.push_back({.name = "autograd, batches", .seconds = rest / static_cast<double>(steps)});
+  profile.items.push_back({.name = "autograd, batches", .seconds = rest / static_cast<double>(steps)});
   const TrainConfig& c = trainer.config();
-  profile.parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step());
-  profile.parts[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window);
+  profile.items[0].operations = operations_of_products(c.model, trainer.tokens_per_step());
+  profile.items[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window);
   return profile;
 }
 
 std::string to_table(const StepProfile& profile, double peak) {
   std::string table = fmt::format("{:<22}{:>9}{:>9}{:>16}\n", "part", "ms", "share", "of the peak");
   double all = 0.0, operations = 0.0;
-  for (const auto& part : profile.parts) all += part.seconds;
+  for (const auto& part : profile.items) all += part.seconds;
   const auto line = [&](const std::string& name, double seconds, double count) {
     const std::string share = count == 0.0 ? "" : fmt::format("{:.0f} %", 100 * count / seconds / peak);
     table += fmt::format("{:<22}{:>9.2f}{:>7.1f} %{:>16}\n", name, 1e3 * seconds, 100 * seconds / all, share);
   };
-  for (const auto& part : profile.parts) {
+  for (const auto& part : profile.items) {
     line(part.name, part.seconds, part.operations);
     operations += part.operations;
   }

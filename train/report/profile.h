@@ -9,12 +9,12 @@
 namespace folio::train {
 
 struct StepProfile {
-  struct Part {
+  struct Item {
     std::string name;
     double seconds = 0.0;     ///< of a step
     double operations = 0.0;  ///< floating-point ones of a step; 0: not counted
   };
-  std::vector<Part> parts;    ///< in the order of a step's work; their times add up to a step's, measured with them
+  std::vector<Item> items;    ///< in the order of a step's work; their times add up to a step's, measured with them
   double step_seconds = 0.0;  ///< the median of steps that nobody watched
 };
 

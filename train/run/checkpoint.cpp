@@ -70,14 +70,14 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(torch::from_blob(const_cast<std::byte*>(view->bytes.data()), to.sizes(), to.scalar_type()));
 }
 
-// Otherwise the moments of a parameter that is frozen now would be dropped silently.
+// Otherwise moments would be dropped silently.
 void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer) {
   std::set<std::string> known;
   for (const auto& state : optimizer.state()) known.insert(state.name);
   for (const core::TensorView& view : file.tensors()) {
     const bool other =
         view.name.starts_with(kWeights) || view.name.starts_with(kRandom) || view.name.starts_with("__pad__.");
-    require(other || known.contains(view.name), "{}: it has {}, but that parameter is frozen here or does not exist",
+    require(other || known.contains(view.name), "{}: it has {}, but there is no such parameter here",
             file.path().string(), core::printable(view.name));
   }
 }

@@ -23,7 +23,7 @@ void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model, c
 
 /// Copies weights, their average if it is not empty, the optimizer's state and that of the random generators from a
 /// checkpoint directory. Throws core::Error if a file is missing or does not fit the model, and if the checkpoint has a
-/// state of other parameters than the optimizer, which has none of frozen parameters.
+/// state of other parameters than the optimizer.
 void load_checkpoint(const std::filesystem::path& checkpoint, nn::Llama& model, Optimizer& optimizer,
                      const TrainerState& state, nn::Llama average = nullptr);
 

@@ -194,17 +194,6 @@ void Trainer::init_from(const fs::path& model) {
   if (!average_.is_empty()) begin_average(average_, model_);
 }
 
-void Trainer::freeze(const std::function<bool(const std::string& name)>& frozen) {
-  require(state_.step == 0, "parameters are frozen before the first step, not after step {}", state_.step);
-  bool any = false;
-  for (auto& parameter : model_->named_parameters()) {
-    parameter->set_requires_grad(!frozen(parameter.key()));
-    any = any || parameter->requires_grad();
-  }
-  require(any, "every parameter is frozen; leave at least one to train");
-  optimizer_ = make_optimizer(*model_, state_.config);
-}
-
 int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
 
 void Trainer::dump(const fs::path& batches, const fs::path& gradients) {

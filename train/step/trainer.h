@@ -64,11 +64,6 @@ class Trainer {
   /// another shape.
   void init_from(const std::filesystem::path& model);
 
-  /// Leaves the parameters whose name `frozen` accepts as they are: they get no gradient, no moments and no decay, and
-  /// don't count for clipping. Before the first step, and before resume(), which refuses a checkpoint that was saved
-  /// with other parameters frozen. Throws core::Error if no parameter is left to train.
-  void freeze(const std::function<bool(const std::string& name)>& frozen);
-
   /// Writes the batches of the first steps (dump.h), and lets the first step write its gradients before they are
   /// clipped, as safetensors with Hugging Face's names. An empty path: not. Throws core::Error.
   void dump(const std::filesystem::path& batches, const std::filesystem::path& gradients);

@@ -144,7 +144,7 @@ void ExerciseStage::gather() {
   const size_t dim = width(Slot::Residual);
   n_rows_ = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].wanted) std::copy_n(at(Slot::Residual) + i * dim, dim, at(Slot::Residual) + n_rows_++ * dim);
+    if (rows_[i].needs_logits) std::copy_n(at(Slot::Residual) + i * dim, dim, at(Slot::Residual) + n_rows_++ * dim);
   }
 }
 

@@ -64,7 +64,7 @@ class ExerciseStage final : public infer::Stage {
   std::vector<infer::BlockId> tables_;
   std::vector<int32_t> table_starts_;
   std::vector<infer::Draw> draws_;
-  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() the wanted ones
+  size_t n_rows_ = 0;  ///< rows in the slots: the step's, after gather() those that need logits
   size_t n_steps_ = 0;
   std::array<std::vector<float>, infer::kSlots> slots_;
   std::array<std::vector<int32_t>, 2> drawn_;  ///< by the last two steps

@@ -1,7 +1,7 @@
 // build/exercises/generate: as build/generate, but the arithmetic is what the reader wrote in engine/.
 #include <fmt/ranges.h>
 
-#include "apps/generation.h"
+#include "apps/text_program.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
 #include "core/paths.h"

@@ -69,7 +69,7 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   for (size_t s = 0; s < n_sequences; ++s) {
     for (size_t r = context - n_rows; r < context; ++r) {
       rows.push_back(
-          {.token = 0, .table = static_cast<int32_t>(s), .position = static_cast<int64_t>(r), .wanted = false});
+          {.token = 0, .table = static_cast<int32_t>(s), .position = static_cast<int64_t>(r), .needs_logits = false});
       positions.push_back(static_cast<int32_t>(r));
       tables.push_back(static_cast<int32_t>(blocks.size()));
       seen += static_cast<double>(r + 1);

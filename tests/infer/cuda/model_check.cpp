@@ -57,7 +57,7 @@ class PerturbedStage final : public PassThroughStage {
 
   void begin(const Step& step) override {
     n_rows_ = step.rows.size();
-    n_wanted_ = step.n_wanted;
+    n_logit_rows_ = step.n_logit_rows;
     n_positions_ = 0;
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
     PassThroughStage::begin(step);
@@ -81,7 +81,7 @@ class PerturbedStage final : public PassThroughStage {
   }
   void gather() override {
     PassThroughStage::gather();
-    n_rows_ = n_wanted_;
+    n_rows_ = n_logit_rows_;
   }
 
  private:
@@ -105,7 +105,7 @@ class PerturbedStage final : public PassThroughStage {
   core::DType output_type_ = core::DType::F32;
   double attention_ = 0.0;
   size_t n_rows_ = 0;
-  size_t n_wanted_ = 0;
+  size_t n_logit_rows_ = 0;
   int64_t n_positions_ = 0;
   std::vector<float> values_;
 };

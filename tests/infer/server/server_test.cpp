@@ -56,14 +56,14 @@ TEST(TokenLogprob, HasTheLikeliestInOrderAndTheLowerIdFirst) {
   EXPECT_EQ(token_logprob(0, logits, 20).top.size(), logits.size());
 }
 
-TEST(Times, QuantilesAreOfTheLastOnes) {
-  Times times;
+TEST(Latencies, QuantilesAreOfTheLastOnes) {
+  Latencies times;
   EXPECT_FALSE(times.quantiles().has_value());
   for (int i = 0; i < 1000; ++i) times.add(100.0);
   for (int i = 1; i <= 1024; ++i) times.add(i * 1e-3);
   EXPECT_NEAR(times.quantiles()->median, 0.512, 1e-3);
   EXPECT_NEAR(times.quantiles()->p99, 1.014, 2e-3);
-  const std::string text = times.text("t", "Times.");
+  const std::string text = times.text("t", "Latencies.");
   EXPECT_NE(text.find("t_bucket{le=\"0.1\"} 100\n"), std::string::npos) << text;
   EXPECT_NE(text.find("t_bucket{le=\"+Inf\"} 2024\n"), std::string::npos) << text;
 }

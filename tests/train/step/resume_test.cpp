@@ -260,39 +260,6 @@ TEST(Resume, AnotherVocabularyInTheCheckpointIsRefused) {
   }
 }
 
-// The frozen block has no moments.
-void freeze_a_block(Trainer& trainer) {
-  trainer.freeze([](const std::string& name) { return name.starts_with("layers.0."); });
-}
-
-TEST(Resume, AFrozenRunRepeatsTheBits) {
-  const TempDir run;
-  Small whole, first, second;
-  for (Small* small : {&whole, &first, &second}) freeze_a_block(small->trainer);
-  torch::manual_seed(3);  // of dropout
-  for (int i = 0; i < 4; ++i) whole.trainer.step();
-  torch::manual_seed(3);
-  for (int i = 0; i < 2; ++i) first.trainer.step();
-  first.trainer.save(run.path());
-  second.trainer.resume(run / "checkpoints/last");
-  for (int i = 0; i < 2; ++i) second.trainer.step();
-  EXPECT_TRUE(test::same_bits(test::copies(second.trainer.model()), test::copies(whole.trainer.model())));
-}
-
-TEST(Resume, OtherFrozenParametersAreRefused) {
-  const TempDir all, part;
-  Small trained, frozen;
-  freeze_a_block(frozen.trainer);
-  trained.trainer.step();
-  frozen.trainer.step();
-  trained.trainer.save(all.path());
-  frozen.trainer.save(part.path());
-  Small other, other_frozen;
-  freeze_a_block(other_frozen.trainer);
-  EXPECT_ERROR((other.trainer.resume(part / "checkpoints/last"), 0), "is missing");
-  EXPECT_ERROR((other_frozen.trainer.resume(all / "checkpoints/last"), 0), "is frozen here");
-}
-
 TEST(Resume, ADamagedCheckpointIsNamed) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "trainer.json"}) {
     const TempDir run;

@@ -106,45 +106,6 @@ TEST(Trainer, ClippingBoundsTheStepAndReportsTheNormBefore) {
   EXPECT_NEAR(std::sqrt(squares), c.lr * c.clip, 0.02 * c.lr * c.clip);
 }
 
-TEST(Trainer, FrozenParametersStayAndDoNotCountForClipping) {
-  TrainConfig c = small_config();
-  c.dropout = 0.0;
-  Small all(c), part(c);
-  const auto frozen = [](const std::string& name) { return name.find("layers.0.") != std::string::npos; };
-  part.trainer.freeze(frozen);
-  const auto before = part.trainer.model()->named_parameters().keys();
-  const auto weights = test::copies(part.trainer.model());
-  all.trainer.step();
-  const double norm = part.trainer.step().grad_norm;
-
-  double squares = 0.0;  // of the trained parameters' gradients
-  double all_squares = 0.0;
-  const auto gradients = all.trainer.model()->named_parameters();
-  for (const auto& p : gradients) {
-    const double square = p.value().grad().to(torch::kDouble).square().sum().item<double>();
-    all_squares += square;
-    if (!frozen(p.key())) squares += square;
-  }
-  Small again(c);
-  const double whole_norm = again.trainer.step().grad_norm;
-  // Clipping scaled all gradients by one factor, so the quotient of two norms is that before clipping. Each norm is a
-  // sum of fewer than 2^14 squares in float.
-  EXPECT_NEAR(norm / whole_norm, std::sqrt(squares / all_squares), 1e-4);
-  EXPECT_LT(norm, 0.99 * whole_norm);
-
-  const auto after = test::copies(part.trainer.model());
-  for (size_t i = 0; i < after.size(); ++i)
-    EXPECT_EQ(torch::equal(after[i], weights[i]), frozen(before[i])) << before[i];
-}
-
-TEST(Trainer, AtLeastOneParameterIsTrained) {
-  Small small;
-  EXPECT_ERROR((small.trainer.freeze([](const std::string&) { return true; }), 0), "every parameter is frozen");
-  small.trainer.freeze([](const std::string& name) { return name != "norm.weight"; });
-  EXPECT_NO_THROW(small.trainer.step());
-  EXPECT_ERROR((small.trainer.freeze([](const std::string&) { return false; }), 0), "before the first step");
-}
-
 TEST(Trainer, ALossThatIsNotFiniteStopsBeforeAnyWeightChanges) {
   const test::TempDir run;
   Small small;

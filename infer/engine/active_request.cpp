@@ -1,4 +1,4 @@
-#include "infer/engine/generation.h"
+#include "infer/engine/active_request.h"
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ std::string_view finish_reason_name(FinishReason reason) {
   }
 }
 
-Generation::Generation(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache)
+ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache)
     : ScheduledJob(id),
       request_(std::move(request)),
       cache_(cache),
@@ -73,29 +73,29 @@ Generation::Generation(RequestId id, Request request, const core::ModelConfig& c
   }
 }
 
-void Generation::started() {
+void ActiveRequest::started() {
   if (std::exchange(started_, true)) return;
   start_ = first_token_ = end_ = Clock::now();
   n_prompt_cached_ = static_cast<size_t>(n_cached());
 }
 
-void Generation::was_preempted() {
+void ActiveRequest::was_preempted() {
   drafted_.resize(n_copied_);
   draft_memory_.reset();
 }
 
-std::span<const int32_t> Generation::tokens() const {
+std::span<const int32_t> ActiveRequest::tokens() const {
   return std::span(history_).first(n_rows()).subspan(std::min(forgotten_, n_rows()));
 }
 
 // The last row in any case: the next token comes from its logits. And whatever is asked for of the prompt's rows.
-size_t Generation::shareable() const {
+size_t ActiveRequest::shareable() const {
   const size_t n = tokens().size();
   const bool asks = request_.on_logits || request_.on_log_probs || request_.observer;
   return std::min(n == 0 ? 0 : n - 1, asks && reported_ < n_prompt_ ? reported_ : n);
 }
 
-int64_t Generation::max_positions() const {
+int64_t ActiveRequest::max_positions() const {
   if (!samples()) return static_cast<int64_t>(n_rows());
   const auto all =
       static_cast<int64_t>(n_prompt_) - 1 + request_.options.max_tokens;  // the last one sampled is not run
@@ -103,24 +103,24 @@ int64_t Generation::max_positions() const {
 }
 
 // Rows that the history so far needs: a token that is only predicted has none.
-size_t Generation::n_rows() const {
+size_t ActiveRequest::n_rows() const {
   if (samples()) return history_.size();
   if (request_.on_logits || request_.observer) return n_prompt_;
   return request_.on_log_probs ? n_prompt_ - 1 : 0;
 }
 
 // Tokens that the cache does not hold yet. It may hold the row of one that is still being drawn.
-size_t Generation::n_fresh() const {
+size_t ActiveRequest::n_fresh() const {
   const size_t held = forgotten_ + static_cast<size_t>(runs() ? cache_.length(sequence()) : 0);
   return n_rows() - std::min(held, n_rows());
 }
 
-bool Generation::is_reported(size_t index) const {
+bool ActiveRequest::is_reported(size_t index) const {
   if (index < reported_) return false;
   return (request_.on_logits && index < n_prompt_) || (request_.on_log_probs && index + 1 < n_prompt_);
 }
 
-size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported) {
+size_t ActiveRequest::append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported) {
   const size_t fresh = n_fresh();
   const size_t first = n_rows() - fresh;
   size_t n = 0;
@@ -143,7 +143,7 @@ size_t Generation::append_rows(std::vector<Row>& rows, size_t most, size_t& most
 
 // Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
 // that of the text.
-void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
+void ActiveRequest::append_drafts(std::vector<Row>& rows, size_t most) {
   n_drafts_ = std::min(most, n_drafts());
   for (size_t n = history_.size(); n < history_.size() + n_drafts_; ++n) {
     rows.push_back({.token = drafted_[n],
@@ -155,11 +155,11 @@ void Generation::append_drafts(std::vector<Row>& rows, size_t most) {
   }
 }
 
-size_t Generation::n_drafts() const { return drafted_.size() - std::min(drafted_.size(), history_.size()); }
+size_t ActiveRequest::n_drafts() const { return drafted_.size() - std::min(drafted_.size(), history_.size()); }
 
 // As many as may be right: the text goes on behind the last of them. A text whose last row alone is missing draws in
 // the next step.
-std::optional<Drafter::Text> Generation::to_draft(size_t most) {
+std::optional<Drafter::Text> ActiveRequest::to_draft(size_t most) {
   drafted_.resize(n_copied_);
   most = std::min(most, pace_.n_wanted());
   if (most == 0 || !samples() || request_.wants_token_logits || !runs() || n_fresh() != 1) return {};
@@ -178,7 +178,7 @@ std::optional<Drafter::Text> Generation::to_draft(size_t most) {
                        .memory = draft_memory_};
 }
 
-Row Generation::row_ahead(size_t draw) {
+Row ActiveRequest::row_ahead(size_t draw) {
   return {.token = drawn_token(draw),
           .sequence = sequence(),
           .position = static_cast<int64_t>(history_.size() - forgotten_),
@@ -187,21 +187,21 @@ Row Generation::row_ahead(size_t draw) {
           .history = history_};
 }
 
-bool Generation::needs_next_token() const {
+bool ActiveRequest::needs_next_token() const {
   if (n_fresh() > 0) return true;
   return !ends_next() && (request_.options.sampler.needs_history() || request_.options.speculate > 0 ||
                           context_ends(history_.size() + 1));
 }
 
-bool Generation::ends_next() const {
+bool ActiveRequest::ends_next() const {
   const size_t n = history_.size() + 1;
   return static_cast<int64_t>(n - n_prompt_) >= request_.options.max_tokens ||
          (!request_.options.slide && context_ends(n));
 }
 
-bool Generation::context_ends(size_t n_tokens) const { return static_cast<int64_t>(n_tokens - forgotten_) >= context_; }
+bool ActiveRequest::context_ends(size_t n_tokens) const { return static_cast<int64_t>(n_tokens - forgotten_) >= context_; }
 
-StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
+StepOutput ActiveRequest::take(const StepOutput& output, size_t n_rows) {
   const size_t first = forgotten_ + static_cast<size_t>(cache_.length(sequence())) - in_flight_;
   const size_t end = first + n_rows - n_drafts_;
   in_flight_ -= end - first - 1;  // the last one is computed again unless its token can be taken
@@ -226,7 +226,7 @@ StepOutput Generation::take(const StepOutput& output, size_t n_rows) {
 
 // drawn[i + 1] comes after draft i, so it counts if drawn[i] was that draft and the text goes on. The rows behind the
 // last draft that was right are taken back.
-void Generation::take_drafts(std::span<const int32_t> drawn) {
+void ActiveRequest::take_drafts(std::span<const int32_t> drawn) {
   const size_t n_drafts = std::exchange(n_drafts_, 0);
   const size_t n_before = history_.size() - (done_ ? 0 : 1);  // before the drafts
   size_t n_right = 0;
@@ -244,7 +244,7 @@ void Generation::take_drafts(std::span<const int32_t> drawn) {
 }
 
 // Hands out what is wanted of the prompt's rows from `first` on.
-void Generation::report(std::span<const float> logits, size_t first) {
+void ActiveRequest::report(std::span<const float> logits, size_t first) {
   const size_t n = logits.size() / vocab_size_;
   reported_ = first + n;
   if (request_.on_logits) request_.on_logits(logits);
@@ -260,7 +260,7 @@ void Generation::report(std::span<const float> logits, size_t first) {
 }
 
 // With the token that was drawn, and the logits that it was drawn from if they are wanted.
-void Generation::go_on(int32_t token, std::span<const float> logits) {
+void ActiveRequest::go_on(int32_t token, std::span<const float> logits) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
   history_.push_back(token);
@@ -270,14 +270,14 @@ void Generation::go_on(int32_t token, std::span<const float> logits) {
   show(text);
 }
 
-bool Generation::ends(int32_t token) const {
+bool ActiveRequest::ends(int32_t token) const {
   const std::vector<int32_t>& more = request_.options.end_tokens;
   return (request_.tokenizer != nullptr && request_.tokenizer->ends_text(token)) ||
          std::find(more.begin(), more.end(), token) != more.end();
 }
 
 // Ends for want of tokens or positions, or makes room by sliding; returns text that was held back.
-std::string Generation::check_room() {
+std::string ActiveRequest::check_room() {
   if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.options.max_tokens)
     return end(FinishReason::Length);
   if (!context_ends(history_.size())) return {};
@@ -288,7 +288,7 @@ std::string Generation::check_room() {
   return {};
 }
 
-std::string Generation::end(FinishReason reason) {
+std::string ActiveRequest::end(FinishReason reason) {
   done_ = true;
   reason_ = reason;
   end_ = Clock::now();
@@ -296,24 +296,24 @@ std::string Generation::end(FinishReason reason) {
   return filter_.finish();
 }
 
-void Generation::finish(FinishReason reason) { show(end(reason)); }
+void ActiveRequest::finish(FinishReason reason) { show(end(reason)); }
 
-void Generation::recall() {
+void ActiveRequest::recall() {
   if (in_flight_ == 0) return;
   cache_.truncate(sequence(), cache_.length(sequence()) - static_cast<int64_t>(std::exchange(in_flight_, 0)));
 }
 
-void Generation::remember() {
+void ActiveRequest::remember() {
   const auto n = static_cast<size_t>(cache_.length(sequence())) - in_flight_;
   cache_.remember(sequence(), tokens().first(std::min(n, tokens().size())));
 }
 
-void Generation::show(const std::string& text) {
+void ActiveRequest::show(const std::string& text) {
   text_ += text;
   if (request_.on_text && !text.empty()) request_.on_text(text);
 }
 
-GenerateResult Generation::result() const {
+GenerateResult ActiveRequest::result() const {
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const bool began = first_token_ > start_;
   return {.tokens = {history_.begin() + static_cast<std::ptrdiff_t>(n_prompt_), history_.end()},

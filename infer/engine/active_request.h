@@ -17,10 +17,10 @@
 
 namespace folio::infer {
 
-class Generation final : public ScheduledJob {
+class ActiveRequest final : public ScheduledJob {
  public:
   /// Throws core::Error if the request cannot run on the model.
-  Generation(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache);
+  ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache);
 
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] bool done() const { return done_; }

@@ -1,4 +1,4 @@
-#include "apps/generation.h"
+#include "apps/text_program.h"
 
 #include <fmt/core.h>
 
