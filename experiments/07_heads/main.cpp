@@ -78,7 +78,7 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   if (report.short_form()) setting.steps = 10;
   setting.eval_every = setting.steps;
-  setting.schedule = "cosine";  // a constant rate leaves the noise of the last batches in the losses
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate leaves the noise of the last batches in the losses
   setting.min_lr = setting.lr / 10.0;
 
   std::vector<experiments::Variant> variants;

@@ -74,7 +74,7 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   setting.steps = report.short_form() ? 20 : 200;
   setting.eval_every = setting.steps;
-  setting.schedule = "cosine";  // a constant rate leaves the noise of the last batches in the losses
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate leaves the noise of the last batches in the losses
   setting.min_lr = setting.lr / 10.0;
   show_starts(report, text, setting.model);
 

@@ -98,7 +98,7 @@ void study(Report& report) {
     setting.steps = 30;
   }
   setting.eval_every = setting.steps;
-  setting.schedule = "cosine";  // a constant rate leaves the noise of the last batches in the losses
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate leaves the noise of the last batches in the losses
   setting.min_lr = setting.lr / 10.0;
 
   const int64_t stride = report.short_form() ? setting.window : 16;

@@ -21,7 +21,7 @@ train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t st
   config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;
   // Each run falls to a tenth of its rate at its own end. On the way of a longer run the loss would still be too high.
-  config.schedule = "cosine";
+  config.schedule = train::ScheduleKind::Cosine;
   config.lr = 3e-3 * std::sqrt(64.0 / static_cast<double>(width));
   config.min_lr = config.lr / 10.0;
   return config;

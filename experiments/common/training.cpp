@@ -51,7 +51,7 @@ train::TrainConfig small_setting(const Shakespeare& text) {
   c.batch_size = 16;
   c.window = 32;
   c.lr = 3e-3;
-  c.schedule = "constant";
+  c.schedule = train::ScheduleKind::Constant;
   c.warmup_steps = 20;
   c.weight_decay = 0.0;
   c.clip = 1.0;

@@ -55,10 +55,10 @@ double count_baseline(const train::Dataset& dataset) {
 }
 
 void resume(train::Trainer& trainer, const fs::path& checkpoint) {
-  const std::string device = train::read_trainer_state(checkpoint).config.device;
+  const train::DeviceKind device = train::read_trainer_state(checkpoint).config.device;
   trainer.resume(checkpoint);
   std::string change = describe_difference(trainer.state().environment, train::this_environment());
-  if (const std::string& now = trainer.config().device; now != device) {
+  if (const train::DeviceKind now = trainer.config().device; now != device) {
     change += fmt::format("{}device {} -> {}", change.empty() ? "" : ", ", device, now);
   }
   if (change.empty()) return;
@@ -79,7 +79,8 @@ std::unique_ptr<const data::Tokenizer> given_tokenizer(const apps::TrainOptions&
 
 int profile(const apps::TrainOptions& o, const data::Corpus& corpus) {
   constexpr int64_t kSteps = 20;
-  if (o.config.device != "cpu") throw core::UsageError("--profile measures a CPU's steps; leave --device out");
+  if (o.config.device != train::DeviceKind::Cpu)
+    throw core::UsageError("--profile measures a CPU's steps; leave --device out");
   const train::Dataset dataset(corpus, o.config, given_tokenizer(o, corpus));
   train::Trainer trainer(o.config, dataset);
   const train::TrainConfig& c = trainer.config();
@@ -121,7 +122,7 @@ int run(apps::TrainOptions& o) {
       c.preset, c.model.family, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model),
       c.window, c.batch_size * c.accumulation, c.steps, at::get_num_threads());
   fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
-  if (const std::string why = train::why_not_repeatable(c.device); !why.empty()) {
+  if (const std::string why = train::why_not_repeatable(train::name_of(c.device)); !why.empty()) {
     fmt::print(stderr, "note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
   }
   if (c.model.family == core::Family::Qwen2 && dataset.tokenizer().kind() == "character") {
@@ -154,7 +155,7 @@ int run(apps::TrainOptions& o) {
              state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
              state.best_validation_loss < baseline ? "below" : "above");
 
-  const fs::path exported = run / "checkpoints" / c.exported;
+  const fs::path exported = run / "checkpoints" / train::name_of(c.exported);
   train::naming_checkpoint(run, [&] {
     core::write_gguf_model(run / "model.gguf", core::read_hf_directory(exported), dataset.name(),
                            dataset.tokenizer().to_gguf());

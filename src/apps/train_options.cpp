@@ -22,7 +22,7 @@ Values values_of(const train::TrainConfig& c) {
     using T = std::decay_t<decltype(value)>;
     const std::string flags = field.flag;
     if (flags.empty()) return;
-    constexpr bool kText = std::is_same_v<T, std::string> || std::is_same_v<T, core::Family>;
+    constexpr bool kText = std::is_enum_v<T>;
     values.emplace_back(flags.substr(0, flags.find(',')),
                         kText ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
   };
@@ -85,6 +85,11 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
       for (const auto& [name, number] : names) all += (all.empty() ? "" : ", ") + name;
       option->description(all)->transform(by_name(names))->type_name("NAME");
       option->default_str(std::string(core::info(value).name));
+    } else if constexpr (train::Choice<T>) {
+      std::vector<std::pair<std::string, int>> names;
+      for (const std::string_view name : train::kNames<T>) names.emplace_back(name, static_cast<int>(names.size()));
+      option->transform(by_name(names))->type_name(fmt::format("{}", fmt::join(train::kNames<T>, "|")));
+      option->default_str(std::string(train::name_of(value)));
     } else {
       option->capture_default_str();
     }
@@ -109,10 +114,12 @@ void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
       throw core::UsageError(fmt::format("{} changes nothing with {}; leave it out, or take {}", flag, other, remedy));
     }
   };
-  const std::string schedule = "--schedule " + c.schedule;
-  refuse("--momentum", c.optimizer != "muon", "--optimizer " + c.optimizer, "--optimizer muon");
-  refuse("--decay-fraction", c.schedule != "wsd", schedule, "--schedule wsd");
-  refuse("--min-lr", c.schedule == "constant", schedule, "--schedule cosine");
+  using train::ScheduleKind;
+  const std::string schedule = fmt::format("--schedule {}", c.schedule);
+  refuse("--momentum", c.optimizer != train::OptimizerKind::Muon, fmt::format("--optimizer {}", c.optimizer),
+         "--optimizer muon");
+  refuse("--decay-fraction", c.schedule != ScheduleKind::Wsd, schedule, "--schedule wsd");
+  refuse("--min-lr", c.schedule == ScheduleKind::Constant, schedule, "--schedule cosine");
   refuse("--recompute", c.recompute && !c.fused, "--fused false", "--fused true");
   for (const char* steps : {"--steps", "--max-iters"}) refuse(steps, o.minutes > 0.0, "--minutes", "it alone");
   const bool scaled = c.model.rope_scaling.active();

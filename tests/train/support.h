@@ -1,8 +1,8 @@
 // Helpers of the trainer's tests: a generated text, a model of a few thousand parameters, temporary folders.
 #pragma once
 
-#include "tests/core/support.h"
 #include "core/random.h"
+#include "tests/core/support.h"
 #include "train/step/trainer.h"
 
 namespace folio::train::test {
@@ -48,7 +48,7 @@ inline TrainConfig small_config() {
   c.lr = 1e-2;
   c.min_lr = 1e-3;
   c.warmup_steps = 3;
-  c.schedule = "cosine";
+  c.schedule = ScheduleKind::Cosine;
   c.beta1 = 0.9;
   c.beta2 = 0.99;
   c.adam_eps = 1e-8;

@@ -28,13 +28,13 @@ double operations_per_token(const core::ModelConfig& c, int64_t window) {
          12.0 * static_cast<double>(c.n_layers * c.n_heads * c.head_dim) * static_cast<double>(window);
 }
 
-MatrixPeak matrix_peak(const std::string& dtype, torch::Device device) {
+MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
   constexpr int kRepetitions = 5;  // at least, and for so many seconds: other programs disturb some of them
   constexpr double kSeconds = 0.02;
   constexpr double kLongEnough = 4e-3;  // twice the size would take eight times as long
   constexpr int64_t kLargest = 8192;
   const torch::NoGradGuard no_grad;
-  const auto type = dtype == "bf16" ? torch::kBFloat16 : torch::kFloat32;
+  const auto type = dtype == Precision::Bf16 ? torch::kBFloat16 : torch::kFloat32;
   MatrixPeak peak{.operations_per_s = 0.0, .size = 0};
   double seconds = 0.0;
   for (int64_t n = 512; n <= kLargest && seconds < kLongEnough; n *= 2) {
@@ -55,9 +55,9 @@ MatrixPeak matrix_peak(const std::string& dtype, torch::Device device) {
   return peak;
 }
 
-std::string faster_dtype(torch::Device device) {
-  const auto speed = [&](const char* dtype) { return matrix_peak(dtype, device).operations_per_s; };
-  return speed("bf16") > speed("f32") ? "bf16" : "f32";
+Precision faster_precision(torch::Device device) {
+  const auto speed = [&](Precision dtype) { return matrix_peak(dtype, device).operations_per_s; };
+  return speed(Precision::Bf16) > speed(Precision::F32) ? Precision::Bf16 : Precision::F32;
 }
 
 }  // namespace folio::train

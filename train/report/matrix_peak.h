@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/model_config.h"
+#include "train/run/choices.h"
 
 namespace folio::train {
 
@@ -23,10 +24,10 @@ struct MatrixPeak {
 
 /// The fastest of some products of square matrices, of growing sizes, within 0.3 s. `dtype` is
 /// TrainConfig's. Takes no random numbers.
-[[nodiscard]] MatrixPeak matrix_peak(const std::string& dtype, torch::Device device);
+[[nodiscard]] MatrixPeak matrix_peak(Precision dtype, torch::Device device);
 
-/// "bf16" or "f32": the one with the higher matrix_peak. Without instructions for bfloat16 a CPU's products in it are
+/// Bf16 or F32: the one with the higher matrix_peak. Without instructions for bfloat16 a CPU's products in it are
 /// up to forty times slower than in f32, with them twice as fast or more.
-[[nodiscard]] std::string faster_dtype(torch::Device device);
+[[nodiscard]] Precision faster_precision(torch::Device device);
 
 }  // namespace folio::train

@@ -37,10 +37,10 @@ std::string bar(double done, size_t room) {
 
 }  // namespace
 
-Progress::Progress(int64_t first_step, int64_t last_step, const std::string& style)
+Progress::Progress(int64_t first_step, int64_t last_step, LogStyle style)
     : first_step_(first_step),
       last_step_(last_step),
-      epochs_(style == "epoch"),
+      epochs_(style == LogStyle::Epoch),
       terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
 Progress::~Progress() { clear_bar(); }

@@ -6,13 +6,14 @@
 #include <string>
 
 #include "train/report/run_log.h"
+#include "train/run/choices.h"
 
 namespace folio::train {
 
 class Progress {
  public:
   /// Steps go from `first_step` to `last_step`. Style "epoch" prints the tutorial's `Epoch | Loss | Time | ETA` lines.
-  Progress(int64_t first_step, int64_t last_step, const std::string& style);
+  Progress(int64_t first_step, int64_t last_step, LogStyle style);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

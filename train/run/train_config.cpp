@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -27,15 +26,15 @@ TrainConfig race() {
   c.steps = 2000;
   c.batch_size = 8;
   c.model.tie_embeddings = false;
-  c.optimizer = "muon";
+  c.optimizer = OptimizerKind::Muon;
   c.momentum = 0.9;
-  c.dtype = "auto";
-  c.schedule = "linear";
+  c.dtype = Precision::Auto;
+  c.schedule = ScheduleKind::Linear;
   c.lr = 6e-3;
   c.min_lr = 0.0;
   c.eval_every = 1000;
   c.checkpoint_every = 1000;
-  c.exported = "last";
+  c.exported = Exported::Last;
   return c;
 }
 
@@ -57,7 +56,7 @@ TrainConfig blog() {
   c.batch_size = 32;
   c.window = 16;
   c.lr = 1e-3;
-  c.schedule = "constant";
+  c.schedule = ScheduleKind::Constant;
   c.warmup_steps = 0;
   c.beta2 = 0.999;
   c.weight_decay = 0.01;
@@ -69,7 +68,7 @@ TrainConfig blog() {
   c.eval_batches = 10;
   c.sample = 0;
   c.checkpoint_every = 500;
-  c.log_style = "epoch";
+  c.log_style = LogStyle::Epoch;
   return c;
 }
 
@@ -87,18 +86,12 @@ TrainConfig baby() {
              .tie_embeddings = false};
   c.steps = 5800;
   c.batch_size = 16;
-  c.optimizer = "muon";
-  c.dtype = "auto";
-  c.schedule = "linear";
+  c.optimizer = OptimizerKind::Muon;
+  c.dtype = Precision::Auto;
+  c.schedule = ScheduleKind::Linear;
   c.min_lr = 0.0;
   c.dropout = 0.25;
   return c;
-}
-
-void require_one_of(const std::string& flag, const std::string& value, const std::vector<std::string>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  throw UsageError(
-      fmt::format("--{} is \"{}\", but has to be one of: {}", flag, core::printable(value), fmt::join(allowed, ", ")));
 }
 
 }  // namespace
@@ -109,7 +102,11 @@ const std::vector<std::string>& preset_names() {
 }
 
 TrainConfig preset(const std::string& name) {
-  require_one_of("preset", name, preset_names());
+  const auto& names = preset_names();
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    throw UsageError(
+        fmt::format("--preset is \"{}\", but has to be one of: {}", core::printable(name), fmt::join(names, ", ")));
+  }
   if (name == "race") return race();
   if (name == "blog") return blog();
   if (name == "baby") return baby();
@@ -125,18 +122,10 @@ void validate(const TrainConfig& c) {
   } catch (const core::Error& error) {
     throw UsageError(error.what());
   }
-  TrainConfig::visit_fields(c, [](const char*, const auto& value, const TrainField& field) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
-      std::vector<std::string> choices;
-      std::istringstream all(field.choices);
-      for (std::string one; std::getline(all, one, '|');) choices.push_back(one);
-      require_one_of(field.flag, value, choices);
-    }
-  });
   if (c.window > c.model.context_length) {
     throw UsageError(fmt::format("--window is {}, more than the --context of {}", c.window, c.model.context_length));
   }
-  if (c.schedule != "constant" && c.min_lr > c.lr) {
+  if (c.schedule != ScheduleKind::Constant && c.min_lr > c.lr) {
     throw UsageError(fmt::format("--min-lr is {}, more than the --lr of {}", c.min_lr, c.lr));
   }
   if (c.validation_fraction + c.test_fraction >= 1.0) {
@@ -158,7 +147,7 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
   core::ModelConfig::visit_fields(config.model,
                                   [&](const char* name, const auto& value, auto&&) { json["model"][name] = value; });
   TrainConfig::visit_fields(
-      config, [&](const char*, const auto& value, const TrainField& field) { json[field_key(field)] = value; });
+      config, [&](const char*, const auto& value, const core::ConfigField& field) { json[field_key(field)] = value; });
   return json;
 }
 
@@ -169,14 +158,20 @@ TrainConfig config_from_json(const nlohmann::json& json, const std::string& wher
   const auto model = core::json_get<nlohmann::json>(json, "model", where);
   const auto read = [&](const nlohmann::json& from, const std::string& key, auto& value, bool later) {
     if (later && !from.contains(key)) return;
-    value = core::json_get<std::decay_t<decltype(value)>>(from, key, where);
+    try {
+      value = core::json_get<std::decay_t<decltype(value)>>(from, key, where);
+    } catch (const core::Error& error) {
+      if (std::string_view(error.what()).starts_with(where)) throw;
+      core::fail("{}: the key \"{}\": {}", where, key, error.what());
+    }
   };
-  core::ModelConfig::visit_fields(
-      config.model, [&](const char* name, auto& value, const core::ConfigField& field) { read(model, name, value, field.later); });
+  core::ModelConfig::visit_fields(config.model, [&](const char* name, auto& value, const core::ConfigField& field) {
+    read(model, name, value, field.later);
+  });
   if (!model.contains("head_dim")) {
     config.model.head_dim = core::even_head_dim(config.model.dim, config.model.n_heads, where);
   }
-  TrainConfig::visit_fields(config, [&](const char*, auto& value, const TrainField& field) {
+  TrainConfig::visit_fields(config, [&](const char*, auto& value, const core::ConfigField& field) {
     read(json, field_key(field), value, field.later);
   });
   return config;

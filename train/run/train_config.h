@@ -1,6 +1,6 @@
 // All settings of a training run: the model's shape, the batches, the optimizer, the schedule, the log.
-// `visit_fields` is the only list of the trainer's own fields: flags with their limits, config.toml and trainer.json all
-// go through it.
+// `visit_fields` is the only list of the trainer's own fields: flags with their limits, config.toml and trainer.json
+// all go through it.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "core/model_config.h"
+#include "train/run/choices.h"
 
 namespace folio::train {
-
-struct TrainField : core::ConfigField {
-  const char* choices = "";  ///< of a text, with | between them
-};
 
 struct TrainConfig {
   std::string preset = "tiny";
@@ -27,10 +24,10 @@ struct TrainConfig {
   double dropout = 0.0;
   uint64_t seed = 1337;
 
-  std::string optimizer = "adamw";  ///< or "muon": see muon.h
+  OptimizerKind optimizer = OptimizerKind::AdamW;
   double lr = 2e-3;
-  double min_lr = 2e-4;             ///< at the end of the run, unless the schedule is constant
-  std::string schedule = "cosine";  ///< or "linear", "wsd", "constant": see schedule.h
+  double min_lr = 2e-4;  ///< at the end of the run, unless the schedule is constant
+  ScheduleKind schedule = ScheduleKind::Cosine;
   int64_t warmup_steps = 100;
   double decay_fraction = 0.2;  ///< of the steps, at the end, in which the rate of "wsd" falls
   double beta1 = 0.9;
@@ -40,11 +37,11 @@ struct TrainConfig {
   double weight_decay = 0.1;
   bool decay_embeddings = true;
   bool decay_norms = false;
-  double clip = 1.0;           ///< maximum norm of all gradients together; 0: off
-  bool fused = true;           ///< modules in their fused form, where there is one; false: one operation at a time
-  bool recompute = false;      ///< with fused: activations are computed again in the backward pass
-  std::string dtype = "f32";   ///< of products; or "bf16", or "auto": faster_dtype(), as which a run keeps it
-  std::string device = "cpu";  ///< or "cuda"
+  double clip = 1.0;       ///< maximum norm of all gradients together; 0: off
+  bool fused = true;       ///< modules in their fused form, where there is one; false: one operation at a time
+  bool recompute = false;  ///< with fused: activations are computed again in the backward pass
+  Precision dtype = Precision::F32;  ///< a run keeps what Auto came to
+  DeviceKind device = DeviceKind::Cpu;
 
   double validation_fraction = 0.1;
   double test_fraction = 0.0;
@@ -54,26 +51,24 @@ struct TrainConfig {
   int64_t sample = 100;      ///< tokens that the model writes at an evaluation, to look at; 0: none
   int64_t patience = 0;      ///< evaluations without a better validation loss after which the run ends; 0: off
   int64_t checkpoint_every = 500;
-  std::string exported = "best";  ///< the checkpoint that model.gguf is made of, or "last"
+  Exported exported = Exported::Best;  ///< the checkpoint that model.gguf is made of
   int64_t log_every = 10;
-  std::string log_style = "progress";  ///< or "epoch": Epoch | Loss | Time | ETA
+  LogStyle log_style = LogStyle::Progress;  ///< Epoch: Epoch | Loss | Time | ETA
 
   bool operator==(const TrainConfig&) const = default;
 
-  /// Calls visit(group, field, TrainField) for each field but the model's; a group is one of train --help.
+  /// Calls visit(group, field, core::ConfigField) for each field but the model's; a group is one of train --help.
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    using F = TrainField;
+    using F = core::ConfigField;
     visit("Run", self.steps, F{"steps,--max-iters", "optimizer steps", 1, 1e12});
     visit("Run", self.seed, F{"seed", "seed of weights, batches and dropout", 0, 1.8e19});
     visit("Run", self.fused,
           F{"fused", "fused forms of the modules, where there are; false: the plain ones", 0, 0, F::kLater});
     visit("Run", self.recompute,
           F{"recompute", "keep one block's activations at a time, and compute them again", 0, 0, F::kLater});
-    visit("Run", self.dtype,
-          F{"dtype",
-            "type of the matrix products: f32, bf16, or auto, the faster one here", 0, 0, false, "auto|f32|bf16"});
-    visit("Run", self.device, F{"device", "cpu or cuda", 0, 0, false, "cpu|cuda"});
+    visit("Run", self.dtype, F{"dtype", "type of the matrix products: f32, bf16, or auto, the faster one here", 0, 0});
+    visit("Run", self.device, F{"device", "cpu or cuda", 0, 0});
     visit("Batches", self.batch_size, F{"batch-size", "windows in a batch", 1, 1e6});
     visit("Batches", self.window, F{"window", "tokens in a training and validation window", 1, 1 << 24});
     visit("Batches", self.accumulation, F{"accumulation", "batches that make one step", 1, 1e6});
@@ -81,8 +76,7 @@ struct TrainConfig {
           F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
     visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
     visit("Optimizer", self.optimizer,
-          F{"optimizer",
-            "adamw, or muon for the matrices of the blocks (the rest by adamw)", 0, 0, false, "adamw|muon"});
+          F{"optimizer", "adamw, or muon for the matrices of the blocks (the rest by adamw)", 0, 0});
     visit("Optimizer", self.beta1, F{"beta1", "AdamW's decay of the first moment", 0, 0.999999});
     visit("Optimizer", self.beta2, F{"beta2", "AdamW's decay of the second moment", 0, 0.999999});
     visit("Optimizer", self.adam_eps, F{"adam-eps", "AdamW's epsilon", 1e-30, 1});
@@ -93,11 +87,9 @@ struct TrainConfig {
     visit("Optimizer", self.clip, F{"clip", "maximum norm of the gradients; 0: off", 0, 1e9});
     visit("Optimizer", self.dropout, F{"dropout", "probability of dropping a number", 0, 0.99});
     visit("Optimizer", self.ema,
-          F{"ema",
-            "decay of an average of the weights, which is evaluated, sampled and saved; 0: off", 0, 0.999999, F::kLater});
-    visit("Schedule", self.schedule,
-          F{"schedule",
-            "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0, false, "cosine|linear|wsd|constant"});
+          F{"ema", "decay of an average of the weights, which is evaluated, sampled and saved; 0: off", 0, 0.999999,
+            F::kLater});
+    visit("Schedule", self.schedule, F{"schedule", "cosine, linear, wsd (warm-up, stable, decay) or constant", 0, 0});
     visit("Schedule", self.lr, F{"lr,--learning-rate", "highest learning rate", 0, 1e3});
     visit("Schedule", self.min_lr, F{"min-lr", "learning rate at the end of the run", 0, 1e3});
     visit("Schedule", self.warmup_steps, F{"warmup-steps", "steps in which the learning rate rises", 0, 1e12});
@@ -112,9 +104,9 @@ struct TrainConfig {
           F{"patience", "evaluations without a better validation loss that end the run; 0: off", 0, 1e12, F::kLater});
     visit("Checkpoints and log", self.checkpoint_every, F{"checkpoint-every", "steps between checkpoints", 1, 1e12});
     visit("Checkpoints and log", self.exported,
-          F{"export", "checkpoint that becomes model.gguf: best or last", 0, 0, F::kLater, "best|last"});
+          F{"export", "checkpoint that becomes model.gguf: best or last", 0, 0, F::kLater});
     visit("Checkpoints and log", self.log_every, F{"log-every", "steps between log lines", 1, 1e12});
-    visit("Checkpoints and log", self.log_style, F{"log-style", "progress or epoch", 0, 0, false, "progress|epoch"});
+    visit("Checkpoints and log", self.log_style, F{"log-style", "progress or epoch", 0, 0});
   }
 };
 

@@ -35,7 +35,7 @@ torch::Tensor orthogonalized(const torch::Tensor& g) {
 Muon::Muon(const torch::nn::Module& model, const TrainConfig& config)
     : momentum_(config.momentum),
       weight_decay_(config.weight_decay),
-      bf16_(config.dtype == "bf16"),
+      bf16_(config.dtype == Precision::Bf16),
       others_(model, config,
               [](const std::string& name, const torch::Tensor& p) { return !is_matrix_of_block(name, p); }),
       parameters_(others_.parameters()) {

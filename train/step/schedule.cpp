@@ -10,7 +10,7 @@ namespace {
 // The part of the decay that is done at this step: below 0 before the decay begins, 1 at the end of the run.
 double decay_done(const TrainConfig& c, int64_t step) {
   int64_t first = c.warmup_steps;
-  if (c.schedule == "wsd") {
+  if (c.schedule == ScheduleKind::Wsd) {
     const auto length = static_cast<int64_t>(std::llround(c.decay_fraction * static_cast<double>(c.steps)));
     first = std::max(first, c.steps - length);
   }
@@ -23,10 +23,10 @@ double decay_done(const TrainConfig& c, int64_t step) {
 double learning_rate(const TrainConfig& c, int64_t step) {
   if (step < c.warmup_steps) return c.lr * static_cast<double>(step + 1) / static_cast<double>(c.warmup_steps);
   const double done = decay_done(c, step);
-  if (c.schedule == "constant" || done < 0.0) return c.lr;
+  if (c.schedule == ScheduleKind::Constant || done < 0.0) return c.lr;
   double left = 1.0 - done;  // of the way from lr down to min_lr
-  if (c.schedule == "cosine") left = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
-  if (c.schedule == "wsd") left = 1.0 - std::sqrt(done);
+  if (c.schedule == ScheduleKind::Cosine) left = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  if (c.schedule == ScheduleKind::Wsd) left = 1.0 - std::sqrt(done);
   return c.min_lr + (c.lr - c.min_lr) * left;
 }
 

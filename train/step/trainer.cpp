@@ -17,12 +17,12 @@
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
-#include "train/run/dump.h"
 #include "train/report/matrix_peak.h"
+#include "train/run/dump.h"
 #include "train/run/sample.h"
+#include "train/run/weights.h"
 #include "train/step/schedule.h"
 #include "train/step/weight_average.h"
-#include "train/run/weights.h"
 
 namespace folio::train {
 namespace {
@@ -32,7 +32,7 @@ using core::fail;
 using core::require;
 
 torch::Device device_of(const TrainConfig& config) {
-  if (config.device == "cpu") return torch::kCPU;
+  if (config.device == DeviceKind::Cpu) return torch::kCPU;
   if (!torch::cuda::is_available()) {
     fail("--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
   }
@@ -42,7 +42,7 @@ torch::Device device_of(const TrainConfig& config) {
 TrainConfig completed(TrainConfig config, const Dataset& dataset) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
   validate(config);
-  if (config.dtype == "auto") config.dtype = faster_dtype(device_of(config));
+  if (config.dtype == Precision::Auto) config.dtype = faster_precision(device_of(config));
   return config;
 }
 
@@ -93,7 +93,7 @@ std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data:
 
 nn::Llama make_model(const TrainConfig& c) {
   if (!c.fused) return nn::plain_llama(c.model, c.dropout);
-  if (c.device != "cpu" || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
+  if (c.device != DeviceKind::Cpu || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
   return nn::fused_llama(c.model, c.dropout, c.recompute);
 }
 
@@ -210,7 +210,7 @@ StepResult Trainer::step() {
     const TensorBatch batch = to_tensors(sampler_.batch(number), device_);
     torch::Tensor part_loss;
     {
-      const Autocast autocast(c.dtype == "bf16", device_);
+      const Autocast autocast(c.dtype == Precision::Bf16, device_);
       part_loss = model_->loss(batch.inputs_BT, batch.targets_BT);
     }
     if (c.accumulation > 1) part_loss = part_loss / static_cast<double>(c.accumulation);

@@ -20,10 +20,10 @@ TEST(MatrixPeak, ATokensOperationsAreThoseOfTheFormula) {
 TEST(MatrixPeak, IsMeasuredAndLeavesTheRandomNumbersAsTheyAre) {
   torch::manual_seed(5);
   const torch::Tensor expected = torch::randn({4});
-  for (const char* dtype : {"f32", "bf16"}) {
+  for (const Precision dtype : {Precision::F32, Precision::Bf16}) {
     torch::manual_seed(5);
     const MatrixPeak peak = matrix_peak(dtype, torch::kCPU);
-    EXPECT_GT(peak.operations_per_s, 1e8) << dtype;  // a machine of the last century
+    EXPECT_GT(peak.operations_per_s, 1e8) << name_of(dtype);  // a machine of the last century
     EXPECT_GE(peak.size, 512);
     EXPECT_TRUE(torch::equal(torch::randn({4}), expected));
   }

@@ -62,8 +62,8 @@ TEST(TrainConfig, TheBlogPresetIsTheTutorials) {
   EXPECT_EQ(c.batch_size, 32);
   EXPECT_EQ(c.window, 16);
   EXPECT_EQ(c.model.dim, 128);
-  EXPECT_EQ(c.schedule, "constant");
-  EXPECT_EQ(c.log_style, "epoch");
+  EXPECT_EQ(c.schedule, ScheduleKind::Constant);
+  EXPECT_EQ(c.log_style, LogStyle::Epoch);
   EXPECT_EQ(c.clip, 0.0);
   EXPECT_DOUBLE_EQ(c.beta2, 0.999);
 }
@@ -75,12 +75,12 @@ TrainConfig unusual() {
   const auto vary = [&n](auto& value) {
     using T = std::decay_t<decltype(value)>;
     ++n;
-    if constexpr (std::is_same_v<T, std::string>) {
-      value = "text " + std::to_string(n);
-    } else if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, bool>) {
       value = !value;
-    } else if constexpr (std::is_enum_v<T>) {
+    } else if constexpr (std::is_same_v<T, core::Family>) {
       value = core::Family::Qwen3;
+    } else if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(value == static_cast<T>(1) ? 0 : 1);
     } else {
       value = static_cast<T>(n * 1.0625 + 0.1);
     }
@@ -143,7 +143,7 @@ TEST(TrainConfig, DifferencesAreShownFromAndTo) {
   EXPECT_EQ(describe_difference(a, b), "");
   b.lr = 0.5;
   b.model.n_layers = 7;
-  b.schedule = "constant";
+  b.schedule = ScheduleKind::Constant;
   const std::string difference = describe_difference(a, b);
   for (const char* part : {"lr 0.001 -> 0.5", "n_layers 4 -> 7", "schedule \"cosine\" -> \"constant\""}) {
     EXPECT_NE(difference.find(part), std::string::npos) << difference;
@@ -154,11 +154,22 @@ TEST(TrainConfig, IntervalsOfLoggingAndTheDeviceAreNoDifference) {
   TrainConfig a;
   TrainConfig b;
   b.eval_every = b.checkpoint_every = b.log_every = 3;
-  b.log_style = "epoch";
-  b.device = "cuda";
-  b.exported = "last";
+  b.log_style = LogStyle::Epoch;
+  b.device = DeviceKind::Cuda;
+  b.exported = Exported::Last;
   b.sample = 7;
   EXPECT_EQ(describe_difference(a, b), "");
+}
+
+TEST(TrainConfig, ANameThatIsNoneIsAnErrorThatListsThem) {
+  for (const char* key : {"schedule", "optimizer", "dtype", "device", "export", "log_style"}) {
+    auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
+    json[key] = "sgd";
+    const std::string message = test::error_of([&] { static_cast<void>(config_from_json(json, "here")); });
+    for (const char* part : {"here: ", key, "\"sgd\" has to be one of: "}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
 }
 
 struct Wrong {
@@ -170,12 +181,6 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
   const std::vector<Wrong> wrongs{
       {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
       {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
-      {"--schedule", [](TrainConfig& c) { c.schedule = "exponential"; }},
-      {"--optimizer", [](TrainConfig& c) { c.optimizer = "sgd"; }},
-      {"--dtype", [](TrainConfig& c) { c.dtype = "f64"; }},
-      {"--device", [](TrainConfig& c) { c.device = "tpu"; }},
-      {"--export", [](TrainConfig& c) { c.exported = "first"; }},
-      {"--log-style", [](TrainConfig& c) { c.log_style = "quiet"; }},
       {"--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; }},
   };
   for (const auto& wrong : wrongs) {
@@ -188,7 +193,7 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
 
 TEST(TrainConfig, AConstantScheduleHasNoSmallestRate) {
   TrainConfig c;
-  c.schedule = "constant";
+  c.schedule = ScheduleKind::Constant;
   c.min_lr = 2 * c.lr;
   EXPECT_NO_THROW(validate(c));
 }

@@ -16,7 +16,7 @@ namespace {
 TrainConfig muon_config() {
   TrainConfig c = test::small_config();
   c.model.vocab_size = 9;
-  c.optimizer = "muon";
+  c.optimizer = OptimizerKind::Muon;
   c.momentum = 0.9;
   c.weight_decay = 0.3;
   return c;
@@ -308,7 +308,7 @@ TEST(Muon, AStepCountsAsAWriteToEachParameter) {
 
 TEST(Muon, ATrainerByMuonLearns) {
   TrainConfig c = test::small_config();
-  c.optimizer = "muon";
+  c.optimizer = OptimizerKind::Muon;
   c.steps = 40;
   test::Small small(c);
   const double first = small.trainer.step().loss;

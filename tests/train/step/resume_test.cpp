@@ -6,8 +6,8 @@
 
 #include "data/tokenizers/char_tokenizer.h"
 #include "tests/train/support.h"
-#include "train/run/run.h"
 #include "train/report/run_log.h"
+#include "train/run/run.h"
 
 namespace folio::train {
 namespace {
@@ -75,13 +75,13 @@ TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) { expect_repeated
 TEST(Resume, ARunWithAnAverageRepeatsTheBits) {
   TrainConfig c = small_config();
   c.ema = 0.9;
-  c.schedule = "wsd";
+  c.schedule = ScheduleKind::Wsd;
   expect_repeated_bits(c, {1, 6});
 }
 
 TEST(Resume, ARunByMuonRepeatsTheBits) {
   TrainConfig c = small_config();
-  c.optimizer = "muon";
+  c.optimizer = OptimizerKind::Muon;
   expect_repeated_bits(c, {1, 6});
 }
 
@@ -176,7 +176,7 @@ TEST(Resume, OtherValuesAreRefusedWithTheDifference) {
 
 TEST(Resume, AnotherOptimizerIsRefused) {
   TrainConfig c = small_config();
-  c.optimizer = "muon";
+  c.optimizer = OptimizerKind::Muon;
   EXPECT_TRUE(test::contains(refusal(c, small_text(600)), "optimizer \"adamw\" -> \"muon\""));
 }
 

@@ -44,7 +44,7 @@ TEST(Schedule, StaysAtTheSmallestRateAfterItsEnd) {
 
 TEST(Schedule, ConstantOnlyRises) {
   TrainConfig c = factors();
-  c.schedule = "constant";
+  c.schedule = ScheduleKind::Constant;
   EXPECT_DOUBLE_EQ(learning_rate(c, 0), 0.25);
   EXPECT_DOUBLE_EQ(learning_rate(c, 3), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
@@ -53,7 +53,7 @@ TEST(Schedule, ConstantOnlyRises) {
 
 TEST(Schedule, LinearFallsAlongALine) {
   TrainConfig c = factors();
-  c.schedule = "linear";
+  c.schedule = ScheduleKind::Linear;
   const std::vector<double> expected{0.25, 0.5, 0.75, 1.0, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.2};
   for (size_t step = 0; step < expected.size(); ++step) {
     EXPECT_NEAR(learning_rate(c, static_cast<int64_t>(step)), expected[step], 1e-15) << "step " << step;
@@ -62,7 +62,7 @@ TEST(Schedule, LinearFallsAlongALine) {
 
 TEST(Schedule, WsdStaysAndThenFallsByOneMinusTheRoot) {
   TrainConfig c = factors();
-  c.schedule = "wsd";
+  c.schedule = ScheduleKind::Wsd;
   c.steps = 20;
   c.decay_fraction = 0.2;
   for (int64_t step = 3; step <= 16; ++step) EXPECT_DOUBLE_EQ(learning_rate(c, step), 1.0) << "step " << step;
@@ -75,7 +75,7 @@ TEST(Schedule, WsdStaysAndThenFallsByOneMinusTheRoot) {
 
 TEST(Schedule, WsdThatDecaysFromTheStartBeginsAfterTheWarmUp) {
   TrainConfig c = factors();
-  c.schedule = "wsd";
+  c.schedule = ScheduleKind::Wsd;
   c.decay_fraction = 1.0;
   EXPECT_DOUBLE_EQ(learning_rate(c, 3), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);  // a quarter of the 8 steps after it
@@ -83,20 +83,20 @@ TEST(Schedule, WsdThatDecaysFromTheStartBeginsAfterTheWarmUp) {
 
 TEST(Schedule, WsdWithoutADecayIsConstant) {
   TrainConfig c = factors();
-  c.schedule = "wsd";
+  c.schedule = ScheduleKind::Wsd;
   c.decay_fraction = 0.0;
   EXPECT_DOUBLE_EQ(learning_rate(c, 11), 1.0);
 }
 
 // --minutes turns into a number of steps after the first ones, which are all of the warm-up.
 TEST(Schedule, TheWarmUpDoesNotDependOnTheNumberOfSteps) {
-  for (const char* schedule : {"cosine", "linear", "wsd", "constant"}) {
+  for (const auto schedule : {ScheduleKind::Cosine, ScheduleKind::Linear, ScheduleKind::Wsd, ScheduleKind::Constant}) {
     TrainConfig c = factors();
     c.schedule = schedule;
     TrainConfig longer = c;
     longer.steps = 1000;
     for (int64_t step = 0; step < c.warmup_steps; ++step) {
-      EXPECT_EQ(learning_rate(c, step), learning_rate(longer, step)) << schedule << ", step " << step;
+      EXPECT_EQ(learning_rate(c, step), learning_rate(longer, step)) << name_of(schedule) << ", step " << step;
     }
   }
 }

@@ -179,7 +179,7 @@ TEST(Trainer, BFloat16TrainsNearFloat32) {
   TrainConfig c = small_config();
   c.dropout = 0.0;
   Small a(c);
-  c.dtype = "bf16";
+  c.dtype = Precision::Bf16;
   Small b(c);
   for (int step = 0; step < 3; ++step) {
     const double x = a.trainer.step().loss;
@@ -192,8 +192,8 @@ TEST(Trainer, BFloat16TrainsNearFloat32) {
 
 TEST(Trainer, AutoIsTheFasterTypeAndKeptByItsName) {
   TrainConfig c = small_config();
-  c.dtype = "auto";
-  EXPECT_EQ(Small(c).trainer.config().dtype, faster_dtype(torch::kCPU));
+  c.dtype = Precision::Auto;
+  EXPECT_EQ(Small(c).trainer.config().dtype, faster_precision(torch::kCPU));
 }
 
 TEST(Trainer, TheBestLossIsTheSmallest) {
