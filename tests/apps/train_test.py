@@ -49,11 +49,12 @@ def test_a_run_leaves_what_the_contract_says(home):
     done = train(home, "--steps", "25", "--eval-every", "10")
     directory = home / "runs" / "cats"
     names = {p.name for p in directory.iterdir()}
-    assert names == {"config.toml", "log.jsonl", "loss.svg", "events.out.tfevents.000000", "checkpoints", "model.gguf"}
+    assert names == {"config.toml", "log.jsonl", "loss.svg", "events.out.tfevents.000000", "checkpoints", "model.gguf", "summary.txt"}
     for link in ("last", "best"):
         checkpoint = directory / "checkpoints" / link
         assert checkpoint.is_symlink() and (checkpoint / "model.safetensors").exists()
     assert (directory / "loss.svg").read_text().startswith("<svg")
+    assert "of a 5-gram by counting" in (directory / "summary.txt").read_text()
     log = log_of(directory)
     assert [entry["step"] for entry in log] == [10, 20, 25]
     for entry in log:

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 // run.
 void remove_run(const fs::path& run) {
   std::vector<fs::path> paths;
-  for (const char* name : {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml"}) {
+  for (const char* name :
+       {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml", "summary.txt"}) {
     paths.push_back(run / name);
   }
   for (const auto& entry : fs::directory_iterator(run)) {
@@ -72,7 +73,7 @@ void prepare_run(RunChoice& choice) {
     check_state(choice);  // another process may have been here since choose_run()
   }
   if (choice.force) remove_run(choice.path);
-  for (const char* name : {"config.toml", "log.jsonl", "loss.svg", "model.gguf"}) {
+  for (const char* name : {"config.toml", "log.jsonl", "loss.svg", "model.gguf", "summary.txt"}) {
     core::remove_leftovers(choice.path / name);
   }
 }
