@@ -7,13 +7,13 @@
 
 #include "core/thread_pool.h"
 #include "experiments/16_kernels/memory.h"
-#include "infer/cpu/aligned_vector.h"
+#include "core/aligned_vector.h"
 
 namespace folio::experiments {
 
 /// One product with its random numbers: inputs, weights and results, one after the other.
 struct Problem {
-  infer::AlignedVector<float> numbers;
+  core::AlignedVector<float> numbers;
   Product product;
 
   /// n and r as the steps want them: n is 1 or even, r a multiple of 4, k of 16.

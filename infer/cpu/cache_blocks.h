@@ -9,7 +9,7 @@
 
 #include "core/model_config.h"
 #include "infer/cache/block_manager.h"
-#include "infer/cpu/aligned_vector.h"
+#include "core/aligned_vector.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer {
@@ -47,7 +47,7 @@ class CacheBlocks {
   size_t n_layers_;
   size_t n_kv_heads_;
   size_t head_dim_;
-  std::vector<AlignedVector<T>> blocks_;
+  std::vector<core::AlignedVector<T>> blocks_;
 };
 
 }  // namespace folio::infer

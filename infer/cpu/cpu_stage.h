@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "infer/cpu/aligned_vector.h"
+#include "core/aligned_vector.h"
 #include "infer/cpu/cache_blocks.h"
 #include "infer/cpu/cpu.h"
 #include "infer/cpu/cpu_weights.h"
@@ -77,7 +77,7 @@ class CpuStage final : public Stage {
   std::vector<int32_t> table_starts_;
   size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() those that need logits
   std::vector<size_t> runs_;  ///< where each run of rows that attend together begins, and at last their number
-  std::array<AlignedVector<float>, kSlots> slots_;
+  std::array<core::AlignedVector<float>, kSlots> slots_;
 
   // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
   std::vector<int8_t> quantized_;   ///< (rows, k)

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "core/model_config.h"
-#include "infer/cpu/aligned_vector.h"
+#include "core/aligned_vector.h"
 
 namespace folio::infer {
 
@@ -21,8 +21,8 @@ class RopeTable {
 
  private:
   size_t head_dim_ = 0;
-  AlignedVector<float> cos_;  ///< (positions, head_dim)
-  AlignedVector<float> sin_;  ///< (positions, head_dim)
+  core::AlignedVector<float> cos_;  ///< (positions, head_dim)
+  core::AlignedVector<float> sin_;  ///< (positions, head_dim)
 };
 
 }  // namespace folio::infer

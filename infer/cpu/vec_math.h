@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "infer/reference/exp_constants.h"
+#include "core/exp_constants.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
 namespace {
 
 inline Vec exp(Vec x) {
-  using namespace exp_constants;
+  using namespace core::exp_constants;
   x = Vec::max(x, Vec::all(kLow));
   x = Vec::min(x, Vec::all(kHigh));
   const Vec n = Vec::round(x * Vec::all(kLog2E));

@@ -1,3 +1,5 @@
+// A stage on one GPU, whole: each operation is a few lines, and all of them share the step's places in memory, so that
+// parts of this file would be read together anyway.
 #include "infer/cuda/cuda_stage.h"
 
 #include <algorithm>

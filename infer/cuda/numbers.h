@@ -11,7 +11,7 @@
 
 #include "core/float16.h"
 #endif
-#include "infer/reference/exp_constants.h"
+#include "core/exp_constants.h"
 
 namespace folio::infer::gpu {
 
@@ -42,7 +42,7 @@ using std::sqrt;
 
 /// e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37]: the steps of reference/exp.cpp.
 [[nodiscard]] __device__ inline float exp_of(float x) {
-  using namespace kernels::exp_constants;
+  using namespace core::exp_constants;
   constexpr float c0 = kPolynomial[0];
   constexpr float c1 = kPolynomial[1];
   constexpr float c2 = kPolynomial[2];

@@ -1,4 +1,5 @@
 // A token from a row of logits: penalty, top-k, top-p, min-p, temperature, then one sample, as sampling/sampler.h does.
+// Longer than 400 lines: the plain kernel is what the fast ones are held against, and they share every helper.
 //
 // Tokens have ranks: the likeliest comes first, equals in the order of their ids. A filter keeps the tokens up to some
 // rank, and the draw is a rank, too: of the first token up to which the weights (ones for top-k, likelihoods for

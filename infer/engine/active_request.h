@@ -32,9 +32,9 @@ class ActiveRequest final : public ScheduledJob {
   [[nodiscard]] size_t n_drafts() const;
   [[nodiscard]] bool alone() const { return static_cast<bool>(request_.observer); }
 
-  /// It runs from now on. Only the first time counts.
+  /// It runs from now on. Its times count from the first call.
   void started();
-  /// It waits from now on, and holds nothing meanwhile.
+  /// It waits from now on, and holds no blocks and no drafts.
   void was_preempted();
 
   /// The text that drafts are for, at most `most`; nothing where none are to be tried in the next step. Drafts that
@@ -42,7 +42,7 @@ class ActiveRequest final : public ScheduledJob {
   [[nodiscard]] std::optional<Drafter::Text> to_draft(size_t most);
 
   /// Appends rows of tokens that the cache does not hold yet, at most `most`. What the prompt's rows report is taken
-  /// off `most_reported`, and no row is appended that would need more. Rows of drafts may follow. Returns how many rows
+  /// off `most_reported`, and rows stop where that is used up. Rows of drafts may follow. Returns how many rows
   /// were appended.
   size_t append_rows(std::vector<Row>& rows, size_t most, size_t& most_reported);
 
@@ -51,19 +51,19 @@ class ActiveRequest final : public ScheduledJob {
   /// Whether its next rows can be planned only when that token is there: rows of the prompt are left, its sampler
   /// depends on the token, it drafts, or the context slides.
   [[nodiscard]] bool needs_next_token() const;
-  /// Whether no row comes after that token, whatever it is.
+  /// Whether the text ends with that token, whatever it is.
   [[nodiscard]] bool ends_next() const;
 
-  /// So many rows were issued, and the cache holds them.
+  /// `n_rows` more rows were issued, and have their places in the cache.
   void issued(size_t n_rows) { in_flight_ += n_rows; }
   /// Tokens that are drawn in the step whose rows were appended last.
   [[nodiscard]] size_t n_draws() const { return 1 + n_drafts_; }
-  /// The first `n_rows` of those in flight were computed. Takes what it wants from the front of `output`, and returns
+  /// The first `n_rows` of those in flight were computed. Takes its share from the front of `output`, and returns
   /// the rest. If this throws before it has taken a token, the last row stays in flight.
   StepOutput take(const StepOutput& output, size_t n_rows);
-  /// Takes the rows in flight out of the cache again. Unless the request has ended, they are issued anew.
+  /// Removes the rows in flight from the cache. Unless the request has ended, they are issued again.
   void recall();
-  /// Lets the cache know the rows that were taken.
+  /// The rows that were taken can be found by other prompts.
   void remember();
 
   void finish(FinishReason reason);
@@ -99,11 +99,11 @@ class ActiveRequest final : public ScheduledJob {
   size_t n_prompt_;
   size_t reported_ = 0;           ///< rows of the prompt whose logits were handed out
   size_t forgotten_ = 0;          ///< tokens at the beginning of the history that slid out of the context
-  size_t n_prompt_cached_ = 0;           ///< tokens of the prompt that were not computed
-  size_t n_drafts_ = 0;           ///< of the rows in flight the last ones
-  size_t n_tried_ = 0;            ///< drafts of all steps
-  size_t n_right_ = 0;            ///< of them
-  std::vector<int32_t> drafted_;  ///< the history, so far as it was copied, and drafts, where there are any
+  size_t n_prompt_cached_ = 0;    ///< tokens of the prompt that were not computed
+  size_t n_drafts_ = 0;           ///< the last of the rows in flight are drafts
+  size_t n_tried_ = 0;            ///< drafts in all steps
+  size_t n_right_ = 0;            ///< drafts that were right
+  std::vector<int32_t> drafted_;  ///< the first n_copied_ tokens of the history, then drafts
   size_t n_copied_ = 0;           ///< tokens of the history
   size_t in_flight_ = 0;          ///< rows that the cache holds, and take() has not seen yet
   std::string text_;

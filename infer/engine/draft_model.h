@@ -1,7 +1,6 @@
 // Drafts from a second, smaller model of the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023; but where that samples anew to keep the distribution, here a draft is drawn as the
-// text's own token will be, with its sampler and for its position: the two are equal wherever the models agree nearly
-// enough.
+// Speculative Decoding", 2023. There, sampling anew keeps the distribution. Here a draft is drawn as the text's own token
+// will be, by its sampler and for its position, so the two are equal where the models nearly agree.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Where drafts come from: tokens that may come next. A step draws after each of them, too, and those that turn out to
-// be what is drawn are kept. So a draft that is wrong costs a row of a step and no more.
+// Where drafts come from: tokens that may come next. A step draws a token after each of them, too, and a draft that
+// equals the token drawn is kept. So a draft that is wrong costs a row of a step and no more.
 #pragma once
 
 #include <cstddef>

@@ -89,11 +89,11 @@ class Engine {
   /// For a request that is added later. Any thread may ask.
   [[nodiscard]] RequestId new_id() { return next_id_++; }
 
-  /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out what the
-  /// requests want. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens
-  /// are there, as long as each request just goes on: so the machine doesn't wait for the host between them. Returns
-  /// false, and does nothing, if no request is left. Whatever is thrown, from a callback too, every request can go on
-  /// with the next step.
+  /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out the
+  /// requests' results. Where one machine has all layers and draws itself, the next pass is issued before this one's
+  /// tokens are there, as long as each request just goes on: so the machine doesn't wait for the host between them.
+  /// Returns false, and does nothing, if no request is left. Whatever is thrown, from a callback too, every request can
+  /// go on with the next step.
   bool step();
 
   /// The request whose result or callback made the last step throw, if it was one's.
@@ -119,12 +119,12 @@ class Engine {
   struct PlannedRows {
     ActiveRequest* request;
     size_t n_rows;
-    size_t draw;  ///< index of its draw, if it has one
+    size_t draw;  ///< index of its first draw, if it has one
   };
   // A step that was issued.
   struct Flight {
     Issued issued;
-    std::vector<PlannedRows> planned;  ///< of requests that wait for it
+    std::vector<PlannedRows> planned;  ///< the requests of its rows
     StepReport report{};               ///< while somebody watches
   };
 

@@ -2,13 +2,13 @@
 #include <cmath>
 #include <cstdint>
 
-#include "infer/reference/exp_constants.h"
+#include "core/exp_constants.h"
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels::reference {
 
 float exp(float x) {
-  using namespace exp_constants;
+  using namespace core::exp_constants;
   x = x > kLow ? x : kLow;  // compares like the vector instructions, also for NaN
   x = x < kHigh ? x : kHigh;
   const float n = std::nearbyint(x * kLog2E);

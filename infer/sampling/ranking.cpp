@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "infer/reference/exp_constants.h"
+#include "core/exp_constants.h"
 
 namespace folio::infer {
 namespace {
@@ -24,7 +24,7 @@ bool likelier(const Ranking::Candidate& a, const Ranking::Candidate& b) {
 
 // e^x for x <= 0, as reference::exp, but without fused multiply-adds and calls, so that every compiler vectorizes it.
 inline float fast_exp(float x) {
-  using namespace kernels::exp_constants;
+  using namespace core::exp_constants;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: a float this large has no fraction
   x = x > kLow ? x : kLow;
   const float n = (x * kLog2E + kRound) - kRound;

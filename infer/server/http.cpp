@@ -1,3 +1,4 @@
+// All of Boost.Beast that there is here, in one file on purpose: its headers are compiled once, and nobody else sees them.
 #include "infer/server/http.h"
 
 #include <fmt/format.h>

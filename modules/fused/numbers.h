@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <new>
 
+#include "core/aligned_vector.h"
+#include "core/exp_constants.h"
 #include "modules/fused/loops.h"
 
 namespace folio::nn::fused {
@@ -33,17 +34,17 @@ inline BFloat16 rounded<BFloat16>(float x) {
 /// e^x within 2 units in the last place, for loops that g++ turns into vectors. e^x = 2^n e^r with whole n and
 /// |r| <= ln 2 / 2, where a polynomial of degree 6 in r suffices. Below e^-87 it is 0.
 inline float exp(float x) {
+  using namespace core::exp_constants;
   const float clamped = x < -87.0F ? -87.0F : x > 88.0F ? 88.0F : x;
   constexpr float kRound = 12582912.0F;  // 1.5 · 2^23: adding it rounds to a whole number
-  const float shifted = clamped * 1.44269504F + kRound;
+  const float shifted = clamped * kLog2E + kRound;
   const float n = shifted - kRound;
-  const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;
-  float p = 1.9875691500e-4F;  // Cephes, expf
-  p = p * r + 1.3981999507e-3F;
-  p = p * r + 8.3334519073e-3F;
-  p = p * r + 4.1665795894e-2F;
-  p = p * r + 1.6666665459e-1F;
-  p = p * r + 5.0000001201e-1F;
+  const float r = (clamped - n * kLn2High) - n * kLn2Low;
+  float p = kPolynomial[0] * r + kPolynomial[1];
+  p = p * r + kPolynomial[2];
+  p = p * r + kPolynomial[3];
+  p = p * r + kPolynomial[4];
+  p = p * r + kPolynomial[5];
   p = p * r * r + r + 1.0F;
   const uint32_t exponent = std::bit_cast<uint32_t>(shifted) << 23U;
   const float scaled = std::bit_cast<float>(std::bit_cast<uint32_t>(p) + exponent);
@@ -55,14 +56,13 @@ inline double exp(double x) { return std::exp(x); }
 template <typename R>
 class Scratch {
  public:
-  explicit Scratch(size_t count) : data_(static_cast<R*>(::operator new(count * sizeof(R), kAlignment))) {}
-  ~Scratch() { ::operator delete(data_, kAlignment); }
+  explicit Scratch(size_t count) : data_(static_cast<R*>(::operator new(count * sizeof(R), core::kCacheLine))) {}
+  ~Scratch() { ::operator delete(data_, core::kCacheLine); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   [[nodiscard]] R* data() const { return data_; }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
   R* data_;
 };
 

@@ -1,4 +1,4 @@
-"""Seeds for the fuzz targets, written by programs that are not Folio's: make_seeds.py FOLDER.
+"""Seeds for the fuzz targets, written by programs that are not Folio's: make_seeds.py FOLDER. A page for each target.
 
 One folder a target. A file whose name begins with "good-" has to be accepted; the others are there for what they touch.
 The llama2.c files have no package: they are packed here from the layout that its export.py publishes.

@@ -1,6 +1,6 @@
 // Laws of infer/cache/block_manager.h: blocks are counted, what is shared is copied before it is written, what was
 // reserved counts when it is committed, and what does not fit changes nothing. And of both halves of the cache
-// together: a decode from any tables gives the bytes of a recomputation.
+// together: a decode from any tables gives the bytes of a recomputation. One file: all laws watch the same model of it.
 #include "infer/cache/block_manager.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // Laws of infer/engine/engine.h: a request's result is the one that it has alone, whatever runs beside it and however
-// steps cut it; each gets what it asked for of its rows; what fails in one step is made good in the next.
+// steps cut it; each gets what it asked for of its rows; what fails in one step is made good in the next. One file: the
+// laws share a fixture that runs on each machine.
 #include "infer/engine/engine.h"
 
 #include <gtest/gtest.h>

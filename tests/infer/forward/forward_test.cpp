@@ -1,5 +1,6 @@
 // Laws of infer/forward: the formulas of a Llama, and on each machine bytes that depend on a row's own sequence alone:
-// not on how a prompt is cut, on the rows beside it, on the number of threads or on the instruction set.
+// not on how a prompt is cut, on the rows beside it, on the number of threads or on the instruction set. One file: the
+// laws share their shapes and their machines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -550,7 +551,7 @@ TEST(Stage, NormalizesHeadsOfQueriesAndKeysAlone) {
       EXPECT_ERROR(stage->norm_heads(slot, {}), "neither Query nor Key");
     }
   }
-  EXPECT_EQ(n_machines, 2U);
+  EXPECT_EQ(n_machines, machine_kinds().size() > test::cpu_kinds().size() ? 2U : 1U);
 }
 
 }  // namespace

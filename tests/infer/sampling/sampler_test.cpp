@@ -1,5 +1,6 @@
 // Laws of infer/sampling/sampler.h: each filter's exact distribution, a draw that depends on (seed, position) alone,
 // and no token from options or logits that make no sense. Distributions are checked by drawing at many positions.
+// One file: the laws share the distributions that they draw from.
 #include "infer/sampling/sampler.h"
 
 #include <gtest/gtest.h>

@@ -6,23 +6,25 @@
 #include <new>
 #include <vector>
 
-namespace folio::infer {
+namespace folio::core {
+
+/// Of all memory that vectors are loaded from.
+inline constexpr std::align_val_t kCacheLine{64};
 
 template <typename T>
 struct CacheLineAllocator {
   using value_type = T;
-  static constexpr std::align_val_t kLine{64};
 
   CacheLineAllocator() = default;
   template <typename U>
   explicit(false) CacheLineAllocator(const CacheLineAllocator<U>& /*other*/) {}
 
-  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
-  void deallocate(T* p, size_t /*n*/) { ::operator delete(p, kLine); }
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kCacheLine)); }
+  void deallocate(T* p, size_t /*n*/) { ::operator delete(p, kCacheLine); }
   friend bool operator==(CacheLineAllocator, CacheLineAllocator) { return true; }
 };
 
 template <typename T>
 using AlignedVector = std::vector<T, CacheLineAllocator<T>>;
 
-}  // namespace folio::infer
+}  // namespace folio::core

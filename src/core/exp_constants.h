@@ -1,8 +1,8 @@
-// The constants of expf, shared by the reference and the vector kernels.
+// The constants of expf, the same for the reference, the vector kernels, the GPU, sampling, and the trainer's loops.
 // Source: Cephes (Moshier), single/expf.c.
 #pragma once
 
-namespace folio::infer::kernels::exp_constants {
+namespace folio::core::exp_constants {
 
 inline constexpr float kLow = -87.3365447504F;  // about where e^x becomes subnormal
 inline constexpr float kHigh = 88.3762626647949F;
@@ -12,4 +12,4 @@ inline constexpr float kLn2Low = -2.12194440e-4F;
 inline constexpr float kPolynomial[6] = {1.9875691500e-4F, 1.3981999507e-3F, 8.3334519073e-3F,
                                          4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F};
 
-}  // namespace folio::infer::kernels::exp_constants
+}  // namespace folio::core::exp_constants
