@@ -119,7 +119,7 @@ libtorch() {
   has_torch python3 && return
   make_venv
   has_torch $venv/bin/python && return
-  say "installing $torch into $venv"
+  say "installing $torch into $venv (some 200 MB)"
   install_torch
 }
 
