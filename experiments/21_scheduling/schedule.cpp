@@ -5,7 +5,7 @@
 
 #include "experiments/21_scheduling/requests.h"
 #include "infer/cpu/cpu.h"
-#include "infer/engine/active_request.h"
+#include "infer/engine/branch.h"
 #include "infer/engine/prompt_lookup.h"
 #include "infer/engine/scheduler.h"
 #include "infer/forward/runner.h"
@@ -13,9 +13,9 @@
 namespace folio::experiments {
 namespace {
 
-using infer::ActiveRequest;
+using infer::Branch;
 using infer::Row;
-using Plan = infer::Scheduler<ActiveRequest>::Trace;
+using Plan = infer::Scheduler<Branch>::Trace;
 
 // The requests on their way.
 class Run {
@@ -26,15 +26,16 @@ class Run {
         scheduler_(runner_.cache(), {.max_rows = variant.max_rows, .max_sequences = kPlaces}),
         highest_(requests.size()),
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
-    for (infer::Request request : requests) {
-      request.options.speculate = variant.n_drafts;
-      jobs_.emplace_back(std::ssize(jobs_), request, model.config, runner_.cache());
+    for (const infer::Request& request : requests) {
+      requests_.push_back(request);
+      requests_.back().options.speculate = variant.n_drafts;
+      branches_.emplace_back(std::ssize(branches_), 0, requests_.back(), model.config, runner_.cache());
     }
   }
 
   Schedule to_the_end() {
-    while (std::any_of(jobs_.begin(), jobs_.end(), [](const ActiveRequest& job) { return !job.done(); })) step();
-    for (const ActiveRequest& job : jobs_) schedule_.texts.push_back(job.result().tokens);
+    while (std::any_of(branches_.begin(), branches_.end(), [](const Branch& branch) { return !branch.done(); })) step();
+    for (const Branch& branch : branches_) schedule_.texts.push_back(branch.result().tokens);
     return schedule_;
   }
 
@@ -47,30 +48,30 @@ class Run {
     std::vector<Row> rows;
     size_t most_reported = 0;  // nobody asks for logits
     const Plan& plan =
-        scheduler_.plan([&](ActiveRequest& job, size_t most) { return job.append_rows(rows, most, most_reported); });
-    for (ActiveRequest* job : plan.preempted) {
-      cells[index(job)].preempted = true;
-      job->was_preempted();
+        scheduler_.plan([&](Branch& branch, size_t most) { return branch.append_rows(rows, most, most_reported); });
+    for (Branch* branch : plan.preempted) {
+      cells[index(branch)].preempted = true;
+      branch->was_preempted();
     }
-    for (const Plan::Share& share : plan.shares) note_rows(cells[index(share.job)], share);
+    for (const Plan::Share& share : plan.shares) note_rows(cells[index(share.branch)], share);
 
     infer::StepOutput output = runner_.forward(rows);
     for (const Plan::Share& share : plan.shares) {
-      ActiveRequest& job = *share.job;
-      const size_t n_before = job.n_generated();
-      job.issued(share.n_rows);
-      output = job.take(output, share.n_rows);
-      cells[index(share.job)].n_tokens = job.n_generated() - n_before;
-      if (schedule_.variant.knows_prefix) job.remember();
-      if (job.done()) scheduler_.remove(job);
+      Branch& branch = *share.branch;
+      const size_t n_before = branch.n_generated();
+      branch.issued(share.n_rows);
+      output = branch.take(output, share.n_rows);
+      cells[index(share.branch)].n_tokens = branch.n_generated() - n_before;
+      if (schedule_.variant.knows_prefix) branch.remember();
+      if (branch.done()) scheduler_.remove(branch);
     }
   }
 
   // What the plan may try.
   void draft() {
     std::vector<infer::Drafter::Text> texts;
-    for (ActiveRequest* job : scheduler_.running()) {
-      if (const auto text = job->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
+    for (Branch* branch : scheduler_.running()) {
+      if (const auto text = branch->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
     }
     lookup_.draft(texts);
   }
@@ -79,26 +80,26 @@ class Run {
   void let_in() {
     const bool nobody_runs = scheduler_.running().empty();
     if (nobody_runs) batch_ = n_in_;
-    const auto has_come = [&] { return n_in_ < jobs_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
+    const auto has_come = [&] { return n_in_ < branches_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
     const auto may = [&] { return schedule_.variant.continuous || (nobody_runs && n_in_ - batch_ < kPlaces); };
-    while (has_come() && may()) scheduler_.add(jobs_[n_in_++]);
+    while (has_come() && may()) scheduler_.add(branches_[n_in_++]);
   }
 
   // Of the requests before a step: who has not come, waits, has ended.
   std::vector<Cell> states() const {
-    std::vector<Cell> cells(jobs_.size());
+    std::vector<Cell> cells(branches_.size());
     for (size_t i = 0; i < cells.size(); ++i) {
       if (kTrace[i].step > std::ssize(schedule_.steps)) continue;
-      if (!jobs_[i].done()) cells[i].state = Cell::State::Waits;
-      if (jobs_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::KeepsPlace;
+      if (!branches_[i].done()) cells[i].state = Cell::State::Waits;
+      if (branches_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::KeepsPlace;
     }
     return cells;
   }
 
   void note_rows(Cell& cell, const Plan::Share& share) {
-    const auto first = static_cast<size_t>(runner_.cache().length(share.job->sequence()));
-    const size_t n_known = std::min(share.n_rows, share.job->tokens().size() - first);
-    size_t& highest = highest_[index(share.job)];
+    const auto first = static_cast<size_t>(runner_.cache().length(share.branch->sequence()));
+    const size_t n_known = std::min(share.n_rows, share.branch->tokens().size() - first);
+    size_t& highest = highest_[index(share.branch)];
     cell.state = Cell::State::Runs;
     cell.n_rows = share.n_rows;
     cell.n_drafts = share.n_rows - n_known;
@@ -106,13 +107,14 @@ class Run {
     highest = std::max(highest, first + n_known);
   }
 
-  static size_t index(const ActiveRequest* job) { return static_cast<size_t>(job->id()); }
+  static size_t index(const Branch* branch) { return static_cast<size_t>(branch->request()); }
 
   infer::Cpu cpu_;
   infer::Runner runner_;
-  infer::Scheduler<ActiveRequest> scheduler_;
+  infer::Scheduler<Branch> scheduler_;
   infer::PromptLookup lookup_;
-  std::deque<ActiveRequest> jobs_;
+  std::deque<infer::Request> requests_;
+  std::deque<Branch> branches_;
   std::vector<size_t> highest_;  // positions that a request has had rows for
   size_t n_in_ = 0;              // requests that the scheduler knows, or knew
   size_t batch_ = 0;             // the first request of the static batch

@@ -21,13 +21,12 @@ AsyncEngine::~AsyncEngine() {
   thread_.join();
 }
 
-RequestId AsyncEngine::submit(Request request, OnEnd on_end, std::optional<RequestId> same_prompt) {
+RequestId AsyncEngine::submit(Request request, OnEnd on_end) {
   RequestId id = 0;
   {
     const std::lock_guard lock(mutex_);
     id = engine_.new_id();
-    messages_.push_back(
-        {.id = id, .request = std::move(request), .on_end = std::move(on_end), .same_prompt = same_prompt});
+    messages_.push_back({.id = id, .request = std::move(request), .on_end = std::move(on_end)});
   }
   wake_.notify_one();
   return id;
@@ -89,7 +88,7 @@ void AsyncEngine::take(Message message) {
     return;
   }
   try {
-    engine_.add(std::move(*message.request), message.same_prompt, message.id);
+    engine_.add(std::move(*message.request), message.id);
     live_.emplace(message.id, std::move(message.on_end));
   } catch (...) {
     message.on_end({.error = std::current_exception()});
@@ -112,7 +111,7 @@ void AsyncEngine::fail(const std::exception_ptr& error) {
 void AsyncEngine::hand_out_ended() {
   for (auto live = live_.begin(); live != live_.end();) {
     const auto next = std::next(live);
-    if (engine_.has_ended(live->first)) end(live, {.result = engine_.take(live->first)});
+    if (engine_.has_ended(live->first)) end(live, {.results = engine_.take_all(live->first)});
     live = next;
   }
 }

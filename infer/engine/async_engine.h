@@ -18,9 +18,10 @@
 
 namespace folio::infer {
 
-/// How a request ended: with a result, or with an error (core::Error, or what one of its callbacks threw).
+/// How a request ended: with a result for each choice, or with an error (core::Error, or what one of its callbacks
+/// threw).
 struct Outcome {
-  GenerateResult result{};
+  std::vector<GenerateResult> results{};
   std::exception_ptr error{};
 };
 
@@ -38,8 +39,7 @@ class AsyncEngine {
 
   /// The request's callbacks, and then `on_end` once, are called from the engine's thread: they should be short. They
   /// may call submit() and cancel(). `on_end` must not throw. A request that can't run ends with the error.
-  /// `same_prompt` is a request with the same prompt, which is then computed once for both.
-  RequestId submit(Request request, OnEnd on_end, std::optional<RequestId> same_prompt = {});
+  RequestId submit(Request request, OnEnd on_end);
   /// The request ends as Interrupted within a step, unless it has ended.
   void cancel(RequestId id);
 
@@ -54,7 +54,6 @@ class AsyncEngine {
     RequestId id;
     std::optional<Request> request{};  ///< none: to cancel
     OnEnd on_end{};
-    std::optional<RequestId> same_prompt{};
   };
 
   void run();

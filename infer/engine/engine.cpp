@@ -17,6 +17,8 @@ SchedulerLimits within(SchedulerLimits limits, size_t max_rows) {
   return limits;
 }
 
+BranchId id_of(const Branch& branch) { return {.request = branch.request(), .index = branch.index()}; }
+
 }  // namespace
 
 Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options,
@@ -32,16 +34,11 @@ void Engine::draft_with(Drafter& drafter) {
   drafter_ = &drafter;
 }
 
-RequestId Engine::add(Request request, std::optional<RequestId> same_prompt, std::optional<RequestId> id) {
+RequestId Engine::add(Request request, std::optional<RequestId> id) {
   const RequestId own = id ? *id : new_id();
   const auto added = active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache());
   try {
-    ActiveRequest& generation = added->second;
-    scheduler_.add(generation);
-    const auto older = same_prompt ? active_.find(*same_prompt) : active_.end();
-    if (older != active_.end() && older->second.request().prompt == generation.request().prompt) {
-      generation.share_with(older->first);
-    }
+    added->second.start(scheduler_);
   } catch (...) {
     active_.erase(added);
     throw;
@@ -66,7 +63,7 @@ bool Engine::step() {
     if (on_step_) on_step_(step_.report);
     step_ = std::move(next);
   } catch (...) {
-    if (in_hand_ != nullptr) failed_ = in_hand_->id();
+    if (in_hand_ != nullptr) failed_ = in_hand_->request();
     in_hand_ = nullptr;
     recall();
     retire_done();
@@ -80,8 +77,8 @@ bool Engine::step() {
 // What the next plan may try, for all texts together.
 void Engine::draft() {
   std::vector<Drafter::Text> texts;
-  for (ActiveRequest* request : scheduler_.running()) {
-    if (const auto text = request->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
+  for (Branch* branch : scheduler_.running()) {
+    if (const auto text = branch->to_draft(scheduler_.n_drafts_each())) texts.push_back(*text);
   }
   if (!texts.empty()) drafter_->draft(texts);
 }
@@ -94,56 +91,56 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   size_t most_reported =
       std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
   std::vector<PlannedRows> planned;
-  const auto& trace = scheduler_.plan([&](ActiveRequest& request, size_t most) {
-    const size_t n = request.append_rows(rows_, most, most_reported);
+  const auto& trace = scheduler_.plan([&](Branch& branch, size_t most) {
+    const size_t n = branch.append_rows(rows_, most, most_reported);
     if (n > 0) {
-      planned.push_back({.request = &request, .n_rows = n, .draw = n_draws});
-      n_draws += rows_.back().sampler != nullptr ? request.n_draws() : 0;
+      planned.push_back({.branch = &branch, .n_rows = n, .draw = n_draws});
+      n_draws += rows_.back().sampler != nullptr ? branch.n_draws() : 0;
     }
     return n;
   });
-  for (const ActiveRequest* request : trace.started) done_.cached_tokens += static_cast<uint64_t>(request->n_cached());
+  for (const Branch* branch : trace.started) done_.cached_tokens += static_cast<uint64_t>(branch->n_cached());
   done_.preemptions += trace.preempted.size();
-  for (ActiveRequest* request : trace.preempted) request->was_preempted();
-  for (const PlannedRows& rows : planned) rows.request->started();
+  for (Branch* branch : trace.preempted) branch->was_preempted();
+  for (const PlannedRows& rows : planned) rows.branch->started();
   if (on_step_) {
-    for (const auto* job : trace.started) report_.started.push_back({.id = job->id(), .n_cached = job->n_cached()});
-    for (const auto* job : trace.preempted) report_.preempted.push_back(job->id());
+    for (const Branch* b : trace.started) report_.started.push_back({.branch = id_of(*b), .n_cached = b->n_cached()});
+    for (const Branch* b : trace.preempted) report_.preempted.push_back(id_of(*b));
   }
   done_.plan_seconds += core::seconds_since(start);
   return planned;
 }
 
-// A row for each token that the step in flight draws. None if a request has others: it would wait for a step more.
+// A row for each token that the step in flight draws. None if a branch has others: it would wait for a step more.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
-  for (const ActiveRequest* request : scheduler_.running()) {
-    if (request->needs_next_token()) return {};
+  for (const Branch* branch : scheduler_.running()) {
+    if (branch->needs_next_token()) return {};
   }
   std::vector<PlannedRows> planned;
-  std::vector<ActiveRequest*> requests;
+  std::vector<Branch*> branches;
   for (const PlannedRows& rows : step_.planned) {
-    if (rows.request->ends_next()) continue;
-    planned.push_back({.request = rows.request, .n_rows = 1, .draw = rows_.size()});
-    requests.push_back(rows.request);
-    rows_.push_back(rows.request->row_ahead(rows.draw));
+    if (rows.branch->ends_next()) continue;
+    planned.push_back({.branch = rows.branch, .n_rows = 1, .draw = rows_.size()});
+    branches.push_back(rows.branch);
+    rows_.push_back(rows.branch->row_ahead(rows.draw));
   }
-  if (!scheduler_.can_go_on(requests)) planned.clear();
+  if (!scheduler_.can_go_on(branches)) planned.clear();
   done_.plan_seconds += core::seconds_since(start);
   return planned;
 }
 
 Engine::Flight Engine::issue(std::vector<PlannedRows> planned) {
   if (planned.empty()) return {};
-  Flight flight{.issued = runner_.issue(rows_, planned.front().request->request().observer),
+  Flight flight{.issued = runner_.issue(rows_, planned.front().branch->asked().observer),
                 .planned = std::move(planned)};
-  for (const PlannedRows& rows : flight.planned) rows.request->issued(rows.n_rows);
+  for (const PlannedRows& rows : flight.planned) rows.branch->issued(rows.n_rows);
   if (on_step_) {
     flight.report = std::exchange(report_, {});
     for (const PlannedRows& rows : flight.planned) {
-      flight.report.shares.push_back({.id = rows.request->id(), .n_rows = rows.n_rows});
+      flight.report.shares.push_back({.branch = id_of(*rows.branch), .n_rows = rows.n_rows});
     }
   }
   ++done_.steps;
@@ -154,19 +151,26 @@ Engine::Flight Engine::issue(std::vector<PlannedRows> planned) {
 void Engine::hand_out(StepOutput output) {
   const std::span<const int32_t> tokens = output.tokens;
   for (const PlannedRows& rows : step_.planned) {
-    in_hand_ = rows.request;
+    in_hand_ = rows.branch;
     output.tokens = tokens.subspan(rows.draw);
-    const size_t n_before = rows.request->n_generated();
-    output = rows.request->take(output, rows.n_rows);
-    done_.tokens += rows.request->n_generated() - n_before;
-    rows.request->remember();
+    const size_t n_before = rows.branch->n_generated();
+    output = rows.branch->take(output, rows.n_rows);
+    done_.tokens += rows.branch->candidates().empty() ? rows.branch->n_generated() - n_before : 1;
+    rows.branch->remember();
+  }
+  for (const PlannedRows& rows : step_.planned) {
+    if (rows.branch->candidates().empty()) continue;
+    in_hand_ = rows.branch;
+    active_.at(rows.branch->request()).follow_beams(scheduler_);
   }
   in_hand_ = nullptr;
 }
 
-// Nobody waits for what is in flight: each request computes its rows again, from the first that it has not taken.
+// Nobody waits for what is in flight: each branch computes its rows again, from the first that it has not taken.
 void Engine::recall() {
-  for (auto& [id, request] : active_) request.recall();
+  for (auto& [id, request] : active_) {
+    for (Branch& branch : request.branches()) branch.recall();
+  }
   step_ = {};
 }
 
@@ -174,19 +178,26 @@ void Engine::retire_done() {
   for (auto a = active_.begin(); a != active_.end();) {
     const auto next = std::next(a);
     if (a->second.done()) {
-      ended_.emplace(a->first, a->second.result());
+      ended_.emplace(a->first, a->second.results());
       forget(a);
+    } else {
+      for (Branch& branch : a->second.branches()) {
+        if (branch.done()) forget(branch);
+      }
     }
     a = next;
   }
 }
 
 // A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
+void Engine::forget(Branch& branch) {
+  branch.recall();
+  std::erase_if(step_.planned, [&](const PlannedRows& rows) { return rows.branch == &branch; });
+  scheduler_.remove(branch);
+}
+
 void Engine::forget(std::map<RequestId, ActiveRequest>::iterator active) {
-  ActiveRequest& request = active->second;
-  request.recall();
-  std::erase_if(step_.planned, [&](const PlannedRows& rows) { return rows.request == &request; });
-  scheduler_.remove(request);
+  for (Branch& branch : active->second.branches()) forget(branch);
   active_.erase(active);
 }
 
@@ -196,12 +207,12 @@ void Engine::cancel(RequestId id) {
   retire_done();
 }
 
-GenerateResult Engine::take(RequestId id) {
+std::vector<GenerateResult> Engine::take_all(RequestId id) {
   const auto found = ended_.find(id);
   core::require(found != ended_.end(), "there is no request {} that has ended", id);
-  GenerateResult result = std::move(found->second);
+  std::vector<GenerateResult> results = std::move(found->second);
   ended_.erase(found);
-  return result;
+  return results;
 }
 
 EngineStatistics Engine::statistics() const {
@@ -213,15 +224,19 @@ EngineStatistics Engine::statistics() const {
   return all;
 }
 
-std::vector<RequestView> Engine::requests() const {
-  std::vector<RequestView> views;
-  for (const auto& [id, request] : active_) {  // those that run are the oldest
-    views.push_back(
-        {.id = id,
-         .n_prompt = request.request().prompt.size(),
-         .n_tokens = request.request().prompt.size() + request.n_generated(),
-         .blocks = request.runs() ? runner_.cache().table(request.sequence()) : std::span<const BlockId>{}});
-  }
+std::vector<BranchView> Engine::branches() const {
+  std::vector<BranchView> views;
+  const auto see = [&](std::span<Branch* const> branches) {
+    for (const Branch* b : branches) {
+      const size_t n_prompt = b->asked().prompt.size();
+      views.push_back({.id = id_of(*b),
+                       .n_prompt = n_prompt,
+                       .n_tokens = n_prompt + b->n_generated(),
+                       .blocks = b->runs() ? runner_.cache().table(b->sequence()) : std::span<const BlockId>{}});
+    }
+  };
+  see(scheduler_.running());
+  see(scheduler_.waiting());
   return views;
 }
 

@@ -36,24 +36,29 @@ struct EngineStatistics {
   double plan_seconds = 0;  ///< of these, to choose and put together their rows: the scheduler's own work
 };
 
+struct BranchId {
+  RequestId request;
+  size_t index;
+};
+
 /// What a step did: its rows, and what its plan decided.
 struct StepReport {
   struct Share {
-    RequestId id;
+    BranchId branch;
     size_t n_rows;
   };
   struct Started {
-    RequestId id;
+    BranchId branch;
     int64_t n_cached;  ///< tokens that need not be computed
   };
   std::vector<Share> shares{};
   std::vector<Started> started{};
-  std::vector<RequestId> preempted{};
+  std::vector<BranchId> preempted{};
 };
 
-/// A request that has not ended.
-struct RequestView {
-  RequestId id;
+/// A branch of a request that has not ended.
+struct BranchView {
+  BranchId id;
   size_t n_prompt;
   size_t n_tokens;                  ///< with the prompt's
   std::span<const BlockId> blocks;  ///< that it holds; none while it waits. Valid until the next step
@@ -82,10 +87,9 @@ class Engine {
   void draft_with(Drafter& drafter);
 
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
-  /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request.
-  /// `same_prompt` is a request with the same prompt, which is then computed once for both. `id` is one of new_id(),
-  /// larger than those of all requests so far; without one the engine takes the next.
-  RequestId add(Request request, std::optional<RequestId> same_prompt = {}, std::optional<RequestId> id = {});
+  /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request. `id` is one of
+  /// new_id(), larger than those of all requests so far; without one the engine takes the next.
+  RequestId add(Request request, std::optional<RequestId> id = {});
   /// For a request that is added later. Any thread may ask.
   [[nodiscard]] RequestId new_id() { return next_id_++; }
 
@@ -103,8 +107,10 @@ class Engine {
   void cancel(RequestId id);
 
   [[nodiscard]] bool has_ended(RequestId id) const { return ended_.contains(id); }
-  /// The result of a request that has ended; the engine forgets it.
-  [[nodiscard]] GenerateResult take(RequestId id);
+  /// The results of a request that has ended, one for each choice; the engine forgets them.
+  [[nodiscard]] std::vector<GenerateResult> take_all(RequestId id);
+  /// The first one.
+  [[nodiscard]] GenerateResult take(RequestId id) { return std::move(take_all(id).front()); }
   /// Forgets a request, whether it has ended or not. Its callbacks are not called.
   void drop(RequestId id);
 
@@ -112,19 +118,19 @@ class Engine {
   /// Gets a report of each step from now on, before the requests that it ended are forgotten. May be empty.
   void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
   /// In the order in which they came: first those that run, then those that wait.
-  [[nodiscard]] std::vector<RequestView> requests() const;
+  [[nodiscard]] std::vector<BranchView> branches() const;
 
  private:
-  // Rows of one request in a step.
+  // Rows of one branch in a step.
   struct PlannedRows {
-    ActiveRequest* request;
+    Branch* branch;
     size_t n_rows;
     size_t draw;  ///< index of its first draw, if it has one
   };
   // A step that was issued.
   struct Flight {
     Issued issued;
-    std::vector<PlannedRows> planned;  ///< the requests of its rows
+    std::vector<PlannedRows> planned;  ///< the branches of its rows
     StepReport report{};               ///< while somebody watches
   };
 
@@ -135,20 +141,21 @@ class Engine {
   void hand_out(StepOutput output);
   void recall();
   void retire_done();
+  void forget(Branch& branch);
   void forget(std::map<RequestId, ActiveRequest>::iterator active);
 
   Runner runner_;
-  Scheduler<ActiveRequest> scheduler_;
+  Scheduler<Branch> scheduler_;
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
   std::atomic<RequestId> next_id_ = 0;
   std::map<RequestId, ActiveRequest> active_;  ///< in the order in which they came
-  std::map<RequestId, GenerateResult> ended_;
+  std::map<RequestId, std::vector<GenerateResult>> ended_;
   std::vector<Row> rows_;  ///< that were planned
   Flight step_;            ///< in flight, and collected next
   StepReport report_;      ///< what the last plan decided, while somebody watches
   std::function<void(const StepReport&)> on_step_{};
-  const ActiveRequest* in_hand_ = nullptr;  ///< whose results are handed out
+  const Branch* in_hand_ = nullptr;  ///< whose results are handed out
   std::optional<RequestId> failed_{};
   EngineStatistics done_{};
 };

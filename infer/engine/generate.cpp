@@ -1,5 +1,7 @@
 #include "infer/engine/generate.h"
 
+#include <utility>
+
 #include "infer/engine/scoped_requests.h"
 
 namespace folio::infer {
@@ -19,20 +21,22 @@ std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer
   ScopedRequests requests(engine);
   for (size_t i = 0; i < prompts.size(); ++i) {
     Request request{.prompt = prompts[i], .options = options, .tokenizer = &tokenizer};
-    if (on_text) request.on_text = [&on_text, i](std::string_view text) { on_text(i, text); };
+    if (on_text) request.on_text = [&on_text, i](size_t, std::string_view text) { on_text(i, text); };
     requests.add(std::move(request));
   }
   run(engine, requests.ids(), interrupted);
   std::vector<GenerateResult> results;
-  for (const RequestId id : requests.ids()) results.push_back(engine.take(id));
+  for (const RequestId id : requests.ids()) {
+    for (GenerateResult& result : engine.take_all(id)) results.push_back(std::move(result));
+  }
   return results;
 }
 
 GenerateResult generate(Engine& engine, const data::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
                         const Interrupted& interrupted) {
-  Request request{
-      .prompt = {prompt.begin(), prompt.end()}, .options = options, .tokenizer = &tokenizer, .on_text = on_text};
+  Request request{.prompt = {prompt.begin(), prompt.end()}, .options = options, .tokenizer = &tokenizer};
+  if (on_text) request.on_text = [&on_text](size_t, std::string_view text) { on_text(text); };
   ScopedRequests requests(engine);
   const RequestId id = requests.add(std::move(request));
   run(engine, requests.ids(), interrupted);

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizers/tokenizer.h"
+#include "infer/engine/beam_search.h"
 #include "infer/forward/forward.h"
 #include "infer/sampling/sampler.h"
 
@@ -21,14 +23,21 @@ struct GenerateOptions {
   std::vector<std::string> stops{};   ///< texts that end it; need a tokenizer
   std::vector<int32_t> end_tokens{};  ///< end the text, beside those of the tokenizer's ends_text()
   /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
-  /// same, and comes faster where guesses are right.
+  /// same, and comes faster where guesses are right. Nothing is guessed for beams.
   size_t speculate = 0;
   int64_t context = 0;  ///< positions that may be used; 0: the model's context length
   bool slide = false;   ///< at the end of the context keep the last half and go on
+  int64_t n = 1;        ///< texts that are wanted: each sampled with its choice_seed(), or the best of the beams
+  BeamOptions beams{};  ///< without any, tokens are sampled; with them, nothing of the sampler's is used
 };
 
-/// A prompt, what is wanted of its rows, and how it goes on. The callbacks are called from step(), and must not call
-/// the engine.
+/// What text `choice` of a request draws with: the first with the seed itself, the others with a hash of both.
+[[nodiscard]] uint64_t choice_seed(uint64_t seed, size_t choice);
+
+struct GenerateResult;
+
+/// A prompt, what is wanted of its rows, and how it goes on. The callbacks are called from step(), or from add() or
+/// cancel() where a text ends there, and must not call the engine. `choice` counts the texts, of n, from 0.
 struct Request {
   std::vector<int32_t> prompt;
 
@@ -37,7 +46,7 @@ struct Request {
   std::function<void(std::span<const double> log_probs)> on_log_probs{};
   /// Gets (rows, vocab_size) likewise.
   std::function<void(std::span<const float> logits)> on_logits{};
-  /// Sees the steps of this request, in which no other takes part.
+  /// Sees the steps of this request, in which no other takes part. For one choice alone, and no beams.
   Observer observer{};
 
   // How it goes on.
@@ -45,26 +54,31 @@ struct Request {
   /// Gives the text its bytes, and says which tokens end it and which are suppressed. Null: tokens alone, of which any
   /// may be sampled and none ends.
   const data::Tokenizer* tokenizer = nullptr;
-  std::function<void(std::string_view text)> on_text{};  ///< gets the text as it comes, in whole UTF-8 characters
+  /// Gets the text as it comes, in whole UTF-8 characters; of beams all at the end.
+  std::function<void(size_t choice, std::string_view text)> on_text{};
   /// Gets each token that is part of the result, before its text; and, if wants_token_logits, the logits (vocab_size)
-  /// that the model gave before it, as they were before biases and penalties.
-  std::function<void(int32_t token, std::span<const float> logits)> on_token{};
+  /// that the model gave before it, as they were before biases and penalties. Of beams at the end, without logits.
+  std::function<void(size_t choice, int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
+  /// Gets the result of a choice that has ended.
+  std::function<void(size_t choice, const GenerateResult& result)> on_end{};
 };
 
 enum class FinishReason { Stop, Length, Interrupted };
 
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
 
+/// One text.
 struct GenerateResult {
-  std::vector<int32_t> tokens;  ///< generated, without the prompt
-  std::string text;             ///< what they say, up to a stop string
+  std::vector<int32_t> tokens{};  ///< generated, without the prompt
+  std::string text{};             ///< what they say, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
-  size_t n_cached = 0;           ///< tokens of the prompt that were cached, and not computed
-  size_t n_drafts = 0;           ///< that were tried
-  size_t n_right = 0;            ///< drafts that were
-  double prefill_seconds = 0.0;  ///< from the first step to the first token
-  double decode_seconds = 0.0;   ///< of all tokens after the first
+  std::optional<double> score{};  ///< of a beam: BeamSearch::score()
+  size_t n_cached = 0;            ///< tokens of the prompt that were cached, and not computed
+  size_t n_drafts = 0;            ///< that were tried
+  size_t n_right = 0;             ///< drafts that were
+  double prefill_seconds = 0.0;   ///< from the first step to the first token
+  double decode_seconds = 0.0;    ///< of all tokens after the first
 };
 
 }  // namespace folio::infer

@@ -13,6 +13,10 @@ namespace folio::infer {
 /// The logit of a token that may not be sampled.
 inline constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
+[[nodiscard]] bool all_finite(std::span<const float> values);
+/// kForbidden where there is none.
+[[nodiscard]] float largest_of(std::span<const float> values);
+
 class Ranking {
  public:
   struct Candidate {

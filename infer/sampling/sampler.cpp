@@ -1,7 +1,6 @@
 #include "infer/sampling/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -9,32 +8,6 @@
 #include "core/random.h"
 
 namespace folio::infer {
-namespace {
-
-// Folds all values in sixteen lanes, which compilers turn into vector instructions.
-template <typename Step>
-float fold(std::span<const float> values, float first, Step step) {
-  std::array<float, 16> lanes;
-  lanes.fill(first);
-  size_t i = 0;
-  for (; i + lanes.size() <= values.size(); i += lanes.size()) {
-    for (size_t l = 0; l < lanes.size(); ++l) lanes[l] = step(lanes[l], values[i + l]);
-  }
-  for (; i < values.size(); ++i) lanes[0] = step(lanes[0], values[i]);
-  float result = first;
-  for (const float lane : lanes) result = step(result, lane);
-  return result;
-}
-
-bool all_finite(std::span<const float> values) {
-  return fold(values, 0.0F, [](float sum, float v) { return sum + v * 0.0F; }) == 0.0F;  // inf * 0 is NaN
-}
-
-float largest_of(std::span<const float> values) {
-  return fold(values, kForbidden, [](float most, float v) { return most > v ? most : v; });
-}
-
-}  // namespace
 
 Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt)
     : options_(options), never_(std::move(never)), n_prompt_(n_prompt) {

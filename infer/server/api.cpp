@@ -148,6 +148,35 @@ void take_model(const Fields& fields, const ServedModel& served) {
   }
 }
 
+// Several texts of each prompt: choices, or the best of the beams.
+void take_choices(const Fields& fields, const ServedModel& served, CompletionRequest& request) {
+  GenerateOptions& options = request.options;
+  const int64_t most = served.max_choices / std::ssize(request.prompts);
+  options.n = *fields.integer("n", 1, most);
+  if (!fields.flag("use_beam_search")) {
+    fields.only("best_of", options.n);
+    for (const char* name : {"length_penalty", "early_stopping"}) {
+      if (fields.find(name) != nullptr) refuse(name, "is for \"use_beam_search\": true");
+    }
+    return;
+  }
+  if (request.stream)
+    refuse("stream", "is not possible with 'use_beam_search': which text is the best is known at the end");
+  if (fields.find("logit_bias") != nullptr) refuse("logit_bias", "does nothing with 'use_beam_search'; leave it out");
+  SamplerOptions::visit_fields([&](const std::string& name, auto, double, double, double otherwise, const char*) {
+    const double value = fields.number(name);
+    if (name == "repeat_last_n" || value == otherwise || (name == "temperature" && value == 0.0)) return;
+    refuse(name, "does nothing with 'use_beam_search', which draws no tokens; leave it out");
+  });
+  options.n = *fields.integer("n", 1, std::min(most, kMostBeams));
+  options.beams.width = fields.integer("best_of", options.n, std::min(most, kMostBeams)).value_or(options.n);
+  options.beams.length_penalty = fields.number("length_penalty");
+  const Json* early = fields.find("early_stopping");
+  if (early == nullptr || *early == false) return;
+  if (*early != true && *early != "never") refuse("early_stopping", "has to be true, false or \"never\"");
+  options.beams.early_stopping = *early == true ? EarlyStopping::True : EarlyStopping::Never;
+}
+
 // What both kinds of requests have.
 void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, CompletionRequest& request) {
   take_model(fields, served);
@@ -162,12 +191,11 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   });
   s.logit_bias = biases_of(fields.find("logit_bias"), served);
   s.seed = static_cast<uint64_t>(fields.integer("seed").value_or(static_cast<int64_t>(random_seed)));
-  const auto n_prompts = static_cast<int64_t>(request.prompts.size());
-  request.n = *fields.integer("n", 1, served.max_choices / n_prompts);
   request.options.stops = stops_of(fields.find("stop"));
   request.options.speculate = served.speculate;
   request.options.context = served.context;
   request.stream = fields.flag("stream");
+  take_choices(fields, served, request);
   if (const Json* options = fields.find("stream_options")) {
     if (!request.stream) refuse("stream_options", "is for \"stream\": true");
     request.include_usage = Fields(*options, fields.schema("stream_options")).flag("include_usage");
@@ -192,9 +220,10 @@ int64_t room_of(const CompletionRequest& request, const ServedModel& served) {
 void check_logprobs(const CompletionRequest& request) {
   constexpr size_t kMost = size_t{1} << 22U;
   if (!request.top_logprobs) return;
+  if (request.options.beams.width > 0) refuse("logprobs", "are not possible with 'use_beam_search'");
   size_t n_tokens = 0;
   for (const Prompt& prompt : request.prompts) {
-    n_tokens += static_cast<size_t>(request.n) *
+    n_tokens += static_cast<size_t>(request.options.n) *
                 (static_cast<size_t>(request.options.max_tokens) + (request.echo ? prompt.tokens.size() : 0));
   }
   const size_t n = n_tokens * (1 + *request.top_logprobs);
@@ -325,8 +354,6 @@ Json ApiError::json() const {
   return {{"error", {{"message", what()}, {"type", type}, {"param", or_null(param_)}, {"code", or_null(code_)}}}};
 }
 
-uint64_t choice_seed(uint64_t seed, uint64_t choice) { return choice == 0 ? seed : core::random_bits(seed, choice); }
-
 CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed) {
   const Fields fields(body, schema("CompletionRequest"), {"suffix"});
   CompletionRequest request;
@@ -337,7 +364,6 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   request.options.max_tokens = std::min(*fields.integer("max_tokens", request.echo ? 0 : 1), room);
   if (const auto n = fields.integer("logprobs")) request.top_logprobs = static_cast<size_t>(*n);
   check_logprobs(request);
-  fields.only("best_of", request.n);
   return request;
 }
 

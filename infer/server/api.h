@@ -2,6 +2,7 @@
 // no HTTP. Source: OpenAI's API reference, "Completions" and "Chat completions".
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -52,16 +53,15 @@ struct Prompt {
 struct CompletionRequest {
   bool chat = false;
   std::vector<Prompt> prompts;
-  int64_t n = 1;            ///< choices of each prompt
-  GenerateOptions options;  ///< of choice 0; the sampler of choice i has choice_seed(seed, i)
+  GenerateOptions options;
   bool echo = false;
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;  ///< so many alternatives beside each token; none: no probabilities are wanted
-};
 
-/// What choice i of a request draws with: choice 0 with the seed itself, the others with a hash of both.
-[[nodiscard]] uint64_t choice_seed(uint64_t seed, uint64_t choice);
+  /// Texts of each prompt that are followed: its choices, or its beams.
+  [[nodiscard]] int64_t n_sequences() const { return std::max(options.n, options.beams.width); }
+};
 
 // All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported.
 

@@ -39,14 +39,14 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       updates_(updates),
       metrics_(metrics),
       replies_(request_, served, id_, std::time(nullptr)),
-      choices_(request_.prompts.size() * static_cast<size_t>(request_.n)),
+      choices_(request_.prompts.size() * n_each()),
       n_sent_(choices_.size()),
-      n_prompt_logits_(choices_.size()),
+      n_prompt_logits_(request_.prompts.size()),
       last_token_(choices_.size()),
-      n_running_(choices_.size()),
+      n_running_(request_.prompts.size()),
       arrived_(Clock::now()) {
   for (size_t i = 0; i < choices_.size() && request_.echo; ++i) {
-    choices_[i].text = request_.prompts[i / static_cast<size_t>(request_.n)].text;
+    choices_[i].text = request_.prompts[i / n_each()].text;
   }
   for (const Prompt& prompt : request_.prompts) usage_.prompt_tokens += prompt.tokens.size();
 }
@@ -59,49 +59,49 @@ void Completion::start(AsyncEngine& engine, std::function<void(const Completion&
     self->status_ = kClientWentAway;
     self->cancel();
   });
-  const auto n = static_cast<size_t>(request_.n);
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const auto first = i % n == 0 ? std::nullopt : std::optional(ids_[i - i % n]);
-    ids_.push_back(engine.submit(
-        engine_request(i),
-        [self = shared_from_this(), i](Outcome outcome) {
-          self->updates_.for_choice(self, i).outcome = std::move(outcome);
-        },
-        first));
+  for (size_t p = 0; p < request_.prompts.size(); ++p) {
+    ids_.push_back(engine.submit(engine_request(p), [self = shared_from_this(), p](Outcome outcome) {
+      self->updates_.for_choice(self, p * self->n_each()).outcome = std::move(outcome);
+    }));
   }
 }
 
 // Its callbacks are called from the engine's thread.
-Request Completion::engine_request(size_t choice) {
-  const auto n = static_cast<size_t>(request_.n);
+Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
-  Request request{
-      .prompt = request_.prompts[choice / n].tokens, .options = request_.options, .tokenizer = &served_.tokenizer};
-  request.options.sampler.seed = choice_seed(request_.options.sampler.seed, choice % n);
-  request.on_text = [self, choice](std::string_view text) { self->updates_.for_choice(self, choice).text += text; };
-  request.wants_token_logits = request_.top_logprobs.has_value();
-  request.on_token = [self, choice](int32_t token, std::span<const float> logits) {
-    ChoiceUpdate& update = self->updates_.for_choice(self, choice);
-    ++update.n_tokens;
-    if (!logits.empty()) update.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
+  const auto update = [self, first = prompt * n_each()](size_t choice) -> ChoiceUpdate& {
+    return self->updates_.for_choice(self, first + choice);
   };
+  Request request{
+      .prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &served_.tokenizer};
+  request.on_text = [update](size_t choice, std::string_view text) { update(choice).text += text; };
+  request.wants_token_logits = request_.top_logprobs.has_value();
+  request.on_token = [self, update](size_t choice, int32_t token, std::span<const float> logits) {
+    ChoiceUpdate& u = update(choice);
+    ++u.n_tokens;
+    if (!logits.empty()) u.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
+  };
+  request.on_end = [update](size_t choice, const GenerateResult& result) { update(choice).result = result; };
   if (request_.echo && request_.top_logprobs) {
-    request.on_logits = [self, choice](std::span<const float> logits) { self->on_prompt_logits(choice, logits); };
+    request.on_logits = [self, prompt](std::span<const float> logits) { self->on_prompt_logits(prompt, logits); };
   }
   return request;
 }
 
 // The row of a token says how likely the next one was.
-void Completion::on_prompt_logits(size_t choice, std::span<const float> logits) {
-  const std::vector<int32_t>& prompt = request_.prompts[choice / static_cast<size_t>(request_.n)].tokens;
+void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) {
+  const std::vector<int32_t>& tokens = request_.prompts[prompt].tokens;
   const auto vocab_size = static_cast<size_t>(served_.tokenizer.vocab_size());
-  ChoiceUpdate& update = updates_.for_choice(shared_from_this(), choice);
+  std::vector<TokenLogprob> seen;
   for (; !logits.empty(); logits = logits.subspan(vocab_size)) {
-    const size_t i = n_prompt_logits_[choice]++;
-    if (i == 0) update.tokens.push_back({.token = prompt[0]});
-    if (i + 1 < prompt.size()) {
-      update.tokens.push_back(token_logprob(prompt[i + 1], logits.first(vocab_size), *request_.top_logprobs));
+    const size_t i = n_prompt_logits_[prompt]++;
+    if (i == 0) seen.push_back({.token = tokens[0]});
+    if (i + 1 < tokens.size()) {
+      seen.push_back(token_logprob(tokens[i + 1], logits.first(vocab_size), *request_.top_logprobs));
     }
+  }
+  for (size_t i = 0; i < n_each(); ++i) {
+    std::ranges::copy(seen, std::back_inserter(updates_.for_choice(shared_from_this(), prompt * n_each() + i).tokens));
   }
 }
 
@@ -110,23 +110,21 @@ void Completion::receive(ChoiceUpdate update) {
   ChoiceText& choice = choices_[update.choice];
   choice.text += update.text;
   std::move(update.tokens.begin(), update.tokens.end(), std::back_inserter(choice.tokens));
-  if (update.outcome) {
-    --n_running_;
-    if (update.outcome->error) {
-      fail(api_error(update.outcome->error));
-    } else {
-      const GenerateResult& result = update.outcome->result;
-      usage_.completion_tokens += result.tokens.size();
-      metrics_.drafts += result.n_drafts;
-      metrics_.drafts_right += result.n_right;
-      if (update.choice % static_cast<size_t>(request_.n) == 0) usage_.cached_tokens += result.n_cached;
-      choice.finish_reason = finish_reason_name(result.finish_reason);
-    }
+  if (update.result) {
+    const GenerateResult& result = *update.result;
+    usage_.completion_tokens += result.tokens.size();
+    metrics_.drafts += result.n_drafts;
+    metrics_.drafts_right += result.n_right;
+    if (update.choice % n_each() == 0) usage_.cached_tokens += result.n_cached;
+    choice.score = result.score;
+    choice.finish_reason = finish_reason_name(result.finish_reason);
   }
   if (request_.stream && reply_ != nullptr && (!choice.text.empty() || !choice.finish_reason.empty())) {
     stream(update.choice, std::exchange(choice, {}));
   }
-  if (n_running_ == 0) end();
+  if (!update.outcome) return;
+  if (update.outcome->error) fail(api_error(update.outcome->error));
+  if (--n_running_ == 0) end();
 }
 
 void Completion::measure(const ChoiceUpdate& update) {

@@ -1,5 +1,6 @@
-// A completion on its way: its choices are requests of the engine; what they bring becomes the chunks of a stream or
-// one whole answer. The engine's thread only fills the updates; all else is on the thread of the HTTP server.
+// A completion on its way: a request of the engine for each prompt, each with its choices. What they bring becomes the
+// chunks of a stream or one whole answer. The engine's thread only fills the updates; all else is on the thread of the
+// HTTP server.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,8 @@ struct ChoiceUpdate {
   size_t n_tokens = 0;
   std::string text{};
   std::vector<TokenLogprob> tokens{};
-  std::optional<Outcome> outcome{};  ///< the last of this choice
+  std::optional<GenerateResult> result{};  ///< the choice has ended
+  std::optional<Outcome> outcome{};        ///< the request of its prompt has ended: the last update
 };
 
 /// What a step brought. The engine's thread's alone.
@@ -56,7 +58,10 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void fail(const ApiError& error);
 
   [[nodiscard]] const CompletionRequest& request() const { return request_; }
-  [[nodiscard]] size_t n_choices() const { return choices_.size(); }
+  /// Of its prompts together: texts that the engine follows, of beams also those that are not wanted.
+  [[nodiscard]] size_t n_sequences() const {
+    return request_.prompts.size() * static_cast<size_t>(request_.n_sequences());
+  }
   [[nodiscard]] const Usage& usage() const { return usage_; }
   [[nodiscard]] Clock::time_point arrived() const { return arrived_; }
   /// The status that was sent, or 499 if the client went away.
@@ -66,8 +71,9 @@ class Completion : public std::enable_shared_from_this<Completion> {
   [[nodiscard]] const std::vector<ChoiceText>& texts() const { return choices_; }
 
  private:
-  [[nodiscard]] Request engine_request(size_t choice);
-  void on_prompt_logits(size_t choice, std::span<const float> logits);
+  [[nodiscard]] size_t n_each() const { return static_cast<size_t>(request_.options.n); }
+  [[nodiscard]] Request engine_request(size_t prompt);
+  void on_prompt_logits(size_t prompt, std::span<const float> logits);
   void measure(const ChoiceUpdate& update);
   void stream(size_t choice, ChoiceText piece);
   void end();
@@ -85,9 +91,9 @@ class Completion : public std::enable_shared_from_this<Completion> {
   std::vector<RequestId> ids_;
   std::vector<ChoiceText> choices_;      ///< so far; of a stream what was not sent yet
   std::vector<size_t> n_sent_;           ///< characters of each choice
-  std::vector<size_t> n_prompt_logits_;  ///< the engine's thread's: rows of each choice's prompt that were seen
+  std::vector<size_t> n_prompt_logits_;  ///< the engine's thread's: rows of each prompt that were seen
   std::vector<std::optional<Clock::time_point>> last_token_;
-  size_t n_running_ = 0;
+  size_t n_running_ = 0;  ///< requests
   Usage usage_;
   Clock::time_point arrived_;
   int status_ = 0;

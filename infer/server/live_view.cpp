@@ -1,5 +1,7 @@
 #include "infer/server/live_view.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "infer/server/replies.h"
@@ -16,6 +18,11 @@ Ordered quantiles_json(const Latencies& times) {
   const auto quantiles = times.quantiles();
   if (!quantiles) return nullptr;
   return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
+}
+
+// A request's number, and behind a point the branch, if it is not the first.
+Ordered id_json(const BranchId& id) {
+  return id.index == 0 ? Ordered(id.request) : Ordered(fmt::format("{}.{}", id.request, id.index));
 }
 
 }  // namespace
@@ -44,7 +51,7 @@ std::optional<LiveView::Note> LiveView::after_step(Engine& engine) {
             .sequences = {},
             .statistics = statistics,
             .tokens_per_s = static_cast<double>(statistics.tokens - at_last_note_.tokens) / passed.count()};
-  for (const RequestView& r : engine.requests()) {
+  for (const BranchView& r : engine.branches()) {
     note.sequences.push_back({.id = r.id,
                               .n_prompt = r.n_prompt,
                               .n_tokens = r.n_tokens,
@@ -63,15 +70,16 @@ std::string LiveView::json(const Note& note, const Metrics& metrics) {
                     {"ms", step.seconds * 1e3},
                     {"rows", Ordered::array()},
                     {"started", Ordered::array()},
-                    {"preempted", step.report.preempted}};
-    for (const auto& share : step.report.shares) json["rows"].push_back({share.id, share.n_rows});
-    for (const auto& started : step.report.started) json["started"].push_back({started.id, started.n_cached});
+                    {"preempted", Ordered::array()}};
+    for (const auto& share : step.report.shares) json["rows"].push_back({id_json(share.branch), share.n_rows});
+    for (const auto& s : step.report.started) json["started"].push_back({id_json(s.branch), s.n_cached});
+    for (const BranchId& id : step.report.preempted) json["preempted"].push_back(id_json(id));
     steps.push_back(std::move(json));
   }
   Ordered running = Ordered::array();
   Ordered waiting = Ordered::array();
   for (const Note::Sequence& s : note.sequences) {
-    Ordered json = {{"id", s.id}, {"prompt_tokens", s.n_prompt}, {"tokens", s.n_tokens}};
+    Ordered json = {{"id", id_json(s.id)}, {"prompt_tokens", s.n_prompt}, {"tokens", s.n_tokens}};
     if (s.runs) json["blocks"] = s.blocks;
     (s.runs ? running : waiting).push_back(std::move(json));
   }

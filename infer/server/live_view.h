@@ -24,7 +24,7 @@ class LiveView {
       StepReport report;
     };
     struct Sequence {
-      RequestId id;
+      BranchId id;
       size_t n_prompt;
       size_t n_tokens;
       bool runs;

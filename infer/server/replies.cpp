@@ -121,6 +121,7 @@ Replies::Ordered Replies::choice_json(size_t index, const ChoiceText& choice, si
   }
   json["logprobs"] = logprobs_ && (!chunk || !choice.tokens.empty()) ? logprobs_json(choice, n_before) : Ordered();
   json["finish_reason"] = choice.finish_reason.empty() ? Ordered() : Ordered(choice.finish_reason);
+  if (choice.score) json["score"] = *choice.score;
   return json;
 }
 

@@ -33,6 +33,7 @@ struct ChoiceText {
   std::string text;
   std::vector<TokenLogprob> tokens;  ///< if probabilities are wanted
   std::string finish_reason;         ///< empty: it goes on
+  std::optional<double> score{};     ///< of a beam that has ended
 };
 
 struct Usage {

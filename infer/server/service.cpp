@@ -252,7 +252,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
   const bool chat = request.path == "/v1/chat/completions";
   const Json body = body_of(request.body);
   CompletionRequest completion_request = (chat ? parse_chat : parse_completion)(body, served_, random_seed());
-  const size_t n = completion_request.prompts.size() * static_cast<size_t>(completion_request.n);
+  const size_t n = completion_request.prompts.size() * static_cast<size_t>(completion_request.n_sequences());
   if (end_) {
     reply->add_header("Retry-After", "5");
     throw ApiError(503, "the server is about to end");
@@ -262,15 +262,16 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
                    fmt::format("{} choices never fit into a queue of {}; ask for fewer, or start the server with a "
                                "larger --max-queue",
                                n, options_.max_queue),
-                   completion_request.n > 1 ? "n" : "prompt");
+                   completion_request.n_sequences() > 1 ? "n" : "prompt");
   }
   if (n_choices_ + n > options_.max_queue) {
     reply->add_header("Retry-After", "1");
     throw ApiError(
         429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_, options_.max_queue));
   }
-  const auto completion = std::make_shared<Completion>(
-      std::move(completion_request), served_, (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
+  const auto completion =
+      std::make_shared<Completion>(std::move(completion_request), served_,
+                                   (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
   completions_.emplace(completion.get(), completion);
   n_choices_ += n;
   completion->start(*async_, [this](const Completion& c) { done(c); });
@@ -278,7 +279,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
 
 void Service::done(const Completion& completion) {
   const auto self = completions_.extract(&completion);
-  n_choices_ -= completion.n_choices();
+  n_choices_ -= completion.n_sequences();
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
   const char* path = completion.request().chat ? "/v1/chat/completions" : "/v1/completions";
   ++metrics_.requests[{path, completion.status()}];

@@ -105,7 +105,7 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
       Watch watch(requests.size());
       for (size_t b = 0; b < requests.size(); ++b) {
         requests[b].options.max_tokens = n_tokens;
-        requests[b].on_token = [&watch, b](int32_t, std::span<const float>) { watch.token(b); };
+        requests[b].on_token = [&watch, b](size_t, int32_t, std::span<const float>) { watch.token(b); };
         running.add(requests[b]);
       }
       while (engine.step()) continue;

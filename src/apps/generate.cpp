@@ -1,6 +1,8 @@
 // generate: text from a model, a token at a time.
 #include "infer/engine/generate.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -19,7 +21,51 @@ struct Options {
   bool echo = true;
   bool json = false;
   infer::GenerateOptions generate{.max_tokens = 256};
+  std::string early_stopping;
 };
+
+void add_beam_flags(CLI::App& app, infer::GenerateOptions& o, std::string& early_stopping) {
+  app.add_option("--beams", o.beams.width, "follow the W most likely texts, and give the best, instead of sampling")
+      ->check(apps::in_range(1, infer::kMostBeams))
+      ->type_name("W");
+  app.add_option("--beams-out", o.n, "of the beams give the N best")
+      ->check(apps::in_range(1, infer::kMostBeams))
+      ->capture_default_str();
+  app.add_option("--length-penalty", o.beams.length_penalty,
+                 "a beam's score is ln p over its number of tokens to this power: the higher, the longer")
+      ->check(apps::in_range(-infer::kMostLengthPenalty, infer::kMostLengthPenalty))
+      ->capture_default_str();
+  app.add_flag("--early-stopping", early_stopping,
+               "end as soon as W texts have ended; =never: only when no text can become better (default: between)")
+      ->check(CLI::IsMember({"true", "false", "never"}));
+}
+
+// What draws tokens means nothing to beams, and the other way round.
+void take_beam_flags(const CLI::App& app, Options& o) {
+  infer::GenerateOptions& g = o.generate;
+  if (app.count("--beams") == 0) {
+    for (const char* flag : {"--beams-out", "--length-penalty", "--early-stopping"}) {
+      if (app.count(flag) > 0) throw core::UsageError(fmt::format("{} is for --beams", flag));
+    }
+    return;
+  }
+  const auto refuse = [](std::string_view flag) {
+    throw core::UsageError(fmt::format("{} does nothing with --beams, which draws no tokens; leave one out", flag));
+  };
+  infer::SamplerOptions::visit_fields([&](std::string name, auto&&...) {
+    std::ranges::replace(name, '_', '-');
+    if (app.count("--" + name) > 0 && (name != "temperature" || g.sampler.temperature != 0.0F)) refuse("--" + name);
+  });
+  for (const char* flag : {"--logit-bias", "--seed", "--speculate"}) {
+    if (app.count(flag) > 0) refuse(flag);
+  }
+  if (g.slide) throw core::UsageError("--slide: beams end with the context; leave out --slide or --beams");
+  if (g.n > g.beams.width) {
+    throw core::UsageError(fmt::format("--beams-out is {}, but --beams {}", g.n, g.beams.width));
+  }
+  if (o.early_stopping == "true") g.beams.early_stopping = infer::EarlyStopping::True;
+  if (o.early_stopping == "never") g.beams.early_stopping = infer::EarlyStopping::Never;
+}
 
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
@@ -33,6 +79,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->capture_default_str();
   apps::add_generation_flags(app, o.generate);
   apps::add_draft_flag(app, o.model.load.draft_model);
+  add_beam_flags(app, o.generate, o.early_stopping);
   app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");
   app.add_flag("--echo,!--no-echo", o.echo, "show the prompt before the text (on, but with --json)");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
@@ -56,12 +103,38 @@ nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
 
 void print_results(const Options& o, const std::vector<std::vector<int32_t>>& prompts,
                    const std::vector<infer::GenerateResult>& results) {
+  const auto n = static_cast<size_t>(o.generate.n);
   nlohmann::ordered_json texts = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < results.size(); ++i) texts.push_back(apps::result_json(prompts[i], results[i]));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    nlohmann::ordered_json json = apps::result_json(prompts[i], results[i * n]);
+    for (size_t beam = 0; beam < n && o.generate.beams.width > 0; ++beam) {
+      json["beams"].push_back(apps::result_json(prompts[i], results[i * n + beam]));
+      json["beams"].back().erase("prompt_tokens");
+    }
+    texts.push_back(std::move(json));
+  }
   nlohmann::ordered_json json = o.prompts_file.empty() ? texts[0] : nlohmann::ordered_json{{"results", texts}};
   json.update(speeds(prompts, results));
   json["seed"] = o.generate.sampler.seed;
   apps::print_json(json);
+}
+
+void print_summary(const Options& o, const std::vector<infer::GenerateResult>& results, double tokens_per_s) {
+  size_t n_tokens = 0;
+  size_t n_drafts = 0;
+  size_t n_right = 0;
+  std::vector<std::string> scores;
+  for (const auto& result : results) {
+    n_tokens += result.tokens.size();
+    n_drafts += result.n_drafts;
+    n_right += result.n_right;
+    if (result.score) scores.push_back(fmt::format("{:.4f}", *result.score));
+  }
+  const std::string drafts = n_drafts == 0 ? "" : fmt::format("{} of {} drafts right, ", n_right, n_drafts);
+  const std::string how = o.generate.beams.width > 0 ? fmt::format("scores {}", fmt::join(scores, " "))
+                                                     : fmt::format("seed {}", o.generate.sampler.seed);
+  fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, {}finish_reason {}, {}\n", n_tokens, tokens_per_s, drafts,
+             infer::finish_reason_name(results[0].finish_reason), how);
 }
 
 struct Prompt {
@@ -88,8 +161,10 @@ std::vector<Prompt> prompts_of(const CLI::App& app, const Options& o) {
 int run(const CLI::App& app, Options& o) {
   const std::vector<Prompt> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
+  take_beam_flags(app, o);
   o.model.load.context = o.generate.context;
-  o.model.load.n_contexts = static_cast<int64_t>(prompts.size());
+  // Beams share what they have in common; at worst each has a context of its own, and a step's copies.
+  o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   infer::LoadedModel model = apps::open_model(o.model);
   const data::Tokenizer& tokenizer = model.tokenizer();
   std::vector<std::vector<int32_t>> tokens;
@@ -106,7 +181,8 @@ int run(const CLI::App& app, Options& o) {
   apps::report_repacking(model);
 
   apps::watch_interrupt();
-  const bool streams = prompts.size() == 1 && !o.json;  // several texts would run into each other
+  const auto n = static_cast<size_t>(o.generate.n);
+  const bool streams = prompts.size() * n == 1 && !o.json;  // several texts would run into each other
   if (streams && o.echo) apps::print_text(prompts[0].text);
   const auto results = infer::generate_batch(
       model.engine(), tokenizer, tokens, o.generate,
@@ -116,21 +192,10 @@ int run(const CLI::App& app, Options& o) {
   } else {
     if (streams) apps::print_text("\n");
     for (size_t i = 0; i < results.size() && !streams; ++i) {
-      apps::print_text(
-          fmt::format("{}{}\n{}", o.echo ? prompts[i].text : "", results[i].text, i + 1 < results.size() ? "\n" : ""));
+      apps::print_text(fmt::format("{}{}\n{}", o.echo ? prompts[i / n].text : "", results[i].text,
+                                   i + 1 < results.size() ? "\n" : ""));
     }
-    size_t n_tokens = 0;
-    size_t n_drafts = 0;
-    size_t n_right = 0;
-    for (const auto& result : results) {
-      n_tokens += result.tokens.size();
-      n_drafts += result.n_drafts;
-      n_right += result.n_right;
-    }
-    fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, {}finish_reason {}, seed {}\n", n_tokens,
-               speeds(tokens, results)["decode_tokens_per_s"].get<double>(),
-               n_drafts == 0 ? "" : fmt::format("{} of {} drafts right, ", n_right, n_drafts),
-               infer::finish_reason_name(results[0].finish_reason), o.generate.sampler.seed);
+    print_summary(o, results, speeds(tokens, results)["decode_tokens_per_s"].get<double>());
   }
   const bool interrupted = std::any_of(results.begin(), results.end(), [](const infer::GenerateResult& r) {
     return r.finish_reason == infer::FinishReason::Interrupted;

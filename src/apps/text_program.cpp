@@ -65,10 +65,12 @@ void complete_generation_options(const CLI::App& app, infer::GenerateOptions& op
 }
 
 nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt, const infer::GenerateResult& result) {
-  return {{"prompt_tokens", prompt},
-          {"tokens", result.tokens},
-          {"text", result.text},
-          {"finish_reason", infer::finish_reason_name(result.finish_reason)}};
+  nlohmann::ordered_json json = {{"prompt_tokens", prompt},
+                                 {"tokens", result.tokens},
+                                 {"text", result.text},
+                                 {"finish_reason", infer::finish_reason_name(result.finish_reason)}};
+  if (result.score) json["score"] = *result.score;
+  return json;
 }
 
 nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer::GenerateResult& result) {

@@ -18,7 +18,7 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
 /// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.
 void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options);
 
-/// A result as the command line's contract has it: prompt_tokens, tokens, text, finish_reason.
+/// A result as the command line's contract has it: prompt_tokens, tokens, text, finish_reason; of a beam score, too.
 [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt,
                                                  const infer::GenerateResult& result);
 /// prefill_tokens_per_s and decode_tokens_per_s of so many tokens in the times of `result`.

@@ -26,8 +26,8 @@ bool answered(const std::function<void()>& parse) {
 }
 
 void check(const server::CompletionRequest& r, const server::ServedModel& served) {
-  law(!r.prompts.empty() && r.n >= 1, "there is something to do");
-  law(std::ssize(r.prompts) * r.n <= served.max_choices, "the choices are limited");
+  law(!r.prompts.empty() && r.options.n >= 1, "there is something to do");
+  law(std::ssize(r.prompts) * r.options.n <= served.max_choices, "the choices are limited");
   for (const server::Prompt& prompt : r.prompts) {
     law(!prompt.tokens.empty(), "no prompt is empty");
     law(std::ssize(prompt.tokens) + r.options.max_tokens <= served.context, "what is asked for fits the context");

@@ -41,7 +41,7 @@ class AsyncEngineTest : public ::testing::Test {
       if (outcome.error) {
         promise.set_exception(outcome.error);
       } else {
-        promise.set_value(std::move(outcome.result));
+        promise.set_value(std::move(outcome.results.front()));
       }
     });
     return promise.get_future().get();
@@ -94,7 +94,7 @@ TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
   AsyncEngine async(engine_);
   Request failing = request(5);
   failing.options.max_tokens = 30;
-  failing.on_text = [](std::string_view) { throw std::runtime_error("enough"); };
+  failing.on_text = [](size_t, std::string_view) { throw std::runtime_error("enough"); };
   TextStream beside(async, request(4));
   EXPECT_THROW(ended(async, failing), std::runtime_error);
   std::string text;
@@ -120,12 +120,12 @@ TEST_F(AsyncEngineTest, ACancelledRequestEndsWithWhatItHas) {
   std::promise<void> cancelled;
   std::promise<GenerateResult> end;
   bool has_begun = false;
-  slow.on_token = [&](int32_t, std::span<const float>) {
+  slow.on_token = [&](size_t, int32_t, std::span<const float>) {
     if (std::exchange(has_begun, true)) return;
     began.set_value();
     cancelled.get_future().wait();
   };
-  const auto id = async.submit(slow, [&](Outcome outcome) { end.set_value(std::move(outcome.result)); });
+  const auto id = async.submit(slow, [&](Outcome outcome) { end.set_value(std::move(outcome.results.front())); });
   began.get_future().wait();
   async.cancel(id);
   cancelled.set_value();

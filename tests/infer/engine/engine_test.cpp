@@ -189,7 +189,7 @@ TEST_P(EngineTest, ATokenComesWithTheLogitsThatItWasDrawnFrom) {
   r.wants_token_logits = true;
   std::vector<int32_t> text = r.prompt;
   std::vector<float> logits;
-  r.on_token = [&](int32_t token, std::span<const float> some) {
+  r.on_token = [&](size_t, int32_t token, std::span<const float> some) {
     text.push_back(token);
     logits.insert(logits.end(), some.begin(), some.end());
   };
@@ -268,7 +268,7 @@ TEST_P(EngineTest, ARequestThatIsPreemptedGoesOnAsIfNothingHadHappened) {
   std::vector<size_t> said(5);
   for (uint64_t i = 0; i < 5; ++i) {
     Request r = drawing(tokens(30, i), 30, i);
-    r.on_token = [&, i](int32_t, std::span<const float>) {
+    r.on_token = [&, i](size_t, int32_t, std::span<const float>) {
       if (++said[i] == 30) ended.push_back(i);
     };
     ids.push_back(engine.add(r));
@@ -311,14 +311,14 @@ TEST_P(EngineTest, WhatTheCacheKnowsOfAPromptIsNotComputedAgain) {
 TEST_P(EngineTest, ThePromptOfSeveralChoicesIsComputedOnce) {
   for (const size_t n : {32U, 300U}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-    std::vector<RequestId> ids;
-    for (uint64_t seed = 0; seed < 4; ++seed) {
-      ids.push_back(engine.add(drawing(tokens(n, 1), 20, seed),
-                               seed > 0 ? std::optional(ids.front()) : std::optional<RequestId>()));
-    }
+    Request four = drawing(tokens(n, 1), 20, 5);
+    four.options.n = 4;
+    const RequestId id = engine.add(four);
     while (engine.step()) continue;
-    for (uint64_t seed = 0; seed < 4; ++seed) {
-      EXPECT_EQ(engine.take(ids[seed]).tokens, drawn_alone(drawing(tokens(n, 1), 20, seed))) << "choice " << seed;
+    const auto results = engine.take_all(id);
+    ASSERT_EQ(results.size(), 4U);
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(results[i].tokens, drawn_alone(drawing(tokens(n, 1), 20, choice_seed(5, i)))) << "choice " << i;
     }
     EXPECT_LE(engine.statistics().rows, n + 3 + 4 * 20) << "the last row of the prompt for each";
     EXPECT_EQ(engine.cache().blocks_in_use(), 0);

@@ -230,7 +230,7 @@ TEST_P(RunAhead, WhatACallbackThrowsIsMadeGood) {
     std::vector<RequestId> ids;
     for (size_t i = 0; i < std::size(requests); ++i) {
       Request r = requests[i];
-      r.on_text = [&, i](std::string_view text) {
+      r.on_text = [&, i](size_t, std::string_view text) {
         shown[i] += text;
         if (++calls == fail_at) throw std::runtime_error("enough");
       };
@@ -260,7 +260,7 @@ TEST_P(RunAhead, ADrawThatFailsIsTheSameErrorEachTime) {
   EngineOn engine(GetParam(), damaged, {.n_threads = 1}, {.n_sequences = 2});
   Request failing = r;
   std::string shown;
-  failing.on_text = [&](std::string_view text) { shown += text; };
+  failing.on_text = [&](size_t, std::string_view text) { shown += text; };
   ScopedRequests requests(engine);
   requests.add(failing);
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(engine.step());

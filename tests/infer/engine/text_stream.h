@@ -15,7 +15,7 @@ namespace folio::infer::test {
 class TextStream {
  public:
   TextStream(AsyncEngine& engine, Request request) : engine_(engine) {
-    request.on_text = [this](std::string_view text) {
+    request.on_text = [this](size_t, std::string_view text) {
       const std::lock_guard lock(mutex_);
       text_ += text;
       came_.notify_one();
@@ -47,7 +47,7 @@ class TextStream {
   [[nodiscard]] const GenerateResult& result() const {
     const std::lock_guard lock(mutex_);
     core::require(outcome_ && !outcome_->error, "the request has no result");
-    return outcome_->result;
+    return outcome_->results.front();
   }
   void cancel() { engine_.cancel(id_); }
 

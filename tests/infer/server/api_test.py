@@ -148,6 +148,19 @@ def test_choices_draw_with_hashes_of_the_seed(golden):
     assert [texts[i] for i in range(4)] == expected
 
 
+def test_beams_are_generates(golden):
+    fields = {"use_beam_search": True, "best_of": 4, "length_penalty": 2.0, "early_stopping": "never"}
+    flags = ["--beams", 4, "--beams-out", 3, "--length-penalty", 2, "--early-stopping=never", "-n", 20, "-t", 1]
+    done = client_of(golden).completions.create(model="golden", prompt=[PROMPT, "aaaa"], max_tokens=20, n=3,
+                                                temperature=0, stop="o", extra_body=fields)
+    expected = [beam for prompt in (PROMPT, "aaaa")
+                for beam in generate(GOLDEN, "-p", prompt, "--stop", "o", *flags)["beams"]]
+    assert [c.text for c in done.choices] == [beam["text"] for beam in expected]
+    assert [c.finish_reason for c in done.choices] == [beam["finish_reason"] for beam in expected]
+    assert [c.model_extra["score"] for c in done.choices] == [beam["score"] for beam in expected]
+    assert done.usage.completion_tokens == sum(len(beam["tokens"]) for beam in expected)
+
+
 def test_prompts_are_texts_or_ids_or_lists_of_them(golden):
     client = client_of(golden)
     ids = {text: post(golden, "/tokenize", {"prompt": text})[1]["tokens"] for text in ("MENENIUS:", "The ")}
@@ -229,6 +242,13 @@ def test_a_known_prompt_is_not_computed_again(chatty):
     assert first.choices[0].message.content == second.choices[0].message.content
 
 
+def test_a_chat_has_beams(chatty):
+    done = client_of(chatty).chat.completions.create(model="chatty", messages=[{"role": "user", "content": "hello"}], n=2,
+                                                     max_tokens=8, extra_body={"use_beam_search": True})
+    scores = [c.model_extra["score"] for c in done.choices]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+
+
 def test_langchain_talks_to_it(chatty):
     from langchain_openai import ChatOpenAI
     chat = ChatOpenAI(base_url=f"{chatty.url}/v1", api_key="none", model="chatty", temperature=0, max_tokens=12,
@@ -283,6 +303,18 @@ WRONG = [
     ({"prompt": "Zürich"}, "prompt", "ü"),
     ({"prompt": "a" * 5000}, "prompt", "5000"),
     ({"nonsense": 1, "more": 2}, "more", "more, nonsense"),
+    ({"length_penalty": 1}, "length_penalty", "use_beam_search"),
+    ({"early_stopping": True}, "early_stopping", "use_beam_search"),
+    ({"use_beam_search": 1}, "use_beam_search", "true or false"),
+    ({"use_beam_search": True, "stream": True}, "stream", "use_beam_search"),
+    ({"use_beam_search": True, "logprobs": 1}, "logprobs", "use_beam_search"),
+    ({"use_beam_search": True, "temperature": 0.5}, "temperature", "use_beam_search"),
+    ({"use_beam_search": True, "top_k": 3}, "top_k", "use_beam_search"),
+    ({"use_beam_search": True, "logit_bias": {}}, "logit_bias", "use_beam_search"),
+    ({"use_beam_search": True, "n": 65}, "n", "[1, 64]"),
+    ({"use_beam_search": True, "n": 3, "best_of": 2}, "best_of", "[3, 64]"),
+    ({"use_beam_search": True, "length_penalty": 11}, "length_penalty", "[-10, 10]"),
+    ({"use_beam_search": True, "early_stopping": "soon"}, "early_stopping", "never"),
 ]
 
 

@@ -14,12 +14,14 @@ from wire import Wire, metric
 REQUESTS = int(os.environ.get("FOLIO_SOAK", 600 if "sanitize" in str(BUILD) else 2000))
 CLIENTS = 24
 CONTEXT = 256
+BEAMS = {"use_beam_search": True, "best_of": 3, "n": 2, "max_tokens": 12}
 # Few blocks and few rows: prompts are cut, sequences are preempted, cached prefixes are forgotten.
 FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024")
 
 
 def stories(n):
-    """Prompts with seeds, some with a common beginning, and what `generate` says after each, up to the context."""
+    """Prompts with seeds, some with a common beginning; what `generate` says after each, up to the context; and its two
+    best beams."""
     draw = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJ\n,.:'"
     preambles = ["", "".join(draw.choices(letters, k=70)), "".join(draw.choices(letters, k=130))]
@@ -28,7 +30,8 @@ def stories(n):
         prompt = draw.choice(preambles) + "".join(draw.choices(letters, k=draw.randint(1, 60)))
         text = generate(GOLDEN, "-p", prompt, "-s", seed, "-n", CONTEXT - len(prompt), "--temperature", 1, "--top-p", 1,
                         "-t", 1)["text"]
-        told.append((prompt, seed, text))
+        beams = generate(GOLDEN, "-p", prompt, "--beams", 3, "--beams-out", 2, "-n", 12, "-t", 1)["beams"]
+        told.append((prompt, seed, text, [(beam["text"], beam["score"]) for beam in beams]))
     return told
 
 
@@ -51,7 +54,7 @@ class Client(threading.Thread):
             self.error = error
 
     def ask(self, wire):
-        prompt, seed, text = self.draw.choice(self.told)
+        prompt, seed, text, beams = self.draw.choice(self.told)
         n = self.draw.randint(1, len(text))
         fields = {"prompt": prompt, "seed": seed, "max_tokens": n}
         kind = self.draw.random()
@@ -64,6 +67,12 @@ class Client(threading.Thread):
             assert text.startswith(began)
             wire.socket.close()
             return Wire(self.server, timeout=120)
+        if kind < 0.3:
+            status, _, body = wire.complete(prompt=prompt, **BEAMS).answer()
+            got = [(choice["text"], choice["score"]) for choice in json.loads(body)["choices"]]
+            assert (status, got) == (200, beams), f"beams of {prompt!r}"
+            self.counts.compared()
+            return wire
         if kind < 0.6:
             status, _ = wire.complete(**fields, stream=True).head()
             got = "".join(json.loads(event)["choices"][0]["text"] for event in wire.events() if event != "[DONE]")

@@ -1,0 +1,121 @@
+#include "core/formats/peft_adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/formats/safetensors.h"
+#include "core/json.h"
+#include "core/rope_layout.h"
+#include "core/weights.h"
+
+namespace folio::core {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Scaling {
+  int64_t rank;
+  double alpha;
+  bool by_root;  ///< rank-stabilized (Kalajdzievski 2023): alpha / sqrt(rank)
+
+  [[nodiscard]] float of(float factor) const {
+    const auto r = static_cast<double>(rank);
+    return static_cast<float>(factor * alpha / (by_root ? std::sqrt(r) : r));
+  }
+};
+
+// What is absent, null, false, empty or "none" changes nothing.
+bool is_off(const Json& config, const std::string& key) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) return true;
+  if (found->is_boolean()) return !found->get<bool>();
+  if (found->is_string()) return *found == "none" || *found == "";
+  return (found->is_object() || found->is_array()) && found->empty();
+}
+
+Scaling read_config(const std::filesystem::path& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20U;
+  const std::string where = path.string();
+  const Json config = parse_json(read_text_file(path, kMostBytes), where);
+  require(config.is_object(), "{}: it is not a JSON object", where);
+  const auto type = json_get<std::string>(config, "peft_type", where);
+  require(type == "LORA", "{}: the adapter is of the type {}, but only LORA runs here", where, printable(type));
+  for (const char* key : {"use_dora", "bias", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern",
+                          "layer_replication", "trainable_token_indices", "target_parameters", "fan_in_fan_out",
+                          "use_qalora", "corda_config", "eva_config", "arrow_config", "alora_invocation_tokens"}) {
+    require(is_off(config, key), "{}: \"{}\" is {}, which is not supported; only a plain LoRA of linear layers is",
+            where, key, [&] { return printable(config.at(key).dump()); });
+  }
+  const auto init = config.find("init_lora_weights");
+  require(init == config.end() || !init->is_string() || *init == "gaussian" || *init == "orthogonal",
+          "{}: \"init_lora_weights\" is {}, which changes the base model, too; convert the adapter with peft's "
+          "path_initial_model_for_weight_conversion",
+          where, [&] { return printable(init->dump()); });
+  Scaling scaling{.rank = json_get<int64_t>(config, "r", where),
+                  .alpha = json_get<double>(config, "lora_alpha", where),
+                  .by_root = !is_off(config, "use_rslora")};
+  require(scaling.rank >= 1 && scaling.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but has to be in [1, {}]",
+          where, scaling.rank, kMaxAdapterRank);
+  require(std::isfinite(static_cast<float>(scaling.alpha)), "{}: \"lora_alpha\" is not finite", where);
+  return scaling;
+}
+
+std::vector<float> floats_of(const SafetensorsFile& file, const TensorView& tensor, int64_t rows, int64_t columns) {
+  const std::string where = file.path().string();
+  const std::vector<int64_t> shape{rows, columns};
+  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}", where,
+          tensor.name, shape_string(tensor.shape), shape_string(shape));
+  require(tensor.type == DType::F32 || tensor.type == DType::F16 || tensor.type == DType::BF16,
+          "{}: tensor {} is {}, but has to be F32, F16 or BF16", where, tensor.name, info(tensor.type).name);
+  return to_floats(tensor);
+}
+
+std::vector<float> in_order_of_pairs(const std::vector<float>& rows, int64_t n_heads, int64_t head_dim, size_t rank) {
+  std::vector<float> out(rows.size());
+  split_halves_to_adjacent(std::as_bytes(std::span(rows)), std::as_writable_bytes(std::span(out)), n_heads, head_dim,
+                           static_cast<int64_t>(rank * sizeof(float)));
+  return out;
+}
+
+}  // namespace
+
+Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
+  const Scaling scaling = read_config(directory / "adapter_config.json");
+  const SafetensorsFile file(directory / "adapter_model.safetensors");
+  const std::string where = file.path().string();
+  std::set<std::string> left;  // names that no part has taken
+  for (const TensorView& tensor : file.tensors()) left.insert(tensor.name);
+
+  Adapter adapter{.path = directory.string(), .parts = {}};
+  for (const TensorSpec& spec : tensor_manifest(config)) {
+    if (spec.layer < 0 || spec.shape.size() != 2) continue;
+    const std::string module = "base_model.model." + spec.hf_name.substr(0, spec.hf_name.rfind('.'));
+    const TensorView* a = file.find_tensor(module + ".lora_A.weight");
+    const TensorView* b = file.find_tensor(module + ".lora_B.weight");
+    if (a == nullptr && b == nullptr) continue;
+    require(a != nullptr && b != nullptr, "{}: {} has only one of lora_A and lora_B", where, module);
+    Adapter::Part part{.role = spec.role,
+                       .layer = spec.layer,
+                       .rank = static_cast<size_t>(scaling.rank),
+                       .scale = scaling.of(factor),
+                       .a = floats_of(file, *a, scaling.rank, spec.shape[1]),
+                       .b = floats_of(file, *b, spec.shape[0], scaling.rank)};
+    if (spec.rope_permuted) {
+      part.b = in_order_of_pairs(part.b, spec.shape[0] / config.head_dim, config.head_dim, part.rank);
+    }
+    left.erase(a->name);
+    left.erase(b->name);
+    adapter.parts.push_back(std::move(part));
+  }
+  require(left.empty(),
+          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here", where,
+          printable(left.empty() ? "" : *left.begin()), config.n_layers);
+  require(!adapter.parts.empty(), "{}: there is no adapter in it", where);
+  return adapter;
+}
+
+}  // namespace folio::core

@@ -1,0 +1,168 @@
+// Laws of beams and choices in the engine: a search gives the same texts and scores alone, beside others and in a cache
+// so small that it is preempted. That they are transformers' is tests/apps/beams_test.py.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "infer/engine/engine.h"
+#include "infer/engine/perplexity.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::EngineOn;
+using test::MachineKind;
+
+class Beams : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  static core::ModelConfig config() {
+    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+    c.context_length = 300;
+    return c;
+  }
+  static Request searching(size_t n_prompt, uint64_t seed, int64_t width, int64_t max_tokens = 60) {
+    return {.prompt = test::random_tokens(n_prompt, seed, 37),
+            .options = {.max_tokens = max_tokens, .end_tokens = {3}, .n = width, .beams = {.width = width}}};
+  }
+  static Request drawing(size_t n_prompt, uint64_t seed, int64_t n = 1) {
+    return {.prompt = test::random_tokens(n_prompt, seed, 37),
+            .options = {.max_tokens = 50, .sampler = {.temperature = 1.0F, .seed = seed}, .n = n}};
+  }
+  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    return engine.take_all(id);
+  }
+  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request) const {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
+    return run(engine, request);
+  }
+  static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].tokens, expected[i].tokens) << "text " << i;
+      EXPECT_EQ(got[i].score, expected[i].score) << "text " << i;
+      EXPECT_EQ(got[i].finish_reason, expected[i].finish_reason) << "text " << i;
+    }
+  }
+
+  core::StoredModel model_ = test::random_model(config());
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Beams, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+// ln p of a text's tokens by a pass of its own, one row for each position.
+TEST_P(Beams, AScoreIsTheTextsLogProbabilityOverItsLength) {
+  Request request = searching(20, 1, 4);
+  for (const double penalty : {1.0, 0.5, -1.0}) {
+    request.options.beams.length_penalty = penalty;
+    for (const GenerateResult& result : alone(request)) {
+      std::vector<int32_t> text = request.prompt;
+      text.insert(text.end(), result.tokens.begin(), result.tokens.end());
+      if (result.finish_reason == FinishReason::Stop) text.push_back(3);
+      double sum = 0.0;
+      Request scored{.prompt = text, .on_log_probs = [&](std::span<const double> log_probs) {
+                       for (const double p : log_probs) sum += p;
+                     }};
+      Request before{.prompt = request.prompt, .on_log_probs = [&](std::span<const double> log_probs) {
+                       for (const double p : log_probs) sum -= p;
+                     }};
+      EngineOn engine(GetParam(), model_);
+      run(engine, scored);
+      run(engine, before);
+      const auto n = static_cast<double>(text.size() - request.prompt.size());
+      EXPECT_NEAR(*result.score, sum / std::pow(n, penalty), 2e-5 * std::pow(n, 1 - penalty));
+    }
+  }
+}
+
+TEST_P(Beams, TheBestComesFirstAndNoTextTwice) {
+  const auto results = alone(searching(40, 2, 8));
+  ASSERT_EQ(results.size(), 8U);
+  for (size_t i = 1; i < results.size(); ++i) {
+    EXPECT_GE(*results[i - 1].score, *results[i].score);
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_TRUE(results[i].tokens != results[j].tokens || results[i].finish_reason != results[j].finish_reason);
+    }
+  }
+}
+
+TEST_P(Beams, OneBeamIsTheGreedyText) {
+  Request greedy = searching(30, 3, 1);
+  greedy.options.beams = {};
+  greedy.options.sampler.temperature = 0.0F;
+  EXPECT_EQ(alone(searching(30, 3, 1)).front().tokens, alone(greedy).front().tokens);
+}
+
+TEST_P(Beams, TextsAndScoresAreThoseThatTheyHaveAlone) {
+  const std::vector<Request> requests = {searching(70, 1, 4), drawing(33, 2), searching(5, 3, 8),
+                                         drawing(64, 4, 3),   drawing(9, 5),  searching(100, 6, 2)};
+  std::vector<std::vector<GenerateResult>> expected;
+  for (const Request& request : requests) expected.push_back(alone(request));
+  // Enough for all; and so little that only the largest search fits beside a text or two.
+  for (const int64_t blocks : {400, 34}) {
+    EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
+    std::vector<RequestId> ids;
+    for (const Request& request : requests) {
+      ids.push_back(engine.add(request));
+      engine.step();
+    }
+    while (engine.step()) continue;
+    for (size_t i = 0; i < ids.size(); ++i) expect_same(engine.take_all(ids[i]), expected[i]);
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+    EXPECT_EQ(engine.statistics().preemptions > 0, blocks < 100);
+  }
+}
+
+TEST_P(Beams, TheirCallbacksComeAtTheEnd) {
+  Request request = searching(10, 1, 4, 12);
+  request.options.n = 2;
+  std::vector<std::vector<int32_t>> tokens(2);
+  std::vector<size_t> ended;
+  request.on_token = [&](size_t choice, int32_t token, std::span<const float>) { tokens.at(choice).push_back(token); };
+  request.on_end = [&](size_t choice, const GenerateResult& result) {
+    EXPECT_EQ(result.tokens, tokens.at(choice));
+    ended.push_back(choice);
+  };
+  const auto results = alone(request);
+  EXPECT_EQ(ended, (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(results[1].tokens, tokens[1]);
+}
+
+TEST_P(Beams, ABrokenOffSearchGivesItsBestSoFar) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+  const RequestId id = engine.add(searching(10, 1, 4));
+  const RequestId unbegun = engine.add(searching(10, 1, 4));
+  engine.cancel(unbegun);
+  EXPECT_EQ(engine.take_all(unbegun).size(), 4U);
+  for (int i = 0; i < 6; ++i) engine.step();
+  engine.cancel(id);
+  const auto results = engine.take_all(id);
+  ASSERT_EQ(results.size(), 4U);
+  EXPECT_FALSE(results[0].tokens.empty());
+  EXPECT_FALSE(engine.step());
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+}
+
+TEST_P(Beams, WhatCannotBeSearchedIsRefused) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 640});
+  const auto refused = [&](const auto& change, const char* why) {
+    Request request = searching(10, 1, 4);
+    change(request.options);
+    EXPECT_ERROR(engine.add(request), why);
+  };
+  refused([](GenerateOptions& o) { o.beams.width = 65; }, "65 beams are not in [1, 64]");
+  refused([](GenerateOptions& o) { o.beams.width = 40; }, "40 beams are more than the vocabulary's 37 tokens");
+  refused([](GenerateOptions& o) { o.n = 5; }, "5 texts are wanted of 4 beams");
+  refused([](GenerateOptions& o) { o.slide = true; }, "beams don't slide");
+  refused([](GenerateOptions& o) { o.beams.length_penalty = NAN; }, "length_penalty is nan");
+  refused([](GenerateOptions& o) { o.max_tokens = 200; }, "4 beams of 209 positions need 32 blocks of the KV cache");
+  EXPECT_FALSE(engine.step());
+}
+
+}  // namespace
+}  // namespace folio::infer
