@@ -18,17 +18,18 @@ const BlockManager::Sequence& BlockManager::at(SequenceId sequence) const {
   return sequences_[static_cast<size_t>(sequence)];
 }
 
-SequenceId BlockManager::add_sequence() {
+SequenceId BlockManager::add_sequence(int32_t adapter) {
   const auto idle = std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.live; });
   const auto id = static_cast<SequenceId>(idle - sequences_.begin());
   if (idle == sequences_.end()) sequences_.emplace_back();
   sequences_[static_cast<size_t>(id)].live = true;
+  sequences_[static_cast<size_t>(id)].adapter = adapter;
   return id;
 }
 
 SequenceId BlockManager::fork(SequenceId parent) {
   static_cast<void>(at(parent));  // before there is a child, which may take the id of a parent that was released
-  const SequenceId child = add_sequence();
+  const SequenceId child = add_sequence(at(parent).adapter);
   const Sequence& from = at(parent);
   Sequence& to = at(child);
   to.length = from.length;
@@ -90,16 +91,16 @@ void BlockManager::hold(BlockId block) {
 int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t> tokens) {
   Sequence& s = at(sequence);
   core::require(s.table.empty(), "sequence {} has blocks already", sequence);
-  s.table = prefixes_.find(tokens);
+  s.table = prefixes_.find(tokens, s.adapter);
   for (const BlockId block : s.table) hold(block);
   s.n_cached = s.table.size();
   s.length = static_cast<int64_t>(s.table.size()) * kBlockPositions;
   return s.length;
 }
 
-BlockManager::Prefix BlockManager::find_prefix(std::span<const int32_t> tokens) const {
+BlockManager::Prefix BlockManager::find_prefix(std::span<const int32_t> tokens, int32_t adapter) const {
   Prefix prefix;
-  for (const BlockId block : prefixes_.find(tokens)) {
+  for (const BlockId block : prefixes_.find(tokens, adapter)) {
     prefix.length += kBlockPositions;
     prefix.free_blocks += references_[static_cast<size_t>(block)] == 0 ? 1 : 0;
   }
@@ -112,7 +113,7 @@ void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens
                 s.length, tokens.size());
   const size_t full = tokens.size() / static_cast<size_t>(kBlockPositions);
   if (full <= s.n_cached) return;
-  prefixes_.add(s.table, tokens);
+  prefixes_.add(s.table, tokens, s.adapter);
   s.n_cached = full;
 }
 

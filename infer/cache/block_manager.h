@@ -32,13 +32,15 @@ class BlockManager {
   /// Blocks have the ids 0 to n_blocks - 1; small ones are handed out first.
   explicit BlockManager(int64_t n_blocks) : n_blocks_(n_blocks) {}
 
-  [[nodiscard]] SequenceId add_sequence();
+  /// One whose keys and values `adapter` computes: it shares blocks only with others of that adapter.
+  [[nodiscard]] SequenceId add_sequence(int32_t adapter = kNoAdapter);
   /// A new sequence that shares all blocks of `parent`.
   [[nodiscard]] SequenceId fork(SequenceId parent);
   void release(SequenceId sequence);
   /// Forgets all positions from n_positions on.
   void truncate(SequenceId sequence, int64_t n_positions);
 
+  [[nodiscard]] int32_t adapter(SequenceId sequence) const { return at(sequence).adapter; }
   [[nodiscard]] int64_t length(SequenceId sequence) const { return at(sequence).length; }
   /// The blocks of the sequence's positions in order, those reserved included. Valid until the next change.
   [[nodiscard]] std::span<const BlockId> table(SequenceId sequence) const { return at(sequence).table; }
@@ -63,7 +65,7 @@ class BlockManager {
     int64_t length = 0;
     int64_t free_blocks = 0;
   };
-  [[nodiscard]] Prefix find_prefix(std::span<const int32_t> tokens) const;
+  [[nodiscard]] Prefix find_prefix(std::span<const int32_t> tokens, int32_t adapter = kNoAdapter) const;
 
   /// The copies that a machine has to do before it writes what was reserved.
   [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
@@ -75,6 +77,7 @@ class BlockManager {
  private:
   struct Sequence {
     bool live = false;
+    int32_t adapter = kNoAdapter;
     int64_t length = 0;
     std::vector<BlockId> table;
     size_t n_cached = 0;  ///< blocks of the table that remember() has cached

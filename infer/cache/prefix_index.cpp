@@ -33,9 +33,9 @@ BlockId PrefixIndex::next(TextId before, std::span<const int32_t> tokens) const 
   return found == last ? -1 : found->second;
 }
 
-std::vector<BlockId> PrefixIndex::find(std::span<const int32_t> tokens) const {
+std::vector<BlockId> PrefixIndex::find(std::span<const int32_t> tokens, int32_t adapter) const {
   std::vector<BlockId> chain;
-  TextId text = kBeginning;
+  TextId text = root_of(adapter);
   for (; tokens.size() >= kWhole; tokens = tokens.subspan(kWhole)) {
     const BlockId block = next(text, tokens.first(kWhole));
     if (block < 0) break;
@@ -45,8 +45,8 @@ std::vector<BlockId> PrefixIndex::find(std::span<const int32_t> tokens) const {
   return chain;
 }
 
-void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> tokens) {
-  TextId text = kBeginning;
+void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter) {
+  TextId text = root_of(adapter);
   for (size_t i = 0; (i + 1) * kWhole <= tokens.size(); ++i) {
     const auto own = tokens.subspan(i * kWhole, kWhole);
     BlockId block = next(text, own);

@@ -1,6 +1,8 @@
 // Which full blocks of the KV cache hold which tokens. A block is found by the block before it and by its own tokens,
-// which are compared in full: no two prefixes are ever taken for each other. Of the blocks that nobody holds it keeps
-// the order in which they were left. Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
+// which are compared in full: no two prefixes are ever taken for each other. What an adapter computes begins at a root
+// of its own, since equal tokens have other keys and values there. Of the blocks that nobody holds it keeps
+// the order in which they were left. Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+// PagedAttention", 2023.
 #pragma once
 
 #include <array>
@@ -15,12 +17,15 @@ using BlockId = int32_t;
 
 inline constexpr int64_t kBlockPositions = 32;  ///< positions in one block
 
+/// In the place of an adapter's number: the model by itself.
+inline constexpr int32_t kNoAdapter = -1;
+
 class PrefixIndex {
  public:
-  /// The longest chain of cached blocks that holds the first of `tokens`.
-  [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens) const;
+  /// The longest chain of cached blocks that holds the first of `tokens`, as `adapter` computes them.
+  [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
   /// The first full blocks of `table` hold `tokens`. Where another cached block holds the same, it stays.
-  void add(std::span<const BlockId> table, std::span<const int32_t> tokens);
+  void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
   [[nodiscard]] bool is_cached(BlockId block) const;
   /// Nobody holds the cached block from now on. Blocks are left from the end of a text to its beginning, since one is
@@ -38,6 +43,9 @@ class PrefixIndex {
   // A text up to the end of a block. Numbers are never used again, so those that follow a forgotten text are not found.
   using TextId = uint64_t;
   static constexpr TextId kBeginning = 0;
+  [[nodiscard]] static constexpr TextId root_of(int32_t adapter) {
+    return adapter < 0 ? kBeginning : TextId{1} << 63U | static_cast<TextId>(adapter);
+  }
 
   struct Entry {
     TextId text = kBeginning;  ///< kBeginning: not cached

@@ -39,6 +39,15 @@ CacheFit CpuStage::cache_fit() const {
   return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(left / std::max<size_t>(1, block_bytes))};
 }
 
+void CpuStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
+  StageAdapter& own = adapters_[number];
+  for (const core::Adapter::Part& part : adapter->parts) {
+    if (part.layer < layers_.first || part.layer >= layers_.last) continue;
+    own.parts[weights()(part.role, part.layer).index] = &part;
+  }
+  own.owner = std::move(adapter);
+}
+
 void CpuStage::begin(const Step& step) {
   rows_.assign(step.rows.begin(), step.rows.end());
   tables_.assign(step.tables.begin(), step.tables.end());
@@ -59,6 +68,7 @@ void CpuStage::begin(const Step& step) {
       },
       cache_);
   find_runs();
+  adapted_ = std::ranges::any_of(rows_, [](const StepRow& row) { return row.adapter != kNoAdapter; });
 }
 
 // Rows that follow each other and whose positions begin and end in the same blocks of the cache, at most kRowsTogether.
@@ -99,10 +109,44 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, s
   });
 }
 
-void CpuStage::project(Slot in, std::span<const Projection> projections) { multiply(in, projections, false); }
+void CpuStage::project(Slot in, std::span<const Projection> projections) {
+  multiply(in, projections, false);
+  if (adapted_) adapt(in, projections);
+}
 
 void CpuStage::project_to_residual(Slot in, WeightId weight) {
-  multiply(in, std::array{Projection{weight, {}, Slot::Residual}}, true);
+  const std::array projections{Projection{weight, {}, Slot::Residual}};
+  multiply(in, projections, true);
+  if (adapted_) adapt(in, projections);
+}
+
+// Adds what adapters do, for rows of one adapter that follow each other. After gather() there is nothing to adapt.
+void CpuStage::adapt(Slot in, std::span<const Projection> projections) {
+  const size_t k = width(in);
+  for (size_t first = 0, end = 0; first < n_rows_; first = end) {
+    const int32_t adapter = rows_[first].adapter;
+    for (end = first; end < n_rows_ && rows_[end].adapter == adapter; ++end) continue;
+    if (adapter == kNoAdapter) continue;
+    const auto& parts = adapters_.at(adapter).parts;
+    const size_t n = end - first;
+    for (const Projection& p : projections) {
+      const auto found = parts.find(p.weight.index);
+      if (found == parts.end()) continue;
+      const core::Adapter::Part& part = *found->second;
+      const size_t n_out = weights_.matrix(p.weight).n_out;
+      low_rank_.resize(n * part.rank);
+      pool_.parallel_for(part.rank, kernels::kLanes, n * part.rank * k / kWorthAThread, [&](size_t from, size_t to) {
+        kernels_.matmul(at(in) + first * k, n, part.a.data(), k, from, to, low_rank_.data(), part.rank, false);
+        for (size_t row = 0; row < n; ++row) {
+          for (size_t j = from; j < to; ++j) low_rank_[row * part.rank + j] *= part.scale;
+        }
+      });
+      pool_.parallel_for(n_out, kernels::kLanes, n * n_out * part.rank / kWorthAThread, [&](size_t from, size_t to) {
+        kernels_.matmul(low_rank_.data(), n, part.b.data(), part.rank, from, to, at(p.out) + first * n_out, n_out,
+                        true);
+      });
+    }
+  }
 }
 
 // Shares the outputs of all projections of one input among the threads, as if their matrices stood in one.

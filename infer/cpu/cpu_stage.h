@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
@@ -25,6 +27,9 @@ class CpuStage final : public Stage {
   [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
   [[nodiscard]] CacheFit cache_fit() const override;
   [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
+
+  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
+  void unload_adapter(int32_t number) override { adapters_.erase(number); }
 
   void begin(const Step& step) override;
   void embed(WeightId table) override;
@@ -55,6 +60,7 @@ class CpuStage final : public Stage {
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   kernels::QuantizedRows quantize(const float* x, size_t k);
   void find_runs();
+  void adapt(Slot in, std::span<const Projection> projections);
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
   /// The first position that a row attends to.
   [[nodiscard]] int64_t first_seen(int64_t position) const { return std::max<int64_t>(0, position + 1 - window_); }
@@ -71,13 +77,23 @@ class CpuStage final : public Stage {
   RopeTable rope_;
   SlotWidths widths_;
 
+  // What each adapter adds to a matrix, by the matrix' id.
+  struct StageAdapter {
+    std::shared_ptr<const core::Adapter> owner;
+    std::map<int32_t, const core::Adapter::Part*> parts;
+  };
+  std::map<int32_t, StageAdapter> adapters_;
+
   // The step in hand.
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
   size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() those that need logits
+  bool adapted_ = false;      ///< a row has an adapter
   std::vector<size_t> runs_;  ///< where each run of rows that attend together begins, and at last their number
   std::array<core::AlignedVector<float>, kSlots> slots_;
+
+  std::vector<float> low_rank_;  ///< (rows, rank): t in reference/kernels.h
 
   // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
   std::vector<int8_t> quantized_;   ///< (rows, k)

@@ -102,6 +102,71 @@ float* CudaStage::at(Slot slot) const {
   return slots_[static_cast<size_t>(slot)].as<float>();
 }
 
+// ---- Adapters ----
+
+void CudaStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
+  stream_.use();
+  size_t n = 0;
+  const auto own = [&](const core::Adapter::Part& part) {
+    return part.layer >= layers_.first && part.layer < layers_.last;
+  };
+  for (const core::Adapter::Part& part : adapter->parts) n += own(part) ? part.a.size() + part.b.size() : 0;
+  StageAdapter made{.parts = {}, .memory = gpu::DeviceMemory(stream_, std::max<size_t>(1, n) * sizeof(float))};
+  auto* to = made.memory.as<float>();
+  const auto bring = [&](const std::vector<float>& values) {
+    stream_.copy_in(to, values.data(), values.size() * sizeof(float));
+    return std::exchange(to, to + values.size());
+  };
+  for (const core::Adapter::Part& part : adapter->parts) {
+    if (!own(part)) continue;
+    const float* a = bring(part.a);
+    const float* b = bring(part.b);
+    made.parts.push_back({weights_.by_role()(part.role, part.layer).index,
+                          {.a = a, .b = b, .rank = static_cast<uint32_t>(part.rank), .scale = part.scale}});
+  }
+  stream_.wait();
+  adapters_.emplace(number, std::move(made));
+  place_adapters();
+}
+
+void CudaStage::unload_adapter(int32_t number) {
+  stream_.use();
+  stream_.wait();
+  adapters_.erase(number);
+  place_adapters();
+}
+
+// Gives each adapter its slot. Recordings hold the old table's address.
+void CudaStage::place_adapters() {
+  stream_.wait();
+  recordings_.clear();
+  adapted_.clear();
+  int32_t slot = 0;
+  for (auto& [number, adapter] : adapters_) {
+    adapter.slot = slot++;
+    for (const auto& [matrix, part] : adapter.parts) adapted_.try_emplace(matrix, adapted_.size() * adapters_.size());
+  }
+  std::vector<gpu::LowRank> table(adapted_.size() * adapters_.size());
+  for (const auto& [number, adapter] : adapters_) {
+    for (const auto& [matrix, part] : adapter.parts) {
+      table[adapted_.at(matrix) + static_cast<size_t>(adapter.slot)] = part;
+    }
+  }
+  adapter_table_ = {};
+  if (table.empty()) return;
+  adapter_table_ = gpu::DeviceMemory(stream_, table.size() * sizeof(gpu::LowRank));
+  stream_.copy_in(adapter_table_.as<void>(), table.data(), table.size() * sizeof(gpu::LowRank));
+  stream_.wait();
+}
+
+// `in` is there as it was packed.
+void CudaStage::adapt(Slot in, WeightId weight, float* out) {
+  const auto found = has_adapters_ ? adapted_.find(weight.index) : adapted_.end();
+  if (found == adapted_.end()) return;
+  gpu::add_adapted(stream_, at(in), n_rows_, width(in), step_.as<int32_t>() + places_.adapters / sizeof(int32_t),
+                   adapter_table_.as<gpu::LowRank>() + found->second, out, weights_.matrix(weight).n_out);
+}
+
 // ---- A step's beginning ----
 
 void CudaStage::begin(const Step& step) {
@@ -110,6 +175,7 @@ void CudaStage::begin(const Step& step) {
   n_rows_ = step.rows.size();
   n_logit_rows_ = step.n_logit_rows;
   observed_ = step.observed;
+  has_adapters_ = std::ranges::any_of(step.rows, [](const StepRow& row) { return row.adapter != kNoAdapter; });
   gathered_rows_ = delta_pending_ = activate_pending_ = false;
   norm_pending_.reset();
   attention_ = plan_attention(step.rows, heads_, cache_, window_);
@@ -174,7 +240,8 @@ void CudaStage::send(const Step& step) {
   p.tokens = p.draws + draws_.size() * sizeof(gpu::DrawInput);
   p.positions = p.tokens + n_rows_ * sizeof(int32_t);
   p.tables = p.positions + n_rows_ * sizeof(int32_t);
-  p.logit_rows = p.tables + n_rows_ * sizeof(int32_t);
+  p.adapters = p.tables + n_rows_ * sizeof(int32_t);
+  p.logit_rows = p.adapters + n_rows_ * sizeof(int32_t);
   p.items = p.logit_rows + n_logit_rows_ * sizeof(int32_t);
   const size_t ids = p.items + attention_.items.size() * sizeof(gpu::AttentionItem);
   const size_t blocks = ids + ids_.size() * sizeof(int32_t);
@@ -195,6 +262,7 @@ void CudaStage::send(const Step& step) {
     words(p.positions)[i] = static_cast<int32_t>(row.position);
     words(p.tables)[i] =
         static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
+    words(p.adapters)[i] = row.adapter == kNoAdapter ? -1 : adapters_.at(row.adapter).slot;
     if (row.needs_logits) words(p.logit_rows)[n_kept++] = static_cast<int32_t>(i);
   }
   std::memcpy(to + p.items, attention_.items.data(), attention_.items.size() * sizeof(gpu::AttentionItem));
@@ -211,7 +279,9 @@ void CudaStage::send(const Step& step) {
 
 bool CudaStage::replay() {
   if (observed_ || n_rows_ > kRecordedRows) return false;
-  shape_ = {n_rows_, n_logit_rows_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts};
+  shape_ = {
+      n_rows_,      n_logit_rows_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts,
+      has_adapters_};
   const auto found = recordings_.find(shape_);
   if (found != recordings_.end()) {
     stream_.run(found->second);
@@ -302,6 +372,7 @@ void CudaStage::project(Slot in, std::span<const Projection> projections) {
     gpu::multiply(stream_, there ? inputs(in, first.kind) : pack(in, first.kind), products.data(), products.size(),
                   options_.fast);
   }
+  for (const Projection& p : projections) adapt(in, p.weight, at(p.out));
 }
 
 void CudaStage::project_to_residual(Slot in, WeightId weight) {
@@ -309,6 +380,7 @@ void CudaStage::project_to_residual(Slot in, WeightId weight) {
   const gpu::Product product{.weight = matrix, .out = delta_.as<float>()};
   if (delta_pending_) flush();
   gpu::multiply(stream_, pack(in, matrix.kind), &product, 1, options_.fast);
+  adapt(in, weight, delta_.as<float>());
   delta_pending_ = true;
   if (observed_) flush();
 }

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "infer/cuda/attention_plan.h"
@@ -35,6 +37,9 @@ class CudaStage final : public Stage {
   void reserve_cache(int64_t n_blocks) override;
   [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
 
+  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
+  void unload_adapter(int32_t number) override;
+
   void begin(const Step& step) override;
   [[nodiscard]] bool replay() override;
   void embed(WeightId table) override;
@@ -57,11 +62,11 @@ class CudaStage final : public Stage {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  /// What the launches of a step depend on: rows, of them with logits, draws, items, slots, parts.
-  using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t>;
+  /// What the launches of a step depend on: rows, of them with logits, draws, items, slots, parts, adapters or none.
+  using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool>;
   /// Where the parts of the piece begin that begin() sends, in bytes.
   struct Places {
-    size_t draws, tokens, positions, tables, logit_rows, items;
+    size_t draws, tokens, positions, tables, adapters, logit_rows, items;
   };
   static constexpr size_t kKinds = 4;
   /// Tokens on their way to the host.
@@ -81,6 +86,8 @@ class CudaStage final : public Stage {
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
   gpu::PackedInputs pack(Slot slot, gpu::Kind kind);
   void flush();
+  void place_adapters();
+  void adapt(Slot in, WeightId weight, float* out);
 
   CudaOptions options_;
   gpu::DeviceInfo device_;
@@ -109,7 +116,18 @@ class CudaStage final : public Stage {
   gpu::DeviceMemory draw_workspace_;
   gpu::DeviceMemory tokens_;  ///< the last draws, for as many rows as a step may have: the next step may take them
 
+  // Adapters by number, each with a slot of the table; and the table, (matrices with parts, slots).
+  struct StageAdapter {
+    std::vector<std::pair<int32_t, gpu::LowRank>> parts;  ///< with the id of their matrix
+    gpu::DeviceMemory memory;
+    int32_t slot = 0;
+  };
+  std::map<int32_t, StageAdapter> adapters_;
+  std::map<int32_t, size_t> adapted_;  ///< by the id of a matrix: where its slots begin in the table
+  gpu::DeviceMemory adapter_table_;
+
   // The step in hand.
+  bool has_adapters_ = false;  ///< its rows
   Shape shape_{};
   AttentionPlan attention_;
   std::vector<gpu::DrawInput> draws_;

@@ -67,6 +67,20 @@ void multiply(Stream& stream, const PackedInputs& x, const Product* products, si
 /// The plain form: a thread for each output, on inputs as they are.
 void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Product& product);
 
+/// What an adapter adds to a product. A view.
+struct LowRank {
+  const float* a = nullptr;  ///< (rank, k)
+  const float* b = nullptr;  ///< (n_out, rank)
+  uint32_t rank = 0;         ///< 0: nothing
+  float scale = 0.0F;
+};
+inline constexpr size_t kMaxLowRank = 256;
+
+/// out (n_rows, n_out) += scale · b a x, for the rows x (n_rows, k) whose slot (n_rows) is not below 0: there
+/// parts[slot] is added. All on the device.
+void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
+                 float* out, size_t n_out);
+
 /// The rows of a step.
 struct RowsView {
   const int32_t* tokens = nullptr;     ///< (rows)

@@ -18,6 +18,7 @@ class ActiveRequest {
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
+  [[nodiscard]] const Request& request() const { return request_; }
   /// Hands the branches to the scheduler that are there from the beginning. Throws as Scheduler::add does.
   void start(Scheduler<Branch>& scheduler);
   /// All of them; of beams some may not be in use.

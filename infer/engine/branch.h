@@ -33,6 +33,7 @@ class Branch final : public ScheduledBranch {
   [[nodiscard]] std::span<const int32_t> tokens() const;
   [[nodiscard]] size_t shareable() const;
   [[nodiscard]] int64_t max_positions() const;
+  [[nodiscard]] int32_t adapter() const { return request_.options.adapter; }
   [[nodiscard]] size_t n_drafts() const;
   [[nodiscard]] bool alone() const { return static_cast<bool>(request_.observer); }
   [[nodiscard]] size_t n_together() const { return searches() ? static_cast<size_t>(request_.options.beams.width) : 1; }

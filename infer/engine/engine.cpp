@@ -34,7 +34,16 @@ void Engine::draft_with(Drafter& drafter) {
   drafter_ = &drafter;
 }
 
+void Engine::unload_adapter(int32_t number) {
+  const auto uses = [&](const auto& entry) { return entry.second.request().options.adapter == number; };
+  const auto n = std::ranges::count_if(active_, uses);
+  core::require(n == 0, "adapter {} is used by {} request{} that ha{} not ended", number, n, n == 1 ? "" : "s",
+                n == 1 ? "s" : "ve");
+  runner_.unload_adapter(number);
+}
+
 RequestId Engine::add(Request request, std::optional<RequestId> id) {
+  runner_.require_adapter(request.options.adapter);
   const RequestId own = id ? *id : new_id();
   const auto added = active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache());
   try {

@@ -86,9 +86,15 @@ class Engine {
   /// engine, which has no request yet.
   void draft_with(Drafter& drafter);
 
+  /// For requests whose options.adapter is the number that is returned.
+  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter) { return runner_.load_adapter(adapter); }
+  /// Throws core::Error, and changes nothing, while requests use it, or if there is none of that number.
+  void unload_adapter(int32_t number);
+
   /// Throws core::Error, and adds nothing, if the prompt is empty or longer than the context, if an option is out of
-  /// its range, if the tokenizer is of another vocabulary, or if the cache can never hold the request. `id` is one of
-  /// new_id(), larger than those of all requests so far; without one the engine takes the next.
+  /// its range, if there is no such adapter, if the tokenizer is of another vocabulary, or if the cache can never hold
+  /// the request. `id` is one of new_id(), larger than those of all requests so far; without one the engine takes the
+  /// next.
   RequestId add(Request request, std::optional<RequestId> id = {});
   /// For a request that is added later. Any thread may ask.
   [[nodiscard]] RequestId new_id() { return next_id_++; }

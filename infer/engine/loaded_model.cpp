@@ -35,6 +35,9 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
   }
   if (options.context == 0) model.options_.context = most;
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
+  if (!options.adapter.empty()) {
+    model.adapter_ = core::read_adapter(options.adapter, model.config(), options.adapter_scale);
+  }
   model.machines_ = std::make_unique<Machines>(options.machines, model.config());
   return model;
 }
@@ -59,7 +62,13 @@ Engine& LoadedModel::engine() {
   }
   engine_ = std::make_unique<Engine>(*file_, machines_->placements(), cache, options_.limits);
   if (drafter_) engine_->draft_with(*drafter_);
+  if (adapter_) adapter_number_ = engine_->load_adapter(*adapter_);
   return *engine_;
+}
+
+int32_t LoadedModel::adapter() {
+  static_cast<void>(engine());
+  return adapter_number_;
 }
 
 std::vector<LoadReport> LoadedModel::load_reports() {
@@ -71,6 +80,7 @@ std::vector<LoadReport> LoadedModel::load_reports() {
 GenerateResult LoadedModel::generate(std::string_view prompt, GenerateOptions options,
                                      const std::function<void(std::string_view)>& on_text) {
   if (options.context == 0) options.context = options_.context;
+  if (options.adapter == kNoAdapter) options.adapter = adapter();
   const auto tokens = prompt.empty() ? tokenizer_->default_prompt() : tokenizer_->encode_with_prefix(prompt);
   return infer::generate(engine(), *tokenizer_, tokens, options, on_text);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,10 @@
 namespace folio::infer {
 
 struct LoadOptions {
-  std::string tokenizer{};    ///< a file, where the model has none in it
-  std::string draft_model{};  ///< a smaller model of the same vocabulary, for requests that speculate; empty: none
+  std::string tokenizer{};     ///< a file, where the model has none in it
+  std::string draft_model{};   ///< a smaller model of the same vocabulary, for requests that speculate; empty: none
+  std::string adapter{};       ///< a directory as peft writes it, of a low-rank adapter; empty: none
+  float adapter_scale = 1.0F;  ///< times the adapter's own scale
   MachineOptions machines{};
   int64_t context = 0;          ///< positions of a sequence; 0: the model's context length
   int64_t n_contexts = 1;       ///< the cache has room for so many sequences of that length,
@@ -44,13 +47,16 @@ class LoadedModel {
   [[nodiscard]] const Machines& machines() const { return *machines_; }
   [[nodiscard]] int64_t context() const { return options_.context; }
 
+  /// What requests say to use options.adapter's adapter, or kNoAdapter. Loads the weights, as engine() does.
+  [[nodiscard]] int32_t adapter();
+
   /// Throws core::Error if a machine can't run the model or has no room for it, or if the draft's tokens are others.
   [[nodiscard]] Engine& engine();
   /// What loading the weights repacked, of the draft and of the model.
   [[nodiscard]] std::vector<LoadReport> load_reports();
 
-  /// How a text goes on. `on_text` gets it as it comes, in whole UTF-8 characters, and may be empty. Throws core::Error
-  /// as Engine::add does.
+  /// How a text goes on, with the adapter if there is one. `on_text` gets it as it comes, in whole UTF-8 characters,
+  /// and may be empty. Throws core::Error as Engine::add does.
   GenerateResult generate(std::string_view prompt, GenerateOptions options = {},
                           const std::function<void(std::string_view)>& on_text = {});
 
@@ -59,6 +65,8 @@ class LoadedModel {
   LoadOptions options_;
   std::unique_ptr<core::StoredModel> file_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
+  std::optional<core::Adapter> adapter_;
+  int32_t adapter_number_ = kNoAdapter;
   std::unique_ptr<Machines> machines_;
   std::unique_ptr<core::StoredModel> draft_file_;
   std::unique_ptr<DraftModel> drafter_;

@@ -20,7 +20,8 @@ int64_t scored_tokens(int64_t n_tokens, int64_t window) {
   return n_tokens - windows;
 }
 
-void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs) {
+void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs,
+                   int32_t adapter) {
   const int64_t context = engine.config().context_length;
   core::require(window >= 2 && window <= context, "a window of {} is not in [2, {}], the model's context", window,
                 context);
@@ -29,7 +30,8 @@ void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t wind
     const auto text = tokens.first(std::min(tokens.size(), static_cast<size_t>(window)));
     ScopedRequests requests(engine);
     requests.add({.prompt = {text.begin(), text.end()},
-                  .on_log_probs = [&](std::span<const double> log_probs) { go_on = on_log_probs(log_probs); }});
+                  .on_log_probs = [&](std::span<const double> log_probs) { go_on = on_log_probs(log_probs); },
+                  .options = {.adapter = adapter}});
     while (go_on && engine.step()) continue;
     tokens = tokens.subspan(text.size());
   }

@@ -22,6 +22,7 @@ using OnLogProbs = std::function<bool(std::span<const double> log_probs)>;
 /// scores every token but the window's first, given those before it in the window. A last window of one token has
 /// nothing to score. Logits are computed for a few rows at a time, at most some 12 MB of them. Throws core::Error if
 /// there is nothing to score, if the window is not in [2, the model's context], or if a logit is not finite.
-void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs);
+void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs,
+                   int32_t adapter = kNoAdapter);
 
 }  // namespace folio::infer

@@ -25,8 +25,9 @@ struct GenerateOptions {
   /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
   /// same, and comes faster where guesses are right. Nothing is guessed for beams.
   size_t speculate = 0;
-  int64_t context = 0;  ///< positions that may be used; 0: the model's context length
-  bool slide = false;   ///< at the end of the context keep the last half and go on
+  int64_t context = 0;           ///< positions that may be used; 0: the model's context length
+  bool slide = false;            ///< at the end of the context keep the last half and go on
+  int32_t adapter = kNoAdapter;  ///< of Engine::load_adapter(): it computes the prompt, too
   int64_t n = 1;        ///< texts that are wanted: each sampled with its choice_seed(), or the best of the beams
   BeamOptions beams{};  ///< without any, tokens are sampled; with them, nothing of the sampler's is used
 };

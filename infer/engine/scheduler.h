@@ -35,6 +35,7 @@ struct SchedulerLimits {
 ///   int64_t max_positions() const             the most positions that its sequence may come to hold
 ///   size_t n_together() const                 branches that its request may come to have, which start and are
 ///                                             preempted as one; 1: each by itself
+///   int32_t adapter() const                   that computes its keys and values, or kNoAdapter
 ///   size_t n_drafts() const                   rows behind those that it would try if nothing else needs them
 ///   bool alone() const                        whether no other takes part in its steps
 class ScheduledBranch {
@@ -283,7 +284,7 @@ bool Scheduler<Branch>::next_fits(int64_t free) const {
     const bool computed = cache_.length(origin.branch->sequence()) >= origin.length;
     return computed && all_of(next) - origin.length / kBlockPositions + copies_by_fork(next) <= free;
   }
-  const auto prefix = cache_.find_prefix(next.tokens().first(next.shareable()));
+  const auto prefix = cache_.find_prefix(next.tokens().first(next.shareable()), next.adapter());
   int64_t needed = all_of(next) - blocks_for(prefix.length) + prefix.free_blocks;
   for (const Branch* other : unit.subspan(1)) needed += all_of(*other) - common(*other, next) / kBlockPositions + 1;
   return needed <= free;
@@ -322,7 +323,7 @@ void Scheduler<Branch>::start_next() {
     cache_.truncate(branch.sequence_, origin.length);
     branch.n_cached_ = cache_.length(branch.sequence_);
   } else {
-    branch.sequence_ = cache_.add_sequence();
+    branch.sequence_ = cache_.add_sequence(branch.adapter());
     branch.n_cached_ = cache_.share_prefix(branch.sequence_, branch.tokens().first(branch.shareable()));
   }
   ++n_running_;

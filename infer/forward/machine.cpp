@@ -18,6 +18,10 @@ void require_heads(Slot slot) {
                 static_cast<int>(slot));
 }
 
+void Stage::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter> adapter) {
+  core::fail("{}: this machine runs no adapters", adapter->path);
+}
+
 int64_t positions_seen(const core::ModelConfig& c) {
   return c.sliding_window > 0 ? c.sliding_window : c.context_length;
 }

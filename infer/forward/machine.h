@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "core/formats/peft_adapter.h"
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
 #include "infer/forward/stage_weights.h"
@@ -41,7 +42,8 @@ struct StepRow {
   int32_t token;  ///< or drawn_token(), for a stage that draws
   int32_t table;
   int64_t position;
-  bool needs_logits;  ///< gather() keeps it
+  bool needs_logits;             ///< gather() keeps it
+  int32_t adapter = kNoAdapter;  ///< one that was loaded
 };
 
 /// A token to be drawn.
@@ -58,7 +60,7 @@ struct Step {
   std::span<const BlockId> tables;        ///< the block tables of the step's sequences, one after the other
   std::span<const int32_t> table_starts;  ///< (sequences + 1): where each begins, and at last the end
   std::span<const BlockCopy> copies;      ///< to be done before the step's first operation
-  size_t n_logit_rows = 0;                    ///< rows that need logits
+  size_t n_logit_rows = 0;                ///< rows that need logits
   std::span<const Draw> draws;            ///< for a stage that draws itself, in order of their rows
   bool observed = false;                  ///< slots are read between operations: neither fuse nor replay
 };
@@ -105,6 +107,12 @@ class Stage {
   virtual void reserve_cache(int64_t /*n_blocks*/) {}
   [[nodiscard]] virtual const LoadReport& load_report() const = 0;
 
+  /// Brings what the adapter adds to the stage's matrices to the machine. Rows name it by `number`, at least 0. Throws
+  /// core::Error if the machine runs no adapters, as it does by default.
+  virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
+  /// Rows that were begun are computed with it.
+  virtual void unload_adapter(int32_t /*number*/) {}
+
   /// Brings the step's rows, tables and copies to the machine. Throws std::bad_alloc if their blocks don't fit.
   virtual void begin(const Step& step) = 0;
   /// True if the machine had recorded a step of this shape and has issued it anew: nothing up to end() is to be issued.
@@ -116,9 +124,9 @@ class Stage {
   virtual void norm(WeightId weight) = 0;
   /// Each head of the slot, Query or Key, = RMSNorm(head) * weight. Throws core::Error for another slot.
   virtual void norm_heads(Slot slot, WeightId weight) = 0;
-  /// Each projection's out = in · weightᵀ + bias.
+  /// Each projection's out = in · weightᵀ + bias, and for rows with an adapter its part: see reference/kernels.h.
   virtual void project(Slot in, std::span<const Projection> projections) = 0;
-  /// Residual += in · weightᵀ. An operation of its own, since ranks sum here.
+  /// Residual += in · weightᵀ, and an adapter's part likewise. An operation of its own, since ranks sum here.
   virtual void project_to_residual(Slot in, WeightId weight) = 0;
   /// Rotates Query and Key by their rows' positions, and stores Key and Value in the cache.
   virtual void rotate_and_store(int64_t layer) = 0;

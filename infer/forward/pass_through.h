@@ -19,6 +19,10 @@ class PassThroughStage : public Stage {
   [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
   void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
   [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
+  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
+    inner_->load_adapter(number, std::move(adapter));
+  }
+  void unload_adapter(int32_t number) override { inner_->unload_adapter(number); }
   void begin(const Step& step) override { inner_->begin(step); }
   bool replay() override { return inner_->replay(); }
   void embed(WeightId table) override { inner_->embed(table); }

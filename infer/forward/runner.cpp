@@ -76,6 +76,23 @@ Runner::Runner(const core::StoredModel& model, std::span<const Placement> placem
 Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
     : Runner(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
 
+int32_t Runner::load_adapter(const core::Adapter& adapter) {
+  const int32_t number = n_adapters_++;
+  const auto shared = std::make_shared<const core::Adapter>(adapter);
+  for (const auto& stage : stages_) stage->load_adapter(number, shared);
+  adapters_.insert(number);
+  return number;
+}
+
+void Runner::unload_adapter(int32_t number) {
+  require(adapters_.erase(number) > 0, "there is no adapter {}", number);
+  for (const auto& stage : stages_) stage->unload_adapter(number);
+}
+
+void Runner::require_adapter(int32_t number) const {
+  require(number == kNoAdapter || adapters_.contains(number), "there is no adapter {}", number);
+}
+
 StepOutput Runner::forward(std::span<const Row> rows, const Observer& observer) {
   if (rows.empty()) return {};
   const Reservation reservation(cache_);
@@ -163,6 +180,7 @@ void Runner::check(std::span<const Row> rows) {
     const auto sequence = static_cast<size_t>(row.sequence);
     if (sequence >= rows_of_.size()) rows_of_.resize(sequence + 1, -1);
     if (rows_of_[sequence] < 0) {
+      require_adapter(cache_.adapter(row.sequence));
       rows_of_[sequence] = static_cast<int32_t>(sequences_.size());
       sequences_.push_back({.sequence = row.sequence, .count = 0});
     }
@@ -192,7 +210,8 @@ void Runner::build_step(std::span<const Row> rows) {
     rows_.push_back({.token = row.token,
                      .table = rows_of_[static_cast<size_t>(row.sequence)],
                      .position = row.position,
-                     .needs_logits = needs_logits});
+                     .needs_logits = needs_logits,
+                     .adapter = cache_.adapter(row.sequence)});
     if (row.wants_logits) reported_.push_back(n_logit_rows_);
     if (row.sampler != nullptr) {
       draws_.push_back({.row = n_logit_rows_,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -17,8 +18,8 @@ namespace folio::infer {
 
 struct Row {
   int32_t token;  ///< or drawn_token(), where the step before feeds(): the order is that of its rows with a sampler
-  SequenceId sequence;
-  int64_t position;  ///< the next of its sequence: rows of one sequence are in order
+  SequenceId sequence;  ///< which has an adapter, or none
+  int64_t position;     ///< the next of its sequence: rows of one sequence are in order
   bool wants_logits = true;
   Sampler* sampler = nullptr;          ///< draws the token that comes after the row; null: none is drawn
   std::span<const int32_t> history{};  ///< the sequence so far, but for a drawn_token()
@@ -70,6 +71,13 @@ class Runner {
   /// Rows that a step may have: of all stages the fewest.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
+  /// Brings the adapter to all machines. Its number is one that no other had.
+  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);
+  /// No sequence has it any more. Throws core::Error if there is none of that number.
+  void unload_adapter(int32_t number);
+  /// Throws core::Error unless it is loaded, or kNoAdapter.
+  void require_adapter(int32_t number) const;
+
   /// Runs the rows, at most max_rows(), and stores their keys and values. Tokens are drawn where the logits are, if
   /// that machine does so: logits that nobody wants don't come to the host. Throws core::Error, and changes nothing, if
   /// a token, a sequence or a position is not valid or the cache is too full; whatever else is thrown changes nothing
@@ -99,6 +107,8 @@ class Runner {
   uint64_t block_bytes_ = 0;
   size_t max_rows_ = 0;
   BlockManager cache_;
+  std::set<int32_t> adapters_;
+  int32_t n_adapters_ = 0;  ///< so many were loaded
 
   // The sequences of the rows in hand, in the order in which they come, and how many rows each has.
   struct SequenceRows {

@@ -6,6 +6,10 @@
 // l + 8, l + 4, l + 2 and l + 1. Chunks are added in the order of their index. The order does not depend on the number
 // of rows, threads or vector registers. 16-bit weights are first widened to floats, which is exact. Weights in groups
 // have an order of their own: see matmul_groups.
+//
+// An adapter (rank r: a is (r, k), b is (n_out, r), a scale) adds to a row x of a product, once that is whole and has
+// its bias: t_j = scale * Σ_k x_k a[j, k], then y_i += Σ_j t_j b[i, j]. Both sums are matmul's, on floats, whatever the
+// kind of the matrix: so a row with an adapter has the same bits alone and beside rows of others.
 #pragma once
 
 #include <cstddef>

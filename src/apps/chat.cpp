@@ -43,6 +43,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(apps::in_range(1, 1e9));
   apps::add_generation_flags(app, o.generate);
   apps::add_draft_flag(app, o.model.load.draft_model);
+  apps::add_lora_flag(app, o.model.load);
   app.add_flag("--json", o.json, "with --prompt: one JSON object on stdout, and nothing else");
 }
 
@@ -135,6 +136,7 @@ int run(const CLI::App& app, Options& o) {
   o.model.load.context = o.generate.context;
   infer::LoadedModel model = apps::open_model(o.model);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = model.context();
+  o.generate.adapter = model.adapter();
   if (!chat_template) chat_template.emplace(model.tokenizer().chat_template(), model.file().path);
   apps::report_repacking(model);
   const bool has_system = app.count("--system") > 0;

@@ -70,6 +70,7 @@ void take_beam_flags(const CLI::App& app, Options& o) {
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
+  apps::add_lora_flag(app, o.model.load);
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
   app.add_option("--prompts", o.prompts_file,
                  "a file with a prompt on each line: all go through as one batch; --json then has \"results\"")
@@ -179,6 +180,7 @@ int run(const CLI::App& app, Options& o) {
     }
   }
   apps::report_repacking(model);
+  o.generate.adapter = model.adapter();
 
   apps::watch_interrupt();
   const auto n = static_cast<size_t>(o.generate.n);

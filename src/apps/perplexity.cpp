@@ -26,6 +26,7 @@ struct Options {
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
+  apps::add_lora_flag(app, o.model.load);
   app.add_option("--text", o.text, "the file with the text")->required();
   app.add_option("-c,--context", o.model.load.context, "tokens of a window (default: the model's context)")
       ->check(apps::in_range(2, 1 << 24));
@@ -85,12 +86,13 @@ int run(const Options& o) {
   apps::watch_interrupt();
   Progress progress(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));
   std::vector<double> all;
-  infer::score_windows(model.engine(), tokens, context, [&](std::span<const double> log_probs) {
+  const auto score = [&](std::span<const double> log_probs) {
     progress.add(log_probs);
     if (o.token_logprobs && o.json) all.insert(all.end(), log_probs.begin(), log_probs.end());
     for (size_t i = 0; i < log_probs.size() && o.token_logprobs && !o.json; ++i) fmt::print("{}\n", log_probs[i]);
     return !apps::interrupted();
-  });
+  };
+  infer::score_windows(model.engine(), tokens, context, score, model.adapter());
   progress.finish();
   if (apps::interrupted()) return apps::kExitInterrupted;
   if (o.json) {

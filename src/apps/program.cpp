@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "core/error.h"
@@ -153,6 +155,25 @@ void report_repacking(infer::LoadedModel& model) {
 void add_draft_flag(CLI::App& app, std::string& file) {
   app.add_option("--draft-model", file, "a smaller model of the same vocabulary, which guesses what --speculate tries")
       ->needs("--speculate");
+}
+
+// A directory whose name has a colon may be named as it is.
+void add_lora_flag(CLI::App& app, infer::LoadOptions& options) {
+  app.add_option_function<std::string>(
+         "--lora",
+         [&options](const std::string& text) {
+           options.adapter = text;
+           const size_t colon = text.rfind(':');
+           if (colon == std::string::npos || std::filesystem::is_directory(text)) return;
+           options.adapter = text.substr(0, colon);
+           const std::string scale = text.substr(colon + 1);
+           if (!CLI::detail::lexical_cast(scale, options.adapter_scale) || !(std::abs(options.adapter_scale) <= 1000)) {
+             throw core::UsageError(
+                 fmt::format("--lora: the scale {} is not a number in [-1000, 1000]", core::printable(scale)));
+           }
+         },
+         "a low-rank adapter as peft saves it, and what its scale is multiplied by")
+      ->type_name("DIR[:SCALE]");
 }
 
 void add_tokenizer_flag(CLI::App& app, std::string& file) {

@@ -54,6 +54,9 @@ void report_repacking(infer::LoadedModel& model);
 /// After --speculate, which it needs.
 void add_draft_flag(CLI::App& app, std::string& file);
 
+/// --lora DIR[:SCALE]. Requests take the model's adapter().
+void add_lora_flag(CLI::App& app, infer::LoadOptions& options);
+
 /// --tokenizer, for models that have none in them.
 void add_tokenizer_flag(CLI::App& app, std::string& file);
 

@@ -398,9 +398,30 @@ def text_seeds(folder):
     put(folder, "stranger", b"ab\xffabc")
 
 
+def adapter_seeds(folder):
+    """What fuzz_adapter.cpp's model takes: a config, a zero byte, tensors."""
+    shapes = {"self_attn.q_proj": (4, 4), "self_attn.k_proj": (2, 4), "mlp.down_proj": (4, 3), "mlp.up_proj": (3, 4)}
+    tensors = {}
+    for layer in range(2):
+        for name, (n_out, k) in shapes.items():
+            module = f"base_model.model.model.layers.{layer}.{name}"
+            tensors[f"{module}.lora_A.weight"] = values(2, k)
+            tensors[f"{module}.lora_B.weight"] = values(n_out, 2)
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none", "use_rslora": False, "use_dora": False,
+              "target_modules": ["q_proj"], "init_lora_weights": True, "modules_to_save": None}
+    weights = b"\0" + safetensors(tensors, {"format": "pt"})
+    put(folder, "good", json.dumps(config).encode() + weights)
+    put(folder, "good-rslora", json.dumps({**config, "use_rslora": True, "lora_alpha": 0.5}).encode() + weights)
+    one = {name: value for name, value in tensors.items() if "layers.1.mlp.up" in name}
+    put(folder, "good-one", json.dumps(config).encode() + b"\0" + safetensors(one))
+    put(folder, "dora", json.dumps({**config, "use_dora": True}).encode() + weights)
+    put(folder, "rank", json.dumps({**config, "r": 3}).encode() + weights)
+    put(folder, "half", json.dumps(config).encode() + weights[:200])
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
+    makers = {"adapter": adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
               "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,

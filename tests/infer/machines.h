@@ -39,6 +39,11 @@ class RecordingStage final : public Stage {
   void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
   [[nodiscard]] const LoadReport& load_report() const override { return inner_->load_report(); }
 
+  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
+    inner_->load_adapter(number, std::move(adapter));
+  }
+  void unload_adapter(int32_t number) override { inner_->unload_adapter(number); }
+
   void begin(const Step& step) override {
     OwnStep& own = steps_.emplace_back();
     own.number = ++n_begun_;

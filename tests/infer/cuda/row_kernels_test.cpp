@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "core/float16.h"
-#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/kernels.h"
 #include "infer/reference/reference.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
 
@@ -148,6 +148,57 @@ TEST(SwiGlu, FusedIsTheSameAndPacked) {
       EXPECT_EQ(on_host<uint8_t>(stream, packed.data), on_host<uint8_t>(stream, apart.data)) << k;
     }
   }
+}
+
+// Each row has its own adapter or none; a rank of 0 is a matrix that the adapter leaves alone.
+TEST(Adapters, ARowGetsItsOwnPart) {
+  Stream stream(0);
+  const size_t k = 100;
+  const size_t n_out = 300;
+  const std::vector<uint32_t> ranks = {1, 0, 37, 256};
+  const auto x = random_floats(6 * k, 1);
+  const DeviceMemory device_x = on_device(stream, x);
+  std::vector<std::vector<float>> a;
+  std::vector<std::vector<float>> b;
+  std::vector<DeviceMemory> memory;
+  std::vector<LowRank> parts;
+  for (const uint32_t rank : ranks) {
+    a.push_back(random_floats(std::max<size_t>(rank, 1) * k, rank + 2, 0.1));
+    b.push_back(random_floats(n_out * std::max<size_t>(rank, 1), rank + 3, 0.1));
+    memory.push_back(on_device(stream, a.back()));
+    memory.push_back(on_device(stream, b.back()));
+    parts.push_back(
+        {.a = memory[memory.size() - 2].as<float>(), .b = memory.back().as<float>(), .rank = rank, .scale = 0.7F});
+  }
+  const std::vector<int32_t> slots = {2, -1, 0, 1, 3, 2};
+  const DeviceMemory table = on_device(stream, parts);
+  const auto before = random_floats(6 * n_out, 9);
+  const auto sums = [&] {
+    const DeviceMemory out = on_device(stream, before);
+    const DeviceMemory device_slots = on_device(stream, slots);
+    add_adapted(stream, device_x.as<float>(), 6, k, device_slots.as<int32_t>(), table.as<LowRank>(), out.as<float>(),
+                n_out);
+    return on_host<float>(stream, out);
+  };
+  const auto got = sums();
+  for (size_t row = 0; row < slots.size(); ++row) {
+    const size_t rank = slots[row] < 0 ? 0 : ranks[static_cast<size_t>(slots[row])];
+    for (size_t i = 0; i < n_out; ++i) {
+      double sum = 0.0;
+      for (size_t j = 0; j < rank; ++j) {
+        double t = 0.0;
+        for (size_t c = 0; c < k; ++c)
+          t += static_cast<double>(a[static_cast<size_t>(slots[row])][j * k + c]) * x[row * k + c];
+        sum += 0.7 * t * b[static_cast<size_t>(slots[row])][i * rank + j];
+      }
+      // 356 roundings of sums whose terms are at most 0.7 * 256 * 100 * 0.01 together.
+      EXPECT_NEAR(got[row * n_out + i], before[row * n_out + i] + sum, 356 * 0x1p-24 * 180) << row << " " << i;
+    }
+  }
+  host::require_same_in_all_orders([&] {
+    const DeviceMemory out = on_device(stream, sums());
+    return test::bytes_of(stream, out);
+  });
 }
 
 TEST(RowKernels, AreTheSameInAllOrders) {

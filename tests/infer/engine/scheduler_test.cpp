@@ -64,6 +64,9 @@ std::vector<std::vector<int32_t>> searched_alone(const std::vector<int32_t>& pro
   return texts;
 }
 
+// Of two requests out of three; what an adapter writes into the cache is of its own.
+int32_t adapter_of(RequestId request) { return static_cast<int32_t>(request % 3) - 1; }
+
 class TextBranch final : public ScheduledBranch {
  public:
   TextBranch(RequestId request, size_t index, size_t width, std::vector<int32_t> prompt, size_t n_more)
@@ -77,6 +80,7 @@ class TextBranch final : public ScheduledBranch {
   [[nodiscard]] int64_t max_positions() const { return static_cast<int64_t>(n_all) - 1; }
   [[nodiscard]] size_t n_together() const { return width_; }
   [[nodiscard]] size_t n_drafts() const { return 0; }
+  [[nodiscard]] int32_t adapter() const { return adapter_of(request()); }
   [[nodiscard]] bool alone() const { return false; }
   [[nodiscard]] bool done() const { return text.size() == n_all; }
 
@@ -172,7 +176,7 @@ class Simulation {
   void run(TextBranch& branch, size_t n) {
     const auto table = cache.table(branch.sequence());
     const auto length = static_cast<size_t>(cache.length(branch.sequence()));
-    uint64_t hash = kOfNothing;
+    uint64_t hash = with_token(kOfNothing, branch.adapter());
     for (size_t i = 0; i < length + n; ++i) {
       auto& block = content_[table[i / kWhole]];
       block.resize(kWhole, 0);

@@ -1,0 +1,45 @@
+// What adapters add to a product: t_j = scale Σ_k x_k a[j, k], out_i += Σ_j t_j b[i, j] (Hu et al. 2021), for the rows
+// of a step that have one.
+//
+// A block a row, since rows may have different adapters: its warps sum the t_j, of which there are few, and its threads
+// the outputs. Each sum is of one row alone, so batching changes no bit. b is read by a thread a row of it; a's rows by
+// a warp at a time. It reads 4 rank (k + n_out) bytes for each row: little beside the product's own, as long as few
+// rows have adapters.
+#include "infer/cuda/block.h"
+#include "infer/cuda/kernel.h"
+#include "infer/cuda/kernels.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+__global__ __launch_bounds__(kBlockThreads) void add_adapters(const float* x, size_t k, const int32_t* slots,
+                                                              const LowRank* parts, float* out, size_t n_out) {
+  FOLIO_SHARED(float, t, kMaxLowRank);
+  const int32_t slot = slots[blockIdx.x];
+  if (slot < 0) return;
+  const LowRank part = parts[slot];
+  x += blockIdx.x * k;
+  out += blockIdx.x * n_out;
+  const unsigned lane = threadIdx.x % kWarp;
+  for (unsigned j = threadIdx.x / kWarp; j < part.rank; j += kBlockWarps) {
+    float sum = 0.0F;
+    for (size_t i = lane; i < k; i += kWarp) sum = fmaf(x[i], part.a[j * k + i], sum);
+    sum = warp_sum(sum);
+    if (lane == 0) t[j] = part.scale * sum;
+  }
+  __syncthreads();
+  for (size_t i = threadIdx.x; part.rank > 0 && i < n_out; i += kBlockThreads) {
+    float sum = 0.0F;
+    for (unsigned j = 0; j < part.rank; ++j) sum = fmaf(t[j], part.b[i * part.rank + j], sum);
+    out[i] += sum;
+  }
+}
+
+}  // namespace
+
+void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
+                 float* out, size_t n_out) {
+  launch(add_adapters, {static_cast<unsigned>(n_rows)}, {kBlockThreads}, 0, stream, x, k, slots, parts, out, n_out);
+}
+
+}  // namespace folio::infer::gpu

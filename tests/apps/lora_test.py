@@ -1,0 +1,204 @@
+"""--lora against peft: adapters that it makes and saves, on a published Llama in float32."""
+
+import json
+import shutil
+
+import numpy as np
+import peft
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+import support
+from support import FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
+
+torch.set_num_threads(2)
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+KINDS = {"queries and values": dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]),
+         "all seven": dict(r=16, lora_alpha=16, target_modules=ALL),
+         "rank-stabilized": dict(r=64, lora_alpha=8, use_rslora=True, target_modules=ALL),
+         "one rank": dict(r=1, lora_alpha=2, target_modules=["k_proj", "o_proj"]),
+         "the feed-forward of some layers": dict(r=5, lora_alpha=10, target_modules=["gate_proj", "up_proj", "down_proj"],
+                                                 layers_to_transform=[0, 7, 29]),
+         "256 ranks": dict(r=256, lora_alpha=32, target_modules="all-linear")}
+PROMPT = "Once upon a time, there was a"
+TEXT = "The three states of matter are solid, liquid and gas. Water boils at a hundred degrees, and freezes at zero."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("lora")
+
+
+@pytest.fixture(scope="module")
+def f32(folder):
+    return export(SMOLLM2, folder / "f32.gguf", "--type", "f32")
+
+
+@pytest.fixture(scope="module")
+def base(folder):
+    """transformers' model, and the file of a text to score."""
+    export(SMOLLM2, folder / "hf", "--format", "hf", "--type", "f32")
+    (folder / "text.txt").write_text(TEXT)
+    return folder / "hf"
+
+
+def adapted(directory, seed=1, size=0.02, **config):
+    """A peft model with random adapters, which changes what the base says."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **config)).eval()
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=size)
+    return model
+
+
+def token_logprobs(model, ids):
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0].double()
+    return torch.log_softmax(logits, -1)[range(len(ids) - 1), ids[1:]].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_and_probabilities_are_pefts(folder, f32, base, kind):
+    model = adapted(base, **KINDS[kind])
+    directory = folder / kind
+    model.save_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    inputs = tokenizer(PROMPT, return_tensors="pt")
+    theirs = model.generate(**inputs, max_new_tokens=60, do_sample=False, pad_token_id=0, eos_token_id=None)[0]
+    theirs = theirs[inputs["input_ids"].shape[1]:].tolist()
+    plain = generate(f32, "-p", PROMPT, "-n", 60, "--temp", 0, "-t", 2)["tokens"]
+    ours = generate(f32, "-p", PROMPT, "-n", 60, "--temp", 0, "-t", 2, "--lora", directory)["tokens"]
+    assert ours != plain
+    assert ours == theirs[:len(ours)] and (len(ours) == 60 or theirs[len(ours)] in tokenizer.all_special_ids)
+
+    scored = one_json(succeed("perplexity", "-m", f32, "--text", folder / "text.txt", "--json", "--token-logprobs",
+                              "--lora", directory).stdout)["token_logprobs"]
+    assert np.abs(np.array(scored) - token_logprobs(model, tokenizer(TEXT)["input_ids"])).max() <= 1e-4
+
+
+def test_a_scale_is_pefts(folder, f32, base):
+    model = adapted(base, **KINDS["all seven"])
+    model.save_pretrained(folder / "scaled:by")
+    for module in model.modules():
+        if isinstance(module, peft.tuners.lora.LoraLayer):
+            module.scale_layer(0.3)
+    score = lambda *flags: np.array(one_json(succeed("perplexity", "-m", f32, "--text", folder / "text.txt", "--json",
+                                                     "--token-logprobs", *flags).stdout)["token_logprobs"])
+    expected = token_logprobs(model, AutoTokenizer.from_pretrained(base)(TEXT)["input_ids"])
+    assert np.abs(score("--lora", f"{folder / 'scaled:by'}:0.3") - expected).max() <= 1e-4
+    assert (score("--lora", f"{folder / 'scaled:by'}:0") == score()).all()
+
+
+@pytest.mark.parametrize("type_", ["f16", "bf16"])
+def test_bases_of_16_bits_take_adapters(folder, f32, base, type_):
+    """Their weights are floats exactly, so the results are those of the floats."""
+    file = export(f32, folder / f"{type_}.gguf", "--type", type_)
+    export(file, folder / type_, "--format", "hf", "--type", "f32")
+    model = adapted(folder / type_, **KINDS["all seven"])
+    model.save_pretrained(folder / f"{type_}-adapter")
+    scored = one_json(succeed("perplexity", "-m", file, "--text", folder / "text.txt", "--json", "--token-logprobs",
+                              "--lora", folder / f"{type_}-adapter").stdout)["token_logprobs"]
+    expected = token_logprobs(model, AutoTokenizer.from_pretrained(folder / type_)(TEXT)["input_ids"])
+    assert np.abs(np.array(scored) - expected).max() <= 1e-4
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
+def test_families_take_adapters(tmp_path, family):
+    """Queries and keys are permuted where the family's RoPE turns adjacent pairs, and biases are added before."""
+    (tmp_path / "text.txt").write_text(support.TEXT)
+    succeed("train", tmp_path / "text.txt", "--out", tmp_path / "run", "--family", family, *support.SMALL_RUN, "--steps", 8)
+    directory = tmp_path / "run" / "checkpoints" / "last"
+    model = adapted(directory, size=0.5, r=4, lora_alpha=4, target_modules=ALL)
+    model.save_pretrained(tmp_path / "adapter")
+    (tmp_path / "short.txt").write_text(support.TEXT[:30])
+    scored = [one_json(succeed("perplexity", "-m", directory, "--text", tmp_path / "short.txt", "--json",
+                               "--token-logprobs", *flags).stdout)["token_logprobs"]
+              for flags in ([], ["--lora", tmp_path / "adapter"])]
+    expected = token_logprobs(model, PreTrainedTokenizerFast.from_pretrained(directory)(support.TEXT[:30])["input_ids"])
+    assert np.abs(np.array(scored[1]) - expected).max() <= 1e-4 < np.abs(np.array(scored[0]) - expected).max()
+
+
+# ---- What is refused: on the golden model, which is small ----
+
+SMALL = dict(r=4, lora_alpha=4, target_modules=["q_proj", "down_proj"])
+
+
+@pytest.fixture
+def small(tmp_path):
+    adapted(GOLDEN, **SMALL).save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def refused(golden_gguf, directory, *parts):
+    assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", directory, "ROMEO:"), FAILED, *parts)
+
+
+def test_the_golden_models_adapter_runs(golden_gguf, small):
+    assert generate(golden_gguf, "-n", 20, "--temp", 0, "--lora", small, "-p", "ROMEO:")["tokens"]
+
+
+@pytest.mark.parametrize("config, part", [
+    (dict(use_dora=True), "use_dora"),
+    (dict(bias="all"), "bias"),
+    (dict(lora_bias=True), "lora_bias"),
+    (dict(modules_to_save=["lm_head"]), "modules_to_save"),
+    (dict(rank_pattern={"q_proj": 2}), "rank_pattern"),
+    (dict(alpha_pattern={"q_proj": 2}), "alpha_pattern"),
+    (dict(target_modules=["q_proj", "lm_head"]), "lm_head"),
+    (dict(target_modules=["q_proj", "embed_tokens"]), "embed_tokens"),
+])
+def test_what_does_not_run_is_refused_by_name(golden_gguf, tmp_path, config, part):
+    adapted(GOLDEN, **{**SMALL, **config}).save_pretrained(tmp_path / "adapter")
+    refused(golden_gguf, tmp_path / "adapter", "adapter_", part)
+
+
+def test_another_kind_of_adapter_is_refused(golden_gguf, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(GOLDEN)
+    peft.get_peft_model(model, peft.IA3Config(task_type="CAUSAL_LM", target_modules=["k_proj", "down_proj"],
+                                              feedforward_modules=["down_proj"])).save_pretrained(tmp_path / "adapter")
+    refused(golden_gguf, tmp_path / "adapter", "IA3", "LORA")
+
+
+def test_an_adapter_of_another_base_is_refused(f32, small):
+    assert_refused(run("generate", "-m", f32, "-n", 1, "--lora", small, "a"), FAILED, "adapter_model.safetensors",
+                   "layers.0.", "[4, 48]", "[4, 576]")
+
+
+def change_config(directory, **fields):
+    path = directory / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+@pytest.mark.parametrize("fields, part", [
+    (dict(r=0), "[1, 256]"), (dict(r=257), "[1, 256]"), (dict(r="4"), "\"r\""), (dict(lora_alpha=None), "lora_alpha"),
+    (dict(init_lora_weights="pissa"), "pissa"), (dict(peft_type=3), "peft_type"), (dict(r=2), "[2, 48]"),
+])
+def test_a_config_is_checked(golden_gguf, small, fields, part):
+    change_config(small, **fields)
+    refused(golden_gguf, small, part)
+
+
+def test_damaged_files_are_refused(golden_gguf, small, tmp_path):
+    weights = small / "adapter_model.safetensors"
+    tensors = load_file(weights)
+    name = next(n for n in tensors if "lora_A" in n)
+    for change, part in ((lambda t: t.pop(name), "only one of lora_A and lora_B"),
+                         (lambda t: t.update({name: t[name].to(torch.int32)}), "I32"),
+                         (lambda t: t.update({"base_model.model.nonsense": t[name].clone()}), "nonsense"),
+                         (lambda t: t.clear(), "no adapter")):
+        changed = dict(tensors)
+        change(changed)
+        save_file({n: t.contiguous() for n, t in changed.items()}, weights)
+        refused(golden_gguf, small, "adapter_model.safetensors", part)
+    weights.write_bytes(weights.read_bytes()[:20])
+    refused(golden_gguf, small, "adapter_model.safetensors")
+    weights.unlink()
+    refused(golden_gguf, small, "adapter_model.safetensors")
+    shutil.rmtree(small)
+    refused(golden_gguf, small, "adapter_config.json")
+    assert_refused(run("generate", "-m", golden_gguf, "--lora", f"{tmp_path}/x:loud"), WRONG_USAGE, "--lora", "loud")

@@ -1,0 +1,201 @@
+// Laws of adapters: a row's result is the one that it has alone, whatever adapters the rows beside it have, on every
+// machine and instruction set; equal tokens of different adapters never share blocks; the sums are a merged model's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "infer/engine/engine.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using core::Role;
+using test::EngineOn;
+using test::MachineKind;
+using test::RunnerOn;
+using test::same_bits;
+
+constexpr Role kTargets[] = {Role::Wq, Role::Wk, Role::Wv, Role::Wo, Role::W1, Role::W3, Role::W2};
+
+// Of some of the matrices, so that every place has rows with and without a part.
+core::Adapter random_adapter(const core::ModelConfig& config, uint64_t seed, size_t rank) {
+  core::Adapter adapter{.path = "random", .parts = {}};
+  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
+    const bool is_target = std::ranges::find(kTargets, spec.role) != std::end(kTargets);
+    const uint64_t draw = core::random_bits(seed, adapter.parts.size() + 100);
+    if (!is_target || (draw % 4 == 0 && !adapter.parts.empty())) continue;
+    const auto n_out = static_cast<size_t>(spec.shape[0]);
+    const auto k = static_cast<size_t>(spec.shape[1]);
+    adapter.parts.push_back({.role = spec.role,
+                             .layer = spec.layer,
+                             .rank = rank,
+                             .scale = 0.5F,
+                             .a = test::random_floats(rank * k, draw, 1.0 / std::sqrt(static_cast<double>(k))),
+                             .b = test::random_floats(n_out * rank, draw + 1, 1.0)});
+  }
+  return adapter;
+}
+
+core::Weights merged(core::Weights weights, const core::Adapter& adapter) {
+  const auto manifest = core::tensor_manifest(weights.config);
+  for (const core::Adapter::Part& part : adapter.parts) {
+    const auto found = std::ranges::find_if(
+        manifest, [&](const core::TensorSpec& s) { return s.role == part.role && s.layer == part.layer; });
+    std::vector<float>& w = weights.tensors[static_cast<size_t>(found - manifest.begin())];
+    const size_t k = part.a.size() / part.rank;
+    for (size_t i = 0; i < w.size(); ++i) {
+      double sum = 0.0;
+      for (size_t j = 0; j < part.rank; ++j) {
+        sum += static_cast<double>(part.b[i / k * part.rank + j]) * static_cast<double>(part.a[j * k + i % k]);
+      }
+      w[i] += static_cast<float>(part.scale * sum);
+    }
+  }
+  return weights;
+}
+
+class Adapters : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  static core::ModelConfig config() {
+    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens, grouped queries, odd widths
+    c.context_length = 200;
+    return c;
+  }
+  // 0: none
+  [[nodiscard]] std::vector<float> logits_alone(std::span<const int32_t> text, int which,
+                                                const CpuOptions& options = {.n_threads = 1}) const {
+    RunnerOn runner(GetParam(), model_, options);
+    const int32_t adapter = which == 0 ? kNoAdapter : runner.load_adapter(adapters_[static_cast<size_t>(which - 1)]);
+    return test::run(runner, test::rows_of(runner.cache().add_sequence(adapter), text));
+  }
+  static Request greedy(std::vector<int32_t> prompt, int32_t adapter) {
+    return {.prompt = std::move(prompt),
+            .options = {.max_tokens = 20, .sampler = {.temperature = 0.0F}, .adapter = adapter}};
+  }
+
+  core::Weights weights_ = test::random_weights(config(), 7);
+  core::StoredModel model_ = test::model_from(weights_);
+  std::vector<core::Adapter> adapters_ = {random_adapter(config(), 1, 3), random_adapter(config(), 2, 16),
+                                          random_adapter(config(), 3, 37)};
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Adapters, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(Adapters, AnAdaptedModelIsTheMergedModel) {
+  const auto text = test::random_tokens(40, 1, 37);
+  const auto plain = logits_alone(text, 0);
+  for (int which = 1; which <= 3; ++which) {
+    const auto got = logits_alone(text, which);
+    const auto model = test::model_from(merged(weights_, adapters_[static_cast<size_t>(which - 1)]));
+    RunnerOn runner(GetParam(), model);
+    const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
+    double moved = 0.0;
+    double apart = 0.0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      moved = std::max(moved, std::abs(static_cast<double>(got[i] - plain[i])));
+      apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
+    }
+    EXPECT_GT(moved, 0.5);
+    // A cache in 16 bits rounds keys and values that differ in their last bits to numbers that differ by 2^-11.
+    EXPECT_LT(apart, moved * (GetParam().cache_type == CacheType::F16 ? 1e-2 : 2e-4)) << "adapter " << which;
+  }
+}
+
+TEST_P(Adapters, ARowHasTheBitsThatItHasAlone) {
+  const auto text = test::random_tokens(33, 2, 37);
+  RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = 4});
+  std::vector<int32_t> numbers = {kNoAdapter};
+  for (const core::Adapter& adapter : adapters_) numbers.push_back(runner.load_adapter(adapter));
+  // A row of each sequence after the other, so that neighbours have different adapters; then the rest in runs.
+  std::vector<SequenceId> sequences;
+  for (const int32_t number : numbers) sequences.push_back(runner.cache().add_sequence(number));
+  std::vector<std::vector<float>> got(numbers.size());
+  const auto step = [&](size_t first, size_t n) {
+    std::vector<Row> rows;
+    for (const SequenceId sequence : sequences) {
+      const auto some = test::rows_of(sequence, std::span(text).subspan(first, n), static_cast<int64_t>(first));
+      rows.insert(rows.end(), some.begin(), some.end());
+    }
+    const auto logits = test::run(runner, rows);
+    const size_t each = logits.size() / sequences.size();
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      got[s].insert(got[s].end(), logits.begin() + static_cast<std::ptrdiff_t>(s * each),
+                    logits.begin() + static_cast<std::ptrdiff_t>((s + 1) * each));
+    }
+  };
+  for (size_t i = 0; i < 5; ++i) step(i, 1);
+  step(5, text.size() - 5);
+  for (size_t which = 0; which < numbers.size(); ++which) {
+    EXPECT_TRUE(same_bits(got[which], logits_alone(text, static_cast<int>(which)))) << "adapter " << which;
+  }
+}
+
+TEST_P(Adapters, EachInstructionSetGivesTheReferencesBytes) {
+  if (GetParam().name == "cuda") GTEST_SKIP() << "has one";
+  const auto text = test::random_tokens(20, 3, 37);
+  for (int which = 1; which <= 3; ++which) {
+    const auto expected = logits_alone(text, which, {.n_threads = 1, .kernels = &kernels::reference_kernels()});
+    for (const core::Isa isa : kernels::isas_with_kernels()) {
+      EXPECT_TRUE(
+          same_bits(logits_alone(text, which, {.n_threads = 2, .kernels = &kernels::kernels_for(isa)}), expected))
+          << core::isa_name(isa);
+    }
+  }
+}
+
+TEST_P(Adapters, EqualPromptsOfDifferentAdaptersShareNothing) {
+  const auto prompt = test::random_tokens(70, 4, 37);
+  std::vector<std::vector<int32_t>> alone;
+  for (size_t which = 0; which <= adapters_.size(); ++which) {
+    EngineOn engine(GetParam(), model_);
+    const int32_t adapter = which == 0 ? kNoAdapter : engine.load_adapter(adapters_[which - 1]);
+    const RequestId id = engine.add(greedy(prompt, adapter));
+    while (engine.step()) continue;
+    alone.push_back(engine.take(id).tokens);
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+  std::vector<int32_t> numbers = {kNoAdapter};
+  for (const core::Adapter& adapter : adapters_) numbers.push_back(engine.load_adapter(adapter));
+  for (int round = 0; round < 2; ++round) {  // the second time the cache knows all prompts
+    std::vector<RequestId> ids;
+    for (const int32_t number : numbers) ids.push_back(engine.add(greedy(prompt, number)));
+    while (engine.step()) continue;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const GenerateResult result = engine.take(ids[i]);
+      EXPECT_EQ(result.tokens, alone[i]) << "adapter " << i;
+      EXPECT_EQ(result.n_cached, round == 0 ? 0U : 64U);
+    }
+  }
+}
+
+TEST_P(Adapters, OneThatIsUsedIsNotUnloaded) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+  const int32_t first = engine.load_adapter(adapters_[0]);
+  const int32_t second = engine.load_adapter(adapters_[1]);
+  const auto prompt = test::random_tokens(40, 5, 37);
+  const RequestId id = engine.add(greedy(prompt, second));
+  engine.step();
+  EXPECT_ERROR(engine.unload_adapter(second), "adapter 1 is used by 1 request that has not ended");
+  engine.unload_adapter(first);
+  EXPECT_ERROR(engine.unload_adapter(first), "there is no adapter 0");
+  EXPECT_ERROR(engine.add(greedy(prompt, first)), "there is no adapter 0");
+  while (engine.step()) continue;
+  const auto expected = engine.take(id).tokens;
+  engine.unload_adapter(second);
+  // Another one never gets the number, nor what the cache knows of it.
+  const int32_t third = engine.load_adapter(adapters_[0]);
+  EXPECT_EQ(third, 2);
+  const RequestId other = engine.add(greedy(prompt, third));
+  while (engine.step()) continue;
+  const GenerateResult result = engine.take(other);
+  EXPECT_EQ(result.n_cached, 0U);
+  EXPECT_NE(result.tokens, expected);
+}
+
+}  // namespace
+}  // namespace folio::infer
