@@ -58,7 +58,7 @@ sanitize: ## the serving half and its tests under AddressSanitizer and Undefined
 	@cmake --build --preset sanitize
 	@ctest --preset sanitize
 
-tsan: ## the thread pool, the asynchronous engine and the server under ThreadSanitizer
+tsan: ## the thread pool, the asynchronous engine, shards and the server under ThreadSanitizer
 	@scripts/bootstrap.sh test
 	@cmake --preset tsan --log-level=ERROR
 	@cmake --build --preset tsan --target test_threads serve generate chat

@@ -35,7 +35,8 @@ constexpr int64_t kPositions = 256;
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
 int64_t bytes_allocated(const core::ModelConfig& c) {
-  infer::CacheBlocks<float> blocks(c, c.n_layers, infer::kernels::reference_kernels());
+  infer::CacheBlocks<float> blocks(static_cast<size_t>(c.n_kv_heads), c.head_dim, c.n_layers,
+                                   infer::kernels::reference_kernels());
   aligned_bytes = 0;
   for (infer::BlockId block = 0; block < infer::blocks_for(kPositions); ++block) blocks.use(block);
   return aligned_bytes;

@@ -105,9 +105,9 @@ class CountingStage final : public infer::PassThroughStage {
 
 }  // namespace
 
-std::unique_ptr<infer::Stage> CountingMachine::load(const core::StoredModel& model, infer::LayerRange layers,
+std::unique_ptr<infer::Stage> CountingMachine::load(const core::StoredModel& model, const infer::Shard& shard,
                                                     infer::CacheType cache_type) {
-  return std::make_unique<CountingStage>(inner_.load(model, layers, cache_type), model, cache_type, work);
+  return std::make_unique<CountingStage>(inner_.load(model, shard, cache_type), model, cache_type, work);
 }
 
 }  // namespace folio::experiments

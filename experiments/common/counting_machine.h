@@ -28,7 +28,7 @@ class CountingMachine final : public infer::Machine {
   explicit CountingMachine(infer::Machine& inner) : inner_(inner) {}
 
   [[nodiscard]] std::string describe() const override { return inner_.describe(); }
-  [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, infer::LayerRange layers,
+  [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, const infer::Shard& shard,
                                                    infer::CacheType cache_type) override;
 
   Work work{};

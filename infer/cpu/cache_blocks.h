@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model_config.h"
-#include "infer/cache/block_manager.h"
 #include "core/aligned_vector.h"
+#include "infer/cache/block_manager.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer {
@@ -17,11 +16,11 @@ namespace folio::infer {
 template <typename T>
 class CacheBlocks {
  public:
-  CacheBlocks(const core::ModelConfig& config, int64_t n_layers, const kernels::Kernels& kernels)
+  CacheBlocks(size_t n_kv_heads, int64_t head_dim, int64_t n_layers, const kernels::Kernels& kernels)
       : kernels_(kernels),
         n_layers_(static_cast<size_t>(n_layers)),
-        n_kv_heads_(static_cast<size_t>(config.n_kv_heads)),
-        head_dim_(static_cast<size_t>(config.head_dim)) {}
+        n_kv_heads_(n_kv_heads),
+        head_dim_(static_cast<size_t>(head_dim)) {}
 
   /// Numbers of a block, and where a head's keys and values begin in it. `layer` counts from the stage's first.
   [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_dim_ * kPositions; }

@@ -9,15 +9,16 @@ namespace folio::infer {
 
 Cpu::Cpu(const CpuOptions& options)
     : kernels_(options.kernels != nullptr ? *options.kernels : kernels::kernels_for(core::select_isa())),
-      pool_(options.n_threads) {}
+      pool_(options.n_threads),
+      copies_weights_(options.copies_weights) {}
 
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }
 
-std::unique_ptr<Stage> Cpu::load(const core::StoredModel& model, LayerRange layers, CacheType cache_type) {
+std::unique_ptr<Stage> Cpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
   core::require(model.config.head_dim <= static_cast<int64_t>(kernels::kMaxHeadDim),
                 "heads of {} dimensions are wider than the {} that this engine runs", model.config.head_dim,
                 kernels::kMaxHeadDim);
-  return std::make_unique<CpuStage>(*this, model, layers, cache_type);
+  return std::make_unique<CpuStage>(*this, model, shard, cache_type);
 }
 
 }  // namespace folio::infer

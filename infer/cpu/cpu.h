@@ -14,6 +14,7 @@ namespace folio::infer {
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores of this process
   const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names
+  bool copies_weights = false;  ///< no weight stays where its file is mapped: it lies in memory of one's own
 };
 
 class Cpu final : public Machine {
@@ -21,16 +22,18 @@ class Cpu final : public Machine {
   explicit Cpu(const CpuOptions& options = {});
 
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
   [[nodiscard]] core::ThreadPool& pool() { return pool_; }
   [[nodiscard]] const kernels::Kernels& kernels() const { return kernels_; }
+  [[nodiscard]] bool copies_weights() const { return copies_weights_; }
   [[nodiscard]] size_t n_threads() const { return pool_.size(); }
 
  private:
   const kernels::Kernels& kernels_;
   core::ThreadPool pool_;
+  bool copies_weights_;
 };
 
 }  // namespace folio::infer

@@ -17,18 +17,23 @@ static_assert(kBlockPositions % kRowsTogether == 0);
 
 }  // namespace
 
-CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, CacheType cache_type)
+CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard, CacheType cache_type)
     : pool_(cpu.pool()),
       kernels_(cpu.kernels()),
       config_(model.config),
-      layers_(layers),
+      shard_(shard),
+      kv_heads_(share_of(static_cast<size_t>(config_.n_kv_heads), shard.rank, shard.n_ranks)),
       window_(positions_seen(config_)),
-      weights_(model, layers, cpu.pool()),
-      cache_(Cache<float>{{config_, layers.last - layers.first, kernels_}, {}}),
+      weights_(model, shard, cpu.pool(), cpu.copies_weights()),
+      cache_(cache_of<float>()),
       widths_(slot_widths(config_)) {
-  if (cache_type == CacheType::F16) {
-    cache_.emplace<Cache<kernels::F16>>(Cache<kernels::F16>{{config_, layers.last - layers.first, kernels_}, {}});
-  }
+  if (cache_type == CacheType::F16) cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
+}
+
+template <typename T>
+CpuStage::Cache<T> CpuStage::cache_of() const {
+  const int64_t n_layers = shard_.layers.last - shard_.layers.first;
+  return {{kv_heads_.last - kv_heads_.first, config_.head_dim, n_layers, kernels_}, {}};
 }
 
 CacheFit CpuStage::cache_fit() const {
@@ -42,7 +47,7 @@ CacheFit CpuStage::cache_fit() const {
 void CpuStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
   StageAdapter& own = adapters_[number];
   for (const core::Adapter::Part& part : adapter->parts) {
-    if (part.layer < layers_.first || part.layer >= layers_.last) continue;
+    if (part.layer < layers().first || part.layer >= layers().last) continue;
     own.parts[weights()(part.role, part.layer).index] = &part;
   }
   own.owner = std::move(adapter);
@@ -56,6 +61,11 @@ void CpuStage::begin(const Step& step) {
   for (size_t s = 0; s < kSlots; ++s) {
     const bool logits = static_cast<Slot>(s) == Slot::Logits;
     slots_[s].resize((logits ? step.n_logit_rows : n_rows_) * widths_[s]);
+  }
+  if (shard_.exchange != nullptr) {
+    std::array<float*, kSlots> slots{};
+    std::ranges::transform(slots_, slots.begin(), [](auto& slot) { return slot.data(); });
+    shard_.exchange->begin(shard_.rank, slots, widths_);
   }
   int64_t last = 0;
   for (const StepRow& row : rows_) last = std::max(last, row.position);
@@ -85,11 +95,34 @@ void CpuStage::find_runs() {
   runs_.push_back(rows_.size());
 }
 
+// A rank has the rows of some tokens, and gives them to the others.
 void CpuStage::embed(WeightId table) {
   const size_t dim = width(Slot::Residual);
+  const Matrix& rows = weights_.matrix(table);
   for (size_t i = 0; i < n_rows_; ++i) {
-    weights_.matrix(table).row(static_cast<size_t>(rows_[i].token), {at(Slot::Residual) + i * dim, dim});
+    const auto token = static_cast<size_t>(rows_[i].token);
+    if (token < rows.first || token >= rows.first + rows.n_out) continue;
+    rows.row(token - rows.first, {at(Slot::Residual) + i * dim, dim});
+    if (shard_.exchange == nullptr) continue;
+    shard_.exchange->give(shard_.rank, {.slot = Slot::Residual, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
   }
+  if (shard_.exchange != nullptr) shard_.exchange->meet();
+}
+
+// Gives this rank's columns of the slots to the others, and gets theirs.
+void CpuStage::exchange(std::initializer_list<Slot> slots) {
+  if (shard_.exchange == nullptr) return;
+  for (const Slot slot : slots) {
+    Share own = columns_of(slot);
+    if (slot == Slot::Heads) {
+      const size_t each = width(Slot::Heads) / static_cast<size_t>(config_.n_kv_heads);
+      own = {kv_heads_.first * each, kv_heads_.last * each};
+    }
+    if (own.first == own.last) continue;
+    shard_.exchange->give(shard_.rank,
+                          {.slot = slot, .first_row = 0, .n_rows = n_rows_, .first = own.first, .last = own.last});
+  }
+  shard_.exchange->meet();
 }
 
 void CpuStage::norm(WeightId weight) {
@@ -109,15 +142,19 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, s
   });
 }
 
+// What comes of Gate and Up is the rank's own until activate().
 void CpuStage::project(Slot in, std::span<const Projection> projections) {
   multiply(in, projections, false);
   if (adapted_) adapt(in, projections);
+  if (projections.front().out == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value});
+  if (projections.front().out == Slot::Logits) exchange({Slot::Logits});
 }
 
 void CpuStage::project_to_residual(Slot in, WeightId weight) {
   const std::array projections{Projection{weight, {}, Slot::Residual}};
   multiply(in, projections, true);
   if (adapted_) adapt(in, projections);
+  exchange({Slot::Residual});
 }
 
 // Adds what adapters do, for rows of one adapter that follow each other. After gather() there is nothing to adapt.
@@ -133,7 +170,7 @@ void CpuStage::adapt(Slot in, std::span<const Projection> projections) {
       const auto found = parts.find(p.weight.index);
       if (found == parts.end()) continue;
       const core::Adapter::Part& part = *found->second;
-      const size_t n_out = weights_.matrix(p.weight).n_out;
+      const Matrix& weight = weights_.matrix(p.weight);
       low_rank_.resize(n * part.rank);
       pool_.parallel_for(part.rank, kernels::kLanes, n * part.rank * k / kWorthAThread, [&](size_t from, size_t to) {
         kernels_.matmul(at(in) + first * k, n, part.a.data(), k, from, to, low_rank_.data(), part.rank, false);
@@ -141,9 +178,10 @@ void CpuStage::adapt(Slot in, std::span<const Projection> projections) {
           for (size_t j = from; j < to; ++j) low_rank_[row * part.rank + j] *= part.scale;
         }
       });
-      pool_.parallel_for(n_out, kernels::kLanes, n * n_out * part.rank / kWorthAThread, [&](size_t from, size_t to) {
-        kernels_.matmul(low_rank_.data(), n, part.b.data(), part.rank, from, to, at(p.out) + first * n_out, n_out,
-                        true);
+      const size_t work = n * weight.n_out * part.rank / kWorthAThread;
+      pool_.parallel_for(weight.n_out, kernels::kLanes, work, [&](size_t from, size_t to) {
+        kernels_.matmul(low_rank_.data(), n, part.b.data(), part.rank, weight.first + from, weight.first + to,
+                        at(p.out) + first * width(p.out), width(p.out), true);
       });
     }
   }
@@ -167,11 +205,13 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
       const size_t from = std::max(begin, first);
       const size_t to = std::min(end, first + weight.n_out);
       if (from < to) {
-        const float* bias = p.bias.exists() ? weights_.vector(p.bias) : nullptr;
+        const float* bias = p.bias.exists() ? weights_.vector(p.bias) + weight.first : nullptr;
+        float* out = at(p.out) + weight.first;
+        const size_t stride = width(p.out);
         for (size_t row = 0; bias != nullptr && row < n_rows_; ++row) {
-          std::copy(bias + from - first, bias + to - first, at(p.out) + row * weight.n_out + from - first);
+          std::copy(bias + from - first, bias + to - first, out + row * stride + from - first);
         }
-        weight.multiply(kernels_, in, from - first, to - first, at(p.out), weight.n_out, accumulate || bias != nullptr);
+        weight.multiply(kernels_, in, from - first, to - first, out, stride, accumulate || bias != nullptr);
       }
       first += weight.n_out;
     }
@@ -201,7 +241,8 @@ void CpuStage::rotate_and_store(int64_t layer) {
   const size_t dim = width(Slot::Query);
   const size_t kv_dim = width(Slot::Key);
   const core::RopePairs pairs = core::info(config_.family).pairs;
-  const auto of_stage = static_cast<size_t>(layer - layers_.first);
+  const auto of_stage = static_cast<size_t>(layer - layers().first);
+  const size_t first = kv_heads_.first * head_dim;
   pool_.parallel_for(n_rows_, 1, n_rows_ * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const StepRow& row = rows_[i];
@@ -215,8 +256,8 @@ void CpuStage::rotate_and_store(int64_t layer) {
           static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
       std::visit(
           [&](auto& cache) {
-            cache.blocks.store(tables_[block], of_stage, position % kernels::kBlockPositions, key,
-                               at(Slot::Value) + i * kv_dim);
+            cache.blocks.store(tables_[block], of_stage, position % kernels::kBlockPositions, key + first,
+                               at(Slot::Value) + i * kv_dim + first);
           },
           cache_);
     }
@@ -224,26 +265,28 @@ void CpuStage::rotate_and_store(int64_t layer) {
 }
 
 void CpuStage::attend(int64_t layer) {
-  std::visit([&](const auto& cache) { attend(cache, static_cast<size_t>(layer - layers_.first)); }, cache_);
+  std::visit([&](const auto& cache) { attend(cache, static_cast<size_t>(layer - layers().first)); }, cache_);
+  exchange({Slot::Heads});
 }
 
 template <typename T>
 void CpuStage::attend(const Cache<T>& cache, size_t layer) {
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
-  const auto n_kv_heads = static_cast<size_t>(config_.n_kv_heads);
-  const size_t group = dim / head_dim / n_kv_heads;
+  const size_t group = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
+  const size_t n_kv_heads = kv_heads_.last - kv_heads_.first;  // this rank's
   size_t work = 0;
   for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1 - first_seen(row.position)) * 2 * dim;
   const size_t n_runs = runs_.size() - 1;
   // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
   const size_t items = n_kv_heads * n_runs;
+  if (items == 0) return;
   const size_t stripes = std::clamp<size_t>(work / kWorthAThread, 1, std::min(items, pool_.size()));
   const auto attend_run = [&](size_t item) {
     const size_t head = item / n_runs;
     const size_t begin = runs_[item % n_runs];
     const StepRow& row = rows_[begin];
-    const size_t first = begin * dim + head * group * head_dim;
+    const size_t first = begin * dim + (kv_heads_.first + head) * group * head_dim;
     const kernels::AttentionInput<T> in{.query = at(Slot::Query) + first,
                                         .blocks = cache.starts.data() + table_starts_[static_cast<size_t>(row.table)],
                                         .key_offset = cache.blocks.key_offset(layer, head),
@@ -269,12 +312,22 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
 }
 
 void CpuStage::activate() {
-  const size_t count = n_rows_ * width(Slot::Gate);
-  float* gate = at(Slot::Gate);
-  const float* up = at(Slot::Up);
-  pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread, [&](size_t begin, size_t end) {
-    kernels_.swiglu(gate + begin, up + begin, end - begin, gate + begin);
-  });
+  const Share own = columns_of(Slot::Gate);
+  const size_t stride = width(Slot::Gate);
+  const size_t n = own.last - own.first;
+  const auto swiglu = [&](size_t at_first, size_t count) {
+    float* gate = at(Slot::Gate) + at_first;
+    const float* up = at(Slot::Up) + at_first;
+    pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread, [&](size_t begin, size_t end) {
+      kernels_.swiglu(gate + begin, up + begin, end - begin, gate + begin);
+    });
+  };
+  if (n == stride) {
+    swiglu(0, n_rows_ * n);
+  } else {
+    for (size_t row = 0; row < n_rows_; ++row) swiglu(row * stride + own.first, n);
+  }
+  exchange({Slot::Gate});
 }
 
 void CpuStage::gather() {

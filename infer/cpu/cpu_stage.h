@@ -1,9 +1,11 @@
 // A range of a model's layers on the CPU. Each operation is done when its call returns. Work is shared among the pool's
-// threads by index, so no result depends on how many there are.
+// threads by index, so no result depends on how many there are. As one rank of several it has some output rows of each
+// matrix and some key/value heads; slots are whole on each rank once everybody gave its part.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <span>
@@ -20,9 +22,9 @@ namespace folio::infer {
 
 class CpuStage final : public Stage {
  public:
-  CpuStage(Cpu& cpu, const core::StoredModel& model, LayerRange layers, CacheType cache_type);
+  CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard, CacheType cache_type);
 
-  [[nodiscard]] LayerRange layers() const override { return layers_; }
+  [[nodiscard]] LayerRange layers() const override { return shard_.layers; }
   [[nodiscard]] const StageWeights& weights() const override { return weights_.by_role(); }
   [[nodiscard]] size_t width(Slot slot) const override { return widths_[static_cast<size_t>(slot)]; }
   [[nodiscard]] CacheFit cache_fit() const override;
@@ -56,10 +58,14 @@ class CpuStage final : public Stage {
     std::vector<const T*> starts;  ///< of the step's tables, one after the other
   };
 
+  template <typename T>
+  [[nodiscard]] Cache<T> cache_of() const;
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   kernels::QuantizedRows quantize(const float* x, size_t k);
   void find_runs();
+  [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
+  void exchange(std::initializer_list<Slot> slots);
   void adapt(Slot in, std::span<const Projection> projections);
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
   /// The first position that a row attends to.
@@ -70,7 +76,8 @@ class CpuStage final : public Stage {
   core::ThreadPool& pool_;
   const kernels::Kernels& kernels_;
   const core::ModelConfig& config_;
-  LayerRange layers_;
+  Shard shard_;
+  Share kv_heads_;  ///< of the model's, this rank's
   int64_t window_;  ///< a row attends to at most so many positions
   CpuWeights weights_;
   std::variant<Cache<float>, Cache<kernels::F16>> cache_;

@@ -18,6 +18,17 @@ bool in_blocks(const core::TensorView& tensor) {
   return tensor.shape.size() > 1 && core::quant_info(tensor.type) != nullptr;
 }
 
+// The rows of a matrix that the shard has. Vectors are whole everywhere.
+core::TensorView rows_of(core::TensorView tensor, const Shard& shard) {
+  if (tensor.shape.size() == 1 || shard.n_ranks == 1) return tensor;
+  const auto n = static_cast<size_t>(tensor.shape[0]);
+  const Share rows = rows_of_rank(n, shard.rank, shard.n_ranks);
+  const size_t row_bytes = tensor.bytes.size() / n;
+  tensor.bytes = tensor.bytes.subspan(rows.first * row_bytes, (rows.last - rows.first) * row_bytes);
+  tensor.shape[0] = static_cast<int64_t>(rows.last - rows.first);
+  return tensor;
+}
+
 // Memory for all groups: on large pages where the system has them, since decoding walks through all of it.
 uint8_t* allocate(size_t bytes) {
   constexpr size_t kLargePage = size_t{2} << 20U;
@@ -32,29 +43,37 @@ uint8_t* allocate(size_t bytes) {
 
 void CpuWeights::Free::operator()(uint8_t* p) const { std::free(p); }
 
-CpuWeights::CpuWeights(const core::StoredModel& model, LayerRange layers, core::ThreadPool& pool)
-    : by_role_(load(model, layers, pool)) {}
+CpuWeights::CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies)
+    : by_role_(load(model, shard, pool, copies)) {}
 
-StageWeights CpuWeights::load(const core::StoredModel& model, LayerRange layers, core::ThreadPool& pool) {
+StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const core::TensorView& tensor = model.tensors[i];
-    if (needed_by(layers, manifest[i], model.config) && in_blocks(tensor)) {
-      report_.repacked_bytes += group_bytes(tensor);
+    const core::TensorView& whole = model.tensors[i];
+    if (needed_by(shard.layers, manifest[i], model.config) && in_blocks(whole)) {
+      report_.repacked_bytes += group_bytes(rows_of(whole, shard));
     }
   }
   if (report_.repacked_bytes > 0) repacked_.reset(allocate(report_.repacked_bytes));
   uint8_t* to = repacked_.get();
-  StageWeights by_role(model, layers, [&](const core::TensorSpec&, const core::TensorView& tensor) {
+  StageWeights by_role(model, shard.layers, [&](const core::TensorSpec&, const core::TensorView& whole) {
+    const core::TensorView tensor = rows_of(whole, shard);
     if (tensor.shape.size() == 1) {
       matrices_.push_back(vector(tensor));
+    } else if (tensor.shape[0] == 0) {
+      matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
     } else if (in_blocks(tensor)) {
       matrices_.push_back(groups(tensor, pool, to));
       to += group_bytes(tensor);
       if (model.gguf) model.gguf->release(tensor);
     } else {
-      matrices_.push_back(mapped(tensor));
+      matrices_.push_back(mapped(tensor, copies));
+    }
+    if (tensor.shape.size() > 1) {
+      const auto n_out = static_cast<size_t>(whole.shape[0]);
+      matrices_.back().first = rows_of_rank(n_out, shard.rank, shard.n_ranks).first;
+      matrices_.back().k = static_cast<size_t>(whole.shape[1]);
     }
     return WeightId{static_cast<int32_t>(matrices_.size() - 1)};
   });
@@ -73,10 +92,10 @@ Matrix CpuWeights::vector(const core::TensorView& tensor) {
   return {.weights = reinterpret_cast<const float*>(copies_.back().data()), .n_out = 1, .k = values.size()};
 }
 
-Matrix CpuWeights::mapped(const core::TensorView& tensor) {
+Matrix CpuWeights::mapped(const core::TensorView& tensor, bool copies) {
   const size_t size = core::info(tensor.type).block_bytes;
   const std::byte* data = tensor.bytes.data();
-  if (reinterpret_cast<uintptr_t>(data) % size != 0) {
+  if (copies || reinterpret_cast<uintptr_t>(data) % size != 0) {
     copies_.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
     data = copies_.back().data();
   }

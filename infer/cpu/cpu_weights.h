@@ -16,8 +16,9 @@ namespace folio::infer {
 
 class CpuWeights {
  public:
-  /// Loads what the layers need. Throws core::Error if a tensor is of a type that weights don't have.
-  CpuWeights(const core::StoredModel& model, LayerRange layers, core::ThreadPool& pool);
+  /// Loads what the shard needs: of each matrix its rank's rows. `copies`: no weight stays where the file is mapped.
+  /// Throws core::Error if a tensor is of a type that weights don't have.
+  CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies = false);
 
   [[nodiscard]] const StageWeights& by_role() const { return by_role_; }
   [[nodiscard]] const LoadReport& report() const { return report_; }
@@ -31,9 +32,9 @@ class CpuWeights {
     void operator()(uint8_t* p) const;
   };
 
-  StageWeights load(const core::StoredModel& model, LayerRange layers, core::ThreadPool& pool);
+  StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies);
   Matrix vector(const core::TensorView& tensor);
-  Matrix mapped(const core::TensorView& tensor);
+  Matrix mapped(const core::TensorView& tensor, bool copies);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to);
 
   LoadReport report_;

@@ -21,6 +21,7 @@ struct Matrix {
   std::variant<const float*, const kernels::F16*, const kernels::BF16*, kernels::GroupMatrix> weights;
   size_t n_out = 0;  ///< rows
   size_t k = 0;      ///< columns
+  size_t first = 0;  ///< of the whole matrix' rows, where these begin: not 0 on a rank of several
 
   [[nodiscard]] bool in_groups() const { return std::holds_alternative<kernels::GroupMatrix>(weights); }
 

@@ -19,12 +19,13 @@ class Cuda final : public Machine {
     return fmt::format("{}, {:.1f} GB", device_.name, static_cast<double>(device_.memory_bytes) / 1e9);
   }
 
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
     core::require(model.config.head_dim <= static_cast<int64_t>(gpu::kMaxGpuHeadDim),
                   "heads of {} dimensions are wider than the {} that run on a GPU; take --device cpu",
                   model.config.head_dim, gpu::kMaxGpuHeadDim);
-    return std::make_unique<CudaStage>(options_, device_, model, layers, cache_type);
+    require_whole(shard, "a GPU");
+    return std::make_unique<CudaStage>(options_, device_, model, shard.layers, cache_type);
   }
 
  private:

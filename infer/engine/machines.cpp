@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "core/memory_nodes.h"
 #include "infer/cuda/cuda.h"
 
 namespace folio::infer {
@@ -13,14 +16,27 @@ Machines::Machines(const MachineOptions& options, const core::ModelConfig& confi
   if (on_gpu > n_layers) {
     throw core::UsageError(fmt::format("--gpu-layers is {}, but the model has {}", on_gpu, n_layers));
   }
+  if (options.gpu && options.n_shards.value_or(1) > 1) {
+    throw core::UsageError(
+        fmt::format("--shards {} are shards of a CPU, but {} of the {} layers are on a GPU; leave out "
+                    "--shards or --device",
+                    *options.n_shards, on_gpu, n_layers));
+  }
   if (options.gpu) {
     gpu_ = make_cuda({.device = *options.gpu,
                       .cache_bytes = options.cache_bytes,
                       .fast = options.fast,
                       .on_progress = options.on_progress});
   }
-  if (on_gpu < n_layers) {
-    cpu_ = std::make_unique<Cpu>(CpuOptions{.n_threads = options.n_threads});
+  const auto nodes = core::memory_nodes();
+  const size_t tiles = shard_tiles(static_cast<size_t>(config.dim));
+  const size_t n_shards = options.n_shards.value_or(options.gpu ? 1 : std::min(nodes.size(), tiles));
+  const CpuOptions cpu{.n_threads = options.n_threads};
+  if (n_shards > 1) {
+    sharded_ = std::make_unique<ShardedCpu>(n_shards, cpu, nodes);
+    placements_.push_back({.machine = *sharded_, .layers = {0, n_layers}});
+  } else if (on_gpu < n_layers) {
+    cpu_ = std::make_unique<Cpu>(cpu);
     placements_.push_back({.machine = *cpu_, .layers = {0, n_layers - on_gpu}});
   }
   if (on_gpu > 0) placements_.push_back({.machine = *gpu_, .layers = {n_layers - on_gpu, n_layers}});

@@ -11,12 +11,14 @@
 #include "core/model_config.h"
 #include "infer/cpu/cpu.h"
 #include "infer/forward/runner.h"
+#include "infer/shards/sharded_cpu.h"
 
 namespace folio::infer {
 
 struct MachineOptions {
-  size_t n_threads = 0;                   ///< of the CPU; 0: all cores
-  std::optional<int> gpu{};               ///< nothing: the CPU
+  size_t n_threads = 0;              ///< of the CPU; 0: all cores
+  std::optional<size_t> n_shards{};  ///< of the CPU; nothing: one for each memory node, if the model has as many tiles
+  std::optional<int> gpu{};          ///< nothing: the CPU
   std::optional<int64_t> gpu_layers{};    ///< the GPU has so many of the last layers; nothing: all
   std::optional<uint64_t> cache_bytes{};  ///< of the GPU's memory, for keys and values; nothing: what is left
   bool fast = false;                      ///< the GPU may let a text depend on the texts beside it
@@ -26,18 +28,23 @@ struct MachineOptions {
 /// The machines of one model.
 class Machines {
  public:
-  /// Throws core::UsageError if the model has fewer layers than `gpu_layers`, and core::Error if there is no such GPU:
-  /// nothing else is taken in its place.
+  /// Throws core::UsageError if the model has fewer layers than `gpu_layers`, or shards are wanted beside a GPU, and
+  /// core::Error if there is no such GPU: nothing else is taken in its place.
   Machines(const MachineOptions& options, const core::ModelConfig& config);
 
   [[nodiscard]] std::span<const Placement> placements() const { return placements_; }
-  /// Null where the GPU has all layers.
-  [[nodiscard]] const Cpu* cpu() const { return cpu_.get(); }
+  /// Null where the GPU has all layers; of several shards the first.
+  [[nodiscard]] const Cpu* cpu() const { return sharded_ ? &sharded_->cpu(0) : cpu_.get(); }
+  /// Of the CPU.
+  [[nodiscard]] size_t n_threads() const { return sharded_ ? sharded_->n_threads() : cpu_ ? cpu_->n_threads() : 0; }
+  /// Null unless there are several.
+  [[nodiscard]] const ShardedCpu* shards() const { return sharded_.get(); }
   /// Null where the CPU has all layers.
   [[nodiscard]] const Machine* gpu() const { return gpu_.get(); }
 
  private:
   std::unique_ptr<Cpu> cpu_;
+  std::unique_ptr<ShardedCpu> sharded_;
   std::unique_ptr<Machine> gpu_;
   std::vector<Placement> placements_;
 };

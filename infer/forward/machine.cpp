@@ -18,6 +18,11 @@ void require_heads(Slot slot) {
                 static_cast<int>(slot));
 }
 
+void require_whole(const Shard& shard, const char* who) {
+  core::require(shard.n_ranks == 1, "{} has whole matrices, and can't be rank {} of {} shards", who, shard.rank,
+                shard.n_ranks);
+}
+
 void Stage::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter> adapter) {
   core::fail("{}: this machine runs no adapters", adapter->path);
 }

@@ -15,18 +15,12 @@
 #include "core/formats/peft_adapter.h"
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
+#include "infer/forward/exchange.h"
+#include "infer/forward/slots.h"
 #include "infer/forward/stage_weights.h"
 #include "infer/sampling/sampler.h"
 
 namespace folio::infer {
-
-/// The activations of a step: (rows, width of the slot on this machine).
-enum class Slot : uint8_t { Residual, Normed, Query, Key, Value, Heads, Gate, Up, Logits };
-inline constexpr size_t kSlots = 9;
-
-/// Numbers of a row in each slot, where one machine has all heads.
-using SlotWidths = std::array<size_t, kSlots>;
-[[nodiscard]] SlotWidths slot_widths(const core::ModelConfig& config);
 
 /// What norm_heads() takes. Throws core::Error unless the slot is Query or Key.
 void require_heads(Slot slot);
@@ -89,6 +83,18 @@ struct LoadReport {
   double repack_seconds = 0.0;
 };
 
+/// What a stage has of a model: some layers, and of each matrix there the output rows of one rank of several (see
+/// exchange.h). Key/value heads are shared out as evenly as they go, and with them attention and the cache.
+struct Shard {
+  LayerRange layers;
+  size_t rank = 0;
+  size_t n_ranks = 1;
+  Exchange* exchange = nullptr;  ///< of several ranks; has to outlive the stage
+};
+
+/// Throws core::Error if the shard is one of several. `who` has whole matrices alone.
+void require_whole(const Shard& shard, const char* who);
+
 /// A copy to the host that is on its way.
 enum class Ticket : uint64_t {};
 
@@ -98,7 +104,7 @@ class Stage {
 
   [[nodiscard]] virtual LayerRange layers() const = 0;
   [[nodiscard]] virtual const StageWeights& weights() const = 0;
-  /// Numbers of a row in the slot: a rank has only its own heads.
+  /// Numbers of a row in the slot.
   [[nodiscard]] virtual size_t width(Slot slot) const = 0;
   /// Rows that a step may have.
   [[nodiscard]] virtual size_t max_rows() const { return kMaxRows; }
@@ -126,7 +132,7 @@ class Stage {
   virtual void norm_heads(Slot slot, WeightId weight) = 0;
   /// Each projection's out = in · weightᵀ + bias, and for rows with an adapter its part: see reference/kernels.h.
   virtual void project(Slot in, std::span<const Projection> projections) = 0;
-  /// Residual += in · weightᵀ, and an adapter's part likewise. An operation of its own, since ranks sum here.
+  /// Residual += in · weightᵀ, and an adapter's part likewise.
   virtual void project_to_residual(Slot in, WeightId weight) = 0;
   /// Rotates Query and Key by their rows' positions, and stores Key and Value in the cache.
   virtual void rotate_and_store(int64_t layer) = 0;
@@ -164,9 +170,10 @@ class Machine {
   virtual ~Machine() = default;
   /// For people: "2 threads, avx512vnni".
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Loads the weights of some layers; with the first the embedding, with the last the output. `model` has to outlive
-  /// the stage. Throws core::Error if a tensor is of a type, or the model of a shape, that the machine doesn't run.
-  [[nodiscard]] virtual std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+  /// Loads a shard's weights; with the first layer the embedding, with the last the output. `model` has to outlive the
+  /// stage. Throws core::Error if a tensor is of a type, or the model of a shape, that the machine doesn't run, or if
+  /// it runs whole matrices alone and the shard is one of several.
+  [[nodiscard]] virtual std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                                     CacheType cache_type) = 0;
 };
 

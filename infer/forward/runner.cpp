@@ -19,7 +19,7 @@ std::vector<std::unique_ptr<Stage>> load_stages(const core::StoredModel& model, 
     require(p.layers.first == next, "layers {} to {} were placed after layer {}", p.layers.first, p.layers.last, next);
     require(p.layers.last > next, "a machine was given no layer: it has {} to {}", p.layers.first, p.layers.last);
     next = p.layers.last;
-    stages.push_back(p.machine.load(model, p.layers, cache_type));
+    stages.push_back(p.machine.load(model, {.layers = p.layers}, cache_type));
   }
   require(next == model.config.n_layers, "{} layers were placed, but the model has {}", next, model.config.n_layers);
   return stages;

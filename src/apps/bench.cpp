@@ -132,13 +132,14 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
   if (machines.gpu() != nullptr) memory.machines["device"] = machines.gpu()->describe();
   if (machines.cpu() != nullptr) {
     memory.machines["isa"] = core::isa_name(machines.cpu()->kernels().isa);
-    memory.machines["threads"] = machines.cpu()->n_threads();
+    memory.machines["threads"] = machines.n_threads();
+    if (machines.shards() != nullptr) memory.machines["shards"] = machines.shards()->n_shards();
   }
   if (machines.gpu() == nullptr) {
-    memory.bytes_per_s = read_bandwidth(machines.cpu()->n_threads());
+    memory.bytes_per_s = read_bandwidth(machines.n_threads());
     memory.key = "read_gb_per_s";
-    memory.description =
-        fmt::format("{}, memory reads at {:.1f} GB/s", machines.cpu()->describe(), *memory.bytes_per_s / 1e9);
+    memory.description = fmt::format("{}, memory reads at {:.1f} GB/s",
+                                     machines.placements().front().machine.describe(), *memory.bytes_per_s / 1e9);
   } else if (machines.cpu() == nullptr) {
     infer::gpu::Stream stream(*options.gpu);
     memory.bytes_per_s = infer::gpu::copy_bandwidth(stream);

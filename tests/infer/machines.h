@@ -19,6 +19,7 @@
 #include "infer/cpu/cpu.h"
 #include "infer/cuda/cuda.h"
 #include "infer/engine/engine.h"
+#include "infer/shards/sharded_cpu.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::test {
@@ -226,9 +227,9 @@ class RecordingMachine final : public Machine {
  public:
   explicit RecordingMachine(std::unique_ptr<Machine> inner) : inner_(std::move(inner)) {}
   [[nodiscard]] std::string describe() const override { return "recorded " + inner_->describe(); }
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
-    auto stage = std::make_unique<RecordingStage>(inner_->load(model, layers, cache_type));
+    auto stage = std::make_unique<RecordingStage>(inner_->load(model, shard, cache_type));
     last_stage = stage.get();
     return stage;
   }
@@ -274,6 +275,12 @@ inline std::vector<MachineKind> cpu_kinds() {
   return {{"cpu", CacheType::F32, some(cpu)},
           {"cpu_f16", CacheType::F16, some(cpu)},
           {"two_cpus", CacheType::F32, some(cpu, cpu)},
+          {"two_shards", CacheType::F32,
+           [](const CpuOptions& options) {
+             Machines machines;
+             machines.push_back(std::make_unique<ShardedCpu>(2, options, core::memory_nodes()));
+             return machines;
+           }},
           {"recorded", CacheType::F32, some(recorded)},
           {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
 }

@@ -180,7 +180,7 @@ void ExerciseStage::write(Slot slot, std::span<const float> values) {
   std::copy(values.begin(), values.end(), at(slot));
 }
 
-std::unique_ptr<infer::Stage> ExerciseMachine::load(const core::StoredModel& model, infer::LayerRange layers,
+std::unique_ptr<infer::Stage> ExerciseMachine::load(const core::StoredModel& model, const infer::Shard& shard,
                                                     infer::CacheType /*cache_type*/) {
   const core::ModelConfig& c = model.config;
   const core::FamilyInfo& family = core::info(c.family);
@@ -189,7 +189,8 @@ std::unique_ptr<infer::Stage> ExerciseMachine::load(const core::StoredModel& mod
                 "{}: the exercises run plain Llamas, without a sliding window, scaled rotations or other families' "
                 "parts; take the model of make demo",
                 model.path);
-  return std::make_unique<ExerciseStage>(parts_, model, layers);
+  infer::require_whole(shard, "the exercises' machine");
+  return std::make_unique<ExerciseStage>(parts_, model, shard.layers);
 }
 
 }  // namespace folio::exercises

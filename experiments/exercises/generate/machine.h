@@ -77,7 +77,7 @@ class ExerciseMachine final : public infer::Machine {
 
   [[nodiscard]] std::string describe() const override { return "the exercises' functions"; }
   /// Throws core::Error if the model is no plain Llama.
-  [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, infer::LayerRange layers,
+  [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, const infer::Shard& shard,
                                                    infer::CacheType cache_type) override;
 
  private:

@@ -1,5 +1,5 @@
-// Laws of infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: the file's numbers in the manifest's roles, once in
-// memory, and for a range of layers only what it needs.
+// Laws of infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: the file's numbers in the manifest's roles, once
+// in memory, and for a range of layers only what it needs.
 #include "infer/cpu/cpu_weights.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using core::Role;
 
 CpuWeights load(const core::StoredModel& model, LayerRange layers) {
   core::ThreadPool pool(2);
-  return {model, layers, pool};
+  return {model, {.layers = layers}, pool};
 }
 CpuWeights load(const core::StoredModel& model) { return load(model, {0, model.config.n_layers}); }
 

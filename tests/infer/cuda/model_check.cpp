@@ -114,9 +114,9 @@ class PerturbedCpu final : public Machine {
  public:
   PerturbedCpu(size_t n_threads, uint64_t seed) : cpu_({.n_threads = n_threads}), seed_(seed) {}
   [[nodiscard]] std::string describe() const override { return cpu_.describe(); }
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
-    return std::make_unique<PerturbedStage>(cpu_.load(model, layers, cache_type), model, cache_type, seed_);
+    return std::make_unique<PerturbedStage>(cpu_.load(model, shard, cache_type), model, cache_type, seed_);
   }
 
  private:

@@ -49,9 +49,9 @@ class Swapped final : public Machine {
  public:
   explicit Swapped(const core::StoredModel& model) : model_(model), inner_(make_cuda({})) {}
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& /*model*/, LayerRange layers,
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& /*model*/, const Shard& shard,
                                             CacheType cache_type) override {
-    return inner_->load(model_, layers, cache_type);
+    return inner_->load(model_, shard, cache_type);
   }
 
  private:

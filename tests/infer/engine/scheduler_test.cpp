@@ -64,23 +64,21 @@ std::vector<std::vector<int32_t>> searched_alone(const std::vector<int32_t>& pro
   return texts;
 }
 
-// Of two requests out of three; what an adapter writes into the cache is of its own.
-int32_t adapter_of(RequestId request) { return static_cast<int32_t>(request % 3) - 1; }
-
 class TextBranch final : public ScheduledBranch {
  public:
-  TextBranch(RequestId request, size_t index, size_t width, std::vector<int32_t> prompt, size_t n_more)
+  TextBranch(RequestId request, size_t index, size_t width, std::vector<int32_t> prompt, size_t n_more, int32_t adapter)
       : ScheduledBranch(request, index),
         text(std::move(prompt)),
         n_prompt(text.size()),
         n_all(n_prompt + n_more),
-        width_(width) {}
+        width_(width),
+        adapter_(adapter) {}
   [[nodiscard]] std::span<const int32_t> tokens() const { return text; }
   [[nodiscard]] size_t shareable() const { return text.size() - 1; }
   [[nodiscard]] int64_t max_positions() const { return static_cast<int64_t>(n_all) - 1; }
   [[nodiscard]] size_t n_together() const { return width_; }
   [[nodiscard]] size_t n_drafts() const { return 0; }
-  [[nodiscard]] int32_t adapter() const { return adapter_of(request()); }
+  [[nodiscard]] int32_t adapter() const { return adapter_; }
   [[nodiscard]] bool alone() const { return false; }
   [[nodiscard]] bool done() const { return text.size() == n_all; }
 
@@ -91,15 +89,17 @@ class TextBranch final : public ScheduledBranch {
 
  private:
   size_t width_;
+  int32_t adapter_;
 };
 
 // A request: some choices, or one search.
 struct TextRequest {
   static inline RequestId n_made = 0;
 
-  TextRequest(const std::vector<int32_t>& prompt, size_t n_more, size_t n = 1, bool search = false)
+  TextRequest(const std::vector<int32_t>& prompt, size_t n_more, size_t n = 1, bool search = false,
+              int32_t adapter = kNoAdapter)
       : id(n_made++), width(search ? n : 1) {
-    for (size_t i = 0; i < n; ++i) branches.emplace_back(id, i, width, prompt, n_more);
+    for (size_t i = 0; i < n; ++i) branches.emplace_back(id, i, width, prompt, n_more, adapter);
     for (size_t i = 0; i < (search ? 1 : n); ++i) live.push_back(i);
   }
   TextRequest(const TextRequest&) = delete;
@@ -483,7 +483,8 @@ TEST(Scheduler, EveryRequestEndsWithItsOwnTextsAndNoBlockIsLost) {
           for (size_t i = 0; i < n_prompt; ++i) prompt[i] = static_cast<int32_t>(i % 32);
         }
         for (size_t i = up_to(n_prompt); i < n_prompt && up_to(2) == 0; ++i) prompt[i] = static_cast<int32_t>(up_to(2));
-        TextRequest& request = requests.emplace_back(prompt, 1 + up_to(most + 1 - n_prompt), n, search);
+        TextRequest& request = requests.emplace_back(prompt, 1 + up_to(most + 1 - n_prompt), n, search,
+                                                     static_cast<int32_t>(up_to(3)) - 1);
         prompts[&request] = prompt;
         s.add(request);
       }

@@ -32,9 +32,9 @@ class WatchedMachine final : public Machine {
  public:
   WatchedMachine(std::unique_ptr<Machine> inner, std::string& events) : inner_(std::move(inner)), events_(events) {}
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, LayerRange layers,
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
-    auto stage = std::make_unique<WatchedStage>(inner_->load(model, layers, cache_type), events_);
+    auto stage = std::make_unique<WatchedStage>(inner_->load(model, shard, cache_type), events_);
     draws = stage->draws();
     return stage;
   }

@@ -1,0 +1,74 @@
+#include "core/memory_nodes.h"
+
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <string>
+
+namespace folio::core {
+namespace {
+
+// "0-3,8,10-11"
+std::vector<int> numbers_of(const std::string& list) {
+  std::vector<int> numbers;
+  const char* at = list.data();
+  const char* end = at + list.size();
+  while (at < end) {
+    int first = 0;
+    const auto [after, error] = std::from_chars(at, end, first);
+    if (error != std::errc()) break;
+    int last = first;
+    at = after;
+    if (at < end && *at == '-') at = std::from_chars(at + 1, end, last).ptr;
+    for (int n = first; n <= last && n < CPU_SETSIZE; ++n) numbers.push_back(n);
+    if (at == end || *at != ',') break;
+    ++at;
+  }
+  return numbers;
+}
+
+std::string line_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+}  // namespace
+
+std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  std::vector<MemoryNode> nodes;
+  for (const int number : numbers_of(line_of(folder / "online"))) {
+    MemoryNode node{.number = number};
+    node.cpus = numbers_of(line_of(folder / ("node" + std::to_string(number)) / "cpulist"));
+    std::erase_if(node.cpus, [&](int cpu) { return known && !CPU_ISSET(static_cast<size_t>(cpu), &allowed); });
+    if (!node.cpus.empty()) nodes.push_back(std::move(node));
+  }
+  if (nodes.empty()) nodes.emplace_back();
+  return nodes;
+}
+
+void stay_near(const MemoryNode& node) {
+  if (node.cpus.empty()) return;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : node.cpus) CPU_SET(static_cast<size_t>(cpu), &cpus);
+  static_cast<void>(::sched_setaffinity(0, sizeof cpus, &cpus));
+  std::array<unsigned long, 16> mask{};  // 1,024 nodes
+  constexpr size_t kBits = 8 * sizeof(unsigned long);
+  const auto bit = static_cast<size_t>(node.number);
+  if (bit >= mask.size() * kBits) return;
+  mask[bit / kBits] = 1UL << bit % kBits;
+  static_cast<void>(::syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), mask.size() * kBits));
+}
+
+}  // namespace folio::core

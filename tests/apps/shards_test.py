@@ -1,0 +1,68 @@
+"""--shards: the same bytes on any number of shards, each with threads and memory of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from support import BUILD, FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, environment, generate, one_json, run, succeed
+
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (2, 3, 4))], ids=["characters", "smollm2"])
+def test_texts_are_the_same_on_any_number(model, numbers, tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("Once upon a time\nROMEO: what say you, and why do you say it?\nO\n")
+    for flags in (["-s", 3, "-n", 40], ["--beams", 3, "--beams-out", 2, "-n", 12], ["-s", 4, "-n", 30, "--cache-type", "f16"]):
+        command = ["generate", "--json", "-m", model, "--prompts", file, "-t", 2, *flags]
+        expected = one_json(succeed(*command, "--shards", 1).stdout)["results"]
+        for n in numbers:
+            assert one_json(succeed(*command, "--shards", n).stdout)["results"] == expected, f"{n} shards, {flags}"
+
+
+def test_a_draft_model_runs_on_the_shards_too(tmp_path):
+    flags = ["-p", "hello hello hello", "-s", 5, "-n", 40, "-t", 2]
+    plain = generate(GOLDEN, *flags)
+    assert generate(GOLDEN, *flags, "--shards", 2, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain["tokens"]
+
+
+def may_ask_for_memory():
+    """Whether the system tells of memory nodes, and lets a process ask for one's memory; some containers don't."""
+    ask = "import ctypes; mask = ctypes.c_ulong(1); exit(ctypes.CDLL(None).syscall(238, 1, ctypes.byref(mask), 64) != 0)"
+    return (os.uname().machine == "x86_64" and os.path.exists("/sys/devices/system/node/online")
+            and os.path.exists("/proc/self/numa_maps") and subprocess.run([sys.executable, "-c", ask]).returncode == 0)
+
+
+@pytest.mark.skipif(not may_ask_for_memory(), reason="memory nodes can't be asked for here")
+def test_each_shard_asks_for_memory_of_its_node():
+    """The kernel says of each mapping whose memory is wanted there: the shards' threads asked for a node's."""
+    process = subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--shards", "2", "--port", "0"], stdout=subprocess.PIPE,
+                               text=True, env=environment("/nonexistent"))
+    try:
+        assert process.stdout.readline().startswith("http://")
+        policies = set()
+        for task in os.listdir(f"/proc/{process.pid}/task"):
+            with open(f"/proc/{process.pid}/task/{task}/numa_maps") as maps:
+                policies |= {line.split()[1] for line in maps}
+        assert any(policy.startswith("prefer") for policy in policies), policies
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def test_bench_says_how_many(golden_gguf):
+    done = one_json(succeed("bench", "-m", golden_gguf, "--shards", 2, "-t", 2, "--prompt-tokens", 8, "--gen-tokens", 4,
+                            "--json").stdout)
+    assert (done["shards"], done["threads"]) == (2, 2) and done["decode_tokens_per_s"] > 0
+
+
+@pytest.mark.parametrize("flags, code, parts", [
+    (["--shards", 4], FAILED, ["4 shards", "3 tiles"]),
+    (["--shards", 0], WRONG_USAGE, ["--shards", "[1, 64]"]),
+    (["--shards", 2, "--device", "cuda", "--gpu-layers", 1], WRONG_USAGE, ["--shards 2", "1 of the 2 layers"]),
+])
+def test_what_cannot_be_split_is_refused(golden_gguf, flags, code, parts):
+    assert_refused(run("generate", "-m", golden_gguf, "-n", 1, *flags, "ROMEO:"), code, *parts)
