@@ -18,7 +18,7 @@ set_target_properties(folio_engine PROPERTIES EXPORT_NAME engine)
 install(TARGETS folio_options folio_core folio_jinja folio_data folio_reference folio_infer folio_cuda folio_engine
         EXPORT FolioTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/folio INCLUDES DESTINATION ${FOLIO_INCLUDE})
 install(EXPORT FolioTargets NAMESPACE Folio:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
-foreach(folder IN ITEMS src/core data infer/cache infer/cpu infer/engine infer/forward infer/reference infer/sampling)
+foreach(folder IN ITEMS src/core data infer/cache infer/cpu infer/engine infer/forward infer/reference infer/sampling infer/shards)
   string(REGEX REPLACE "^src/" "" there ${folder})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${FOLIO_INCLUDE}/${there} FILES_MATCHING PATTERN "*.h")
 endforeach()
