@@ -8,7 +8,7 @@
 namespace folio::infer {
 namespace {
 
-// Multiplications that are worth a thread of their own: about a microsecond of one core.
+// Multiplications that take a core about a microsecond.
 constexpr size_t kWorthAThread = 8 * 1024;
 
 // Rows of a sequence that read the cache together; divides a block of it. More would leave threads without work.
@@ -278,10 +278,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
   size_t work = 0;
   for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1 - first_seen(row.position)) * 2 * dim;
   const size_t n_runs = runs_.size() - 1;
-  // Head by head, so that one head's keys and values stay near, and in stripes, since later rows see more positions.
-  const size_t items = n_kv_heads * n_runs;
-  if (items == 0) return;
-  const size_t stripes = std::clamp<size_t>(work / kWorthAThread, 1, std::min(items, pool_.size()));
+  // Head by head, so that one head's keys and values stay near.
   const auto attend_run = [&](size_t item) {
     const size_t head = item / n_runs;
     const size_t begin = runs_[item % n_runs];
@@ -304,10 +301,8 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
       kernels_.attention_f16(in, at(Slot::Heads) + first);
     }
   };
-  pool_.parallel_for(stripes, 1, [&](size_t begin, size_t end) {
-    for (size_t stripe = begin; stripe < end; ++stripe) {
-      for (size_t item = stripe; item < items; item += stripes) attend_run(item);
-    }
+  pool_.parallel_for(n_kv_heads * n_runs, 1, work / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t item = begin; item < end; ++item) attend_run(item);
   });
 }
 

@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <span>
 #include <system_error>
 
 #include "core/error.h"
@@ -11,9 +10,9 @@
 namespace folio::core {
 namespace {
 
-// A waiting thread spins, then sleeps. The caller spins for longer than the threads' shares usually differ. After that
-// it may occupy the core that its worker waits for; if it sleeps, the worker can run. A worker spins for longer than
-// the gap between two operations of a forward pass or the sampling of a token.
+// A waiting thread spins, then sleeps. The caller spins for longer than a piece usually takes. After that it may occupy
+// the core that a worker waits for; if it sleeps, the worker can run. A worker spins for longer than the gap between
+// two operations of a forward pass or the sampling of a token.
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
@@ -23,6 +22,18 @@ inline void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Calls done() again and again until it is true or the time is over.
+template <typename Done>
+void spin(std::chrono::microseconds time, Done&& done) {
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return;
+      pause_cpu();
+    }
+  } while (std::chrono::steady_clock::now() - start < time);
 }
 
 // Moves the calling thread to the `index`-th permitted core after `from`, without pinning it there. A new thread often
@@ -57,36 +68,31 @@ void SignalCounter::raise() {
   if (state_.exchange((now | 1U) + 1, std::memory_order_seq_cst) % 2 == 1) state_.notify_one();
 }
 
-void SignalCounter::await(uint32_t count, std::chrono::microseconds spins) {
-  const uint32_t raised = count * 2;
-  const auto start = std::chrono::steady_clock::now();
-  uint32_t seen;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      seen = state_.load(std::memory_order_acquire);
-      if (seen == raised) return;
-      pause_cpu();
-    }
-  } while (std::chrono::steady_clock::now() - start < spins);
+uint32_t SignalCounter::await_change(uint32_t seen, std::chrono::microseconds spins) {
+  seen *= 2;
+  uint32_t now = seen;
+  spin(spins, [&] { return (now = state_.load(std::memory_order_acquire)) != seen; });
   // Only this thread sets the lowest bit, and only raise() clears it.
-  while (seen != raised) {
-    if (state_.compare_exchange_strong(seen, seen | 1U, std::memory_order_seq_cst, std::memory_order_acquire)) {
+  while (now == seen) {
+    if (state_.compare_exchange_strong(now, seen | 1U, std::memory_order_seq_cst, std::memory_order_acquire)) {
       state_.wait(seen | 1U, std::memory_order_acquire);
-      seen = state_.load(std::memory_order_acquire);
+      now = state_.load(std::memory_order_acquire);
     }
   }
+  return now / 2;
 }
 
 ThreadPool::ThreadPool(size_t n_threads) {
   if (n_threads == 0) n_threads = default_threads();
-  workers_ = std::make_unique<Worker[]>(n_threads - 1);
+  shares_ = std::make_unique<Share[]>(n_threads);
+  workers_ = std::make_unique<Worker[]>(n_threads);
   threads_.reserve(n_threads - 1);
   const int here = std::max(0, ::sched_getcpu());
   for (size_t i = 1; i < n_threads; ++i) {
     try {
       threads_.emplace_back([this, i, here] {
         step_aside(i, here);
-        work(workers_[i - 1], i);
+        work(i);
       });
     } catch (const std::system_error& error) {
       stop();
@@ -98,51 +104,80 @@ ThreadPool::ThreadPool(size_t n_threads) {
 ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() {
-  for (size_t i = 0; i < threads_.size(); ++i) {
-    workers_[i].job = {};
-    workers_[i].posted.raise();
-  }
+  stops_.store(true, std::memory_order_relaxed);
+  for (size_t i = 1; i <= threads_.size(); ++i) workers_[i].posted.raise();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::do_share(const Job& job, size_t index) {
+void ThreadPool::do_piece(const Job& job, size_t piece) {
   const size_t n_grains = (job.count + job.grain - 1) / job.grain;
-  const size_t begin = n_grains * index / job.shares * job.grain;
-  const size_t end = std::min(job.count, n_grains * (index + 1) / job.shares * job.grain);
-  job.call(job.context, begin, end);
+  const size_t begin = n_grains * piece / job.n_pieces * job.grain;
+  const size_t end = std::min(job.count, n_grains * (piece + 1) / job.n_pieces * job.grain);
+  try {
+    job.call(job.context, begin, end);
+  } catch (...) {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_ || piece < error_piece_) {
+      error_ = std::current_exception();
+      error_piece_ = piece;
+    }
+  }
+}
+
+// Does pieces of the share `first` until none is left, then of those after it. Returns how many of them it did.
+size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
+  size_t n_done = 0;
+  for (size_t i = 0; i < n_shares; ++i) {
+    const size_t index = (first + i) % n_shares;
+    Share& share = shares_[index];
+    uint64_t left = share.left.load(std::memory_order_acquire);
+    while (static_cast<uint32_t>(left) > 0) {
+      if (!share.left.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
+      const Job& job = share.job;
+      const uint32_t of_share = job.n_pieces / job.n_threads;
+      do_piece(job, index * of_share + of_share - static_cast<uint32_t>(left));
+      ++n_done;
+      left = share.left.load(std::memory_order_acquire);
+    }
+  }
+  return n_done;
 }
 
 void ThreadPool::run(const Job& job) {
-  const std::span<Worker> workers(workers_.get(), job.shares - 1);
-  for (Worker& worker : workers) {
-    worker.job = job;
-    worker.posted.raise();
+  const uint64_t number = uint64_t{++n_jobs_} << 32U;
+  const uint32_t of_share = job.n_pieces / job.n_threads;
+  unfinished_.store(job.n_pieces * 2, std::memory_order_relaxed);
+  n_shares_.store(job.n_threads, std::memory_order_relaxed);
+  for (size_t i = job.n_threads; i-- > 0;) {
+    shares_[i].job = job;
+    shares_[i].left.store(number + of_share, std::memory_order_release);
+    if (i > 0) workers_[i].posted.raise();
   }
-  std::exception_ptr first;
-  try {
-    do_share(job, 0);
-  } catch (...) {
-    first = std::current_exception();
+  const auto done = static_cast<uint32_t>(do_pieces(0, job.n_threads));
+  if (unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) != done * 2) {
+    uint32_t now = 0;
+    spin(kCallerSpins, [&] { return (now = unfinished_.load(std::memory_order_acquire)) == 0; });
+    if (now > 0) {
+      now = unfinished_.fetch_or(1, std::memory_order_acq_rel) | 1U;
+      while (now > 1) {
+        unfinished_.wait(now, std::memory_order_acquire);
+        now = unfinished_.load(std::memory_order_acquire);
+      }
+    }
   }
-  for (Worker& worker : workers) {
-    worker.finished.await(worker.posted.count(), kCallerSpins);
-    if (!worker.error) continue;
-    if (!first) first = worker.error;
-    worker.error = nullptr;
-  }
-  if (first) std::rethrow_exception(first);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void ThreadPool::work(Worker& worker, size_t index) {
-  for (uint32_t n_jobs = 1;; ++n_jobs) {
-    worker.posted.await(n_jobs, kWorkerSpins);
-    if (worker.job.call == nullptr) return;
-    try {
-      do_share(worker.job, index);
-    } catch (...) {
-      worker.error = std::current_exception();
-    }
-    worker.finished.raise();
+void ThreadPool::work(size_t index) {
+  for (uint32_t n_posted = 0;;) {
+    n_posted = workers_[index].posted.await_change(n_posted, kWorkerSpins);
+    if (stops_.load(std::memory_order_relaxed)) return;
+    // What it was called for may be done by now, and the next job be in the making. Only a piece that it has taken
+    // keeps a job as it is.
+    const auto done = static_cast<uint32_t>(do_pieces(index, n_shares_.load(std::memory_order_relaxed)));
+    if (done > 0 && unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) == done * 2 + 1)
+      unfinished_.notify_one();
   }
 }
 

@@ -1,5 +1,6 @@
-// A pool of threads for short parallel loops. Workers spin for a moment between loops, then sleep.
-// Each thread's share depends only on the sizes, never on timing.
+// A pool of threads for short parallel loops. A loop is cut into pieces by its sizes alone; each thread begins with a
+// share of its own, and who has finished takes over what others have not begun. So a thread that the system does not
+// run holds nobody up, but for the one piece that it is in. Workers spin for a moment between loops, then sleep.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -23,12 +25,9 @@ class SignalCounter {
   /// One more. Called by one thread only.
   void raise();
 
-  /// How often raise() was called; for the thread that calls it.
-  [[nodiscard]] uint32_t count() const { return state_.load(std::memory_order_relaxed) / 2; }
-
-  /// Returns when raise() was called `count` times (modulo 2^31). Called by one thread only; spins for `spins`, then
+  /// Returns how often raise() was called, once that is not `seen`. Called by one thread only; spins for `spins`, then
   /// sleeps.
-  void await(uint32_t count, std::chrono::microseconds spins);
+  uint32_t await_change(uint32_t seen, std::chrono::microseconds spins);
 
  private:
   std::atomic<uint32_t> state_{0};  ///< twice the count, plus 1 while the waiting thread sleeps
@@ -44,53 +43,79 @@ class ThreadPool {
 
   [[nodiscard]] size_t size() const { return threads_.size() + 1; }
 
-  /// Calls body(begin, end) on disjoint ranges that cover [0, count), at most `shares` of them and at most one for each
-  /// thread, and returns when all have ended. Range borders are multiples of `grain` (at least 1). If bodies throw,
-  /// throws the exception of the first range. One caller at a time; `body` must not call the pool.
+  /// Calls body(begin, end) on disjoint ranges that cover [0, count), and returns when all have ended. `worth`: about
+  /// how many microseconds one thread would take; at most so many threads take part, and a range is worth some of them.
+  /// The ranges depend on these numbers and size() alone, and who does which on who is free. Range borders are
+  /// multiples of `grain` (at least 1). If bodies throw, throws the exception of the first range. One caller at a time;
+  /// `body` must not call the pool.
   template <typename Body>
-  void parallel_for(size_t count, size_t grain, size_t shares, Body&& body) {
-    shares = std::min({shares, size(), (count + grain - 1) / grain});
-    if (shares <= 1) {
+  void parallel_for(size_t count, size_t grain, size_t worth, Body&& body) {
+    const size_t n_grains = (count + grain - 1) / grain;
+    const size_t n_threads = std::min({worth, size(), n_grains});
+    if (n_threads <= 1) {
       if (count > 0) body(size_t{0}, count);
       return;
     }
     using Plain = std::remove_reference_t<Body>;
+    const size_t per_thread =
+        std::min(n_grains / n_threads, std::clamp<size_t>(worth / n_threads / kPieceWorth, 1, kMostPieces));
     run({.count = count,
          .grain = grain,
-         .shares = shares,
+         .n_threads = static_cast<uint32_t>(n_threads),
+         .n_pieces = static_cast<uint32_t>(n_threads * per_thread),
          .call = [](void* context, size_t begin, size_t end) { (*static_cast<Plain*>(context))(begin, end); },
          .context = const_cast<void*>(static_cast<const void*>(&body))});
   }
+  /// The same for a loop that takes milliseconds.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, Body&& body) {
-    parallel_for(count, grain, size(), std::forward<Body>(body));
+    parallel_for(count, grain, kLong, std::forward<Body>(body));
   }
 
  private:
+  // A piece takes some microseconds, far more than to take it over does. A share of few pieces is enough: what one
+  // thread waits for at the end is at most a piece.
+  static constexpr size_t kPieceWorth = 4;
+  static constexpr size_t kMostPieces = 16;
+  static constexpr size_t kLong = 1000000;
+
   using Call = void (*)(void* context, size_t begin, size_t end);
   struct Job {
     size_t count = 0;
     size_t grain = 1;
-    size_t shares = 1;
-    Call call = nullptr;  ///< null: end the thread
+    uint32_t n_threads = 1;
+    uint32_t n_pieces = 1;  ///< a multiple of n_threads: share i are the i-th n_pieces / n_threads
+    Call call = nullptr;
     void* context = nullptr;
   };
 
-  struct Worker {
-    // Written by the caller: one cache line, so that the worker receives all of it at once.
-    alignas(64) Job job;
-    SignalCounter posted;
-    // Written by the worker, in a line of its own.
-    alignas(64) SignalCounter finished;
-    std::exception_ptr error;
+  // A thread's share: the caller's is the first. It is one cache line, so that a worker receives all of it at once.
+  // `left` counts the pieces that nobody has begun, and says of which job: who takes one has to be first to change the
+  // number, and the job stays as it is until all of its pieces have ended.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> left{0};  ///< 2^32 times the job's number, plus the pieces
+    Job job;
+  };
+  struct alignas(64) Worker {
+    SignalCounter posted;  ///< jobs in which it takes part
   };
 
   void run(const Job& job);
-  void work(Worker& worker, size_t index);
+  void work(size_t index);
   void stop();
-  static void do_share(const Job& job, size_t index);
+  size_t do_pieces(size_t first, size_t n_shares);
+  void do_piece(const Job& job, size_t piece);
 
+  std::unique_ptr<Share[]> shares_;
   std::unique_ptr<Worker[]> workers_;
+  uint32_t n_jobs_ = 0;
+  std::atomic<bool> stops_{false};
+  std::atomic<size_t> n_shares_{0};  ///< of the job, for who looks for work; a wrong number would find less
+  // Pieces that have not ended, twice, plus 1 while the caller sleeps.
+  alignas(64) std::atomic<uint32_t> unfinished_{0};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;          ///< of the first piece that failed,
+  size_t error_piece_ = 0;            ///< which is this
   std::vector<std::thread> threads_;  ///< one for each worker
 };
 

@@ -36,7 +36,6 @@ TEST(ThreadPool, CoversEachIndexOnceOnGrainBorders) {
           ranges.emplace_back(begin, end);
         });
         ASSERT_EQ(hits, std::vector<int>(count, 1)) << threads << " threads, grain " << grain;
-        ASSERT_LE(ranges.size(), threads);
         for (const auto& [begin, end] : ranges) {
           ASSERT_LT(begin, end);
           ASSERT_EQ(begin % grain, 0U);
@@ -60,11 +59,11 @@ TEST(ThreadPool, TheCutIsAFunctionOfTheSizesAlone) {
     return ranges;
   };
   const auto first = cut();
-  EXPECT_EQ(first.size(), 3U);
+  EXPECT_GT(first.size(), 3U);
   for (int i = 0; i < 100; ++i) ASSERT_EQ(cut(), first);
 }
 
-TEST(ThreadPool, SharesAreEven) {
+TEST(ThreadPool, PiecesAreEven) {
   ThreadPool pool(4);
   std::mutex mutex;
   size_t least = SIZE_MAX;
@@ -75,6 +74,36 @@ TEST(ThreadPool, SharesAreEven) {
     most = std::max(most, end - begin);
   });
   EXPECT_LE(most - least, 1U);
+}
+
+TEST(ThreadPool, ALoopThatIsWorthLittleIsOnePieceForEachThread) {
+  ThreadPool pool(4);
+  for (const size_t worth : {0, 1, 2, 3, 4, 8}) {
+    std::atomic<size_t> pieces{0};
+    pool.parallel_for(1000, 1, worth, [&](size_t, size_t) { ++pieces; });
+    EXPECT_EQ(pieces, std::clamp<size_t>(worth, 1, 4));
+  }
+}
+
+// A worker that is held up in its first piece, as one is that the system does not run, gets no other: the caller does
+// them all, and waits for that one alone.
+TEST(ThreadPool, WhatAThreadHasNotBegunOthersDo) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  constexpr size_t kPieces = 32;
+  std::atomic<size_t> of_worker{0};
+  std::atomic<size_t> of_caller{0};
+  pool.parallel_for(kPieces, 1, [&](size_t, size_t) {
+    if (std::this_thread::get_id() == caller) {
+      while (of_worker == 0) std::this_thread::yield();
+      ++of_caller;
+    } else {
+      ++of_worker;
+      while (of_caller < kPieces - 1) std::this_thread::yield();
+    }
+  });
+  EXPECT_EQ(of_worker, 1U);
+  EXPECT_EQ(of_caller, kPieces - 1);
 }
 
 TEST(ThreadPool, WorksThousandsOfTimes) {
@@ -165,16 +194,16 @@ TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
   }
 }
 
-// Threads without a share stay asleep.
+// Threads without a share stay asleep, and those with one get work, sooner or later.
 TEST(ThreadPool, FewerSharesThanThreads) {
   ThreadPool pool(5);
   std::mutex mutex;
   std::set<std::thread::id> threads;
-  for (uint32_t round = 0; round < 600; ++round) {
-    const size_t shares = 2 + round % 2;
+  for (uint32_t round = 0; round < 600 || threads.size() < 3; ++round) {
+    const size_t worth = 2 + round % 2;
     if (round == 300) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     std::vector<uint32_t> cells(64, 0);
-    pool.parallel_for(cells.size(), 1, shares, [&](size_t begin, size_t end) {
+    pool.parallel_for(cells.size(), 1, worth, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) ++cells[i];
       const std::lock_guard lock(mutex);
       threads.insert(std::this_thread::get_id());
@@ -182,11 +211,6 @@ TEST(ThreadPool, FewerSharesThanThreads) {
     ASSERT_EQ(cells, std::vector<uint32_t>(64, 1));
   }
   EXPECT_EQ(threads.size(), 3U);
-  pool.parallel_for(5, 1, [&](size_t, size_t) {
-    const std::lock_guard lock(mutex);
-    threads.insert(std::this_thread::get_id());
-  });
-  EXPECT_EQ(threads.size(), 5U);
 }
 
 // Workers give up spinning after 200 us and the caller after 50: pauses around these lengths let signals meet threads
