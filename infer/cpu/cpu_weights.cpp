@@ -64,9 +64,8 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
     } else if (tensor.shape[0] == 0) {
       matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
     } else if (in_blocks(tensor)) {
-      matrices_.push_back(groups(tensor, pool, to));
+      matrices_.push_back(groups(tensor, pool, to, model.gguf.get()));
       to += group_bytes(tensor);
-      if (model.gguf) model.gguf->release(tensor);
     } else {
       matrices_.push_back(mapped(tensor, copies));
     }
@@ -108,10 +107,26 @@ Matrix CpuWeights::mapped(const core::TensorView& tensor, bool copies) {
   return m;
 }
 
-Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to) {
-  return {.weights = repack(tensor, {to, group_bytes(tensor)}, pool),
-          .n_out = static_cast<size_t>(tensor.shape[0]),
-          .k = static_cast<size_t>(tensor.shape[1])};
+// Some rows at a time: what was repacked of a mapped file is not needed again, so no tensor is in memory twice.
+Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to,
+                          const core::GgufFile* file) {
+  constexpr size_t kSliceBytes = size_t{32} << 20U;
+  const auto n_out = static_cast<size_t>(tensor.shape[0]);
+  const size_t row_bytes = tensor.bytes.size() / n_out;
+  const size_t tiles = std::max<size_t>(1, kSliceBytes / row_bytes / kernels::kTileRows);
+  kernels::GroupMatrix whole = group_layout(tensor);
+  whole.tiles = to;
+  for (size_t row = 0; row < n_out; row += tiles * kernels::kTileRows) {
+    core::TensorView slice = tensor;
+    const size_t rows = std::min(n_out - row, tiles * kernels::kTileRows);
+    slice.bytes = tensor.bytes.subspan(row * row_bytes, rows * row_bytes);
+    slice.shape[0] = static_cast<int64_t>(rows);
+    const size_t bytes = group_bytes(slice);
+    repack(slice, {to, bytes}, pool);
+    to += bytes;
+    if (file != nullptr) file->release(slice);
+  }
+  return {.weights = whole, .n_out = n_out, .k = static_cast<size_t>(tensor.shape[1])};
 }
 
 }  // namespace folio::infer

@@ -35,7 +35,7 @@ class CpuWeights {
   StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies);
   Matrix vector(const core::TensorView& tensor);
   Matrix mapped(const core::TensorView& tensor, bool copies);
-  Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to);
+  Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::GgufFile* file);
 
   LoadReport report_;
   std::vector<Matrix> matrices_;  ///< by WeightId

@@ -4,61 +4,117 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <type_traits>
+#include <utility>
 
+#include "infer/cpu/prefetch.h"
 #include "infer/reference/kernels.h"
 #include "infer/reference/quantize_body.h"
 
 namespace folio::infer::kernels {
 namespace {
 
+// Calls body with 0, ..., n - 1, each as a constant.
+template <size_t n, typename Body>
+inline void for_constants(Body&& body) {
+  [&]<size_t... i>(std::index_sequence<i...>) { (body(std::integral_constant<size_t, i>{}), ...); }
+  (std::make_index_sequence<n>{});
+}
+
+// How a type stores its weights: see GroupMatrix.
+template <int bits, size_t group, bool minimums, bool byte_scales>
+struct GroupKind {
+  static constexpr int kBits = bits;
+  static constexpr size_t kGroup = group;
+  static constexpr bool kMinimums = minimums;
+  static constexpr bool kByteScales = byte_scales;
+};
+
+// Calls take(i, quants) for the columns 4 i to 4 i + 3 of a group, i < 8. Those in the low halves of bytes come first.
+template <int kBits, typename Take>
+inline void for_quants(const uint8_t* at, Take&& take) {
+  if constexpr (kBits == 8) {
+    for_constants<8>([&](auto i) { take(i, Bytes::load(at + 64 * i)); });
+  } else {
+    // The bits above four of the columns 4 i to 4 i + 3.
+    const auto above = [&](auto i) {
+      const int which = static_cast<int>(i);
+      if constexpr (kBits == 5) return Bytes::load(at + 256).template bits<which - 4>(0x10);
+      if constexpr (kBits == 6) return Bytes::load(at + 256 + which / 4 * 64).template bits<which % 4 * 2 - 4>(0x30);
+    };
+    for_constants<8>([&](auto i) {
+      const Bytes both = Bytes::load(at + i % 4 * 64);
+      const Bytes low = i < 4 ? both.template bits<0>(0x0F) : both.template bits<4>(0x0F);
+      if constexpr (kBits == 4) {
+        take(i, low);
+      } else {
+        take(i, low | above(i));
+      }
+    });
+  }
+}
+
+// A tile is read from its first byte to its last, and the next one follows. Weights are prefetched so far ahead.
+constexpr size_t kPrefetchBytes = 4096;
+
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
-template <bool kNibbles, size_t kGroup, bool kMinimums, typename Scale, size_t kTokens>
+template <typename Kind, size_t kTokens, Prefetch level>
 inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Vec* total) {
-  constexpr size_t kParts = kGroupColumns / kGroup;  // groups of a row in each group of an input
-  constexpr size_t kQuantBytes = kTileRows * kGroupColumns / (kNibbles ? 2 : 1);
+  using Sums = Dots<Kind::kBits>;
+  using Byte = std::conditional_t<Kind::kMinimums, uint8_t, int8_t>;
+  using Scale = std::conditional_t<Kind::kByteScales, Byte, F16>;
+  constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // groups of a row in each group of an input
+  constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
   const size_t groups = m.k / kGroupColumns;
-  const auto* scales = reinterpret_cast<const Scale*>(tile + m.quant_bytes());
-  const auto* minimums = reinterpret_cast<const Scale*>(tile + m.quant_bytes() + m.scale_bytes());
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
-  for (size_t g = 0; g < groups; ++g, tile += kQuantBytes) {
-    const int8_t* values[kTokens];
-    Ints dot[kParts][kTokens];
-    for (size_t t = 0; t < kTokens; ++t) {
-      values[t] = x.values + (first + t) * m.k + g * kGroupColumns;
-      const int32_t* halves = x.sums + ((first + t) * groups + g) * 2;
+  for (size_t begin = 0; begin < groups;) {
+    const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
+    const auto* scales = reinterpret_cast<const Scale*>(tile + m.scales_at(n));
+    const auto* minimums = reinterpret_cast<const Scale*>(tile + m.minimums_at(n));
+    Vec factor;
+    Vec minimum_factor;
+    if constexpr (Kind::kByteScales) {
+      const auto* factors = reinterpret_cast<const F16*>(tile + m.factors_at(n));
+      factor = Vec::load(factors);
+      if constexpr (Kind::kMinimums) minimum_factor = Vec::zero() - Vec::load(factors + kTileRows);
+    }
+    const uint8_t* quants = tile;
+    for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes) {
+      const int8_t* values[kTokens];
+      for (size_t t = 0; t < kTokens; ++t) values[t] = x.values + (first + t) * m.k + g * kGroupColumns;
+      for (size_t i = 0; i < kQuantBytes; i += 64) prefetch_line<level>(quants + i + kPrefetchBytes);
+      Sums dots[kParts][kTokens];
+      for_quants<Kind::kBits>(quants, [&](auto i, Bytes four) {
+        const typename Sums::Weights w(four);
+        for (size_t t = 0; t < kTokens; ++t) dots[i * 4 / Kind::kGroup][t].add(w, values[t] + 4 * i);
+      });
       for (size_t p = 0; p < kParts; ++p) {
-        dot[p][t] = Ints::all(kMinimums ? 0 : -m.zero_point * (kParts == 2 ? halves[p] : halves[0] + halves[1]));
-      }
-    }
-    for (size_t i = 0; i < kQuantBytes / 64; ++i) {
-      __builtin_prefetch(tile + 64 * i + m.tile_bytes());  // the next tile: see add_chunk
-      const Bytes w = Bytes::load(tile + 64 * i);
-      if constexpr (kNibbles) {
-        const Bytes low = w.low_nibbles();
-        const Bytes high = w.high_nibbles();
+        Vec scale = Vec::load(scales);
+        if constexpr (Kind::kByteScales) scale = factor * scale;
+        scales += kTileRows;
         for (size_t t = 0; t < kTokens; ++t) {
-          dot[0][t] = dot[0][t].template add_dot<true>(low, values[t] + 4 * i);
-          dot[0][t] = dot[0][t].template add_dot<true>(high, values[t] + 16 + 4 * i);
+          Ints dot = dots[p][t].sum();
+          if constexpr (!Kind::kMinimums && !Sums::kSubtractsZeroPoint) {
+            const int32_t* halves = x.sums + ((first + t) * groups + g) * 2;
+            dot = dot + Ints::all(-m.zero_point * (kParts == 2 ? halves[p] : halves[0] + halves[1]));
+          }
+          sum[t] = Vec::fma(dot.to_floats(), scale * Vec::all(x.scales[(first + t) * groups + g]), sum[t]);
         }
-      } else {
-        Ints(&part)[kTokens] = dot[i * 4 / kGroup];
-        for (size_t t = 0; t < kTokens; ++t) part[t] = part[t].template add_dot<false>(w, values[t] + 4 * i);
+      }
+      if constexpr (Kind::kMinimums) {
+        Vec minimum = Vec::load(minimums);
+        if constexpr (Kind::kByteScales) minimum = minimum_factor * minimum;
+        minimums += kTileRows;
+        for (size_t t = 0; t < kTokens; ++t) {
+          sum[t] = Vec::fma(minimum, Vec::all(x.scaled_sums[(first + t) * groups + g]), sum[t]);
+        }
       }
     }
-    for (size_t p = 0; p < kParts; ++p) {
-      const Vec scale = Vec::load(scales + (g * kParts + p) * kTileRows);
-      for (size_t t = 0; t < kTokens; ++t) {
-        const Vec by = scale * Vec::all(x.scales[(first + t) * groups + g]);
-        sum[t] = Vec::fma(dot[p][t].to_floats(), by, sum[t]);
-      }
-    }
-    if constexpr (kMinimums) {
-      const Vec minimum = Vec::load(minimums + g * kTileRows);
-      for (size_t t = 0; t < kTokens; ++t) {
-        sum[t] = Vec::fma(minimum, Vec::all(x.scaled_sums[(first + t) * groups + g]), sum[t]);
-      }
-    }
+    begin += n;
+    tile += m.block_bytes(n);
   }
   std::copy_n(sum, kTokens, total);
 }
@@ -66,32 +122,53 @@ inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const Quantiz
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first,
                             Vec* total);
 
-template <size_t kTokens>
-TileKernel tile_kernel(const GroupMatrix& m) {
-  if (m.group == 16) return groups_tile<false, 16, false, float, kTokens>;
-  if (m.half) {
-    if (m.minimums)
-      return m.nibbles ? groups_tile<true, 32, true, F16, kTokens> : groups_tile<false, 32, true, F16, kTokens>;
-    return m.nibbles ? groups_tile<true, 32, false, F16, kTokens> : groups_tile<false, 32, false, F16, kTokens>;
+// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Those of the first inputs prefetch:
+// what they prefetch is for the others, too.
+struct TileKernels {
+  size_t most;
+  std::array<TileKernel, 4> first;
+  std::array<TileKernel, 4> others;
+};
+
+template <typename Kind, Prefetch level>
+constexpr std::array<TileKernel, 4> kernels_with() {
+  constexpr size_t kMost = Dots<Kind::kBits>::kMostTokens;
+  return {groups_tile<Kind, 1, level>, groups_tile<Kind, 2, level>,
+          groups_tile<Kind, std::min<size_t>(4, kMost), level>, groups_tile<Kind, std::min<size_t>(8, kMost), level>};
+}
+
+template <typename Kind>
+TileKernels kernels_of() {
+  TileKernels kernels{Dots<Kind::kBits>::kMostTokens, {}, kernels_with<Kind, Prefetch::None>()};
+  with_level(select_prefetch(), [&](auto level) { kernels.first = kernels_with<Kind, level>(); });
+  return kernels;
+}
+
+TileKernels tile_kernels(const GroupMatrix& m) {
+  if (m.byte_scales) {
+    if (m.bits == 4) return kernels_of<GroupKind<4, 32, true, true>>();
+    if (m.bits == 5) return kernels_of<GroupKind<5, 32, true, true>>();
+    return kernels_of<GroupKind<6, 16, false, true>>();
   }
-  return m.nibbles ? groups_tile<true, 32, true, float, kTokens> : groups_tile<false, 32, true, float, kTokens>;
+  if (m.bits == 8) return kernels_of<GroupKind<8, 32, false, false>>();
+  if (m.bits == 5) {
+    return m.minimums ? kernels_of<GroupKind<5, 32, true, false>>() : kernels_of<GroupKind<5, 32, false, false>>();
+  }
+  return m.minimums ? kernels_of<GroupKind<4, 32, true, false>>() : kernels_of<GroupKind<4, 32, false, false>>();
 }
 
 void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {
-  const TileKernel eight = tile_kernel<std::min<size_t>(8, Ints::kMostTokens)>(weight);
-  const TileKernel four = tile_kernel<std::min<size_t>(4, Ints::kMostTokens)>(weight);
-  const TileKernel two = tile_kernel<2>(weight);
-  const TileKernel one = tile_kernel<1>(weight);
+  const TileKernels run = tile_kernels(weight);
   for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
     const uint8_t* tile = weight.tile(row / kTileRows);
     const size_t end = std::min(row_end, (row / kTileRows + 1) * kTileRows);
     size_t tokens = 0;
     for (size_t n = 0; n < n_rows; n += tokens) {
-      const size_t left = std::min(n_rows - n, Ints::kMostTokens);
-      tokens = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-      Vec total[Ints::kMostTokens];
-      (tokens == 8 ? eight : tokens == 4 ? four : tokens == 2 ? two : one)(weight, tile, x, n, total);
+      const auto power = static_cast<size_t>(std::bit_width(std::min({n_rows - n, run.most, size_t{8}}))) - 1;
+      tokens = size_t{1} << power;
+      Vec total[8];
+      (n == 0 ? run.first : run.others)[power](weight, tile, x, n, total);
       for (size_t t = 0; t < tokens; ++t) {
         float y[kTileRows];
         total[t].store(y);

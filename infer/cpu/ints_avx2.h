@@ -19,48 +19,93 @@ struct Bytes {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
   }
-  [[nodiscard]] Bytes low_nibbles() const {
-    const __m256i mask = _mm256_set1_epi8(0x0F);
-    return {_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)};
+  /// The bits of `mask` of each byte, once it is shifted by kRight to the right (to the left if that is negative).
+  template <int kRight>
+  [[nodiscard]] Bytes bits(uint8_t mask) const {
+    const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
+    const auto shifted = [](__m256i x) {
+      if constexpr (kRight > 0) return _mm256_srli_epi16(x, kRight);
+      if constexpr (kRight < 0) return _mm256_slli_epi16(x, -kRight);
+      return x;
+    };
+    return {_mm256_and_si256(shifted(low), m), _mm256_and_si256(shifted(high), m)};
   }
-  [[nodiscard]] Bytes high_nibbles() const {
-    return Bytes{_mm256_srli_epi16(low, 4), _mm256_srli_epi16(high, 4)}.low_nibbles();
-  }
+  friend Bytes operator|(Bytes a, Bytes b) { return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)}; }
 };
 
 struct Ints {
-  // The most inputs whose sums and totals fit the registers.
-  static constexpr size_t kMostTokens = 2;
-
   __m256i low;
   __m256i high;
 
   static Ints all(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
   [[nodiscard]] Vec to_floats() const { return {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}; }
+  friend Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
+};
 
-  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l. kSmall: no w is above 15.
-  template <bool kSmall>
-  [[nodiscard]] Ints add_dot(Bytes w, const int8_t* values) const {
+/// Sums of products of quants of kBits with inputs, in sixteen lanes. maddubs adds two products in 16 bits; there they
+/// stay while they are sure to fit.
+template <int kBits>
+struct Dots {
+  /// The quants of 8 bits lose their zero point of 128 here, so that no product needs more than 16 bits with its sign.
+  static constexpr bool kSubtractsZeroPoint = kBits == 8;
+  /// The most inputs whose sums fit the registers.
+  static constexpr size_t kMostTokens = 4;
+
+  /// The weights of four columns, made ready once for all inputs.
+  struct Weights {
+    explicit Weights(Bytes w) : unsigned_low(w.low), unsigned_high(w.high) {
+      if constexpr (kBits == 8) {
+        const __m256i zero_point = _mm256_set1_epi8(static_cast<char>(0x80));
+        signed_low = _mm256_xor_si256(w.low, zero_point);
+        signed_high = _mm256_xor_si256(w.high, zero_point);
+        unsigned_low = _mm256_abs_epi8(signed_low);
+        unsigned_high = _mm256_abs_epi8(signed_high);
+      }
+    }
+    __m256i unsigned_low;
+    __m256i unsigned_high;
+    __m256i signed_low{};
+    __m256i signed_high{};
+  };
+
+  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
+  void add(const Weights& w, const int8_t* values) {
     int32_t four;
     std::memcpy(&four, values, sizeof four);
     const __m256i a = _mm256_set1_epi32(four);
-    return {_mm256_add_epi32(low, dots<kSmall>(w.low, a)), _mm256_add_epi32(high, dots<kSmall>(w.high, a))};
+    if constexpr (kBits == 8) {
+      low = _mm256_add_epi32(low, widened(_mm256_maddubs_epi16(w.unsigned_low, _mm256_sign_epi8(a, w.signed_low))));
+      high = _mm256_add_epi32(high, widened(_mm256_maddubs_epi16(w.unsigned_high, _mm256_sign_epi8(a, w.signed_high))));
+    } else {
+      low16 = _mm256_add_epi16(low16, _mm256_maddubs_epi16(w.unsigned_low, a));
+      high16 = _mm256_add_epi16(high16, _mm256_maddubs_epi16(w.unsigned_high, a));
+      if (++n_added == kMostAdded) widen();
+    }
+  }
+  Ints sum() {
+    if constexpr (kBits != 8) {
+      if (n_added > 0) widen();
+    }
+    return {low, high};
   }
 
  private:
-  template <bool kSmall>
-  static __m256i dots(__m256i w, __m256i a) {
-    if constexpr (kSmall) {  // the sum of two products is at most 2 * 15 * 127 and fits 16 bits
-      return _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1));
-    }
-    // The sum of two products may exceed 16 bits, where maddubs saturates. So even and odd columns are multiplied
-    // separately, as numbers of 16 bits.
-    const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(0x00FF));
-    const __m256i odd = _mm256_srli_epi16(w, 8);
-    const __m256i a_even = _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8);
-    const __m256i a_odd = _mm256_srai_epi16(a, 8);
-    return _mm256_add_epi32(_mm256_madd_epi16(even, a_even), _mm256_madd_epi16(odd, a_odd));
+  // Of the largest quant with ±127, twice: 15, 31 or 63 times 254.
+  static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
+
+  static __m256i widened(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
+  void widen() {
+    low = _mm256_add_epi32(low, widened(low16));
+    high = _mm256_add_epi32(high, widened(high16));
+    low16 = high16 = _mm256_setzero_si256();
+    n_added = 0;
   }
+
+  __m256i low = _mm256_setzero_si256();
+  __m256i high = _mm256_setzero_si256();
+  __m256i low16 = _mm256_setzero_si256();
+  __m256i high16 = _mm256_setzero_si256();
+  int n_added = 0;  // the loops around are unrolled, so that this is known when they are compiled
 };
 
 }  // namespace

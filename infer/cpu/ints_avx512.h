@@ -15,41 +15,105 @@ struct Bytes {
   __m512i v;
 
   static Bytes load(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
-  [[nodiscard]] Bytes low_nibbles() const { return {_mm512_and_si512(v, _mm512_set1_epi8(0x0F))}; }
-  [[nodiscard]] Bytes high_nibbles() const { return Bytes{_mm512_srli_epi16(v, 4)}.low_nibbles(); }
+  /// The bits of `mask` of each byte, once it is shifted by kRight to the right (to the left if that is negative).
+  template <int kRight>
+  [[nodiscard]] Bytes bits(uint8_t mask) const {
+    const auto shifted = [](__m512i x) {
+      if constexpr (kRight > 0) return _mm512_srli_epi16(x, kRight);
+      if constexpr (kRight < 0) return _mm512_slli_epi16(x, -kRight);
+      return x;
+    };
+    return {_mm512_and_si512(shifted(v), _mm512_set1_epi8(static_cast<char>(mask)))};
+  }
+  friend Bytes operator|(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
 };
 
 struct Ints {
-  // The most inputs whose sums and totals fit the registers.
-  static constexpr size_t kMostTokens = 8;
-
   __m512i v;
 
   static Ints all(int32_t x) { return {_mm512_set1_epi32(x)}; }
   [[nodiscard]] Vec to_floats() const { return {_mm512_cvtepi32_ps(v)}; }
+  friend Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+};
 
-  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l. kSmall: no w is above 15.
-  template <bool kSmall>
-  [[nodiscard]] Ints add_dot(Bytes w, const int8_t* values) const {
-    int32_t four;
-    std::memcpy(&four, values, sizeof four);
-    const __m512i a = _mm512_set1_epi32(four);
+/// Sums of products of quants of kBits with inputs, in sixteen lanes. VNNI adds four products in 32 bits. Without it,
+/// maddubs adds two products in 16 bits; there they stay while they are sure to fit.
+template <int kBits>
+struct Dots {
 #if defined(__AVX512VNNI__)
-    return {_mm512_dpbusd_epi32(v, w.v, a)};
+  static constexpr bool kSubtractsZeroPoint = false;
 #else
-    if constexpr (kSmall) {  // the sum of two products is at most 2 * 15 * 127 and fits 16 bits
-      return {_mm512_add_epi32(v, _mm512_madd_epi16(_mm512_maddubs_epi16(w.v, a), _mm512_set1_epi16(1)))};
-    }
-    // The sum of two products may exceed 16 bits, where maddubs saturates. So even and odd columns are multiplied
-    // separately, as numbers of 16 bits.
-    const __m512i even = _mm512_and_si512(w.v, _mm512_set1_epi16(0x00FF));
-    const __m512i odd = _mm512_srli_epi16(w.v, 8);
-    const __m512i a_even = _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8);
-    const __m512i a_odd = _mm512_srai_epi16(a, 8);
-    const __m512i pairs = _mm512_add_epi32(_mm512_madd_epi16(even, a_even), _mm512_madd_epi16(odd, a_odd));
-    return {_mm512_add_epi32(v, pairs)};
+  /// The quants of 8 bits lose their zero point of 128 here.
+  static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
+  /// The most inputs whose sums fit the registers.
+  static constexpr size_t kMostTokens = 8;
+
+#if defined(__AVX512VNNI__)
+  /// The weights of four columns, made ready once for all inputs.
+  struct Weights {
+    explicit Weights(Bytes w) : v(w.v) {}
+    __m512i v;
+  };
+
+  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
+  void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
+  Ints sum() { return {sums}; }
+#else
+  struct Weights {
+    explicit Weights(Bytes w) : even(w.v), odd(w.v) {
+      if constexpr (kBits == 8) {  // as numbers of 16 bits
+        const __m512i centered = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
+        even = _mm512_srai_epi16(_mm512_slli_epi16(centered, 8), 8);
+        odd = _mm512_srai_epi16(centered, 8);
+      }
+    }
+    __m512i even;
+    __m512i odd;
+  };
+
+  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
+  void add(const Weights& w, const int8_t* values) {
+    const __m512i a = four(values);
+    if constexpr (kBits == 8) {
+      const __m512i a_even = _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8);
+      const __m512i a_odd = _mm512_srai_epi16(a, 8);
+      sums =
+          _mm512_add_epi32(sums, _mm512_add_epi32(_mm512_madd_epi16(w.even, a_even), _mm512_madd_epi16(w.odd, a_odd)));
+    } else {
+      sums16 = _mm512_add_epi16(sums16, _mm512_maddubs_epi16(w.even, a));
+      if (++n_added == kMostAdded) widen();
+    }
   }
+  Ints sum() {
+    if constexpr (kBits != 8) {
+      if (n_added > 0) widen();
+    }
+    return {sums};
+  }
+#endif
+
+ private:
+  static __m512i four(const int8_t* values) {
+    int32_t word;
+    std::memcpy(&word, values, sizeof word);
+    return _mm512_set1_epi32(word);
+  }
+
+  __m512i sums = _mm512_setzero_si512();
+#if !defined(__AVX512VNNI__)
+  // Of the largest quant with ±127, twice: 15, 31 or 63 times 254.
+  static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
+
+  void widen() {
+    sums = _mm512_add_epi32(sums, _mm512_madd_epi16(sums16, _mm512_set1_epi16(1)));
+    sums16 = _mm512_setzero_si512();
+    n_added = 0;
+  }
+
+  __m512i sums16 = _mm512_setzero_si512();
+  int n_added = 0;  // the loops around are unrolled, so that this is known when they are compiled
+#endif
 };
 
 }  // namespace

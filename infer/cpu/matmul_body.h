@@ -21,15 +21,16 @@
 
 #include <algorithm>
 
+#include "infer/cpu/prefetch.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
 namespace {
 
 // The sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The weights of the
-// next tile are `ahead` elements further on and are prefetched: with few inputs the loop waits for weights, not for
-// arithmetic, and the hardware prefetcher loses track of so many rows side by side.
-template <size_t kRows, size_t kTokens, typename Weight>
+// next tile are `ahead` elements further on and are prefetched: the hardware's prefetcher loses track of so many rows
+// side by side.
+template <size_t kRows, size_t kTokens, Prefetch level, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {
   Vec sum[kRows * kTokens];
@@ -39,7 +40,7 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
     Vec input[kTokens];
     for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
     for (size_t r = 0; r < kRows; ++r) {
-      __builtin_prefetch(weight[r] + i + ahead);
+      if (i * sizeof(Weight) % 64 == 0) prefetch_line<level>(weight[r] + i + ahead);
       const Vec w = Vec::load(weight[r] + i);
       for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
     }
@@ -57,7 +58,7 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
 
 // Computes sixteen outputs at a time: kRows = 16 / kTokens weight rows times kTokens inputs. Rows and inputs past the
 // end repeat the last one, and their results are not stored.
-template <size_t kTokens, typename Weight>
+template <size_t kTokens, Prefetch level, typename Weight>
 void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                   float* out, size_t out_stride, bool accumulate) {
   constexpr size_t kRows = kLanes / kTokens;
@@ -78,7 +79,7 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
         for (size_t t = 0; t < kTokens; t += kTileTokens) {
           for (size_t r = 0; r < kRows; r += kTileRows) {
             Vec tile[kTileRows * kTileTokens];
-            add_chunk<kTileRows, kTileTokens>(w + r, in + t, chunk, end, kRows * k, tile);
+            add_chunk<kTileRows, kTileTokens, level>(w + r, in + t, chunk, end, kRows * k, tile);
             for (size_t a = 0; a < kTileRows; ++a) {
               for (size_t b = 0; b < kTileTokens; ++b) sums[(t + b) * kRows + r + a] = tile[a * kTileTokens + b];
             }
@@ -105,9 +106,8 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
   const size_t length = std::max<size_t>(k, 1);
-  const auto run = n_rows == 1   ? matmul_tiles<1, Weight>
-                   : n_rows == 2 ? matmul_tiles<2, Weight>
-                                 : matmul_tiles<4, Weight>;
+  auto run = n_rows == 2 ? matmul_tiles<2, Prefetch::L2, Weight> : matmul_tiles<4, Prefetch::L2, Weight>;
+  if (n_rows == 1) with_level(select_prefetch(), [&](auto level) { run = matmul_tiles<1, level, Weight>; });
   const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
   const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);
   for (size_t row = row_begin; row < row_end; row += rows) {

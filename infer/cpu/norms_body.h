@@ -13,7 +13,7 @@ float dot_self(const float* x, size_t k) {
   float total = 0.0F;
   for (size_t chunk = 0; chunk < k; chunk += kChunk) {
     Vec sum;
-    add_chunk<1, 1, float>(&x, &x, chunk, std::min(k, chunk + kChunk), 0, &sum);
+    add_chunk<1, 1, Prefetch::None>(&x, &x, chunk, std::min(k, chunk + kChunk), 0, &sum);
     total += join_lanes(sum);
   }
   return total;

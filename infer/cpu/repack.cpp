@@ -1,77 +1,116 @@
 #include "infer/cpu/repack.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <vector>
+#include <memory>
 
 #include "core/error.h"
-#include "core/float16.h"
 #include "core/quants.h"
 
 namespace folio::infer {
 namespace {
 
 using kernels::GroupMatrix;
+using kernels::kBlockColumns;
 using kernels::kGroupColumns;
 using kernels::kTileRows;
 
 size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tensor.shape.front()); }
 
-// One row of a tensor: its quants, and the numbers of its groups.
-struct Row {
-  std::vector<uint8_t> quants;
-  std::vector<float> scales;
-  std::vector<float> minimums;
+// A block of a tile as the file stores it: sixteen rows of at most 256 columns. Small types have a factor for each
+// group and no bytes.
+struct Rows {
+  std::array<std::array<uint8_t, kBlockColumns>, kTileRows> quants{};
+  std::array<std::array<uint16_t, kBlockColumns / kGroupColumns>, kTileRows> factors{};
+  std::array<std::array<uint16_t, kBlockColumns / kGroupColumns>, kTileRows> minimum_factors{};
+  std::array<std::array<uint8_t, kBlockColumns / 16>, kTileRows> scales{};
+  std::array<std::array<uint8_t, kBlockColumns / 16>, kTileRows> minimums{};
 };
 
-// Four columns of one row are one word of the tile.
-void put_quants(const GroupMatrix& m, const Row& row, uint8_t* tile, size_t r) {
-  const auto word = [&](size_t column) {
-    uint32_t four;
-    std::memcpy(&four, row.quants.data() + column, sizeof four);
-    return four;
-  };
-  const auto put = [&](size_t index, uint32_t four) {
-    std::memcpy(tile + (index * kTileRows + r) * sizeof four, &four, sizeof four);
-  };
-  if (!m.nibbles) {
-    for (size_t c = 0; c < m.k; c += 4) put(c / 4, word(c));
-    return;
-  }
-  constexpr size_t kHalf = kGroupColumns / 2;
-  for (size_t g = 0; g < m.k / kGroupColumns; ++g) {
-    const size_t column = g * kGroupColumns;
-    for (size_t c = 0; c < kHalf; c += 4) {
-      put((g * kHalf + c) / 4, word(column + c) | word(column + kHalf + c) << 4U);  // nibbles: nothing is shifted out
+// Writes the numbers of the rows side by side: number i of row r at i * 16 + r. Returns where it ended.
+template <typename T, size_t n>
+uint8_t* put_side_by_side(const std::array<std::array<T, n>, kTileRows>& rows, size_t n_numbers, uint8_t* to) {
+  for (size_t i = 0; i < n_numbers; ++i) {
+    for (const auto& row : rows) {
+      std::memcpy(to, &row[i], sizeof(T));
+      to += sizeof(T);
     }
   }
+  return to;
 }
 
-void put_numbers(const GroupMatrix& m, const std::vector<float>& numbers, uint8_t* to, size_t r) {
-  for (size_t g = 0; g < numbers.size(); ++g) {
-    const size_t at = g * kTileRows + r;
-    if (m.half) {
-      const uint16_t bits = core::float_to_f16(numbers[g]);
-      std::memcpy(to + at * sizeof bits, &bits, sizeof bits);
-    } else {
-      std::memcpy(to + at * sizeof(float), &numbers[g], sizeof(float));
-    }
+// Four columns of a row, in each of sixteen rows.
+template <typename Four>
+uint8_t* put_words(uint8_t* to, Four&& four) {
+  for (size_t r = 0; r < kTileRows; ++r, to += sizeof(uint32_t)) {
+    const uint32_t word = four(r);
+    std::memcpy(to, &word, sizeof word);
   }
+  return to;
 }
 
-void put_tile(const GroupMatrix& m, const core::TensorView& tensor, size_t index, Row& row, uint8_t* tile) {
+// The quants of a group of 32 columns, which begin at `column`.
+uint8_t* put_quants(const GroupMatrix& m, const Rows& rows, size_t column, uint8_t* to) {
+  const auto word = [&](size_t r, size_t four) {
+    uint32_t columns;
+    std::memcpy(&columns, rows.quants[r].data() + column + 4 * four, sizeof columns);
+    return columns;
+  };
+  constexpr uint32_t kNibbles = 0x0F0F0F0F;
+  if (m.bits == 8) {
+    for (size_t four = 0; four < 8; ++four) to = put_words(to, [&](size_t r) { return word(r, four); });
+    return to;
+  }
+  for (size_t four = 0; four < 4; ++four) {
+    to = put_words(to, [&](size_t r) { return (word(r, four) & kNibbles) | (word(r, four + 4) & kNibbles) << 4U; });
+  }
+  if (m.bits == 5) {
+    to = put_words(to, [&](size_t r) {
+      uint32_t above = 0;
+      for (size_t four = 0; four < 8; ++four) above |= (word(r, four) >> 4U & 0x01010101U) << four;
+      return above;
+    });
+  }
+  for (size_t half = 0; m.bits == 6 && half < 2; ++half) {
+    to = put_words(to, [&](size_t r) {
+      uint32_t above = 0;
+      for (size_t four = 0; four < 4; ++four) above |= (word(r, half * 4 + four) >> 4U & 0x03030303U) << 2 * four;
+      return above;
+    });
+  }
+  return to;
+}
+
+// Block `block` of a tile whose rows begin at `first`.
+void put_block(const GroupMatrix& m, const core::TensorView& tensor, size_t first, size_t block, Rows& rows,
+               uint8_t* to) {
+  const core::DTypeInfo& type = core::info(tensor.type);
   const size_t n_out = rows_of(tensor);
   const size_t row_bytes = tensor.bytes.size() / n_out;
-  const size_t first = index * kTileRows;
-  const size_t rows = std::min(kTileRows, n_out - first);
-  if (rows < kTileRows) std::memset(tile, 0, m.tile_bytes());
-  for (size_t r = 0; r < rows; ++r) {
-    core::unpack(tensor.type, tensor.bytes.subspan((first + r) * row_bytes, row_bytes), row.quants, row.scales,
-                 row.minimums);
-    put_quants(m, row, tile, r);
-    put_numbers(m, row.scales, tile + m.quant_bytes(), r);
-    if (m.minimums) put_numbers(m, row.minimums, tile + m.quant_bytes() + m.scale_bytes(), r);
+  const size_t n = m.groups_of(block);
+  const size_t begin = block * kBlockColumns / type.block_elements * type.block_bytes;
+  const size_t bytes = n * kGroupColumns / type.block_elements * type.block_bytes;
+  if (first + kTileRows > n_out) rows = {};
+  for (size_t r = 0; r < std::min(kTileRows, n_out - first); ++r) {
+    core::unpack(tensor.type, tensor.bytes.subspan((first + r) * row_bytes + begin, bytes),
+                 {.quants = std::span(rows.quants[r]).first(n * kGroupColumns),
+                  .factors = rows.factors[r],
+                  .minimum_factors = rows.minimum_factors[r],
+                  .scales = rows.scales[r],
+                  .minimums = rows.minimums[r]});
   }
+  uint8_t* const end = to + m.block_bytes(n);
+  for (size_t g = 0; g < n; ++g) to = put_quants(m, rows, g * kGroupColumns, to);
+  if (m.byte_scales) {
+    const size_t n_scales = n * kGroupColumns / m.group;
+    to = put_side_by_side(rows.scales, n_scales, to);
+    if (m.minimums) to = put_side_by_side(rows.minimums, n_scales, to);
+  }
+  const size_t n_factors = m.byte_scales ? 1 : n;
+  to = put_side_by_side(rows.factors, n_factors, to);
+  if (m.minimums) to = put_side_by_side(rows.minimum_factors, n_factors, to);
+  std::fill(to, end, uint8_t{0});
 }
 
 }  // namespace
@@ -84,9 +123,9 @@ GroupMatrix group_layout(const core::TensorView& tensor) {
           .k = static_cast<size_t>(tensor.shape.back()),
           .group = q->group,
           .zero_point = q->zero_point,
-          .nibbles = q->bits == 4,
+          .bits = static_cast<int>(q->bits),
           .minimums = q->minimums,
-          .half = q->half_scales};
+          .byte_scales = q->byte_scales};
 }
 
 size_t group_bytes(const core::TensorView& tensor) {
@@ -95,13 +134,19 @@ size_t group_bytes(const core::TensorView& tensor) {
 
 GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles, core::ThreadPool& pool) {
   GroupMatrix m = group_layout(tensor);
-  const size_t n_tiles = tiles.size() / m.tile_bytes();
-  pool.parallel_for(n_tiles, 1, [&](size_t begin, size_t end) {
-    const size_t groups = m.k / m.group;
-    Row row{.quants = std::vector<uint8_t>(m.k),
-            .scales = std::vector<float>(groups),
-            .minimums = std::vector<float>(m.minimums ? groups : 0)};
-    for (size_t i = begin; i < end; ++i) put_tile(m, tensor, i, row, tiles.data() + i * m.tile_bytes());
+  const core::DTypeInfo& type = core::info(tensor.type);
+  core::require(tensor.bytes.size() == rows_of(tensor) * m.k / type.block_elements * type.block_bytes,
+                "the tensor {}: {} bytes are not {} rows of {} numbers in {}", tensor.name, tensor.bytes.size(),
+                rows_of(tensor), m.k, type.name);
+  const size_t blocks = (m.k + kBlockColumns - 1) / kBlockColumns;
+  pool.parallel_for(tiles.size() / m.tile_bytes(), 1, [&](size_t begin, size_t end) {
+    const auto rows = std::make_unique<Rows>();
+    for (size_t i = begin; i < end; ++i) {
+      uint8_t* to = tiles.data() + i * m.tile_bytes();
+      for (size_t b = 0; b < blocks; to += m.block_bytes(m.groups_of(b)), ++b) {
+        put_block(m, tensor, i * kTileRows, b, *rows, to);
+      }
+    }
   });
   m.tiles = tiles.data();
   return m;

@@ -37,6 +37,10 @@ struct Vec {
   }
   static Vec load(const F16* p) { return {_mm256_cvtph_ps(eight(p)), _mm256_cvtph_ps(eight(p + 8))}; }
   static Vec load(const BF16* p) { return {widened(eight(p)), widened(eight(p + 8))}; }
+  static Vec load(const uint8_t* p) { return of_ints(_mm256_cvtepu8_epi32(eight(p)), _mm256_cvtepu8_epi32(upper(p))); }
+  static Vec load(const int8_t* p) { return of_ints(_mm256_cvtepi8_epi32(eight(p)), _mm256_cvtepi8_epi32(upper(p))); }
+  static Vec of_ints(__m256i low, __m256i high) { return {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}; }
+  static __m128i upper(const void* sixteen_bytes) { return _mm_bsrli_si128(eight(sixteen_bytes), 8); }
   static __m128i eight(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));

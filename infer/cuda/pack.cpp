@@ -84,7 +84,7 @@ PackedMatrix packed_layout(const core::TensorView& tensor) {
   m.group = static_cast<uint8_t>(q.group);
   m.zero_point = m.bits == 4 ? static_cast<uint8_t>(q.zero_point) : 0;
   m.minimums = q.minimums;
-  m.half_scales = q.half_scales;
+  m.half_scales = !q.byte_scales;
   return m;
 }
 

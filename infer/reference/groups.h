@@ -1,37 +1,70 @@
 // Weights in groups and quantized inputs, as matmul_groups reads them.
 //
-// Sixteen rows form a tile. Each lane of a vector is one row, so no lanes have to be joined. Within a tile the groups
-// of 32 columns follow each other. Four neighbouring columns of the sixteen rows are 64 bytes, row by row: the operand
-// of one dot-product instruction. 4-bit quants share bytes: columns 0..15 of the 32 are the low nibbles, 16..31 the
-// high ones. After the quants come the scales, [k / group][16], and then the minimums in the same layout. The last tile
-// is padded with rows of zeros.
+// Sixteen rows form a tile. Each lane of a vector is one row, so no lanes have to be joined. A tile is read from its
+// first byte to its last: 256 columns form a block of it, whose parts follow each other:
+//
+//   quants    group by group of 32 columns. Four neighbouring columns of the sixteen rows are 64 bytes, row by row: the
+//             operand of one dot-product instruction. Quants of 8 bits are these bytes. Of shorter ones a byte has the
+//             low nibbles of two: column c of the first sixteen in its low half, c + 16 in its high half. The bits
+//             above follow: of 5 bits one byte for each row and column mod 4, whose bit i is that of the columns 4 i to
+//             4 i + 3; of 6 bits two such bytes, with pairs of bits, for the first and the second sixteen columns.
+//   scales    (groups, 16), F16, or bytes
+//   minimums  the same, where the type has them
+//   factors   where scales are bytes: what they are multiplied by, (16) F16 for the scales and (16) for the minimums
+//
+// The last block of a row may have fewer groups. A block takes whole cache lines. The last tile is padded with zeros.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 namespace folio::infer::kernels {
 
 inline constexpr size_t kTileRows = 16;
-inline constexpr size_t kGroupColumns = 32;  ///< columns of an input that share a scale
+inline constexpr size_t kGroupColumns = 32;   ///< columns of an input that share a scale
+inline constexpr size_t kBlockColumns = 256;  ///< columns of a block of a tile
+
+/// Bytes of the quants of a group of 32 columns.
+[[nodiscard]] constexpr size_t group_quant_bytes(int bits) {
+  return kTileRows * kGroupColumns * static_cast<size_t>(bits) / 8;
+}
 
 /// weight[r, c] = scale * (quant - zero_point), or scale * quant + minimum. A view.
 struct GroupMatrix {
   const uint8_t* tiles;  ///< (ceil(rows / 16), tile_bytes()), aligned to 64 bytes
-  size_t k;              ///< columns, a multiple of 32
+  size_t k;              ///< columns, a multiple of 32; of 256 where scales are bytes
   size_t group;          ///< columns that share a scale: 32, or 16 (then without minimums)
   int32_t zero_point;    ///< a power of two, or 0
-  bool nibbles;          ///< quants of 4 bits, else of 8
+  int bits;              ///< of a quant: 4, 5, 6 or 8
   bool minimums;
-  bool half;  ///< scales and minimums are F16, else F32
+  bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; the bytes are signed where there are no
+                     ///< minimums
 
-  [[nodiscard]] size_t quant_bytes() const { return kTileRows * k / (nibbles ? 2 : 1); }
-  [[nodiscard]] size_t scale_bytes() const { return kTileRows * (k / group) * (half ? 2 : 4); }
+  /// Groups of 32 columns in a block.
+  [[nodiscard]] size_t groups_of(size_t block) const {
+    return std::min(kBlockColumns, k - block * kBlockColumns) / kGroupColumns;
+  }
+  // Where the parts of a block with n groups begin.
+  [[nodiscard]] size_t scales_at(size_t n) const { return n * group_quant_bytes(bits); }
+  [[nodiscard]] size_t minimums_at(size_t n) const {
+    return scales_at(n) + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);
+  }
+  [[nodiscard]] size_t factors_at(size_t n) const {
+    return minimums ? 2 * minimums_at(n) - scales_at(n) : minimums_at(n);
+  }
+  [[nodiscard]] size_t block_bytes(size_t n) const {
+    const size_t factors = !byte_scales ? 0 : kTileRows * (minimums ? 4 : 2);
+    return (factors_at(n) + factors + 63) / 64 * 64;
+  }
   [[nodiscard]] size_t tile_bytes() const {
-    const size_t bytes = quant_bytes() + scale_bytes() * (minimums ? 2 : 1);
-    return (bytes + 63) / 64 * 64;
+    const size_t rest = k % kBlockColumns / kGroupColumns;
+    return k / kBlockColumns * block_bytes(kBlockColumns / kGroupColumns) + (rest > 0 ? block_bytes(rest) : 0);
   }
   [[nodiscard]] const uint8_t* tile(size_t index) const { return tiles + index * tile_bytes(); }
+  [[nodiscard]] const uint8_t* block(size_t tile_index, size_t block) const {
+    return tile(tile_index) + block * block_bytes(kBlockColumns / kGroupColumns);
+  }
 };
 
 /// The parts of one quantized input: values (k), scales and scaled_sums (k / 32), sums (k / 16).

@@ -8,34 +8,55 @@
 namespace folio::infer::kernels::reference {
 namespace {
 
-// Element `index` of the scales or minimums at `numbers`.
-float number_at(const GroupMatrix& m, const uint8_t* numbers, size_t index) {
-  if (!m.half) {
-    float value;
-    std::memcpy(&value, numbers + index * sizeof value, sizeof value);
-    return value;
-  }
+float half_at(const uint8_t* numbers, size_t index) {
   uint16_t bits;
   std::memcpy(&bits, numbers + index * sizeof bits, sizeof bits);
   return core::f16_to_float(bits);
 }
 
+// A block of a tile, and where in it something of a row and a column is.
+struct InBlock {
+  InBlock(const GroupMatrix& m, size_t row, size_t column)
+      : bytes(m.block(row / kTileRows, column / kBlockColumns)),
+        n(m.groups_of(column / kBlockColumns)),
+        lane(row % kTileRows),
+        column(column % kBlockColumns) {}
+  const uint8_t* bytes;
+  size_t n;  ///< groups of 32
+  size_t lane;
+  size_t column;
+};
+
 }  // namespace
 
 int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
-  const uint8_t* tile = m.tile(row / kTileRows);
-  const size_t c = column % kGroupColumns;
-  const size_t four = m.nibbles ? column / kGroupColumns * 4 + c % 16 / 4 : column / 4;
-  const uint8_t byte = tile[(four * kTileRows + row % kTileRows) * 4 + c % 4];
-  return !m.nibbles ? byte : c < 16 ? byte & 0x0F : byte >> 4;
+  const InBlock at(m, row, column);
+  const uint8_t* group = at.bytes + at.column / kGroupColumns * group_quant_bytes(m.bits);
+  const size_t c = at.column % kGroupColumns;
+  const size_t four = c / 4;  // of the group's columns
+  const auto byte = [&](size_t word) { return group[(word * kTileRows + at.lane) * 4 + c % 4]; };
+  if (m.bits == 8) return byte(four);
+  const int32_t low = c < 16 ? byte(four) & 0x0F : byte(four - 4) >> 4;
+  if (m.bits == 5) return low | (byte(4) >> four & 1) << 4;
+  if (m.bits == 6) return low | (byte(4 + four / 4) >> four % 4 * 2 & 3) << 4;
+  return low;
 }
 
 float scale(const GroupMatrix& m, size_t row, size_t group) {
-  return number_at(m, m.tile(row / kTileRows) + m.quant_bytes(), group * kTileRows + row % kTileRows);
+  const InBlock at(m, row, group * m.group);
+  const uint8_t* scales = at.bytes + m.scales_at(at.n);
+  const size_t index = at.column / m.group * kTileRows + at.lane;
+  if (!m.byte_scales) return half_at(scales, index);
+  const int byte = m.minimums ? scales[index] : static_cast<int8_t>(scales[index]);
+  return half_at(at.bytes + m.factors_at(at.n), at.lane) * static_cast<float>(byte);
 }
 
 float minimum(const GroupMatrix& m, size_t row, size_t group) {
-  return number_at(m, m.tile(row / kTileRows) + m.quant_bytes() + m.scale_bytes(), group * kTileRows + row % kTileRows);
+  const InBlock at(m, row, group * m.group);
+  const uint8_t* minimums = at.bytes + m.minimums_at(at.n);
+  const size_t index = at.column / m.group * kTileRows + at.lane;
+  if (!m.byte_scales) return half_at(minimums, index);
+  return -(half_at(at.bytes + m.factors_at(at.n), kTileRows + at.lane) * static_cast<float>(minimums[index]));
 }
 
 void quantize(const float* x, size_t k, QuantizedRow out) { kernels::quantize(x, k, out); }

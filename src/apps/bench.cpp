@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench_memory.h"
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
 #include "core/random.h"
-#include "core/read_memory.h"
 #include "core/seconds_since.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "infer/engine/scoped_requests.h"
@@ -30,30 +30,12 @@ struct Options {
   infer::SamplerOptions sampler;
   bool json = false;
   bool train = false;
+  bool memory = false;
 };
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-/// Bytes per second that all threads read together, over 512 MiB, the best of five passes.
-double read_bandwidth(size_t n_threads) {
-  constexpr size_t kBytes = size_t{512} << 20U;
-  std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
-  core::ThreadPool pool(n_threads);
-  std::vector<uint64_t> sums(pool.size() * 8);
-  double best = 0.0;
-  for (int pass = 0; pass < 5; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    const size_t share = (memory.size() + pool.size() - 1) / pool.size();
-    pool.parallel_for(memory.size(), share, [&](size_t begin, size_t end) {
-      sums[begin / share * 8] += core::read_all(std::span(memory).subspan(begin, end - begin));
-    });
-    best = std::max(best, static_cast<double>(kBytes) / core::seconds_since(start));
-  }
-  core::require(sums[0] < ~uint64_t{0}, "the sum is used, so that it is computed");
-  return best;
 }
 
 struct Speeds {
@@ -136,7 +118,7 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
     if (machines.shards() != nullptr) memory.machines["shards"] = machines.shards()->n_shards();
   }
   if (machines.gpu() == nullptr) {
-    memory.bytes_per_s = read_bandwidth(machines.n_threads());
+    memory.bytes_per_s = apps::read_bandwidth(machines.n_threads());
     memory.key = "read_gb_per_s";
     memory.description = fmt::format("{}, memory reads at {:.1f} GB/s",
                                      machines.placements().front().machine.describe(), *memory.bytes_per_s / 1e9);
@@ -154,6 +136,10 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
 
 int run(const Options& o) {
   if (o.train) throw core::UsageError("--train has to be the first flag");
+  if (o.memory) {
+    apps::print_memory_table(o.model.load.machines.n_threads);
+    return 0;
+  }
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   apps::ModelFlags flags = o.model;
   flags.load.cache_positions =  // in whole blocks for each sequence
@@ -226,6 +212,7 @@ int main(int argc, char** argv) {
   }
   Options o;
   app.add_flag("--train", o.train, "instead: where a training step's time goes. The first flag, then those of train");
+  app.add_flag("--memory", o.memory, "instead: how fast this machine's memory is read by several patterns of reads");
   apps::add_model_flags(app, o.model);
   apps::add_sampler_flags(app, o.sampler);
   app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();

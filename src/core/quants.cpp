@@ -16,17 +16,19 @@ namespace {
 constexpr size_t kSmallBlock = 32;
 constexpr size_t kLargeBlock = 256;  // of the K types
 
-// Where the parts of one block are written.
+// Where the parts of one block are written: see StoredGroups.
 struct Groups {
   uint8_t* quants;
-  float* scales;
-  float* minimums;
+  uint16_t* factors;
+  uint16_t* minimum_factors;
+  uint8_t* scales;
+  uint8_t* minimums;
 };
 
-float half_at(const uint8_t* at) {
+uint16_t half_at(const uint8_t* at) {
   uint16_t bits;
   std::memcpy(&bits, at, sizeof bits);
-  return f16_to_float(bits);
+  return bits;
 }
 
 // 2n quants from n bytes: the low nibbles, then the high ones.
@@ -38,20 +40,20 @@ void split_nibbles(const uint8_t* packed, uint8_t* quants) {
 
 // d, 32 signed bytes.
 void unpack_q8_0(const uint8_t* block, Groups out) {
-  *out.scales = half_at(block);
+  *out.factors = half_at(block);
   for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // + 128
 }
 
 // d, nibbles.
 void unpack_q4_0(const uint8_t* block, Groups out) {
-  *out.scales = half_at(block);
+  *out.factors = half_at(block);
   split_nibbles<16>(block + 2, out.quants);
 }
 
 // d, m, nibbles.
 void unpack_q4_1(const uint8_t* block, Groups out) {
-  *out.scales = half_at(block);
-  *out.minimums = half_at(block + 2);
+  *out.factors = half_at(block);
+  *out.minimum_factors = half_at(block + 2);
   split_nibbles<16>(block + 4, out.quants);
 }
 
@@ -64,15 +66,15 @@ void add_fifth_bits(const uint8_t* word, uint8_t* quants) {
 
 // d, fifth bits, nibbles.
 void unpack_q5_0(const uint8_t* block, Groups out) {
-  *out.scales = half_at(block);
+  *out.factors = half_at(block);
   split_nibbles<16>(block + 6, out.quants);
   add_fifth_bits(block + 2, out.quants);
 }
 
 // d, m, fifth bits, nibbles.
 void unpack_q5_1(const uint8_t* block, Groups out) {
-  *out.scales = half_at(block);
-  *out.minimums = half_at(block + 2);
+  *out.factors = half_at(block);
+  *out.minimum_factors = half_at(block + 2);
   split_nibbles<16>(block + 8, out.quants);
   add_fifth_bits(block + 4, out.quants);
 }
@@ -81,18 +83,14 @@ void unpack_q5_1(const uint8_t* block, Groups out) {
 // four of these bytes hold the low four bits of scales and minimums 4 to 7; the upper two bits of the first eight bytes
 // are their upper two bits.
 void unpack_k_scales(const uint8_t* block, Groups out) {
-  const float d = half_at(block);
-  const float dmin = half_at(block + 2);
+  *out.factors = half_at(block);
+  *out.minimum_factors = half_at(block + 2);
   const uint8_t* packed = block + 4;
-  for (size_t g = 0; g < 8; ++g) {
-    uint32_t scale = packed[g % 4] & 0x3FU;
-    uint32_t minimum = packed[4 + g % 4] & 0x3FU;
-    if (g >= 4) {
-      scale = (packed[4 + g] & 0x0FU) | ((packed[g - 4] >> 2U) & 0x30U);
-      minimum = (packed[4 + g] >> 4U) | ((packed[g] >> 2U) & 0x30U);
-    }
-    out.scales[g] = d * static_cast<float>(scale);
-    out.minimums[g] = -(dmin * static_cast<float>(minimum));
+  for (size_t g = 0; g < 4; ++g) {
+    out.scales[g] = packed[g] & 0x3FU;
+    out.minimums[g] = packed[4 + g] & 0x3FU;
+    out.scales[4 + g] = static_cast<uint8_t>((packed[8 + g] & 0x0FU) | ((packed[g] >> 2U) & 0x30U));
+    out.minimums[4 + g] = static_cast<uint8_t>((packed[8 + g] >> 4U) | ((packed[4 + g] >> 2U) & 0x30U));
   }
 }
 
@@ -114,8 +112,8 @@ void unpack_q5_k(const uint8_t* block, Groups out) {
 // Low nibbles, upper pairs of bits, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles and 32 bytes
 // of pairs; byte j of the pairs belongs to the elements j, j + 32, j + 64 and j + 96.
 void unpack_q6_k(const uint8_t* block, Groups out) {
-  const float d = half_at(block + 208);
-  for (size_t g = 0; g < 16; ++g) out.scales[g] = d * static_cast<float>(static_cast<int8_t>(block[192 + g]));
+  *out.factors = half_at(block + 208);
+  std::copy_n(block + 192, 16, out.scales);
   for (size_t half = 0; half < 2; ++half) {
     uint8_t* quants = out.quants + half * 128;
     split_nibbles<64>(block + half * 64, quants);
@@ -132,14 +130,14 @@ struct Format {
 };
 
 constexpr std::array kFormats{
-    Format{{DType::Q8_0, 32, 8, 128, false, true}, unpack_q8_0},
-    Format{{DType::Q4_0, 32, 4, 8, false, true}, unpack_q4_0},
-    Format{{DType::Q4_1, 32, 4, 0, true, true}, unpack_q4_1},
-    Format{{DType::Q5_0, 32, 5, 16, false, true}, unpack_q5_0},
-    Format{{DType::Q5_1, 32, 5, 0, true, true}, unpack_q5_1},
-    Format{{DType::Q4_K, 32, 4, 0, true, false}, unpack_q4_k},
-    Format{{DType::Q5_K, 32, 5, 0, true, false}, unpack_q5_k},
-    Format{{DType::Q6_K, 16, 6, 32, false, false}, unpack_q6_k},
+    Format{{DType::Q8_0, 32, 8, 128, false, false}, unpack_q8_0},
+    Format{{DType::Q4_0, 32, 4, 8, false, false}, unpack_q4_0},
+    Format{{DType::Q4_1, 32, 4, 0, true, false}, unpack_q4_1},
+    Format{{DType::Q5_0, 32, 5, 16, false, false}, unpack_q5_0},
+    Format{{DType::Q5_1, 32, 5, 0, true, false}, unpack_q5_1},
+    Format{{DType::Q4_K, 32, 4, 0, true, true}, unpack_q4_k},
+    Format{{DType::Q5_K, 32, 5, 0, true, true}, unpack_q5_k},
+    Format{{DType::Q6_K, 16, 6, 32, false, true}, unpack_q6_k},
 };
 
 const Format* find_format(DType type) {
@@ -230,22 +228,57 @@ const QuantInfo* quant_info(DType type) {
   return format == nullptr ? nullptr : &format->info;
 }
 
-void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
-            std::span<float> minimums) {
+void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& out) {
   const Format& format = format_of(type);
+  const QuantInfo& q = format.info;
   const DTypeInfo& t = info(type);
   const size_t n = blocks.size() / t.block_bytes;
-  const size_t groups = t.block_elements / format.info.group;
-  const size_t block_minimums = format.info.minimums ? groups : 0;
+  const size_t groups = t.block_elements / q.group;  // of a block
+  const size_t bytes = q.byte_scales ? n * groups : 0;
+  require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements && out.factors.size() >= n &&
+              (!q.minimums || out.minimum_factors.size() >= n) && out.scales.size() >= bytes &&
+              (!q.minimums || out.minimums.size() >= bytes),
+          "{} bytes of {} do not unpack to {} numbers", blocks.size(), t.name, out.quants.size());
+  const auto* block = reinterpret_cast<const uint8_t*>(blocks.data());
+  for (size_t b = 0; b < n; ++b) {
+    format.unpack(block + b * t.block_bytes,
+                  {.quants = out.quants.data() + b * t.block_elements,
+                   .factors = out.factors.data() + b,
+                   .minimum_factors = q.minimums ? out.minimum_factors.data() + b : nullptr,
+                   .scales = q.byte_scales ? out.scales.data() + b * groups : nullptr,
+                   .minimums = q.byte_scales && q.minimums ? out.minimums.data() + b * groups : nullptr});
+  }
+}
+
+void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
+            std::span<float> minimums) {
+  const QuantInfo& q = format_of(type).info;
+  const DTypeInfo& t = info(type);
+  const size_t n = blocks.size() / t.block_bytes;
+  const size_t groups = t.block_elements / q.group;
   require(blocks.size() % t.block_bytes == 0 && quants.size() == n * t.block_elements && scales.size() == n * groups &&
-              minimums.size() == n * block_minimums,
+              minimums.size() == (q.minimums ? n * groups : 0),
           "{} bytes of {} do not unpack to {} numbers with {} scales and {} minimums", blocks.size(), t.name,
           quants.size(), scales.size(), minimums.size());
   for (size_t b = 0; b < n; ++b) {
-    format.unpack(reinterpret_cast<const uint8_t*>(blocks.data()) + b * t.block_bytes,
-                  {.quants = quants.data() + b * t.block_elements,
-                   .scales = scales.data() + b * groups,
-                   .minimums = minimums.data() + b * block_minimums});
+    std::array<uint16_t, 2> factors{};
+    std::array<uint8_t, kLargeBlock / 16> small_scales{};
+    std::array<uint8_t, kLargeBlock / 16> small_minimums{};
+    unpack(type, blocks.subspan(b * t.block_bytes, t.block_bytes),
+           {.quants = quants.subspan(b * t.block_elements, t.block_elements),
+            .factors = std::span(factors).first(1),
+            .minimum_factors = std::span(factors).last(1),
+            .scales = small_scales,
+            .minimums = small_minimums});
+    const float factor = f16_to_float(factors[0]);
+    const float minimum_factor = f16_to_float(factors[1]);
+    for (size_t g = 0; g < groups; ++g) {
+      const int small = q.minimums ? small_scales[g] : static_cast<int8_t>(small_scales[g]);
+      scales[b * groups + g] = q.byte_scales ? factor * static_cast<float>(small) : factor;
+      if (!q.minimums) continue;
+      minimums[b * groups + g] =
+          q.byte_scales ? -(minimum_factor * static_cast<float>(small_minimums[g])) : minimum_factor;
+    }
   }
 }
 

@@ -19,11 +19,25 @@ struct QuantInfo {
   uint32_t bits;       ///< of a quant: 4, 5, 6 or 8
   int32_t zero_point;  ///< subtracted from each quant; 0 if the groups have minimums
   bool minimums;       ///< whether each group has a minimum
-  bool half_scales;    ///< scales and minimums are F16; otherwise each is an F16 times a small integer
+  bool
+      byte_scales;  ///< each scale is a byte times an F16 of its block, each minimum minus that; otherwise they are F16
 };
 
 /// The description of a block type that is read here (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K), or null.
 [[nodiscard]] const QuantInfo* quant_info(DType type);
+
+/// What blocks store. F16 as its bits.
+struct StoredGroups {
+  std::span<uint8_t> quants;    ///< (elements)
+  std::span<uint16_t> factors;  ///< scales of each group, or what the bytes of each block are multiplied by
+  std::span<uint16_t> minimum_factors;
+  std::span<uint8_t> scales;  ///< of each group, for types whose scales are bytes: of 6 bits, or signed in Q6_K
+  std::span<uint8_t> minimums;
+};
+
+/// Unpacks whole blocks into what they store. Parts that the type lacks are not written. Throws Error for other types,
+/// and if there is too little room.
+void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& out);
 
 /// Unpacks whole blocks into quants (elements), scales and minimums (elements / group each). `minimums` is empty for a
 /// type without them. Throws Error for other types, and if the sizes don't match.

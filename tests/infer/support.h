@@ -235,7 +235,7 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(core::random_below(seed, i, 256));
   const core::QuantInfo& q = *core::quant_info(type);
   const double steps = std::ldexp(1.0, static_cast<int>(q.bits) - 1);                // payloads on each side of zero
-  const double of_scales = type == DType::Q6_K ? 64.0 : q.half_scales ? 1.0 : 63.0;  // the blocks' own small scales
+  const double of_scales = type == DType::Q6_K ? 64.0 : q.byte_scales ? 63.0 : 1.0;  // the blocks' own small scales
   const auto put = [&](std::byte* at, double value) {
     const uint16_t half = core::float_to_f16(static_cast<float>(value));
     std::memcpy(at, &half, sizeof half);
@@ -244,7 +244,7 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
     std::byte* block = blocks.data() + b * t.block_bytes;
     const double d = scale / steps / of_scales * (0.5 + core::random_uniform(seed + 1, b));
     put(type == DType::Q6_K ? block + 208 : block, d);
-    if (q.minimums) put(block + 2, q.half_scales ? -d * steps : d * steps);
+    if (q.minimums) put(block + 2, q.byte_scales ? d * steps : -d * steps);
   }
   return blocks;
 }

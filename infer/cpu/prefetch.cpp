@@ -1,0 +1,26 @@
+#include "infer/cpu/prefetch.h"
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::infer {
+
+Prefetch select_prefetch() {
+  static const Prefetch choice = [] {
+    constexpr std::array<std::pair<std::string_view, Prefetch>, 4> kNames{
+        {{"none", Prefetch::None}, {"l1", Prefetch::L1}, {"l2", Prefetch::L2}, {"once", Prefetch::Once}}};
+    const char* forced = std::getenv("FOLIO_PREFETCH");
+    if (forced == nullptr || *forced == '\0') return Prefetch::L2;
+    for (const auto& [name, level] : kNames) {
+      if (name == forced) return level;
+    }
+    core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2 or once", core::printable(forced));
+  }();
+  return choice;
+}
+
+}  // namespace folio::infer

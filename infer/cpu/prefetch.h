@@ -1,0 +1,45 @@
+// How weights come to the caches before they are needed: with few inputs a product waits for memory, not for
+// arithmetic. Which level of the caches they are brought to never changes a bit.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace folio::infer {
+
+enum class Prefetch { None, L1, L2, Once };
+
+/// L2, unless the environment's FOLIO_PREFETCH (none, l1, l2, once) forces another; read once. A core keeps track of
+/// few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those on their way to L2
+/// are some fifty. `bench --memory` shows it. Throws core::Error if the name is unknown.
+[[nodiscard]] Prefetch select_prefetch();
+
+}  // namespace folio::infer
+
+namespace folio::infer::kernels {
+namespace {
+
+template <Prefetch level>
+inline void prefetch_line(const void* p) {
+  if constexpr (level == Prefetch::L1) __builtin_prefetch(p, 0, 3);
+  if constexpr (level == Prefetch::L2) __builtin_prefetch(p, 0, 2);
+  if constexpr (level == Prefetch::Once) __builtin_prefetch(p, 0, 0);
+}
+
+// Calls body with the level as a constant.
+template <typename Body>
+inline void with_level(Prefetch level, Body&& body) {
+  switch (level) {
+    case Prefetch::None:
+      return body(std::integral_constant<Prefetch, Prefetch::None>{});
+    case Prefetch::L1:
+      return body(std::integral_constant<Prefetch, Prefetch::L1>{});
+    case Prefetch::L2:
+      return body(std::integral_constant<Prefetch, Prefetch::L2>{});
+    case Prefetch::Once:
+      return body(std::integral_constant<Prefetch, Prefetch::Once>{});
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,176 @@
+#include "apps/bench_memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/read_memory.h"
+#include "core/seconds_since.h"
+#include "core/thread_pool.h"
+
+namespace folio::apps {
+namespace {
+
+constexpr size_t kBytes = size_t{512} << 20U;
+constexpr size_t kLine = 64;
+
+enum class Level { None, L1, L2, L3, Once };  // Once: as data that is read only once
+
+struct Pattern {
+  Level level = Level::None;
+  size_t distance = 0;   ///< bytes from what is read to what is prefetched
+  size_t rows = 1;       ///< read side by side,
+  size_t row_bytes = 0;  ///< each of so many bytes; with rows the next ones are prefetched
+};
+
+// One line of memory, XORed to the sums.
+inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
+  for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
+}
+
+template <Level level>
+inline void prefetch(const void* p) {
+  if constexpr (level == Level::L1) __builtin_prefetch(p, 0, 3);
+  if constexpr (level == Level::L2) __builtin_prefetch(p, 0, 2);
+  if constexpr (level == Level::L3) __builtin_prefetch(p, 0, 1);
+  if constexpr (level == Level::Once) __builtin_prefetch(p, 0, 0);
+}
+
+// Reads [begin, end), whole groups of rows: line i of each row, then line i + 1.
+template <Level level>
+uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
+  uint64_t sums[8] = {};
+  const size_t stride = pattern.row_bytes;
+  for (const std::byte* group = begin; group + pattern.rows * stride <= end; group += pattern.rows * stride) {
+    for (size_t i = 0; i < stride; i += kLine) {
+      for (size_t r = 0; r < pattern.rows; ++r) {
+        const std::byte* p = group + r * stride + i;
+        prefetch<level>(p + pattern.distance);
+        read_line(reinterpret_cast<const uint64_t*>(p), sums);
+      }
+    }
+  }
+  uint64_t sum = 0;
+  for (const uint64_t s : sums) sum += s;
+  return sum;
+}
+
+uint64_t read(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
+  switch (pattern.level) {
+    case Level::None:
+      return read_rows<Level::None>(begin, end, pattern);
+    case Level::L1:
+      return read_rows<Level::L1>(begin, end, pattern);
+    case Level::L2:
+      return read_rows<Level::L2>(begin, end, pattern);
+    case Level::L3:
+      return read_rows<Level::L3>(begin, end, pattern);
+    case Level::Once:
+      return read_rows<Level::Once>(begin, end, pattern);
+  }
+  return 0;
+}
+
+// Memory on pages of one size.
+class Pages {
+ public:
+  explicit Pages(bool large) {
+    void* p = ::mmap(nullptr, kBytes + kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    core::require(p != MAP_FAILED, "{} MiB of memory are not to be had", kBytes >> 20U);
+    mapped_ = static_cast<std::byte*>(p);
+    const auto address = reinterpret_cast<uintptr_t>(mapped_);
+    begin_ = mapped_ + ((address + kLarge - 1) / kLarge * kLarge - address);
+    ::madvise(begin_, kBytes, large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    std::fill_n(begin_, kBytes, std::byte{1});
+  }
+  ~Pages() { ::munmap(mapped_, kBytes + kLarge); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  [[nodiscard]] const std::byte* begin() const { return begin_; }
+
+ private:
+  static constexpr size_t kLarge = size_t{2} << 20U;
+  std::byte* mapped_;
+  std::byte* begin_;
+};
+
+// Bytes per second, the best of three passes.
+double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
+  const size_t group = pattern.rows * pattern.row_bytes;
+  const size_t bytes = kBytes / group * group;
+  std::atomic<uint64_t> sum{0};
+  double best = 0.0;
+  for (int pass = 0; pass < 3; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(bytes, group, [&](size_t begin, size_t end) {
+      sum += read(pages.begin() + begin, pages.begin() + end, pattern);
+    });
+    best = std::max(best, static_cast<double>(bytes) / core::seconds_since(start));
+  }
+  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
+  return best;
+}
+
+}  // namespace
+
+double read_bandwidth(size_t n_threads) {
+  const std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
+  core::ThreadPool pool(n_threads);
+  std::atomic<uint64_t> sum{0};
+  double best = 0.0;
+  for (int pass = 0; pass < 5; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(memory.size(), 32, [&](size_t begin, size_t end) {
+      sum += core::read_all(std::span(memory).subspan(begin, end - begin));
+    });
+    best = std::max(best, static_cast<double>(kBytes) / core::seconds_since(start));
+  }
+  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
+  return best;
+}
+
+void print_memory_table(size_t n_threads) {
+  core::ThreadPool one(1);
+  core::ThreadPool all(n_threads);
+  const std::array pages{Pages(false), Pages(true)};
+  fmt::print("GB/s of reads of {} MiB, the best of three passes\n\n{:44}{:>12}{:>14}{:>14}{:>14}\n", kBytes >> 20U, "",
+             "small pages", fmt::format("{} threads", all.size()), "large pages",
+             fmt::format("{} threads", all.size()));
+  const auto row = [&](const std::string& name, const Pattern& pattern) {
+    fmt::print("{:44}", name);
+    for (const Pages& p : pages) {
+      for (core::ThreadPool* pool : {&one, &all}) {
+        fmt::print("{:>{}.1f}", speed(p, *pool, pattern) / 1e9, &p == &pages[0] && pool == &one ? 12 : 14);
+      }
+    }
+    fmt::print("\n");
+  };
+  constexpr std::array kLevels{std::pair{Level::L1, "L1"}, std::pair{Level::L2, "L2"}, std::pair{Level::L3, "L3"},
+                               std::pair{Level::Once, "once"}};
+  row("row after row", {.row_bytes = 4096});
+  for (const auto& [level, name] : kLevels) {
+    for (const size_t distance : {512U, 1024U, 2048U, 4096U, 8192U}) {
+      row(fmt::format("row after row, {} ahead into {}", distance, name),
+          {.level = level, .distance = distance, .row_bytes = 4096});
+    }
+  }
+  for (const size_t rows : {4U, 16U}) {
+    for (const size_t row_bytes : {1152U, 4096U}) {
+      const std::string what = fmt::format("{} rows of {} side by side", rows, row_bytes);
+      row(what, {.rows = rows, .row_bytes = row_bytes});
+      for (const auto& [level, name] : kLevels) {
+        row(fmt::format("{}, next ones into {}", what, name),
+            {.level = level, .distance = rows * row_bytes, .rows = rows, .row_bytes = row_bytes});
+      }
+    }
+  }
+}
+
+}  // namespace folio::apps
