@@ -105,66 +105,26 @@ float* CudaStage::at(Slot slot) const {
 // ---- Adapters ----
 
 void CudaStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
-  stream_.use();
-  size_t n = 0;
-  const auto own = [&](const core::Adapter::Part& part) {
-    return part.layer >= layers_.first && part.layer < layers_.last;
-  };
-  for (const core::Adapter::Part& part : adapter->parts) n += own(part) ? part.a.size() + part.b.size() : 0;
-  StageAdapter made{.parts = {}, .memory = gpu::DeviceMemory(stream_, std::max<size_t>(1, n) * sizeof(float))};
-  auto* to = made.memory.as<float>();
-  const auto bring = [&](const std::vector<float>& values) {
-    stream_.copy_in(to, values.data(), values.size() * sizeof(float));
-    return std::exchange(to, to + values.size());
-  };
-  for (const core::Adapter::Part& part : adapter->parts) {
-    if (!own(part)) continue;
-    const float* a = bring(part.a);
-    const float* b = bring(part.b);
-    made.parts.push_back({weights_.by_role()(part.role, part.layer).index,
-                          {.a = a, .b = b, .rank = static_cast<uint32_t>(part.rank), .scale = part.scale}});
-  }
-  stream_.wait();
-  adapters_.emplace(number, std::move(made));
-  place_adapters();
+  forget_recordings();
+  adapters_.load(stream_, number, *adapter, weights_.by_role(), layers_);
 }
 
 void CudaStage::unload_adapter(int32_t number) {
-  stream_.use();
-  stream_.wait();
-  adapters_.erase(number);
-  place_adapters();
+  forget_recordings();
+  adapters_.unload(stream_, number);
 }
 
-// Gives each adapter its slot. Recordings hold the old table's address.
-void CudaStage::place_adapters() {
-  stream_.wait();
+void CudaStage::forget_recordings() {
+  stream_.use();
+  stream_.wait();  // for the one that runs
   recordings_.clear();
-  adapted_.clear();
-  int32_t slot = 0;
-  for (auto& [number, adapter] : adapters_) {
-    adapter.slot = slot++;
-    for (const auto& [matrix, part] : adapter.parts) adapted_.try_emplace(matrix, adapted_.size() * adapters_.size());
-  }
-  std::vector<gpu::LowRank> table(adapted_.size() * adapters_.size());
-  for (const auto& [number, adapter] : adapters_) {
-    for (const auto& [matrix, part] : adapter.parts) {
-      table[adapted_.at(matrix) + static_cast<size_t>(adapter.slot)] = part;
-    }
-  }
-  adapter_table_ = {};
-  if (table.empty()) return;
-  adapter_table_ = gpu::DeviceMemory(stream_, table.size() * sizeof(gpu::LowRank));
-  stream_.copy_in(adapter_table_.as<void>(), table.data(), table.size() * sizeof(gpu::LowRank));
-  stream_.wait();
 }
 
 // `in` is there as it was packed.
 void CudaStage::adapt(Slot in, WeightId weight, float* out) {
-  const auto found = has_adapters_ ? adapted_.find(weight.index) : adapted_.end();
-  if (found == adapted_.end()) return;
-  gpu::add_adapted(stream_, at(in), n_rows_, width(in), step_.as<int32_t>() + places_.adapters / sizeof(int32_t),
-                   adapter_table_.as<gpu::LowRank>() + found->second, out, weights_.matrix(weight).n_out);
+  if (!has_adapters_) return;
+  adapters_.add(stream_, weight, at(in), n_rows_, width(in), step_.as<int32_t>() + places_.adapters / sizeof(int32_t),
+                out, weights_.matrix(weight).n_out);
 }
 
 // ---- A step's beginning ----
@@ -262,7 +222,7 @@ void CudaStage::send(const Step& step) {
     words(p.positions)[i] = static_cast<int32_t>(row.position);
     words(p.tables)[i] =
         static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
-    words(p.adapters)[i] = row.adapter == kNoAdapter ? -1 : adapters_.at(row.adapter).slot;
+    words(p.adapters)[i] = adapters_.slot(row.adapter);
     if (row.needs_logits) words(p.logit_rows)[n_kept++] = static_cast<int32_t>(i);
   }
   std::memcpy(to + p.items, attention_.items.data(), attention_.items.size() * sizeof(gpu::AttentionItem));
@@ -297,10 +257,7 @@ void CudaStage::end() {
   if (!recording_) return;
   recording_ = false;
   gpu::Recording made = stream_.end_recording();
-  if (recordings_.size() >= kMostRecordings) {
-    stream_.wait();  // for the one that runs
-    recordings_.clear();
-  }
+  if (recordings_.size() >= kMostRecordings) forget_recordings();
   stream_.run(recordings_.emplace(shape_, std::move(made)).first->second);
 }
 

@@ -10,11 +10,11 @@
 #include <optional>
 #include <span>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "infer/cuda/attention_plan.h"
 #include "infer/cuda/cuda.h"
+#include "infer/cuda/cuda_adapters.h"
 #include "infer/cuda/cuda_weights.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/sample.h"
@@ -86,7 +86,7 @@ class CudaStage final : public Stage {
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
   gpu::PackedInputs pack(Slot slot, gpu::Kind kind);
   void flush();
-  void place_adapters();
+  void forget_recordings();
   void adapt(Slot in, WeightId weight, float* out);
 
   CudaOptions options_;
@@ -116,15 +116,7 @@ class CudaStage final : public Stage {
   gpu::DeviceMemory draw_workspace_;
   gpu::DeviceMemory tokens_;  ///< the last draws, for as many rows as a step may have: the next step may take them
 
-  // Adapters by number, each with a slot of the table; and the table, (matrices with parts, slots).
-  struct StageAdapter {
-    std::vector<std::pair<int32_t, gpu::LowRank>> parts;  ///< with the id of their matrix
-    gpu::DeviceMemory memory;
-    int32_t slot = 0;
-  };
-  std::map<int32_t, StageAdapter> adapters_;
-  std::map<int32_t, size_t> adapted_;  ///< by the id of a matrix: where its slots begin in the table
-  gpu::DeviceMemory adapter_table_;
+  CudaAdapters adapters_;
 
   // The step in hand.
   bool has_adapters_ = false;  ///< its rows

@@ -246,10 +246,9 @@ void Branch::find_candidates(std::span<const float> logits) {
   for (size_t i = 0; i < ranking_.size() && n_going_on < width; ++i) {
     const auto& [token, logit, weight] = ranking_[i];
     if (std::ranges::find(never, token) != never.end()) continue;
-    StopFilter filter = filter_;
-    if (request_.tokenizer != nullptr) static_cast<void>(filter.push(request_.tokenizer->token_bytes(token)));
+    const bool stops = request_.tokenizer != nullptr && filter_.would_stop(request_.tokenizer->token_bytes(token));
     using enum BeamSearch::Ending;
-    const BeamSearch::Ending ending = ends(token) ? EndToken : filter.stopped() ? StopText : None;
+    const BeamSearch::Ending ending = ends(token) ? EndToken : stops ? StopText : None;
     candidates_.push_back(
         {.beam = index(), .token = token, .log_prob = log_prob_ + (logit - log_total), .ending = ending});
     n_going_on += ending == None ? 1 : 0;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/memory_nodes.h"
 #include "infer/cuda/cuda.h"
@@ -29,8 +27,8 @@ Machines::Machines(const MachineOptions& options, const core::ModelConfig& confi
                       .on_progress = options.on_progress});
   }
   const auto nodes = core::memory_nodes();
-  const size_t tiles = shard_tiles(static_cast<size_t>(config.dim));
-  const size_t n_shards = options.n_shards.value_or(options.gpu ? 1 : std::min(nodes.size(), tiles));
+  const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
+  const size_t n_shards = options.n_shards.value_or(options.gpu ? 1 : default_shards(nodes.size(), n_threads, config));
   const CpuOptions cpu{.n_threads = options.n_threads};
   if (n_shards > 1) {
     sharded_ = std::make_unique<ShardedCpu>(n_shards, cpu, nodes);

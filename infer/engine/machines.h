@@ -16,9 +16,9 @@
 namespace folio::infer {
 
 struct MachineOptions {
-  size_t n_threads = 0;              ///< of the CPU; 0: all cores
-  std::optional<size_t> n_shards{};  ///< of the CPU; nothing: one for each memory node, if the model has as many tiles
-  std::optional<int> gpu{};          ///< nothing: the CPU
+  size_t n_threads = 0;                   ///< of the CPU; 0: all cores
+  std::optional<size_t> n_shards{};       ///< of the CPU; nothing: default_shards()
+  std::optional<int> gpu{};               ///< nothing: the CPU
   std::optional<int64_t> gpu_layers{};    ///< the GPU has so many of the last layers; nothing: all
   std::optional<uint64_t> cache_bytes{};  ///< of the GPU's memory, for keys and values; nothing: what is left
   bool fast = false;                      ///< the GPU may let a text depend on the texts beside it

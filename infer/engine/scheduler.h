@@ -152,8 +152,8 @@ void Scheduler<Branch>::add(Branch& branch) {
   core::require(needed <= cache_.n_blocks(),
                 "{}{} positions need {} blocks of the KV cache, which has {}; take fewer tokens or a larger cache", who,
                 positions, needed, cache_.n_blocks());
-  core::require(branch.n_together() <= limits_.max_sequences, "{} beams are more than the {} sequences that may run", n,
-                limits_.max_sequences);
+  core::require(branch.n_together() <= limits_.max_sequences,
+                "{} beams are more than the {} sequences that may run; take fewer", n, limits_.max_sequences);
   branches_.push_back(&branch);
 }
 

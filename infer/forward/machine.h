@@ -116,7 +116,7 @@ class Stage {
   /// Brings what the adapter adds to the stage's matrices to the machine. Rows name it by `number`, at least 0. Throws
   /// core::Error if the machine runs no adapters, as it does by default.
   virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
-  /// Rows that were begun are computed with it.
+  /// Rows that were begun are computed with it. Nothing happens if there is none of that number.
   virtual void unload_adapter(int32_t /*number*/) {}
 
   /// Brings the step's rows, tables and copies to the machine. Throws std::bad_alloc if their blocks don't fit.

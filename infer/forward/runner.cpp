@@ -79,8 +79,13 @@ Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOpti
 int32_t Runner::load_adapter(const core::Adapter& adapter) {
   const int32_t number = n_adapters_++;
   const auto shared = std::make_shared<const core::Adapter>(adapter);
-  for (const auto& stage : stages_) stage->load_adapter(number, shared);
-  adapters_.insert(number);
+  try {
+    for (const auto& stage : stages_) stage->load_adapter(number, shared);
+    adapters_.insert(number);
+  } catch (...) {  // no stage keeps what another has no room for
+    for (const auto& stage : stages_) stage->unload_adapter(number);
+    throw;
+  }
   return number;
 }
 

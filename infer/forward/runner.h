@@ -71,7 +71,7 @@ class Runner {
   /// Rows that a step may have: of all stages the fewest.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
-  /// Brings the adapter to all machines. Its number is one that no other had.
+  /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had.
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);
   /// No sequence has it any more. Throws core::Error if there is none of that number.
   void unload_adapter(int32_t number);

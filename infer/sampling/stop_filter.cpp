@@ -7,13 +7,24 @@
 
 namespace folio::infer {
 
+// Where the first stop string in it begins.
+size_t StopFilter::first_stop(std::string_view text) const {
+  size_t first = std::string::npos;
+  for (const std::string& stop : stops_) {
+    if (!stop.empty()) first = std::min(first, text.find(stop));
+  }
+  return first;
+}
+
+bool StopFilter::would_stop(std::string_view bytes) const {
+  if (stops_.empty()) return false;
+  return first_stop(std::string(held_).append(bytes)) != std::string::npos;
+}
+
 std::string StopFilter::push(std::string_view bytes) {
   if (stopped_) return {};
   held_ += bytes;
-  size_t first = std::string::npos;
-  for (const std::string& stop : stops_) {
-    if (!stop.empty()) first = std::min(first, held_.find(stop));
-  }
+  const size_t first = first_stop(held_);
   if (first != std::string::npos) {
     stopped_ = true;
     held_.resize(first);

@@ -15,12 +15,17 @@ class StopFilter {
   /// the text before it has been returned.
   [[nodiscard]] std::string push(std::string_view bytes);
 
+  /// Whether a token of these bytes would complete a stop string.
+  [[nodiscard]] bool would_stop(std::string_view bytes) const;
+
   /// What is still held back when the text ends without a stop string.
   [[nodiscard]] std::string finish();
 
   [[nodiscard]] bool stopped() const { return stopped_; }
 
  private:
+  [[nodiscard]] size_t first_stop(std::string_view text) const;
+
   std::vector<std::string> stops_;
   std::string held_;
   bool stopped_ = false;

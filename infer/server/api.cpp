@@ -148,6 +148,8 @@ void take_model(const Fields& fields, const ServedModel& served) {
   }
 }
 
+constexpr const char* kForBeams = "is for \"use_beam_search\": true";  // but for its default, which clients send
+
 // Several texts of each prompt: choices, or the best of the beams.
 void take_choices(const Fields& fields, const ServedModel& served, CompletionRequest& request) {
   GenerateOptions& options = request.options;
@@ -155,13 +157,14 @@ void take_choices(const Fields& fields, const ServedModel& served, CompletionReq
   options.n = *fields.integer("n", 1, most);
   if (!fields.flag("use_beam_search")) {
     fields.only("best_of", options.n);
-    for (const char* name : {"length_penalty", "early_stopping"}) {
-      if (fields.find(name) != nullptr) refuse(name, "is for \"use_beam_search\": true");
-    }
+    const Json* early = fields.find("early_stopping");
+    if (fields.number("length_penalty") != BeamOptions{}.length_penalty) refuse("length_penalty", kForBeams);
+    if (early != nullptr && *early != false) refuse("early_stopping", kForBeams);
     return;
   }
-  if (request.stream)
+  if (request.stream) {
     refuse("stream", "is not possible with 'use_beam_search': which text is the best is known at the end");
+  }
   if (fields.find("logit_bias") != nullptr) refuse("logit_bias", "does nothing with 'use_beam_search'; leave it out");
   SamplerOptions::visit_fields([&](const std::string& name, auto, double, double, double otherwise, const char*) {
     const double value = fields.number(name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -14,10 +15,20 @@ namespace folio::infer {
 // ---- Threads ----
 
 ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes) {
-  for (size_t i = 0; i < n; ++i) threads_.emplace_back([this, i, node = nodes[i % nodes.size()]] { serve(i, node); });
+  for (size_t i = 0; i < n; ++i) {
+    try {
+      threads_.emplace_back([this, i, node = nodes[i % nodes.size()]] { serve(i, node); });
+    } catch (const std::system_error& error) {
+      stop();
+      core::fail("the thread of shard {} of {} cannot be started: {}; use fewer --shards", i + 1, n,
+                 error.code().message());
+    }
+  }
 }
 
-ShardThreads::~ShardThreads() {
+ShardThreads::~ShardThreads() { stop(); }
+
+void ShardThreads::stop() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -221,6 +232,10 @@ uint64_t ShardedCpu::exchanged_bytes() const {
     if (const auto exchange = weak.lock()) sum += exchange->bytes();
   }
   return sum;
+}
+
+size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config) {
+  return std::min({n_nodes, n_threads, shard_tiles(static_cast<size_t>(config.dim))});
 }
 
 uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_shards, size_t rows, size_t logit_rows) {

@@ -23,7 +23,7 @@ namespace folio::infer {
 /// A thread for each shard, which does what all are told.
 class ShardThreads {
  public:
-  /// Thread i works near nodes[i % nodes.size()].
+  /// Thread i works near nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
   ShardThreads(size_t n, std::span<const core::MemoryNode> nodes);
   ~ShardThreads();
   ShardThreads(const ShardThreads&) = delete;
@@ -36,6 +36,7 @@ class ShardThreads {
 
  private:
   void serve(size_t index, const core::MemoryNode& node);
+  void stop();
 
   std::mutex mutex_;
   std::condition_variable begin_;
@@ -72,6 +73,10 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Cpu>> cpus_;
   std::vector<std::weak_ptr<class LocalExchange>> exchanges_;
 };
+
+/// How many shards are taken where nobody says how many: one for each memory node, as long as each has a thread and, of
+/// the model's width, a tile.
+[[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 /// What the shards of a model give each other in a step of `rows` rows, of which `logit_rows` need logits: the
 /// embedding's rows, of each layer queries, keys, values, heads, the middle of the feed-forward and twice the residual,

@@ -65,10 +65,9 @@ void require_gpu(const infer::MachineOptions& flags) {
 
 void add_machine_flags(CLI::App& app, infer::MachineOptions& flags) {
   app.add_option("-t,--threads", flags.n_threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
-  app.add_option(
-         "--shards", flags.n_shards,
-         "split the model into N, each with threads and memory of its own; the text is the same (default: one for "
-         "each memory node)")
+  app.add_option("--shards", flags.n_shards,
+                 "split the model into N, each with threads, at least one, and memory of its own; the text is the same "
+                 "(default: one for each memory node)")
       ->check(in_range(1, 64));
   app.add_option_function<std::string>(
          "--device", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },

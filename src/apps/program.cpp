@@ -162,6 +162,7 @@ void add_lora_flag(CLI::App& app, infer::LoadOptions& options) {
   app.add_option_function<std::string>(
          "--lora",
          [&options](const std::string& text) {
+           if (text.empty()) throw core::UsageError("--lora: the name of the directory is empty");
            options.adapter = text;
            const size_t colon = text.rfind(':');
            if (colon == std::string::npos || std::filesystem::is_directory(text)) return;
@@ -169,7 +170,7 @@ void add_lora_flag(CLI::App& app, infer::LoadOptions& options) {
            const std::string scale = text.substr(colon + 1);
            if (!CLI::detail::lexical_cast(scale, options.adapter_scale) || !(std::abs(options.adapter_scale) <= 1000)) {
              throw core::UsageError(
-                 fmt::format("--lora: the scale {} is not a number in [-1000, 1000]", core::printable(scale)));
+                 fmt::format("--lora: the scale \"{}\" is not a number in [-1000, 1000]", core::printable(scale)));
            }
          },
          "a low-rank adapter as peft saves it, and what its scale is multiplied by")

@@ -151,8 +151,17 @@ def refused(golden_gguf, directory, *parts):
     assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", directory, "ROMEO:"), FAILED, *parts)
 
 
-def test_the_golden_models_adapter_runs(golden_gguf, small):
-    assert generate(golden_gguf, "-n", 20, "--temp", 0, "--lora", small, "-p", "ROMEO:")["tokens"]
+def test_the_golden_models_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
+    """In every set of kernels, on shards, and beside other texts; with beams, too."""
+    adapted(GOLDEN, size=0.5, **SMALL).save_pretrained(tmp_path / "adapter")
+    (tmp_path / "prompts.txt").write_text("ROMEO:\nJULIET:\nO\n")
+    for how in (["--temp", 0, "-n", 40], ["--beams", 3, "-n", 20]):
+        flags = [*how, "--lora", tmp_path / "adapter"]
+        expected = generate(golden_gguf, *flags, "-p", "ROMEO:", "-t", 1)["tokens"]
+        assert expected != generate(golden_gguf, *how, "-p", "ROMEO:")["tokens"]
+        assert generate(golden_gguf, *flags, "-p", "ROMEO:", FOLIO_ISA="reference")["tokens"] == expected
+        assert generate(golden_gguf, *flags, "-p", "ROMEO:", "--shards", 3)["tokens"] == expected
+        assert generate(golden_gguf, *flags, "--prompts", tmp_path / "prompts.txt")["results"][0]["tokens"] == expected
 
 
 @pytest.mark.parametrize("config, part", [
@@ -190,13 +199,15 @@ def change_config(directory, **fields):
 @pytest.mark.parametrize("fields, part", [
     (dict(r=0), "[1, 256]"), (dict(r=257), "[1, 256]"), (dict(r="4"), "\"r\""), (dict(lora_alpha=None), "lora_alpha"),
     (dict(init_lora_weights="pissa"), "pissa"), (dict(peft_type=3), "peft_type"), (dict(r=2), "[2, 48]"),
+    (dict(lora_alpha=1e300), "lora_alpha"), (dict(fan_in_fan_out=True), "fan_in_fan_out"),
+    (dict(use_bdlora={"nblocks": 2}), "use_bdlora"), (dict(of_a_later_peft=1), "of_a_later_peft"),
 ])
 def test_a_config_is_checked(golden_gguf, small, fields, part):
     change_config(small, **fields)
     refused(golden_gguf, small, part)
 
 
-def test_damaged_files_are_refused(golden_gguf, small, tmp_path):
+def test_damaged_files_are_refused(golden_gguf, small):
     weights = small / "adapter_model.safetensors"
     tensors = load_file(weights)
     name = next(n for n in tensors if "lora_A" in n)
@@ -212,6 +223,13 @@ def test_damaged_files_are_refused(golden_gguf, small, tmp_path):
     refused(golden_gguf, small, "adapter_model.safetensors")
     weights.unlink()
     refused(golden_gguf, small, "adapter_model.safetensors")
+    (small / "adapter_model.bin").write_bytes(b"")
+    refused(golden_gguf, small, "adapter_model.bin", "safe_serialization")
     shutil.rmtree(small)
     refused(golden_gguf, small, "adapter_config.json")
-    assert_refused(run("generate", "-m", golden_gguf, "--lora", f"{tmp_path}/x:loud"), WRONG_USAGE, "--lora", "loud")
+
+
+@pytest.mark.parametrize("flag, parts", [("x:loud", ["loud"]), ("x:", ["\"\"", "[-1000, 1000]"]), ("x:nan", ["nan"]),
+                                         ("x:1001", ["1001"]), ("x:0.5x", ["0.5x"]), ("", ["empty"])])
+def test_a_wrong_flag_is_refused(golden_gguf, flag, parts):
+    assert_refused(run("generate", "-m", golden_gguf, "--lora", flag), WRONG_USAGE, "--lora", *parts)

@@ -1,15 +1,32 @@
 """--shards: the same bytes on any number of shards, each with threads and memory of its own."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
 from support import BUILD, FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, environment, generate, one_json, run, succeed
 
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@contextlib.contextmanager
+def serving(*flags):
+    """A server of the golden model: its process and its address."""
+    process = subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--port", "0", *flags], stdout=subprocess.PIPE, text=True,
+                               env=environment("/nonexistent"))
+    try:
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://")
+        yield process, address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
 
 
 @pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (2, 3, 4))], ids=["characters", "smollm2"])
@@ -29,6 +46,14 @@ def test_a_draft_model_runs_on_the_shards_too(tmp_path):
     assert generate(GOLDEN, *flags, "--shards", 2, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain["tokens"]
 
 
+def test_the_server_gives_the_same_texts():
+    text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
+    with serving("--shards", "3") as (process, address):
+        body = json.dumps({"prompt": "ROMEO:", "seed": 5, "max_tokens": 40, "temperature": 1, "top_p": 1})
+        request = urllib.request.Request(address + "/v1/completions", body.encode(), {"Content-Type": "application/json"})
+        assert json.load(urllib.request.urlopen(request))["choices"][0]["text"] == text
+
+
 def may_ask_for_memory():
     """Whether the system tells of memory nodes, and lets a process ask for one's memory; some containers don't."""
     ask = "import ctypes; mask = ctypes.c_ulong(1); exit(ctypes.CDLL(None).syscall(238, 1, ctypes.byref(mask), 64) != 0)"
@@ -39,18 +64,12 @@ def may_ask_for_memory():
 @pytest.mark.skipif(not may_ask_for_memory(), reason="memory nodes can't be asked for here")
 def test_each_shard_asks_for_memory_of_its_node():
     """The kernel says of each mapping whose memory is wanted there: the shards' threads asked for a node's."""
-    process = subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--shards", "2", "--port", "0"], stdout=subprocess.PIPE,
-                               text=True, env=environment("/nonexistent"))
-    try:
-        assert process.stdout.readline().startswith("http://")
+    with serving("--shards", "2") as (process, _):
         policies = set()
         for task in os.listdir(f"/proc/{process.pid}/task"):
             with open(f"/proc/{process.pid}/task/{task}/numa_maps") as maps:
                 policies |= {line.split()[1] for line in maps}
         assert any(policy.startswith("prefer") for policy in policies), policies
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
 
 
 def test_bench_says_how_many(golden_gguf):

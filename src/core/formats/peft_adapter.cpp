@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -28,6 +28,31 @@ struct Scaling {
   }
 };
 
+// What a plain LoRA says of itself, and what mattered only while it was trained. Any other key may be of a variant that
+// computes something else.
+constexpr std::string_view kPlain[] = {"auto_mapping",
+                                       "base_model_name_or_path",
+                                       "ensure_weight_tying",
+                                       "eva_config",
+                                       "exclude_modules",
+                                       "inference_mode",
+                                       "init_lora_weights",
+                                       "layers_pattern",
+                                       "layers_to_transform",
+                                       "loftq_config",
+                                       "lora_alpha",
+                                       "lora_dropout",
+                                       "megatron_config",
+                                       "megatron_core",
+                                       "peft_type",
+                                       "peft_version",
+                                       "qalora_group_size",
+                                       "r",
+                                       "revision",
+                                       "target_modules",
+                                       "task_type",
+                                       "use_rslora"};
+
 // What is absent, null, false, empty or "none" changes nothing.
 bool is_off(const Json& config, const std::string& key) {
   const auto found = config.find(key);
@@ -37,21 +62,21 @@ bool is_off(const Json& config, const std::string& key) {
   return (found->is_object() || found->is_array()) && found->empty();
 }
 
-Scaling read_config(const std::filesystem::path& path) {
+Scaling read_config(const std::filesystem::path& path, float factor) {
   constexpr size_t kMostBytes = size_t{1} << 20U;
   const std::string where = path.string();
   const Json config = parse_json(read_text_file(path, kMostBytes), where);
   require(config.is_object(), "{}: it is not a JSON object", where);
   const auto type = json_get<std::string>(config, "peft_type", where);
   require(type == "LORA", "{}: the adapter is of the type {}, but only LORA runs here", where, printable(type));
-  for (const char* key : {"use_dora", "bias", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern",
-                          "layer_replication", "trainable_token_indices", "target_parameters", "fan_in_fan_out",
-                          "use_qalora", "corda_config", "eva_config", "arrow_config", "alora_invocation_tokens"}) {
-    require(is_off(config, key), "{}: \"{}\" is {}, which is not supported; only a plain LoRA of linear layers is",
-            where, key, [&] { return printable(config.at(key).dump()); });
+  for (const auto& [key, value] : config.items()) {
+    require(
+        std::ranges::find(kPlain, key) != std::end(kPlain) || is_off(config, key),
+        "{}: \"{}\" is {}, which is not supported; only a plain LoRA of linear layers is", where,
+        [&] { return printable(key); }, [&] { return printable(value.dump()); });
   }
   const auto init = config.find("init_lora_weights");
-  require(init == config.end() || !init->is_string() || *init == "gaussian" || *init == "orthogonal",
+  require(init == config.end() || !init->is_string() || *init == "gaussian" || *init == "orthogonal" || *init == "eva",
           "{}: \"init_lora_weights\" is {}, which changes the base model, too; convert the adapter with peft's "
           "path_initial_model_for_weight_conversion",
           where, [&] { return printable(init->dump()); });
@@ -60,7 +85,8 @@ Scaling read_config(const std::filesystem::path& path) {
                   .by_root = !is_off(config, "use_rslora")};
   require(scaling.rank >= 1 && scaling.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but has to be in [1, {}]",
           where, scaling.rank, kMaxAdapterRank);
-  require(std::isfinite(static_cast<float>(scaling.alpha)), "{}: \"lora_alpha\" is not finite", where);
+  require(std::isfinite(scaling.of(factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
+          where, scaling.alpha);
   return scaling;
 }
 
@@ -84,8 +110,13 @@ std::vector<float> in_order_of_pairs(const std::vector<float>& rows, int64_t n_h
 }  // namespace
 
 Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
-  const Scaling scaling = read_config(directory / "adapter_config.json");
-  const SafetensorsFile file(directory / "adapter_model.safetensors");
+  const Scaling scaling = read_config(directory / "adapter_config.json", factor);
+  const std::filesystem::path weights = directory / "adapter_model.safetensors";
+  require(
+      std::filesystem::exists(weights) || !std::filesystem::exists(directory / "adapter_model.bin"),
+      "{} has its weights in adapter_model.bin, which is not read here; save it with peft's safe_serialization=True",
+      directory.string());
+  const SafetensorsFile file(weights);
   const std::string where = file.path().string();
   std::set<std::string> left;  // names that no part has taken
   for (const TensorView& tensor : file.tensors()) left.insert(tensor.name);

@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <memory>
+#include <new>
 #include <vector>
 
+#include "infer/cpu/cpu.h"
 #include "infer/engine/engine.h"
+#include "infer/forward/pass_through.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -147,6 +152,37 @@ TEST_P(Adapters, EachInstructionSetGivesTheReferencesBytes) {
   }
 }
 
+// What an adapter adds is of floats, whatever the base's matrices are.
+TEST_P(Adapters, ABaseOfAnyTypeTakesThem) {
+  for (const test::Shape& shape : test::typed_shapes()) {
+    const core::StoredModel model = test::random_model_of(shape);
+    const std::vector<core::Adapter> adapters = {random_adapter(shape.config, 4, 5),
+                                                 random_adapter(shape.config, 5, 2)};
+    const auto text = test::random_tokens(6, 6, shape.config.vocab_size);
+    const auto logits_of = [&](const std::vector<int>& which,
+                               const CpuOptions& options) {  // one sequence after another
+      RunnerOn runner(GetParam(), model, options, {.n_sequences = 2});
+      std::vector<int32_t> numbers;
+      for (const core::Adapter& adapter : adapters) numbers.push_back(runner.load_adapter(adapter));
+      std::vector<Row> rows;
+      for (const int w : which) {
+        const int32_t number = w < 0 ? kNoAdapter : numbers[static_cast<size_t>(w)];
+        const auto some = test::rows_of(runner.cache().add_sequence(number), text);
+        rows.insert(rows.end(), some.begin(), some.end());
+      }
+      return test::run(runner, rows);
+    };
+    const auto first = logits_of({0}, {.n_threads = 1});
+    const auto second = logits_of({1}, {.n_threads = 1, .kernels = &kernels::reference_kernels()});
+    const auto both = logits_of({0, 1}, {.n_threads = 2});
+    const auto half = static_cast<std::ptrdiff_t>(first.size());
+    EXPECT_TRUE(same_bits({both.begin(), both.begin() + half}, first)) << shape.name;
+    EXPECT_TRUE(same_bits({both.begin() + half, both.end()}, second)) << shape.name;
+    EXPECT_FALSE(same_bits(first, second)) << shape.name;
+    EXPECT_FALSE(same_bits(first, logits_of({-1}, {.n_threads = 1}))) << shape.name;
+  }
+}
+
 TEST_P(Adapters, EqualPromptsOfDifferentAdaptersShareNothing) {
   const auto prompt = test::random_tokens(70, 4, 37);
   std::vector<std::vector<int32_t>> alone;
@@ -195,6 +231,49 @@ TEST_P(Adapters, OneThatIsUsedIsNotUnloaded) {
   const GenerateResult result = engine.take(other);
   EXPECT_EQ(result.n_cached, 0U);
   EXPECT_NE(result.tokens, expected);
+}
+
+// A machine whose stage has no room for adapters, or counts those that it has.
+class Counting final : public Machine {
+ public:
+  explicit Counting(bool has_room) : has_room_(has_room) {}
+  [[nodiscard]] std::string describe() const override { return cpu_.describe(); }
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
+                                            CacheType cache_type) override {
+    return std::make_unique<CountingStage>(cpu_.load(model, shard, cache_type), *this);
+  }
+  int n_adapters = 0;
+
+ private:
+  class CountingStage final : public PassThroughStage {
+   public:
+    CountingStage(std::unique_ptr<Stage> inner, Counting& all) : PassThroughStage(std::move(inner)), all_(all) {}
+    void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
+      if (!all_.has_room_) throw std::bad_alloc();
+      PassThroughStage::load_adapter(number, std::move(adapter));
+      ++all_.n_adapters;
+    }
+    void unload_adapter(int32_t number) override {
+      PassThroughStage::unload_adapter(number);
+      --all_.n_adapters;
+    }
+
+   private:
+    Counting& all_;
+  };
+  Cpu cpu_{{.n_threads = 1}};
+  bool has_room_;
+};
+
+TEST(AdaptersOfStages, OneThatOneMachineHasNoRoomForIsOnNone) {
+  const auto& config = test::small_shapes()[1].config;  // two layers
+  const core::StoredModel model = test::random_model(config);
+  Counting first(true);
+  Counting second(false);
+  Runner runner(model, std::array{Placement{first, {0, 1}}, Placement{second, {1, 2}}}, {});
+  EXPECT_THROW(static_cast<void>(runner.load_adapter(random_adapter(config, 1, 3))), std::bad_alloc);
+  EXPECT_EQ(first.n_adapters, 0);
+  EXPECT_ERROR(runner.require_adapter(0), "there is no adapter 0");
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 // what they give each other is what the formula says; observers see whole slots; a shard that fails fails the step
 // alone.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <map>
 #include <new>
+#include <string>
 
 #include "infer/forward/runner.h"
 #include "infer/shards/local_exchange.h"
@@ -118,6 +122,14 @@ TEST(Shards, HeadsAndTilesAreSharedOutEvenly) {
   EXPECT_EQ(rows_of_rank(20, 0, 4).last, 0U);
 }
 
+TEST(Shards, ByDefaultEachHasANodeAThreadAndATile) {
+  const core::ModelConfig& config = test::small_shapes()[1].config;  // 60 wide: 4 tiles
+  EXPECT_EQ(default_shards(1, 8, config), 1U);
+  EXPECT_EQ(default_shards(2, 8, config), 2U);
+  EXPECT_EQ(default_shards(2, 1, config), 1U);
+  EXPECT_EQ(default_shards(8, 8, config), 4U);
+}
+
 TEST(Shards, MoreThanTilesAreRefused) {
   const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // 60 wide
   ShardedCpu machine(5, {.n_threads = 1}, core::memory_nodes());
@@ -146,6 +158,41 @@ TEST(Shards, OneThatFailsEndsTheMeetingOfAll) {
     threads.run([&](size_t) { exchange.meet(); });
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
+// In a child process whose address space is nearly used up: some threads start, and then one does not.
+TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
+  int to_parent[2];
+  ASSERT_EQ(::pipe(to_parent), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t{1} << 30U;
+    ::setrlimit(RLIMIT_AS, &limit);
+    std::string text;
+    try {
+      const ShardThreads threads(5000, core::memory_nodes());
+      text = "all threads were started";
+    } catch (const core::Error& error) {
+      text = error.what();
+    }
+    const ssize_t written = ::write(to_parent[1], text.data(), text.size());
+    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  ::close(to_parent[1]);
+  char buffer[256];
+  const ssize_t n = ::read(to_parent[0], buffer, sizeof buffer);
+  ::close(to_parent[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  const std::string text(buffer, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  EXPECT_EQ(text.substr(0, 20), "the thread of shard ") << text;
+  EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
+}
+#endif
 
 TEST(MemoryNodes, AreReadFromTheSystemsFiles) {
   const core::test::TempDir folder;

@@ -20,7 +20,9 @@ Shown show(std::vector<std::string> stops, const std::vector<std::string>& token
   StopFilter filter(std::move(stops));
   Shown shown;
   for (const std::string& token : tokens) {
+    const bool stops = filter.stopped() || filter.would_stop(token);
     shown.pieces.push_back(filter.push(token));
+    EXPECT_EQ(filter.stopped(), stops);
     shown.text += shown.pieces.back();
   }
   shown.stopped = filter.stopped();

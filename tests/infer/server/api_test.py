@@ -242,6 +242,14 @@ def test_a_known_prompt_is_not_computed_again(chatty):
     assert first.choices[0].message.content == second.choices[0].message.content
 
 
+def test_what_is_of_beams_may_have_its_default_without_them(golden):
+    """LangChain's VLLMOpenAI sends all of these."""
+    fields = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False}
+    done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1, extra_body=fields)
+    plain = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1)
+    assert done.choices[0].text == plain.choices[0].text
+
+
 def test_a_chat_has_beams(chatty):
     done = client_of(chatty).chat.completions.create(model="chatty", messages=[{"role": "user", "content": "hello"}], n=2,
                                                      max_tokens=8, extra_body={"use_beam_search": True})
@@ -303,8 +311,9 @@ WRONG = [
     ({"prompt": "Zürich"}, "prompt", "ü"),
     ({"prompt": "a" * 5000}, "prompt", "5000"),
     ({"nonsense": 1, "more": 2}, "more", "more, nonsense"),
-    ({"length_penalty": 1}, "length_penalty", "use_beam_search"),
+    ({"length_penalty": 2}, "length_penalty", "use_beam_search"),
     ({"early_stopping": True}, "early_stopping", "use_beam_search"),
+    ({"early_stopping": "never"}, "early_stopping", "use_beam_search"),
     ({"use_beam_search": 1}, "use_beam_search", "true or false"),
     ({"use_beam_search": True, "stream": True}, "stream", "use_beam_search"),
     ({"use_beam_search": True, "logprobs": 1}, "logprobs", "use_beam_search"),

@@ -1,0 +1,255 @@
+// A scheduler on a made-up machine: where a real one writes keys and values it writes a hash of the text up to there,
+// and checks before each row that the blocks hold those of the text so far. The next token is a function of that text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "infer/engine/scheduler.h"
+
+namespace folio::infer::test {
+
+inline constexpr uint64_t kOfNothing = 14695981039346656037ULL;
+inline uint64_t with_token(uint64_t hash, int32_t token) {
+  return (hash ^ static_cast<uint64_t>(token)) * 1099511628211ULL;
+}
+
+inline int32_t next_token(std::span<const int32_t> text) {
+  const uint64_t hash = std::accumulate(text.begin(), text.end(), kOfNothing, with_token);
+  return static_cast<int32_t>(hash >> 40U & 0xFFFU);
+}
+
+inline std::vector<int32_t> written_alone(std::vector<int32_t> text, size_t n_more) {
+  for (size_t i = 0; i < n_more; ++i) text.push_back(next_token(text));
+  return text;
+}
+
+// What a made-up search goes on with: of two tokens behind each text the `width` that a hash likes best. Pairs of a
+// text's index and a token.
+inline std::vector<std::pair<size_t, int32_t>> followed(const std::vector<std::vector<int32_t>>& texts, size_t width) {
+  std::vector<std::tuple<uint64_t, size_t, int32_t>> candidates;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    for (const int32_t token : {next_token(texts[i]), next_token(texts[i]) ^ 1}) {
+      const uint64_t hash = std::accumulate(texts[i].begin(), texts[i].end(), kOfNothing, with_token);
+      candidates.emplace_back(with_token(hash, token) * 0x9E3779B97F4A7C15ULL >> 20U, i, token);
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  std::vector<std::pair<size_t, int32_t>> next;
+  for (size_t i = 0; i < std::min(width, candidates.size()); ++i) {
+    next.emplace_back(std::get<1>(candidates[i]), std::get<2>(candidates[i]));
+  }
+  return next;
+}
+
+inline std::vector<std::vector<int32_t>> searched_alone(const std::vector<int32_t>& prompt, size_t width,
+                                                        size_t n_more) {
+  std::vector<std::vector<int32_t>> texts = {prompt};
+  for (size_t i = 0; i < n_more; ++i) {
+    std::vector<std::vector<int32_t>> next;
+    for (const auto& [from, token] : followed(texts, width)) {
+      next.push_back(texts[from]);
+      next.back().push_back(token);
+    }
+    texts = next;
+  }
+  return texts;
+}
+
+class TextBranch final : public ScheduledBranch {
+ public:
+  TextBranch(RequestId request, size_t index, size_t width, std::vector<int32_t> prompt, size_t n_more, int32_t adapter)
+      : ScheduledBranch(request, index),
+        text(std::move(prompt)),
+        n_prompt(text.size()),
+        n_all(n_prompt + n_more),
+        width_(width),
+        adapter_(adapter) {}
+  [[nodiscard]] std::span<const int32_t> tokens() const { return text; }
+  [[nodiscard]] size_t shareable() const { return text.size() - 1; }
+  [[nodiscard]] int64_t max_positions() const { return static_cast<int64_t>(n_all) - 1; }
+  [[nodiscard]] size_t n_together() const { return width_; }
+  [[nodiscard]] size_t n_drafts() const { return 0; }
+  [[nodiscard]] int32_t adapter() const { return adapter_; }
+  [[nodiscard]] bool alone() const { return false; }
+  [[nodiscard]] bool done() const { return text.size() == n_all; }
+
+  std::vector<int32_t> text;
+  size_t n_prompt;
+  size_t n_all;
+  bool computed = false;  ///< of a search: what comes next is known
+
+ private:
+  size_t width_;
+  int32_t adapter_;
+};
+
+// A request: some choices, or one search.
+struct TextRequest {
+  static inline RequestId n_made = 0;
+
+  TextRequest(const std::vector<int32_t>& prompt, size_t n_more, size_t n = 1, bool search = false,
+              int32_t adapter = kNoAdapter)
+      : id(n_made++), width(search ? n : 1) {
+    for (size_t i = 0; i < n; ++i) branches.emplace_back(id, i, width, prompt, n_more, adapter);
+    for (size_t i = 0; i < (search ? 1 : n); ++i) live.push_back(i);
+  }
+  TextRequest(const TextRequest&) = delete;
+  TextRequest& operator=(const TextRequest&) = delete;
+
+  [[nodiscard]] bool done() const { return live.empty(); }
+  // For those of one branch.
+  TextBranch& operator*() { return branches.front(); }
+  TextBranch* operator->() { return &branches.front(); }
+
+  RequestId id;
+  size_t width;
+  std::deque<TextBranch> branches;
+  std::vector<size_t> live;                 ///< of a search: in its order; of choices those that go on
+  std::vector<std::vector<int32_t>> texts;  ///< of those that have ended
+};
+
+// A scheduler with its cache and the made-up machine.
+class Simulation {
+ public:
+  Simulation(int64_t n_blocks, const SchedulerLimits& limits)
+      : cache(n_blocks), scheduler(cache, limits), max_rows_(limits.max_rows) {}
+
+  void add(TextRequest& request) {
+    for (const size_t i : request.live) scheduler.add(request.branches[i]);
+    requests_[request.id] = &request;
+  }
+  void remove(TextRequest& request) {
+    for (TextBranch& branch : request.branches) scheduler.remove(branch);
+    requests_.erase(request.id);
+  }
+
+  // Plans a step and runs it. The requests that are done are removed, and returned.
+  std::vector<TextRequest*> step() {
+    ++n_steps;
+    const Scheduler<TextBranch>::Trace& trace = scheduler.plan([](TextBranch&, size_t most) { return most; });
+    if (on_plan) on_plan(trace);
+    for (TextBranch* branch : trace.preempted) branch->computed = false;
+    size_t rows = 0;
+    for (const auto& part : trace.shares) {
+      rows += part.n_rows;
+      cache.reserve(part.branch->sequence(), static_cast<int64_t>(part.n_rows));
+    }
+    EXPECT_LE(rows, max_rows_);
+    EXPECT_LE(cache.copies().size(), trace.shares.size()) << "at most a block of each branch is copied";
+    for (const BlockCopy& copy : cache.copies()) content_[copy.to] = content_[copy.from];
+    for (const auto& part : trace.shares) run(*part.branch, part.n_rows);
+    cache.commit();
+    for (const auto& part : trace.shares) {
+      const auto n = static_cast<size_t>(cache.length(part.branch->sequence()));
+      cache.remember(part.branch->sequence(), part.branch->tokens().first(n));
+    }
+    n_rows += rows;
+    n_preempted += trace.preempted.size();
+    std::vector<TextRequest*> done;
+    for (const auto& [id, request] : requests_) {
+      go_on(*request);
+      if (request->done()) done.push_back(request);
+    }
+    for (TextRequest* request : done) remove(*request);
+    return done;
+  }
+
+  BlockManager cache;
+  Scheduler<TextBranch> scheduler;
+  int64_t n_steps = 0;
+  size_t n_rows = 0;
+  size_t n_preempted = 0;
+  size_t n_ended = 0;  ///< branches
+  std::function<void(const Scheduler<TextBranch>::Trace&)> on_plan{};
+
+ private:
+  // Writes the rows into their places.
+  void run(TextBranch& branch, size_t n) {
+    const auto table = cache.table(branch.sequence());
+    const auto length = static_cast<size_t>(cache.length(branch.sequence()));
+    uint64_t hash = with_token(kOfNothing, branch.adapter());
+    for (size_t i = 0; i < length + n; ++i) {
+      auto& block = content_[table[i / kWhole]];
+      block.resize(kWhole, 0);
+      hash = with_token(hash, branch.text[i]);
+      if (i >= length) block[i % kWhole] = hash;
+      if (block[i % kWhole] != hash) {
+        ADD_FAILURE() << "request " << branch.request() << ": position " << i << " of block " << table[i / kWhole]
+                      << " holds another text";
+        return;
+      }
+    }
+    branch.computed = length + n == branch.text.size();
+  }
+
+  void go_on(TextRequest& request) {
+    if (request.width > 1) return search(request);
+    for (TextBranch& branch : request.branches) {
+      if (!std::exchange(branch.computed, false)) continue;
+      branch.text.push_back(next_token(branch.text));
+      if (!branch.done()) continue;
+      request.texts.push_back(branch.text);
+      scheduler.remove(branch);
+      ++n_ended;
+      std::erase(request.live, branch.index());
+    }
+  }
+
+  // When all branches know what comes next.
+  void search(TextRequest& request) {
+    std::vector<std::vector<int32_t>> texts;
+    for (const size_t i : request.live) {
+      if (!request.branches[i].computed) return;
+      texts.push_back(request.branches[i].text);
+    }
+    std::vector<size_t> idle;
+    for (size_t i = 0; i < request.branches.size(); ++i) {
+      if (std::ranges::find(request.live, i) == request.live.end()) idle.push_back(i);
+    }
+    const auto next = followed(texts, request.width);
+    std::vector<size_t> places(next.size(), SIZE_MAX);
+    std::vector<bool> kept(texts.size(), false);
+    for (size_t i = 0; i < next.size(); ++i) {
+      if (!kept[next[i].first]) places[i] = request.live[next[i].first];
+      kept[next[i].first] = true;
+    }
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (!kept[i]) idle.push_back(request.live[i]);
+    }
+    for (size_t i = 0; i < next.size(); ++i) {
+      if (places[i] != SIZE_MAX) continue;
+      places[i] = idle.back();
+      idle.pop_back();
+      scheduler.fork(request.branches[places[i]], request.branches[request.live[next[i].first]]);
+    }
+    for (const size_t i : idle) scheduler.remove(request.branches[i]);
+    for (size_t i = 0; i < next.size(); ++i) {
+      TextBranch& branch = request.branches[places[i]];
+      branch.text = texts[next[i].first];
+      branch.text.push_back(next[i].second);
+      branch.computed = false;
+    }
+    request.live = places;
+    if (!request.branches[places[0]].done()) return;
+    for (const size_t i : places) request.texts.push_back(request.branches[i].text);
+    n_ended += std::exchange(request.live, {}).size();
+  }
+
+  static constexpr auto kWhole = static_cast<size_t>(kBlockPositions);
+  std::map<BlockId, std::vector<uint64_t>> content_;
+  std::map<RequestId, TextRequest*> requests_;
+  size_t max_rows_;
+};
+
+}  // namespace folio::infer::test
