@@ -7,8 +7,8 @@ Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copie
   scripts/bench_busy.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=0 train tinyshakespeare --steps 200"
   scripts/bench_busy.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf B.gguf
 
-A command is environment variables and a program with its flags, in quotes. Programs are those of build/ that say how
-fast they were (train; bench and generate with --json, which is added), and llama.cpp, with the flags -m, -t (2),
+A command is environment variables and a program with its flags, in quotes. Programs are those of build/, or another
+build's by their absolute paths, that say how fast they were (train; bench and generate with --json, which is added), and llama.cpp, with the flags -m, -t (2),
 --prompt-tokens and --gen-tokens, through llama-cpp-python as in bench_llama_cpp.py (--python, --plain). {} stands for
 each of --models. A busy process is `while True: pass` in Python. --copies 2: two of a command at once, too, whose speeds are
 added, beside no busy process.
@@ -25,6 +25,7 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -61,9 +62,10 @@ class Command:
         while words and "=" in words[0]:
             name, value = words.pop(0).split("=", 1)
             self.environment[name] = value
-        if not words or words[0] not in ("train", "bench", "generate", "llama.cpp"):
+        name = pathlib.Path(words[0]).name if words else ""
+        if name not in ("train", "bench", "generate", "llama.cpp"):
             sys.exit(f"{line}: it is train, bench, generate or llama.cpp that can be measured")
-        self.line, self.is_peer, self.is_training = line, words[0] == "llama.cpp", words[0] == "train"
+        self.line, self.is_peer, self.is_training = line, name == "llama.cpp", name == "train"
         if self.is_peer:
             parser = argparse.ArgumentParser(prog="llama.cpp")
             parser.add_argument("-m", required=True)
@@ -159,6 +161,7 @@ def main():
     parser.add_argument("--plain", action="store_true", help="llama.cpp without its repacked kernels")
     a = parser.parse_args()
     rounds = [json.loads(line) for line in open(a.keep)] if a.keep and a.keep.exists() else []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that load() ends the busy processes
     ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
     for number in range(len(rounds), len(rounds) + a.rounds):
         lines = a.commands if number % 2 == 0 else a.commands[::-1]
