@@ -2,22 +2,22 @@
 """How much of their speed programs keep where others use the machine: alone, and beside busy processes.
 
 Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7]
-       [--keep FILE]
+                             [--keep FILE]
 
-  scripts/bench_busy.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=0 train tinyshakespeare --steps 200"
+  scripts/bench_busy.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=300000 train tinyshakespeare --steps 200"
   scripts/bench_busy.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf B.gguf
 
 A command is environment variables and a program with its flags, in quotes. Programs are those of build/, or another
-build's by their absolute paths, that say how fast they were (train; bench and generate with --json, which is added), and llama.cpp, with the flags -m, -t (2),
---prompt-tokens and --gen-tokens, through llama-cpp-python as in bench_llama_cpp.py (--python, --plain). {} stands for
-each of --models. A busy process is `while True: pass` in Python. --copies 2: two of a command at once, too, whose speeds are
-added, beside no busy process.
+build's by their absolute paths, that say how fast they were: train; bench and generate with --json, which is added.
+llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and runs through llama-cpp-python as in
+bench_llama_cpp.py (--python, --plain). {} stands for each of --models. A busy process is `while True: pass` in Python.
+--copies 2: also two of a command at once, whose speeds are added, beside no busy process.
 
-In each round every command runs once in each of these ways, forwards and backwards in turn. Printed are
-medians of tokens/s and, with 95 % intervals (bootstrap), medians of the rounds' ratios: to the command's own speed
-alone, to the first command, and to the best of llama.cpp's commands, the latter two beside the same load. For train,
-`steps` leaves out what `run` has: start, evaluations, samples and checkpoints. --keep adds the rounds to those that are
-in FILE and prints them all: rounds may so be spread over quiet minutes.
+In each round every command runs once in each of these ways, forwards and backwards in turn. Printed are medians of
+tokens/s and, with 95 % intervals (bootstrap), medians of the rounds' ratios: to the command's own speed alone, to the
+first command, and to the best of llama.cpp's commands, the latter two beside the same load. For train, `steps` leaves
+out what `run` has: start, evaluations, samples and checkpoints. --keep adds the rounds to those that are in FILE and
+prints them all: rounds may so be spread over quiet minutes.
 """
 import argparse
 import contextlib
