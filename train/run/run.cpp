@@ -10,6 +10,7 @@
 #include "train/report/progress.h"
 #include "train/report/run_log.h"
 #include "train/step/schedule.h"
+#include "train/step/spinning.h"
 
 namespace folio::train {
 namespace {
@@ -44,6 +45,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   RunLog log(options.run, trainer.state().step);
   if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
   Progress progress(trainer.state().step, c.steps, c.log_style);
+  Spinning spinning(at::get_num_threads());
   StepTimes since_log;
   auto last_end = std::chrono::steady_clock::now();  // of a step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
@@ -51,6 +53,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     const StepResult result = guarded_step(trainer);
     const double seconds = core::seconds_since(start);
     since_log.add(seconds);
+    spinning.watch();
     const int64_t step = trainer.state().step;
 
     const auto end = std::chrono::steady_clock::now();

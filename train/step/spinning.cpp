@@ -1,0 +1,116 @@
+#include "train/step/spinning.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <future>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "core/seconds_since.h"
+
+namespace folio::train {
+namespace {
+
+#ifndef _OPENMP
+#error this file has to be compiled with OpenMP
+#endif
+
+struct Usage {
+  int processors = 0;   // that this process may use; 0: unknown
+  double others = 0.0;  // seconds that other programs, and other guests of the machine, have used of them
+};
+
+// Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …", in ticks.
+Usage usage() {
+  cpu_set_t mine;
+  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) return {};
+  Usage result;
+  double ticks = 0.0;
+  std::ifstream file("/proc/stat");
+  for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
+    if (line[3] == ' ') continue;  // the sum
+    std::istringstream words(line.substr(3));
+    int cpu = -1;
+    double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+    words >> cpu >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
+    if (!words || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &mine)) continue;
+    ++result.processors;
+    ticks += user + nice + system + irq + softirq + steal;
+  }
+  timespec own{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+  result.others = ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)) - static_cast<double>(own.tv_sec) -
+                  1e-9 * static_cast<double>(own.tv_nsec);
+  return result;
+}
+
+}  // namespace
+
+// While there are more OpenMP threads than processors, libgomp spins 100 times instead of 300,000. Source: its manual,
+// GOMP_SPINCOUNT. The variable itself is read when the library is loaded, before main(). These threads are a team of
+// another thread's, and sleep.
+class Spinning::ExtraThreads {
+ public:
+  explicit ExtraThreads(int n)
+      : starter_([this, n] {
+#pragma omp parallel num_threads(n)
+          { asm volatile("" ::: "memory"); }  // an empty region is left out
+          started_.set_value();
+          end_.get_future().wait();
+        }) {
+    started_.get_future().wait();
+  }
+  ExtraThreads(const ExtraThreads&) = delete;
+  ExtraThreads& operator=(const ExtraThreads&) = delete;
+  ~ExtraThreads() {
+    end_.set_value();
+    starter_.join();  // its team ends with it
+  }
+
+ private:
+  std::promise<void> started_;
+  std::promise<void> end_;
+  std::thread starter_;
+};
+
+bool should_spin(bool spin, double processors_left, int threads) {
+  constexpr double kStops = 0.35;  // of a processor missing
+  constexpr double kBegins = 0.2;
+  return threads - processors_left < (spin ? kStops : kBegins);
+}
+
+Spinning::Spinning(int threads)
+    : threads_(threads),
+      watches_(threads > 1 && std::getenv("GOMP_SPINCOUNT") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr),
+      since_(std::chrono::steady_clock::now()) {
+  if (watches_) others_before_ = usage().others;
+}
+
+Spinning::~Spinning() = default;
+
+void Spinning::watch() {
+  constexpr double kInterval = 0.5;  // in ticks of 10 ms a tenth of a processor is seen
+  if (!watches_) return;
+  const double seconds = core::seconds_since(since_);
+  if (seconds < kInterval) return;
+  const Usage now = usage();
+  since_ = std::chrono::steady_clock::now();
+  const double others = (now.others - others_before_) / seconds;
+  others_before_ = now.others;
+  if (now.processors > 0) set(should_spin(spins(), now.processors - others, threads_));
+}
+
+void Spinning::set(bool spin) {
+  if (spin == spins()) return;
+  // One more than there are processors, with the threads of the operations.
+  extra_ = spin ? nullptr : std::make_unique<ExtraThreads>(std::max(omp_get_num_procs() - threads_, 0) + 2);
+}
+
+}  // namespace folio::train
