@@ -37,14 +37,18 @@ struct Vec {
   }
   static Vec load(const F16* p) { return {_mm256_cvtph_ps(eight(p)), _mm256_cvtph_ps(eight(p + 8))}; }
   static Vec load(const BF16* p) { return {widened(eight(p)), widened(eight(p + 8))}; }
+  static Vec load(const Q8* p) { return {widened(p), widened(p + 8)}; }
+  static __m256 widened(const Q8* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
   static __m128i eight(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// AVX2 has no masked load of 16-bit numbers.
-  template <typename Half>
-  static Vec load_first(const Half* p, size_t n) {
-    Half first[16] = {};
+  /// AVX2 has no masked load of numbers in 16 or 8 bits.
+  template <typename Narrow>
+  static Vec load_first(const Narrow* p, size_t n) {
+    Narrow first[16] = {};
     std::copy_n(p, n, first);
     return load(first);
   }
