@@ -50,4 +50,26 @@ Generation generate(infer::Runner& runner, size_t count, bool with_cache) {
   return g;
 }
 
+std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed) {
+  const infer::ScopedSequence sequence(runner.cache());
+  std::vector<float> all;
+  for (size_t p = 0; p < count; ++p) {
+    const auto vocab = static_cast<uint64_t>(runner.config().vocab_size);
+    const std::vector<infer::Row> row{
+        {static_cast<int32_t>(core::random_below(seed, p, vocab)), sequence.id(), static_cast<int64_t>(p)}};
+    const auto logits = runner.forward(row).logits;
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+double relative_distance(std::span<const float> a, std::span<const float> b) {
+  double distance = 0.0, size = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    distance += (a[i] - b[i]) * static_cast<double>(a[i] - b[i]);
+    size += b[i] * static_cast<double>(b[i]);
+  }
+  return std::sqrt(distance / size);
+}
+
 }  // namespace folio::experiments

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/weights.h"
@@ -23,6 +24,12 @@ struct Generation {
 /// Writes `count` tokens, each the likeliest, on a runner that counts: at most 256, as many rows as a step takes.
 /// Without the cache, every token is computed from an empty one.
 [[nodiscard]] Generation generate(infer::Runner& runner, size_t count, bool with_cache);
+
+/// The logits of the tokens of a random text, at most 256, computed one token after the other.
+[[nodiscard]] std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed);
+
+/// |a - b| / |b|.
+[[nodiscard]] double relative_distance(std::span<const float> a, std::span<const float> b);
 
 /// The slope of ln count against ln n, from n = 32 on, by least squares: count ~ n^slope.
 template <typename Count>

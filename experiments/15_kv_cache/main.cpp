@@ -102,6 +102,33 @@ uint64_t count_work(Report& report) {
   return runner.block_bytes() / infer::kBlockPositions;
 }
 
+// The same tokens with each type of cache: its bytes, and how far the logits are from those with an F32 cache.
+void compare_types(Report& report) {
+  const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
+  infer::Cpu cpu({.n_threads = 1});
+  const size_t tokens = report.short_form() ? 64 : 256;
+  struct Type {
+    const char* name;
+    infer::CacheType type;
+    double most;  // of the distance that is claimed
+  };
+  std::vector<float> exact;
+  uint64_t exact_bytes = 0;
+  std::vector<std::vector<Report::Json>> rows;
+  for (const Type& t : {Type{"F32", infer::CacheType::F32, 0.0}, Type{"F16", infer::CacheType::F16, 0.001},
+                        Type{"Q8_0", infer::CacheType::Q8_0, 0.02}}) {
+    infer::Runner runner(model, cpu, {.type = t.type});
+    const auto logits = experiments::logits_of_random_text(runner, tokens, report.seed());
+    const uint64_t bytes = runner.block_bytes() / infer::kBlockPositions;
+    if (exact.empty()) exact = logits, exact_bytes = bytes;
+    const double distance = experiments::relative_distance(logits, exact);
+    rows.push_back({t.name, bytes, static_cast<double>(exact_bytes) / static_cast<double>(bytes), distance});
+    if (t.most > 0) report.claim_below(fmt::format("distance of the logits with {}", t.name), distance, t.most);
+  }
+  report.table(fmt::format("{} tokens with each type of cache", tokens),
+               {"", "bytes of a position", "positions in the memory of one in F32", "distance of the logits"}, rows);
+}
+
 void count_paging(Report& report, uint64_t position_bytes) {
   constexpr int64_t kContext = 2048;
   constexpr double kMean = 499;
@@ -153,7 +180,10 @@ void count_paging(Report& report, uint64_t position_bytes) {
                      static_cast<double>(shared.blocks) / (100.0 * infer::blocks_for(kPrompt + 1)), 0.1);
 }
 
-void study(Report& report) { count_paging(report, count_work(report)); }
+void study(Report& report) {
+  count_paging(report, count_work(report));
+  compare_types(report);
+}
 
 }  // namespace
 

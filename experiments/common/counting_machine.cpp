@@ -14,11 +14,12 @@ using infer::WeightId;
 
 class CountingStage final : public infer::PassThroughStage {
  public:
-  CountingStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, infer::CacheType cache_type, Work& work)
+  CountingStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, Work& work)
       : PassThroughStage(std::move(inner)),
         work_(work),
         seen_(infer::positions_seen(model.config)),
-        cached_bytes_(cache_type == infer::CacheType::F16 ? 2 : 4) {
+        cached_bytes_(cache_fit().block_bytes / infer::kBlockPositions /
+                      static_cast<uint64_t>(layers().last - layers().first)) {
     const auto manifest = core::tensor_manifest(model.config);
     for (size_t i = 0; i < manifest.size(); ++i) {
       if (!infer::needed_by(layers(), manifest[i], model.config)) continue;
@@ -65,13 +66,13 @@ class CountingStage final : public infer::PassThroughStage {
     PassThroughStage::project_to_residual(in, weight);
   }
   void rotate_and_store(int64_t layer) override {
-    work_.cache_bytes_written += n_rows_ * cached_bytes_ * (width(Slot::Key) + width(Slot::Value));
+    work_.cache_bytes_written += n_rows_ * cached_bytes_;
     PassThroughStage::rotate_and_store(layer);
   }
   void attend(int64_t layer) override {
     for (const infer::StepRow& row : rows_) {
       const auto positions = static_cast<uint64_t>(std::min(row.position + 1, seen_));
-      work_.cache_bytes_read += positions * cached_bytes_ * (width(Slot::Key) + width(Slot::Value));
+      work_.cache_bytes_read += positions * cached_bytes_;
       work_.attention_multiply_adds += positions * 2 * width(Slot::Query);
     }
     PassThroughStage::attend(layer);
@@ -96,7 +97,7 @@ class CountingStage final : public infer::PassThroughStage {
 
   Work& work_;
   int64_t seen_;
-  uint64_t cached_bytes_;
+  uint64_t cached_bytes_;    ///< of a position in a layer
   std::vector<Size> sizes_;  ///< by WeightId
   std::vector<infer::StepRow> rows_;
   uint64_t n_rows_ = 0;
@@ -107,7 +108,7 @@ class CountingStage final : public infer::PassThroughStage {
 
 std::unique_ptr<infer::Stage> CountingMachine::load(const core::StoredModel& model, const infer::Shard& shard,
                                                     infer::CacheType cache_type) {
-  return std::make_unique<CountingStage>(inner_.load(model, shard, cache_type), model, cache_type, work);
+  return std::make_unique<CountingStage>(inner_.load(model, shard, cache_type), model, work);
 }
 
 }  // namespace folio::experiments

@@ -1,18 +1,20 @@
-// Attention over the blocks of the cache, whose elements T are float or F16. Several queries read a block together.
+// Attention over the blocks of the cache, whose elements T are float, F16 or Q8. Several queries read a block together.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <type_traits>
 
 #include "infer/cpu/vec_math.h"
 
 namespace folio::infer::kernels {
 namespace {
 
-// The most queries (one head of one row each) that read a block together. Each needs two sums. A sum is a chain of
-// dependent additions, so with several queries the processor works on one while another waits.
-constexpr size_t kMostQueries = Vec::kMostSums / 2;
+// The most queries (one head of one row each) that read a block together, each with a sum at least. A sum is a chain of
+// dependent additions, so with several queries the processor works on one while another waits. And what is widened is
+// widened for all of them.
+constexpr size_t kMostQueries = std::min<size_t>(12, Vec::kMostSums);
 
 // The softmax of some queries so far, before the division. Each lane is a query.
 struct Running {
@@ -20,12 +22,79 @@ struct Running {
   Vec sum;
 };
 
-// Prefetches vector i at p, once for each cache line: two vectors of 16-bit numbers share one.
+// Prefetches vector i at p, once for each cache line: two vectors of F16 share one, four of Q8.
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
   if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
 }
+
+// Prefetches what follows a head's numbers: the scales of Q8, a cache line for each group.
+template <typename T>
+inline void prefetch_scales(const T* head, size_t head_dim) {
+  if constexpr (std::is_same_v<T, Q8>) {
+    for (size_t g = 0; g < q8_groups(head_dim); ++g) __builtin_prefetch(head + q8_scale(head_dim, g, 0));
+  }
+}
+
+// What keys are multiplied by when they are widened, for kVecs vectors of positions from `position` on and a group of
+// dimensions. Floats and F16 are in one group and stay as they are.
+template <typename T, size_t kVecs>
+struct KeyScales {
+  static constexpr size_t kGroup = kMaxHeadDim;
+
+  KeyScales(const T* /*keys*/, size_t /*head_dim*/, size_t /*group*/, size_t /*position*/) {}
+  [[nodiscard]] Vec scaled(Vec keys, size_t /*i*/) const { return keys; }
+};
+
+template <size_t kVecs>
+struct KeyScales<Q8, kVecs> {
+  static constexpr size_t kGroup = kQ8Group;
+  Vec scales[kVecs];
+
+  KeyScales(const Q8* keys, size_t head_dim, size_t group, size_t position) {
+    const auto* of_group = reinterpret_cast<const F16*>(keys + q8_scale(head_dim, group, position));
+    for (size_t i = 0; i < kVecs; ++i) scales[i] = Vec::load(of_group + i * kLanes);
+  }
+  [[nodiscard]] Vec scaled(Vec keys, size_t i) const { return keys * scales[i]; }
+};
+
+// The same for the values of a head, sixteen dimensions of position j from d on.
+template <typename T>
+struct ValueScales {
+  ValueScales(const T* /*values*/, size_t /*head_dim*/) {}
+  [[nodiscard]] Vec scaled(Vec values, size_t /*j*/, size_t /*d*/) const { return values; }
+};
+
+template <>
+struct ValueScales<Q8> {
+  float scales[q8_groups(kMaxHeadDim) * kBlockPositions];  // (groups, 32)
+
+  ValueScales(const Q8* values, size_t head_dim) {
+    const auto* narrow = reinterpret_cast<const F16*>(values + q8_scale(head_dim, 0, 0));
+    for (size_t i = 0; i < q8_groups(head_dim) * kBlockPositions; i += kLanes) Vec::load(narrow + i).store(scales + i);
+  }
+  [[nodiscard]] Vec scaled(Vec values, size_t j, size_t d) const {
+    return values * Vec::all(scales[d / kQ8Group * kBlockPositions + j]);
+  }
+};
+
+// The values of a head in a block.
+template <typename T>
+struct Values {
+  const T* numbers;  // (32, head_dim)
+  size_t head_dim;
+  ValueScales<T> scales;
+  const T* next;  // what is prefetched, as large
+
+  // Sixteen dimensions of position j from d on, of which the first n exist.
+  [[nodiscard]] Vec load(size_t j, size_t d) const {
+    return scales.scaled(Vec::load(numbers + j * head_dim + d), j, d);
+  }
+  [[nodiscard]] Vec load_first(size_t j, size_t d, size_t n) const {
+    return scales.scaled(Vec::load_first(numbers + j * head_dim + d, n), j, d);
+  }
+};
 
 // The positions of a block that each query sees, [begin[i], end[i]). Both increase with the row.
 template <size_t kQueries>
@@ -34,22 +103,22 @@ struct Seen {
   size_t end[kQueries];
 };
 
-// value (head_dim) += Σ_j p[j] values[j] over j in [begin, end), for kVecs vectors of dimensions.
+// value (head_dim) += Σ_j p[j] values[j] over j in [begin, end), for kVecs vectors of dimensions from d on.
 template <size_t kVecs, typename T>
-inline void add_values(const float* p, const T* values, size_t begin, size_t end, size_t head_dim, float* value) {
+inline void add_values(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end, float* value) {
   for (size_t j = begin; j < end; ++j) {
-    for (size_t i = 0; i < kVecs; ++i) {
-      float* to = value + i * kLanes;
-      Vec::fma(Vec::all(p[j]), Vec::load(values + j * head_dim + i * kLanes), Vec::load(to)).store(to);
+    for (size_t i = d; i < d + kVecs * kLanes; i += kLanes) {
+      Vec::fma(Vec::all(p[j]), values.load(j, i), Vec::load(value + i)).store(value + i);
     }
   }
 }
 
 // value (kQueries, head_dim) = Σ_j p[j] values[j] with p (kQueries, 32), over the positions that a query sees.
-// Computes kVecs vectors of dimensions, whose sums stay in registers. Prefetches as many elements at `next`.
+// Computes kVecs vectors of dimensions from d on, whose sums stay in registers.
 template <size_t kQueries, size_t kVecs, typename T>
-inline void weighted_values(const float* p, const T* values, const Seen<kQueries>& seen, size_t head_dim, const T* next,
+inline void weighted_values(const float* p, const Values<T>& values, size_t d, const Seen<kQueries>& seen,
                             float* value) {
+  const size_t head_dim = values.head_dim;
   // What all queries see is added for all together. With a sliding window earlier rows see more positions before.
   const size_t begin = seen.begin[kQueries - 1];
   const size_t end = seen.end[0];
@@ -57,21 +126,21 @@ inline void weighted_values(const float* p, const T* values, const Seen<kQueries
   if (more_before) {
     for (size_t q = 0; q < kQueries; ++q) {
       float* to = value + q * head_dim;
-      for (size_t i = 0; i < kVecs; ++i) Vec::zero().store(to + i * kLanes);
-      add_values<kVecs>(p + q * kBlockPositions, values, seen.begin[q], std::min(begin, seen.end[q]), head_dim, to);
+      for (size_t i = 0; i < kVecs; ++i) Vec::zero().store(to + d + i * kLanes);
+      add_values<kVecs>(p + q * kBlockPositions, values, d, seen.begin[q], std::min(begin, seen.end[q]), to);
     }
   }
   Vec sum[kQueries][kVecs];
   for (size_t q = 0; q < kQueries; ++q) {
     for (size_t i = 0; i < kVecs; ++i) {
-      sum[q][i] = more_before ? Vec::load(value + q * head_dim + i * kLanes) : Vec::zero();
+      sum[q][i] = more_before ? Vec::load(value + q * head_dim + d + i * kLanes) : Vec::zero();
     }
   }
   for (size_t j = begin; j < end; ++j) {
     Vec v[kVecs];
     for (size_t i = 0; i < kVecs; ++i) {
-      v[i] = Vec::load(values + j * head_dim + i * kLanes);
-      prefetch_vector(next + j * head_dim, i);
+      v[i] = values.load(j, d + i * kLanes);
+      prefetch_vector(values.next + j * head_dim, d / kLanes + i);
     }
     for (size_t q = 0; q < kQueries; ++q) {
       const Vec weight = Vec::all(p[q * kBlockPositions + j]);
@@ -79,65 +148,76 @@ inline void weighted_values(const float* p, const T* values, const Seen<kQueries
     }
   }
   for (size_t q = 0; q < kQueries; ++q) {
-    for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + i * kLanes);
+    for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(value + q * head_dim + d + i * kLanes);
   }
   // Later rows of a prompt see more positions than the first.
   for (size_t q = 0; q < kQueries; ++q) {
-    add_values<kVecs>(p + q * kBlockPositions, values, std::max(begin, end), seen.end[q], head_dim,
-                      value + q * head_dim);
+    add_values<kVecs>(p + q * kBlockPositions, values, d, std::max(begin, end), seen.end[q], value + q * head_dim);
   }
 }
 
 template <typename T>
-inline void weighted_values_tail(const float* p, const T* values, size_t begin, size_t end, size_t head_dim,
-                                 size_t lanes, float* value) {
+inline void weighted_values_tail(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end,
+                                 float* value) {
+  const size_t lanes = std::min(kLanes, values.head_dim - d);
   Vec sum = Vec::zero();
-  for (size_t j = begin; j < end; ++j)
-    sum = Vec::fma(Vec::all(p[j]), Vec::load_first(values + j * head_dim, lanes), sum);
-  sum.store_first(value, lanes);
+  for (size_t j = begin; j < end; ++j) sum = Vec::fma(Vec::all(p[j]), values.load_first(j, d, lanes), sum);
+  sum.store_first(value + d, lanes);
 }
 
 // scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). Prefetches as
-// many elements at `next`.
+// many elements at `next`. Computes as many positions at a time as have their sums in registers.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
-  const size_t n_first = std::min(n, kLanes);
-  const size_t n_second = n - n_first;
-  Vec first[kQueries];
-  Vec second[kQueries];
-  for (size_t q = 0; q < kQueries; ++q) first[q] = second[q] = Vec::zero();
-  const auto add_dimension = [&](size_t d, Vec key_first, Vec key_second) {
+  constexpr size_t kVecs = 2 * kQueries <= Vec::kMostSums ? 2 : 1;
+  using Scales = KeyScales<T, kVecs>;
+  for (size_t first = 0; first < kBlockPositions; first += kVecs * kLanes) {
+    Vec sum[kQueries][kVecs];
     for (size_t q = 0; q < kQueries; ++q) {
-      const Vec x = Vec::all(queries[d * kQueries + q]);
-      first[q] = Vec::fma(x, key_first, first[q]);
-      second[q] = Vec::fma(x, key_second, second[q]);
+      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::zero();
     }
-  };
-  for (size_t d = 0; d < head_dim; ++d) {
-    const T* key = keys + d * kBlockPositions;
-    prefetch_vector(next + d * kBlockPositions, 0);
-    prefetch_vector(next + d * kBlockPositions, 1);
-    if (n == kBlockPositions) {
-      add_dimension(d, Vec::load(key), Vec::load(key + kLanes));
-    } else {
-      add_dimension(d, Vec::load_first(key, n_first),
-                    n_second > 0 ? Vec::load_first(key + kLanes, n_second) : Vec::zero());
+    for (size_t group = 0; first < n && group < head_dim; group += Scales::kGroup) {
+      const Scales scales(keys, head_dim, group / Scales::kGroup, first);
+      for (size_t d = group; d < std::min(head_dim, group + Scales::kGroup); ++d) {
+        Vec key[kVecs];
+        for (size_t i = 0; i < kVecs; ++i) {
+          const size_t position = first + i * kLanes;
+          const size_t at = d * kBlockPositions + position;
+          prefetch_vector(next, at / kLanes);
+          const bool whole = n >= position + kLanes;
+          const Vec stored =
+              whole ? Vec::load(keys + at) : Vec::load_first(keys + at, std::max(n, position) - position);
+          key[i] = scales.scaled(stored, i);
+        }
+        for (size_t q = 0; q < kQueries; ++q) {
+          const Vec x = Vec::all(queries[d * kQueries + q]);
+          for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(x, key[i], sum[q][i]);
+        }
+      }
     }
-  }
-  for (size_t q = 0; q < kQueries; ++q) {
-    first[q].store(scores + q * kBlockPositions);
-    second[q].store(scores + q * kBlockPositions + kLanes);
+    for (size_t q = 0; q < kQueries; ++q) {
+      for (size_t i = 0; i < kVecs; ++i) sum[q][i].store(scores + q * kBlockPositions + first + i * kLanes);
+    }
   }
 }
 
-// queries (head_dim, kQueries); value (kQueries, head_dim); keys (head_dim, 32), values (32, head_dim). See
-// reference/attention.cpp. Blocks are scattered in memory, so prefetch the values now and the next keys afterwards.
+// A head's numbers in a block, and its keys in the next. Blocks are scattered in memory, so the values are prefetched
+// while keys are read, and the next keys while values are.
+template <typename T>
+struct HeadBlock {
+  const T* keys;    // (head_dim, 32)
+  const T* values;  // (32, head_dim)
+  const T* next_keys;
+};
+
+// queries (head_dim, kQueries); value (kQueries, head_dim). See reference/attention.cpp.
 template <size_t kQueries, typename T>
-inline Running attend_block(const float* queries, const T* keys, const T* values, const Seen<kQueries>& seen,
-                            const AttentionInput<T>& in, const T* next_keys, float* value) {
+inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
+                            size_t head_dim, float scale, float* value) {
   float p[kQueries * kBlockPositions];
-  multiply_keys<kQueries>(queries, keys, seen.end[kQueries - 1], in.head_dim, values, p);
+  prefetch_scales(block.values, head_dim);
+  multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.values, p);
   float max[kLanes] = {};
   Vec sums[kLanes];
   const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
@@ -147,8 +227,8 @@ inline Running attend_block(const float* queries, const T* keys, const T* values
     const size_t unseen_first = std::min(seen.begin[q], kLanes);
     const size_t unseen_second = seen.begin[q] - unseen_first;
     float* of_query = p + q * kBlockPositions;
-    Vec first = (Vec::load(of_query) * Vec::all(in.scale)).first_or(n_first, nothing);
-    Vec second = (Vec::load(of_query + kLanes) * Vec::all(in.scale)).first_or(n_second, nothing);
+    Vec first = (Vec::load(of_query) * Vec::all(scale)).first_or(n_first, nothing);
+    Vec second = (Vec::load(of_query + kLanes) * Vec::all(scale)).first_or(n_second, nothing);
     if (seen.begin[q] > 0) {
       first = nothing.first_or(unseen_first, first);
       second = nothing.first_or(unseen_second, second);
@@ -166,89 +246,74 @@ inline Running attend_block(const float* queries, const T* keys, const T* values
   }
   for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
 
-  constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2;
+  prefetch_scales(block.next_keys, head_dim);
+  const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_keys};
+  constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   size_t d = 0;
-  for (; d + kVecs * kLanes <= in.head_dim; d += kVecs * kLanes) {
-    weighted_values<kQueries, kVecs>(p, values + d, seen, in.head_dim, next_keys + d, value + d);
+  for (; d + kVecs * kLanes <= head_dim; d += kVecs * kLanes) {
+    weighted_values<kQueries, kVecs>(p, values, d, seen, value);
   }
-  for (; d + 2 * kLanes <= in.head_dim; d += 2 * kLanes) {
-    weighted_values<kQueries, 2>(p, values + d, seen, in.head_dim, next_keys + d, value + d);
+  for (; kVecs > 2 && d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
+    weighted_values<kQueries, 2>(p, values, d, seen, value);
   }
-  for (; d < in.head_dim; d += kLanes) {
+  for (; d < head_dim; d += kLanes) {
     for (size_t q = 0; q < kQueries; ++q) {
-      weighted_values_tail(p + q * kBlockPositions, values + d, seen.begin[q], seen.end[q], in.head_dim,
-                           std::min(kLanes, in.head_dim - d), value + q * in.head_dim + d);
+      weighted_values_tail(p + q * kBlockPositions, values, d, seen.begin[q], seen.end[q], value + q * head_dim);
     }
   }
   return {Vec::load(max), Vec::join_lanes(sums)};
 }
 
-// Queries [begin, begin + kQueries) of the n_rows * n_queries.
+// Some queries (one head of one row each) that go through a block together, and their softmax so far.
+struct Pass {
+  size_t n_queries;
+  size_t at[kMostQueries];  // the offset in the query and in the output
+  Seen<kMostQueries> positions;
+  Running running;
+  float* queries;  // (head_dim, n_queries)
+  float* total;    // (n_queries, head_dim)
+};
+
+// Goes through the block that begins at position `start`.
 template <size_t kQueries, typename T>
-void attend(const AttentionInput<T>& in, size_t begin, float* out) {
-  float queries[kMaxHeadDim * kQueries];  // (head_dim, kQueries)
-  float total[kQueries * kMaxHeadDim];    // (kQueries, head_dim)
+void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim, float scale) {
   float value[kQueries * kMaxHeadDim];
-  size_t at[kQueries];  // the offset in in.query and in out
-  Seen<kQueries> positions;
+  Seen<kQueries> seen;
   for (size_t q = 0; q < kQueries; ++q) {
-    const size_t row = (begin + q) / in.n_queries;
-    at[q] = row * in.row_stride + (begin + q) % in.n_queries * in.head_dim;
-    positions.end[q] = in.n_positions + row;
-    positions.begin[q] = positions.end[q] - std::min(positions.end[q], in.window);
-    for (size_t d = 0; d < in.head_dim; ++d) queries[d * kQueries + q] = in.query[at[q] + d];
+    seen.begin[q] = std::max(pass.positions.begin[q], start) - start;
+    seen.end[q] = std::min(kBlockPositions, pass.positions.end[q] - start);
   }
-
-  Running running{Vec::zero(), Vec::zero()};
-  const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
-  const size_t first_block = positions.begin[0] / kBlockPositions;
-  for (size_t b = first_block; b < n_blocks; ++b) {
-    const size_t start = b * kBlockPositions;
-    Seen<kQueries> seen;
-    for (size_t q = 0; q < kQueries; ++q) {
-      seen.begin[q] = std::max(positions.begin[q], start) - start;
-      seen.end[q] = std::min(kBlockPositions, positions.end[q] - start);
-    }
-    const T* base = in.blocks[b];
-    const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
-    const Running block = attend_block<kQueries>(queries, base + in.key_offset, base + in.value_offset, seen, in,
-                                                 next + in.key_offset, b == first_block ? total : value);
-    if (b == first_block) {
-      running = block;
-      continue;
-    }
-    const Vec max = Vec::max(running.max, block.max);
-    const Vec keeps = exp(running.max - max);
-    const Vec joins = exp(block.max - max);
-    running = {max, Vec::fma(block.sum, joins, running.sum * keeps)};
-    float keep[kLanes];
-    float join[kLanes];
-    keeps.store(keep);
-    joins.store(join);
-    for (size_t q = 0; q < kQueries; ++q) {
-      for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
-        const size_t i = q * in.head_dim + d;
-        const Vec kept = Vec::load_first(total + i, n_lanes) * Vec::all(keep[q]);
-        Vec::fma(Vec::load_first(value + i, n_lanes), Vec::all(join[q]), kept).store_first(total + i, n_lanes);
-      });
-    }
+  const Running block =
+      attend_block<kQueries>(pass.queries, head, seen, head_dim, scale, is_first ? pass.total : value);
+  if (is_first) {
+    pass.running = block;
+    return;
   }
-
-  float inverse[kLanes];
-  (Vec::all(1.0F) / running.sum).store(inverse);
+  const Running before = pass.running;
+  const Vec max = Vec::max(before.max, block.max);
+  const Vec keeps = exp(before.max - max);
+  const Vec joins = exp(block.max - max);
+  pass.running = {max, Vec::fma(block.sum, joins, before.sum * keeps)};
+  float keep[kLanes];
+  float join[kLanes];
+  keeps.store(keep);
+  joins.store(join);
   for (size_t q = 0; q < kQueries; ++q) {
-    for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
-      (Vec::load_first(total + q * in.head_dim + d, n_lanes) * Vec::all(inverse[q]))
-          .store_first(out + at[q] + d, n_lanes);
+    float* total = pass.total + q * head_dim;
+    for_lanes(head_dim, [&](size_t d, size_t n_lanes) {
+      const Vec kept = Vec::load_first(total + d, n_lanes) * Vec::all(keep[q]);
+      const Vec v = Vec::load_first(value + q * head_dim + d, n_lanes);
+      Vec::fma(v, Vec::all(join[q]), kept).store_first(total + d, n_lanes);
     });
   }
 }
 
-// A number of queries that goes through the cache together.
+// A number of queries that go together.
 template <typename T>
 struct Attend {
   size_t n_queries = 0;  ///< 0: more than this instruction set takes
-  void (*run)(const AttentionInput<T>& in, size_t begin, float* out) = nullptr;
+  void (*run)(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
+              float scale) = nullptr;
 };
 
 template <typename T, size_t kQueries>
@@ -260,16 +325,65 @@ constexpr Attend<T> attend_of() {
   }
 }
 
+// Queries that read a block one pass after the other, while it is near.
+constexpr size_t kNearQueries = 24;
+
+// Queries [begin, end) of the n_rows * n_queries, at most kNearQueries.
 template <typename T>
-void attention(const AttentionInput<T>& in, float* out) {
+void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   static constexpr std::array kAttend{attend_of<T, 12>(), attend_of<T, 8>(), attend_of<T, 6>(), attend_of<T, 4>(),
                                       attend_of<T, 3>(),  attend_of<T, 2>(), attend_of<T, 1>()};
-  const size_t all = in.n_rows * in.n_queries;
-  for (size_t done = 0; done < all;) {
+  float queries[kNearQueries * kMaxHeadDim];
+  float totals[kNearQueries * kMaxHeadDim];
+  Pass passes[kNearQueries];
+  const Attend<T>* attends[kNearQueries];
+  size_t n_passes = 0;
+  for (size_t first = begin; first < end; ++n_passes) {
     const auto* most = kAttend.begin();
-    while (most->n_queries == 0 || most->n_queries > all - done) ++most;
-    most->run(in, done, out);
-    done += most->n_queries;
+    while (most->n_queries == 0 || most->n_queries > end - first) ++most;
+    attends[n_passes] = most;
+    Pass& pass = passes[n_passes];
+    pass.n_queries = most->n_queries;
+    pass.queries = queries + (first - begin) * in.head_dim;
+    pass.total = totals + (first - begin) * in.head_dim;
+    for (size_t q = 0; q < pass.n_queries; ++q, ++first) {
+      const size_t row = first / in.n_queries;
+      pass.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
+      pass.positions.end[q] = in.n_positions + row;
+      pass.positions.begin[q] = pass.positions.end[q] - std::min(pass.positions.end[q], in.window);
+      for (size_t d = 0; d < in.head_dim; ++d) pass.queries[d * pass.n_queries + q] = in.query[pass.at[q] + d];
+    }
+  }
+
+  const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
+  const size_t first_block = passes[0].positions.begin[0] / kBlockPositions;
+  for (size_t b = first_block; b < n_blocks; ++b) {
+    const size_t start = b * kBlockPositions;
+    const T* base = in.blocks[b];
+    const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
+    const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset};
+    for (size_t i = 0; i < n_passes; ++i) {
+      attends[i]->run(passes[i], head, start, b == first_block, in.head_dim, in.scale);
+    }
+  }
+
+  for (size_t i = 0; i < n_passes; ++i) {
+    float inverse[kLanes];
+    (Vec::all(1.0F) / passes[i].running.sum).store(inverse);
+    for (size_t q = 0; q < passes[i].n_queries; ++q) {
+      for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
+        (Vec::load_first(passes[i].total + q * in.head_dim + d, n_lanes) * Vec::all(inverse[q]))
+            .store_first(out + passes[i].at[q] + d, n_lanes);
+      });
+    }
+  }
+}
+
+template <typename T>
+void attention(const AttentionInput<T>& in, float* out) {
+  const size_t all = in.n_rows * in.n_queries;
+  for (size_t done = 0; done < all; done += kNearQueries) {
+    attend_near(in, done, std::min(all, done + kNearQueries), out);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <type_traits>
 
 namespace folio::infer {
@@ -26,23 +27,33 @@ template <typename T>
 void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float* key, const float* value) {
   T* to = blocks_[static_cast<size_t>(block)].data();
   for (size_t h = 0; h < n_kv_heads_; ++h) {
-    T* keys = to + key_offset(layer, h) + slot;
-    T* values = to + value_offset(layer, h) + slot * head_dim_;
-    const float* head_key = key + h * head_dim_;
-    const float* head_value = value + h * head_dim_;
-    if constexpr (std::is_same_v<T, float>) {
-      for (size_t d = 0; d < head_dim_; ++d) keys[d * kPositions] = head_key[d];
-      std::copy_n(head_value, head_dim_, values);
-    } else {
-      std::array<T, kernels::kMaxHeadDim> rounded;
-      kernels_.to_f16(head_key, head_dim_, rounded.data());
-      for (size_t d = 0; d < head_dim_; ++d) keys[d * kPositions] = rounded[d];
-      kernels_.to_f16(head_value, head_dim_, values);
+    std::array<T, kernels::kMaxHeadDim> rounded;
+    T* keys = to + key_offset(layer, h);
+    round(key + h * head_dim_, slot, rounded.data(), keys);
+    for (size_t d = 0; d < head_dim_; ++d) keys[d * kPositions + slot] = rounded[d];
+    T* values = to + value_offset(layer, h);
+    round(value + h * head_dim_, slot, values + slot * head_dim_, values);
+  }
+}
+
+// x (head_dim) as the cache stores it. Scales go to their places in `head`.
+template <typename T>
+void CacheBlocks<T>::round(const float* x, size_t slot, T* rounded, T* head) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::copy_n(x, head_dim_, rounded);
+  } else if constexpr (std::is_same_v<T, kernels::F16>) {
+    kernels_.to_f16(x, head_dim_, rounded);
+  } else {
+    std::array<kernels::F16, kernels::q8_groups(kernels::kMaxHeadDim)> scales;
+    kernels_.to_q8(x, head_dim_, rounded, scales.data());
+    for (size_t g = 0; g < kernels::q8_groups(head_dim_); ++g) {
+      std::memcpy(head + kernels::q8_scale(head_dim_, g, slot), &scales[g], sizeof scales[g]);
     }
   }
 }
 
 template class CacheBlocks<float>;
 template class CacheBlocks<kernels::F16>;
+template class CacheBlocks<kernels::Q8>;
 
 }  // namespace folio::infer

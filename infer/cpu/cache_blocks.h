@@ -1,6 +1,7 @@
 // What is in a block of the KV cache on a CPU, for the layers of a stage: of each layer the keys (n_kv_heads, head_dim,
-// 32), then the values (n_kv_heads, 32, head_dim), as float or F16. Keys lie with positions side by side, so that
-// scores are computed for many positions at once. Memory is taken as blocks are used, and kept.
+// 32), then the values (n_kv_heads, 32, head_dim), as float, F16 or Q8, where a head's scales follow its quants. Keys
+// lie with positions side by side, so that scores are computed for many positions at once. A position is rounded when
+// it is stored, by itself, and never again. Memory is taken as blocks are used, and kept.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +21,16 @@ class CacheBlocks {
       : kernels_(kernels),
         n_layers_(static_cast<size_t>(n_layers)),
         n_kv_heads_(n_kv_heads),
-        head_dim_(static_cast<size_t>(head_dim)) {}
+        head_dim_(static_cast<size_t>(head_dim)),
+        head_size_(kernels::head_size<T>(head_dim_)) {}
 
-  /// Numbers of a block, and where a head's keys and values begin in it. `layer` counts from the stage's first.
-  [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_dim_ * kPositions; }
+  /// Elements of a block, and where a head's keys and values begin in it. `layer` counts from the stage's first.
+  [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_size_; }
   [[nodiscard]] size_t key_offset(size_t layer, size_t head) const {
-    return (layer * 2 * n_kv_heads_ + head) * head_dim_ * kPositions;
+    return (layer * 2 * n_kv_heads_ + head) * head_size_;
   }
   [[nodiscard]] size_t value_offset(size_t layer, size_t head) const {
-    return ((layer * 2 + 1) * n_kv_heads_ + head) * head_dim_ * kPositions;
+    return ((layer * 2 + 1) * n_kv_heads_ + head) * head_size_;
   }
 
   /// The block's memory, taken if this is its first use. Throws std::bad_alloc.
@@ -42,10 +44,13 @@ class CacheBlocks {
  private:
   static constexpr size_t kPositions = kBlockPositions;
 
+  void round(const float* x, size_t slot, T* rounded, T* head);
+
   const kernels::Kernels& kernels_;
   size_t n_layers_;
   size_t n_kv_heads_;
   size_t head_dim_;
+  size_t head_size_;
   std::vector<core::AlignedVector<T>> blocks_;
 };
 

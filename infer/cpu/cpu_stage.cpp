@@ -28,6 +28,7 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
       cache_(cache_of<float>()),
       widths_(slot_widths(config_)) {
   if (cache_type == CacheType::F16) cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
+  if (cache_type == CacheType::Q8_0) cache_.emplace<Cache<kernels::Q8>>(cache_of<kernels::Q8>());
 }
 
 template <typename T>
@@ -297,8 +298,10 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
                                         .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
     if constexpr (std::is_same_v<T, float>) {
       kernels_.attention(in, at(Slot::Heads) + first);
-    } else {
+    } else if constexpr (std::is_same_v<T, kernels::F16>) {
       kernels_.attention_f16(in, at(Slot::Heads) + first);
+    } else {
+      kernels_.attention_q8(in, at(Slot::Heads) + first);
     }
   };
   pool_.parallel_for(n_kv_heads * n_runs, 1, work / kWorthAThread, [&](size_t begin, size_t end) {

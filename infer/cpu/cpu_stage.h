@@ -80,7 +80,7 @@ class CpuStage final : public Stage {
   Share kv_heads_;  ///< of the model's, this rank's
   int64_t window_;  ///< a row attends to at most so many positions
   CpuWeights weights_;
-  std::variant<Cache<float>, Cache<kernels::F16>> cache_;
+  std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
   SlotWidths widths_;
 

@@ -10,6 +10,7 @@
 #include "infer/cpu/rope_body.h"
 #include "infer/cpu/swiglu_body.h"
 #include "infer/cpu/to_f16_body.h"
+#include "infer/cpu/to_q8_body.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
@@ -26,7 +27,9 @@ constexpr Kernels table_of(core::Isa isa) {
           .rope = rope,
           .attention = attention<float>,
           .attention_f16 = attention<F16>,
+          .attention_q8 = attention<Q8>,
           .to_f16 = to_f16,
+          .to_q8 = to_q8,
           .swiglu = swiglu};
 }
 

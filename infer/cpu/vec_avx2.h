@@ -41,14 +41,15 @@ struct Vec {
   static Vec load(const int8_t* p) { return of_ints(_mm256_cvtepi8_epi32(eight(p)), _mm256_cvtepi8_epi32(upper(p))); }
   static Vec of_ints(__m256i low, __m256i high) { return {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}; }
   static __m128i upper(const void* sixteen_bytes) { return _mm_bsrli_si128(eight(sixteen_bytes), 8); }
+  static Vec load(const Q8* p) { return load(reinterpret_cast<const int8_t*>(p)); }
   static __m128i eight(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// AVX2 has no masked load of 16-bit numbers.
-  template <typename Half>
-  static Vec load_first(const Half* p, size_t n) {
-    Half first[16] = {};
+  /// AVX2 has no masked load of numbers in 16 or 8 bits.
+  template <typename Narrow>
+  static Vec load_first(const Narrow* p, size_t n) {
+    Narrow first[16] = {};
     std::copy_n(p, n, first);
     return load(first);
   }

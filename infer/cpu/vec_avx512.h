@@ -29,8 +29,11 @@ struct Vec {
   static Vec load(const BF16* p) { return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
   static Vec load_first(const BF16* p, size_t n) { return widened(_mm256_maskz_loadu_epi16(mask(n), p)); }
   static Vec load(const uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(sixteen(p)))}; }
-  static Vec load(const int8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(sixteen(p)))}; }
+  static Vec load(const int8_t* p) { return widened(sixteen(p)); }
   static __m128i sixteen(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static Vec load(const Q8* p) { return load(reinterpret_cast<const int8_t*>(p)); }
+  static Vec load_first(const Q8* p, size_t n) { return widened(_mm_maskz_loadu_epi8(mask(n), p)); }
+  static Vec widened(__m128i quants) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quants))}; }
   static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }

@@ -25,6 +25,8 @@ class Cuda final : public Machine {
                   "heads of {} dimensions are wider than the {} that run on a GPU; take --device cpu",
                   model.config.head_dim, gpu::kMaxGpuHeadDim);
     require_whole(shard, "a GPU");
+    core::require(cache_type != CacheType::Q8_0,
+                  "a cache in q8_0 is for CPUs alone; take --cache-type f16, or --device cpu");
     return std::make_unique<CudaStage>(options_, device_, model, shard.layers, cache_type);
   }
 

@@ -44,8 +44,9 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
 
 Engine& LoadedModel::engine() {
   if (engine_) return *engine_;
-  CacheOptions cache{
-      .max_positions = options_.context, .n_sequences = options_.n_contexts, .type = options_.cache_type};
+  CacheOptions cache{.max_positions = options_.context,
+                     .n_sequences = options_.n_contexts,
+                     .type = options_.cache_type.value_or(default_cache_type(*file_))};
   if (options_.cache_positions > 0) {
     cache.max_positions = options_.cache_positions;
     cache.n_sequences = 1;
@@ -53,6 +54,7 @@ Engine& LoadedModel::engine() {
   if (!options_.draft_model.empty()) {  // before the model that it drafts for takes its memory
     draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
     CacheOptions draft = cache;
+    draft.type = options_.cache_type.value_or(default_cache_type(*draft_file_));
     // Of one sequence the draft holds at most its own context; a cache for several is as large as the target's.
     if (cache.max_positions <= config().context_length) {
       draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);

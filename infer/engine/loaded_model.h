@@ -27,10 +27,10 @@ struct LoadOptions {
   std::string adapter{};       ///< a directory as peft writes it, of a low-rank adapter; empty: none
   float adapter_scale = 1.0F;  ///< times the adapter's own scale
   MachineOptions machines{};
-  int64_t context = 0;          ///< positions of a sequence; 0: the model's context length
-  int64_t n_contexts = 1;       ///< the cache has room for so many sequences of that length,
-  int64_t cache_positions = 0;  ///< unless it is to hold so many positions in all
-  CacheType cache_type = CacheType::F32;
+  int64_t context = 0;                    ///< positions of a sequence; 0: the model's context length
+  int64_t n_contexts = 1;                 ///< the cache has room for so many sequences of that length,
+  int64_t cache_positions = 0;            ///< unless it is to hold so many positions in all
+  std::optional<CacheType> cache_type{};  ///< of the draft's, too; none: default_cache_type() of each
   SchedulerLimits limits{};
 };
 

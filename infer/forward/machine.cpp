@@ -1,6 +1,9 @@
 #include "infer/forward/machine.h"
 
+#include <vector>
+
 #include "core/error.h"
+#include "core/manifest.h"
 
 namespace folio::infer {
 
@@ -16,6 +19,15 @@ SlotWidths slot_widths(const core::ModelConfig& c) {
 void require_heads(Slot slot) {
   core::require(slot == Slot::Query || slot == Slot::Key, "norm_heads: slot {} is neither Query nor Key",
                 static_cast<int>(slot));
+}
+
+CacheType default_cache_type(const core::StoredModel& model) {
+  const std::vector<core::TensorSpec> manifest = core::tensor_manifest(model.config);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const bool cached = manifest[i].role == core::Role::Wk || manifest[i].role == core::Role::Wv;
+    if (cached && model.tensors[i].type == core::DType::F32) return CacheType::F32;
+  }
+  return CacheType::F16;
 }
 
 void require_whole(const Shard& shard, const char* who) {

@@ -68,8 +68,12 @@ struct Projection {
   Slot out;
 };
 
-/// The element type of keys and values in the cache.
-enum class CacheType : uint8_t { F32, F16 };
+/// The type of keys and values in the cache. Q8_0: 8 bits, with a scale for each group of 32 (kernels::Q8); CPUs alone.
+enum class CacheType : uint8_t { F32, F16, Q8_0 };
+
+/// What LoadedModel takes if nothing else was asked for: F16, but F32 for a model whose matrices of keys or values are
+/// F32, where rounding would be seen.
+[[nodiscard]] CacheType default_cache_type(const core::StoredModel& model);
 
 struct CacheFit {
   size_t block_bytes;  ///< of one block: the stage's layers

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "infer/reference/reference.h"
@@ -14,6 +15,17 @@ struct Partial {
   std::array<float, kMaxHeadDim> value;
 };
 
+// Number i of a head's keys or values, which belongs to position j and dimension d.
+template <typename T>
+float number(const T* numbers, size_t i, size_t /*j*/, size_t /*d*/, size_t /*head_dim*/) {
+  return widened(numbers[i]);
+}
+float number(const Q8* numbers, size_t i, size_t j, size_t d, size_t head_dim) {
+  F16 scale{};
+  std::memcpy(&scale, numbers + q8_scale(head_dim, d / kQ8Group, j), sizeof scale);
+  return widened(scale) * static_cast<float>(numbers[i].quant);
+}
+
 // keys (head_dim, 32), values (32, head_dim). The query sees positions [begin, n) of the block.
 template <typename T>
 void attend_block(const float* query, const T* keys, const T* values, size_t begin, size_t n,
@@ -22,7 +34,9 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   partial.max = -std::numeric_limits<float>::infinity();
   for (size_t j = begin; j < n; ++j) {
     float score = 0.0F;
-    for (size_t d = 0; d < in.head_dim; ++d) score = std::fma(query[d], widened(keys[d * kBlockPositions + j]), score);
+    for (size_t d = 0; d < in.head_dim; ++d) {
+      score = std::fma(query[d], number(keys, d * kBlockPositions + j, j, d, in.head_dim), score);
+    }
     p[j] = score * in.scale;
     partial.max = std::max(partial.max, p[j]);
   }
@@ -34,7 +48,9 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   partial.sum = join_lanes(lane);
   for (size_t d = 0; d < in.head_dim; ++d) {
     float total = 0.0F;
-    for (size_t j = begin; j < n; ++j) total = std::fma(p[j], widened(values[j * in.head_dim + d]), total);
+    for (size_t j = begin; j < n; ++j) {
+      total = std::fma(p[j], number(values, j * in.head_dim + d, j, d, in.head_dim), total);
+    }
     partial.value[d] = total;
   }
 }
@@ -78,5 +94,6 @@ void attend_all(const AttentionInput<T>& in, float* out) {
 
 void attention(const AttentionInput<float>& in, float* out) { attend_all(in, out); }
 void attention_f16(const AttentionInput<F16>& in, float* out) { attend_all(in, out); }
+void attention_q8(const AttentionInput<Q8>& in, float* out) { attend_all(in, out); }
 
 }  // namespace folio::infer::kernels::reference

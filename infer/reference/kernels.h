@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "core/families.h"
@@ -33,8 +34,28 @@ struct BF16 {
   uint16_t bits;
 };
 
+/// A byte of a head's keys or values in 8 bits. A block has its quants, int8 and laid out like floats, and then its
+/// scales, F16 (q8_groups(head_dim), 32): one for each position and group of 32 dimensions, the last perhaps shorter.
+struct Q8 {
+  int8_t quant;
+};
+inline constexpr size_t kQ8Group = 32;
+[[nodiscard]] constexpr size_t q8_groups(size_t head_dim) { return (head_dim + kQ8Group - 1) / kQ8Group; }
+
+/// Where the scale of a position's group is, in bytes from a head's first quant.
+[[nodiscard]] constexpr size_t q8_scale(size_t head_dim, size_t group, size_t position) {
+  return kBlockPositions * head_dim + (group * kBlockPositions + position) * sizeof(F16);
+}
+
+/// Elements of a head's keys, or of its values, in a block of the cache.
+template <typename T>
+[[nodiscard]] constexpr size_t head_size(size_t head_dim) {
+  const size_t scales = std::is_same_v<T, Q8> ? sizeof(F16) * q8_groups(head_dim) : 0;
+  return kBlockPositions * (head_dim + scales);
+}
+
 /// The keys and values that some rows of a sequence attend to, for one key/value head, as the cache stores them. T is
-/// float or F16. The rows are consecutive positions and end in the same block.
+/// float, F16 or Q8. The rows are consecutive positions and end in the same block.
 template <typename T>
 struct AttentionInput {
   const float* query;      ///< of row r: (n_queries, head_dim) at r * row_stride
@@ -92,12 +113,20 @@ struct Kernels {
   /// larger maximum (online softmax, Milakov & Gimelshein 2018).
   void (*attention)(const AttentionInput<float>& in, float* out);
 
-  /// The same for 16-bit keys and values. The result is that of attention on the widened numbers, bit for bit.
+  /// The same for keys and values in 16 or 8 bits. The result is that of attention on the widened numbers, bit for bit.
+  /// Widening is exact: a quant times its scale, too, is a float.
   void (*attention_f16)(const AttentionInput<F16>& in, float* out);
+  void (*attention_q8)(const AttentionInput<Q8>& in, float* out);
 
   /// out_i = x_i over (n), rounded to the nearest, ties to even. 65520 and more becomes infinity. A NaN becomes a quiet
   /// NaN that keeps the upper ten bits of its mantissa.
   void (*to_f16)(const float* x, size_t n, F16* out);
+
+  /// Quantizes x (n), a key or a value of one head, in groups of 32, the last perhaps shorter: scale = max |x| / 127 as
+  /// F16; quant = x * (1 / scale) rounded to the nearest, ties to even, and cut to [-127, 127]. If the scale is 0 or
+  /// not finite, the quants are 0. Where a number is not finite, or max |x| / 127 too large for F16, all of the group
+  /// are NaN when they are widened, so the damage stays visible.
+  void (*to_q8)(const float* x, size_t n, Q8* quants, F16* scales);
 
   /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);

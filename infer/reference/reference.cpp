@@ -13,7 +13,9 @@ const Kernels& reference_kernels() {
                              .rope = reference::rope,
                              .attention = reference::attention,
                              .attention_f16 = reference::attention_f16,
+                             .attention_q8 = reference::attention_q8,
                              .to_f16 = reference::to_f16,
+                             .to_q8 = reference::to_q8,
                              .swiglu = reference::swiglu};
   return table;
 }

@@ -46,7 +46,9 @@ void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& wei
 void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
 void attention(const AttentionInput<float>& in, float* out);
 void attention_f16(const AttentionInput<F16>& in, float* out);
+void attention_q8(const AttentionInput<Q8>& in, float* out);
 void to_f16(const float* x, size_t n, F16* out);
+void to_q8(const float* x, size_t n, Q8* quants, F16* scales);
 void swiglu(const float* gate, const float* up, size_t n, float* out);
 
 }  // namespace folio::infer::kernels::reference

@@ -123,12 +123,14 @@ bool interrupted() { return interrupts.load() > 0; }
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
   add_machine_flags(app, flags.load.machines);
-  app.add_option("--cache-type", flags.load.cache_type,
-                 "keys and values in the cache: f32, or f16 in half of the memory")
-      ->transform(
-          by_name({{"f32", static_cast<int>(infer::CacheType::F32)}, {"f16", static_cast<int>(infer::CacheType::F16)}}))
-      ->type_name("f32|f16")
-      ->default_str("f32");
+  app.add_option(
+         "--cache-type", flags.load.cache_type,
+         "keys and values in the cache; q8_0 on CPUs alone. A rounded cache may change a text (default: f16, but "
+         "f32 for a model in F32)")
+      ->transform(by_name({{"f32", static_cast<int>(infer::CacheType::F32)},
+                           {"f16", static_cast<int>(infer::CacheType::F16)},
+                           {"q8_0", static_cast<int>(infer::CacheType::Q8_0)}}))
+      ->type_name("f32|f16|q8_0");
 }
 
 std::string resolve_model(const ModelFlags& flags) {

@@ -129,7 +129,8 @@ int run(const Options& o) {
   const fs::path checkpoint = fs::weakly_canonical(o.checkpoint);
   const core::StoredModel trained = core::read_model(checkpoint);
   const auto tokenizer = data::load_tokenizer(trained, "");
-  infer::LoadedModel model = infer::LoadedModel::open(o.model, {.tokenizer = o.tokenizer, .machines = o.machines});
+  infer::LoadedModel model = infer::LoadedModel::open(
+      o.model, {.tokenizer = o.tokenizer, .machines = o.machines, .cache_type = infer::CacheType::F32});
   for (const core::TensorView& tensor : model.file().tensors) {
     core::require(core::quant_info(tensor.type) == nullptr,
                   "{}: products with {} round their inputs to 8 bits, so no place of it equals LibTorch's; compare "

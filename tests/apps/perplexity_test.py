@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from chat_model import write_chat_model
-from support import EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, one_json, run, succeed
+from support import EXPECTED, FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, one_json, run, succeed
 
 TEXT = "".join(entry["prompt"] + entry["text"] for entry in EXPECTED["greedy"])
 IDS = [token for entry in EXPECTED["greedy"] for token in entry["prompt_tokens"] + entry["tokens"]]
@@ -55,6 +55,17 @@ def test_the_default_window_is_the_models_context(golden_gguf, text):
 
 def test_threads_don_t_change_it(golden_gguf, text):
     assert perplexity(golden_gguf, text, "-t", 1) == perplexity(golden_gguf, text, "-t", 2)
+
+
+def test_the_caches_type_is_the_weights_by_default(golden_gguf, text, tmp_path):
+    """F32 for an F32 model, F16 for one of fewer bits. A type of fewer bits changes the numbers, and little."""
+    for weights, default in (("f32", "f32"), ("f16", "f16"), ("bf16", "f16")):
+        model = export(golden_gguf, tmp_path / f"{weights}.gguf", "--type", weights)
+        by_type = {t: perplexity(model, text, "--cache-type", t)["nll"] for t in ("f32", "f16", "q8_0")}
+        assert len(set(by_type.values())) == 3
+        assert perplexity(model, text)["nll"] == by_type[default]
+        assert by_type["f16"] == pytest.approx(by_type["f32"], rel=1e-3)
+        assert by_type["q8_0"] == pytest.approx(by_type["f32"], rel=1e-2)
 
 
 def test_a_text_begins_with_the_bos_that_its_file_asks_for(tmp_path):

@@ -33,7 +33,8 @@ def serving(*flags):
 def test_texts_are_the_same_on_any_number(model, numbers, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("Once upon a time\nROMEO: what say you, and why do you say it?\nO\n")
-    for flags in (["-s", 3, "-n", 40], ["--beams", 3, "--beams-out", 2, "-n", 12], ["-s", 4, "-n", 30, "--cache-type", "f16"]):
+    for flags in (["-s", 3, "-n", 40], ["--beams", 3, "--beams-out", 2, "-n", 12], ["-s", 4, "-n", 30, "--cache-type", "f32"],
+                  ["-s", 4, "-n", 30, "--cache-type", "q8_0"]):
         command = ["generate", "--json", "-m", model, "--prompts", file, "-t", 2, *flags]
         expected = one_json(succeed(*command, "--shards", 1).stdout)["results"]
         for n in numbers:

@@ -274,6 +274,7 @@ inline std::vector<MachineKind> cpu_kinds() {
   const auto cpu = [](const CpuOptions& options) { return std::make_unique<Cpu>(options); };
   return {{"cpu", CacheType::F32, some(cpu)},
           {"cpu_f16", CacheType::F16, some(cpu)},
+          {"cpu_q8_0", CacheType::Q8_0, some(cpu)},
           {"two_cpus", CacheType::F32, some(cpu, cpu)},
           {"two_shards", CacheType::F32,
            [](const CpuOptions& options) {

@@ -1,7 +1,8 @@
 """Folio's programs, and llama.cpp on the same file, for the tests that compare the two.
 
 llama.cpp comes as the PyPI package llama-cpp-python, built from source by scripts/bootstrap.sh. Its cache is kept in
-float32 and flash attention is off, as in Folio. FOLIO_BUILD_DIR names the folder of Folio's programs (default: build).
+float32, as Folio's of an F32 file is, and flash attention is off. FOLIO_BUILD_DIR names the folder of Folio's programs
+(default: build).
 """
 
 import ctypes

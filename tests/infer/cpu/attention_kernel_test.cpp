@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "core/float16.h"
@@ -31,11 +32,31 @@ INSTANTIATE_TEST_SUITE_P(Isa, AttentionOfIsa, ::testing::ValuesIn(kernels::isas_
 void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { kernels.attention(in, out); }
 void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { kernels.attention_f16(in, out); }
 
-// A number as a cache of T stores it, and as a float again.
-float stored(float x, float& to) { return to = x; }
-float stored(float x, F16& to) {
-  to.bits = core::float_to_f16(x);
-  return core::f16_to_float(to.bits);
+void run(const Kernels& kernels, const AttentionInput<Q8>& in, float* out) { kernels.attention_q8(in, out); }
+
+// Stores the key or value of position j in `head`, whose number d has the index index(d), as a cache of T does, and the
+// same as floats in `wide`.
+template <typename Index>
+void store(std::span<const float> x, size_t /*j*/, Index index, float* head, float* wide) {
+  for (size_t d = 0; d < x.size(); ++d) head[index(d)] = wide[index(d)] = x[d];
+}
+template <typename Index>
+void store(std::span<const float> x, size_t /*j*/, Index index, F16* head, float* wide) {
+  for (size_t d = 0; d < x.size(); ++d) {
+    head[index(d)].bits = core::float_to_f16(x[d]);
+    wide[index(d)] = core::f16_to_float(head[index(d)].bits);
+  }
+}
+template <typename Index>
+void store(std::span<const float> x, size_t j, Index index, Q8* head, float* wide) {
+  std::vector<Q8> quants(x.size());
+  std::vector<F16> scales(q8_groups(x.size()));
+  reference_kernels().to_q8(x.data(), x.size(), quants.data(), scales.data());
+  for (size_t g = 0; g < scales.size(); ++g) std::memcpy(head + q8_scale(x.size(), g, j), &scales[g], sizeof(F16));
+  for (size_t d = 0; d < x.size(); ++d) {
+    head[index(d)] = quants[d];
+    wide[index(d)] = core::f16_to_float(scales[d / kQ8Group].bits) * static_cast<float>(quants[d].quant);
+  }
 }
 
 struct AttentionCase {
@@ -63,26 +84,39 @@ struct Blocks {
   std::vector<const float*> wide_starts;
 };
 
-// The second of two heads in the second of two layers. The rest of each block, and every position that no row sees, is
-// NaN, as uninitialized memory may be.
+// The second of two heads in the second of two layers: where its keys and values begin.
 template <typename T>
-Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_offset) {
-  const size_t head = c.head_dim * kBlockPositions;
+size_t key_offset(size_t head_dim) {
+  return 5 * head_size<T>(head_dim);
+}
+template <typename T>
+size_t value_offset(size_t head_dim) {
+  return 7 * head_size<T>(head_dim);
+}
+
+// The rest of each block, and every position that no row sees, is NaN, as uninitialized memory may be: of any type with
+// all its bits set.
+template <typename T>
+Blocks<T> make_blocks(const AttentionCase& c) {
   const size_t n_written = c.n_positions + c.n_rows - 1;
   Blocks<T> made;
   for (size_t first = 0; first < n_written; first += kBlockPositions) {
-    T nan{};
-    std::vector<float> wide(8 * head, stored(kNaN, nan));
-    std::vector<T> block(wide.size(), nan);
-    const auto keys = random_floats(head, first * 2 + c.head_dim);
-    const auto values = random_floats(head, first * 2 + c.head_dim + 1);
+    std::vector<float> wide(8 * head_size<float>(c.head_dim), kNaN);
+    std::vector<T> block(8 * head_size<T>(c.head_dim));
+    std::memset(static_cast<void*>(block.data()), 0xFF, block.size() * sizeof(T));
+    const auto keys = random_floats(c.head_dim * kBlockPositions, first * 2 + c.head_dim);
+    const auto values = random_floats(c.head_dim * kBlockPositions, first * 2 + c.head_dim + 1);
     for (size_t j = 0; j < std::min(kBlockPositions, n_written - first); ++j) {
-      for (size_t d = 0; first + j >= c.first_seen() && d < c.head_dim; ++d) {
-        const size_t key = d * kBlockPositions + j;
-        const size_t value = j * c.head_dim + d;
-        wide[key_offset + key] = stored(keys[key], block[key_offset + key]);
-        wide[value_offset + value] = stored(values[value], block[value_offset + value]);
-      }
+      if (first + j < c.first_seen()) continue;
+      const auto of_position = [&](const std::vector<float>& x) {
+        return std::span(x).subspan(j * c.head_dim, c.head_dim);
+      };
+      store(
+          of_position(keys), j, [&](size_t d) { return d * kBlockPositions + j; },
+          block.data() + key_offset<T>(c.head_dim), wide.data() + key_offset<float>(c.head_dim));
+      store(
+          of_position(values), j, [&](size_t d) { return j * c.head_dim + d; },
+          block.data() + value_offset<T>(c.head_dim), wide.data() + value_offset<float>(c.head_dim));
     }
     made.buffers.push_back(
         std::make_unique<Guarded<T>>(std::span<const T>(block), (c.place * 3 + made.buffers.size()) % 10));
@@ -96,9 +130,7 @@ Blocks<T> make_blocks(const AttentionCase& c, size_t key_offset, size_t value_of
 // The expected result is that of the reference on floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
-  const size_t key_offset = 5 * c.head_dim * kBlockPositions;
-  const size_t value_offset = 7 * c.head_dim * kBlockPositions;
-  const auto blocks = make_blocks<T>(c, key_offset, value_offset);
+  const auto blocks = make_blocks<T>(c);
   const size_t row_stride = c.n_queries * c.head_dim + c.place;
   const size_t size = (c.n_rows - 1) * row_stride + c.n_queries * c.head_dim;
   Buffer query(random_floats(size, c.n_queries + c.head_dim, c.scale_of_queries), c.place);
@@ -112,8 +144,8 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto input = [&]<typename U>(const std::vector<const U*>& starts) {
     return AttentionInput<U>{.query = query.data(),
                              .blocks = starts.data(),
-                             .key_offset = key_offset,
-                             .value_offset = value_offset,
+                             .key_offset = key_offset<U>(c.head_dim),
+                             .value_offset = value_offset<U>(c.head_dim),
                              .n_positions = c.n_positions,
                              .window = c.window,
                              .n_rows = c.n_rows,
@@ -139,6 +171,7 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
 void check_attention(const Kernels& fast, const AttentionCase& c) {
   check_type<float>(fast, c);
   check_type<F16>(fast, c);
+  check_type<Q8>(fast, c);
 }
 
 TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryLength) {

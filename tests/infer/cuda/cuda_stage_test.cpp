@@ -54,6 +54,12 @@ TEST(CudaStage, TheCacheTakesWhatItIsGivenAndNoMoreThanItNeeds) {
   EXPECT_ERROR(Runner(model, *make_cuda({.cache_bytes = 10})), "no memory is left for the KV cache");
 }
 
+TEST(CudaStage, ACacheInQ8IsAnError) {
+  const core::StoredModel model = model_of();
+  const auto cuda = make_cuda({});
+  EXPECT_ERROR(Runner(model, *cuda, {.type = CacheType::Q8_0}), "q8_0 is for CPUs alone; take --cache-type f16");
+}
+
 TEST(CudaStage, TellsHowMuchIsLoaded) {
   const core::StoredModel model = model_of();
   std::vector<uint64_t> done;

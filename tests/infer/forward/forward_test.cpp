@@ -95,9 +95,9 @@ TEST_P(ForwardOn, IsTheTextbooksModel) {
   if (core::quant_info(GetParam().shape.type) != nullptr) {
     tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>(4 * c.n_layers + 1) * size;
   }
-  if (kind().cache_type == CacheType::F16) {
-    tolerance += 0x1.0p-11 * (1.0 + 2.0 * textbook.largest_score()) * static_cast<double>(c.n_layers) * size;
-  }
+  const double rounding_of_cache[] = {0.0, 0x1.0p-11, std::sqrt(32.0 / 12.0) / 127.0};  // by CacheType
+  tolerance += rounding_of_cache[static_cast<size_t>(kind().cache_type)] * (1.0 + 2.0 * textbook.largest_score()) *
+               static_cast<double>(c.n_layers) * size;
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
@@ -513,14 +513,31 @@ TEST(Runner, LayersThatArePlacedWronglyAreAnError) {
   EXPECT_ERROR(place({}), "0 layers");
 }
 
-TEST(Runner, AnF16CacheTakesHalfOfTheBytesAndRounds) {
+TEST(Runner, ACacheOfFewerBitsTakesFewerBytesAndRounds) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   Cpu cpu({.n_threads = 1});
   const Runner whole(model, cpu);
   const Runner half(model, cpu, {.type = CacheType::F16});
+  const Runner quarter(model, cpu, {.type = CacheType::Q8_0});
   EXPECT_EQ(whole.block_bytes(), 2 * half.block_bytes());
+  const auto head_dim = static_cast<size_t>(model.config.head_dim);
+  const size_t of_head = head_dim + 2 * kernels::q8_groups(head_dim);  // of a position, in bytes
+  EXPECT_EQ(whole.block_bytes() * of_head, 4 * head_dim * quarter.block_bytes());
   const auto text = random_tokens(50, 1, model.config.vocab_size);
-  EXPECT_FALSE(same_bits(test::alone(model, text), test::alone(model, text, 1, nullptr, CacheType::F16)));
+  const auto exact = test::alone(model, text);
+  const auto f16 = test::alone(model, text, 1, nullptr, CacheType::F16);
+  const auto q8_0 = test::alone(model, text, 1, nullptr, CacheType::Q8_0);
+  EXPECT_FALSE(same_bits(exact, f16));
+  EXPECT_FALSE(same_bits(exact, q8_0));
+  EXPECT_FALSE(same_bits(f16, q8_0));
+}
+
+TEST(CacheType, IsF16ByDefaultUnlessTheWeightsAreF32) {
+  const auto default_of = [](core::DType type) {
+    return default_cache_type(test::random_model_of({.config = test::small_shapes()[1].config, .type = type}));
+  };
+  EXPECT_EQ(default_of(core::DType::F32), CacheType::F32);
+  for (const core::DType type : {core::DType::F16, core::DType::BF16}) EXPECT_EQ(default_of(type), CacheType::F16);
 }
 
 TEST(Runner, HeadsWiderThanTheKernelsTakeAreAnError) {

@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ShardsOf, ::testing::ValuesIn(test::all_shapes(
 TEST_P(ShardsOf, AnyNumberGivesTheSameBytes) {
   const core::StoredModel model = test::random_model_of(GetParam());
   const auto text = test::random_tokens(37, 1, model.config.vocab_size);
-  for (const CacheType type : {CacheType::F32, CacheType::F16}) {
+  for (const CacheType type : {CacheType::F32, CacheType::F16, CacheType::Q8_0}) {
     Cpu one({.n_threads = 1});
     const auto expected = logits_on(one, model, text, type);
     for (size_t n = 1; n <= most_shards(model.config); ++n) {

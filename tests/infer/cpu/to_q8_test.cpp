@@ -1,0 +1,119 @@
+// Laws of keys and values in 8 bits: each instruction set gives the reference's bytes at every length and alignment,
+// and writes nothing else. A number is off by half a step at most, and one that is not finite damages its whole group.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/float16.h"
+#include "infer/reference/kernels.h"
+#include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+using test::Buffer;
+using test::Guarded;
+using test::kNaN;
+using test::kPageEnd;
+using test::random_floats;
+
+class ToQ8 : public ::testing::TestWithParam<core::Isa> {
+ protected:
+  // Compares with the reference.
+  void check(std::span<const float> x, size_t place) {
+    const size_t n_groups = q8_groups(x.size());
+    Buffer in(x, place);
+    Guarded<Q8> quants(x.size(), Q8{99}, (place * 7 + 2) % 10);
+    Guarded<F16> scales(n_groups, F16{99}, (place * 3 + 1) % 10);
+    kernels_for(GetParam()).to_q8(in.data(), x.size(), quants.data(), scales.data());
+    std::vector<Q8> expected(x.size());
+    std::vector<F16> expected_scales(n_groups);
+    reference_kernels().to_q8(x.data(), x.size(), expected.data(), expected_scales.data());
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(quants.values()[i].quant, expected[i].quant) << i << ": " << x[i];
+    for (size_t g = 0; g < n_groups; ++g) ASSERT_EQ(scales.values()[g].bits, expected_scales[g].bits) << g;
+    ASSERT_TRUE(quants.guards_hold() && scales.guards_hold()) << x.size() << " at " << place;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, ToQ8, ::testing::ValuesIn(kernels::isas_with_kernels()),
+                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+
+TEST_P(ToQ8, GivesTheReferencesBytesAtEveryLength) {
+  for (size_t n = 0; n <= 3 * kQ8Group + 1; ++n) {
+    for (size_t place = 0; place <= kPageEnd; ++place) {
+      check(random_floats(n, n, 3.0), place);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// From numbers whose scale is 0, over scales that F16 has few bits for, to those that it can't hold.
+TEST_P(ToQ8, GivesTheReferencesBytesAtEveryMagnitude) {
+  for (int exponent = -150; exponent <= 128; ++exponent) {
+    auto x = random_floats(kQ8Group, static_cast<uint64_t>(exponent + 200), 1.0);
+    for (float& v : x) v = std::ldexp(v, exponent);
+    check(x, 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A number that lies between two quants goes to the even one.
+TEST_P(ToQ8, GivesTheReferencesBytesForTies) {
+  std::vector<float> x{127.0F};  // the scale is 1
+  for (int i = 0; i < 31; ++i) x.push_back(static_cast<float>(i) - 15.5F);
+  check(x, 0);
+}
+
+TEST_P(ToQ8, GivesTheReferencesBytesForWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity, std::numeric_limits<float>::signaling_NaN(), 8.4e6F}) {
+    for (size_t at = 0; at < 40; ++at) {
+      auto x = random_floats(40, at);
+      x[at] = bad;
+      x[(at + 7) % 40] = at % 2 == 0 ? kInfinity : 1.0F;
+      check(x, at % 10);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The scale is rounded to 11 bits, so the largest number may be 127.06 steps, which is cut to 127.
+TEST(ReferenceToQ8, IsOffByHalfAStepAtMost) {
+  for (const size_t n : {1, 2, 31, 32, 33, 64, 80}) {
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      auto x = random_floats(n, seed, 0.5);
+      for (size_t first = 0; first < n; first += kQ8Group) x[first] = 0.4F;  // F16 has all its bits for the scale
+      std::vector<Q8> quants(n);
+      std::vector<F16> scales(q8_groups(n));
+      reference_kernels().to_q8(x.data(), n, quants.data(), scales.data());
+      for (size_t first = 0; first < n; first += kQ8Group) {
+        const float scale = core::f16_to_float(scales[first / kQ8Group].bits);
+        float largest = 0.0F;
+        for (size_t i = first; i < std::min(n, first + kQ8Group); ++i) {
+          largest = std::max(largest, std::abs(x[i]));
+          ASSERT_NEAR(scale * static_cast<float>(quants[i].quant), x[i], scale * (0.5F + 127 * 0x1p-22F)) << i;
+        }
+        ASSERT_NEAR(scale, largest / 127, largest / 127 * 0x1p-11F);
+      }
+    }
+  }
+}
+
+TEST(ReferenceToQ8, ShowsWhatIsNotFiniteInTheWholeGroup) {
+  for (const float bad : {kNaN, std::numeric_limits<float>::infinity(), 8.4e6F}) {
+    auto x = random_floats(2 * kQ8Group, 1);
+    x[5] = bad;
+    std::vector<Q8> quants(x.size());
+    std::vector<F16> scales(2);
+    reference_kernels().to_q8(x.data(), x.size(), quants.data(), scales.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float wide = core::f16_to_float(scales[i / kQ8Group].bits) * static_cast<float>(quants[i].quant);
+      EXPECT_EQ(std::isnan(wide), i < kQ8Group) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels
