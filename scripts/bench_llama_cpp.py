@@ -1,90 +1,165 @@
 #!/usr/bin/env python3
-"""Compares prefill and decoding with llama.cpp, on the same file and in alternation.
+"""Folio beside llama.cpp on the same files, and beside the memory's bandwidth in the same minutes.
 
-Usage: build/venv/bin/python scripts/bench_llama_cpp.py MODEL.gguf ... [--threads N] [--prompt-tokens N]
-       [--gen-tokens N] [--rounds N] [--plain] [--python PATH]
+Usage: build/venv/bin/python scripts/bench_llama_cpp.py MODEL.gguf ... [--what decode16,decode512,one,prompt512,batch16]
+       [--rounds N] [--threads N] [--busy N] [--log FILE] [--svg FILE] [--build DIR] [--python PATH] [--plain]
 
-Each round runs build/bench and then llama.cpp (with its own defaults, through llama-cpp-python), each in a process of
-its own: five times a prompt, then tokens one by one. Prints, for each model, medians of tokens/s and their ratio.
-`make interop` builds llama-cpp-python; --python names another environment's python that has it. Where llama.cpp dies of its kernels for AMX, which some virtual machines announce and then refuse: --plain takes none of its
-repacked kernels (its speed is then less than its best), or build it with CMAKE_ARGS=-DGGML_NATIVE=OFF and the
-machine's other instruction sets.
+What is measured: decoding behind 16 and 512 tokens, decoding on one thread, a prompt of 512 tokens, 16 sequences that
+decode together; other numbers may stand there. A round runs build/bench, llama.cpp (llama_cpp_speed.py: its own
+defaults) and build/bench --memory, each in a process of its own, with as many tokens and repetitions. Prints a table
+with medians over the rounds; ratios and shares of the bandwidth are taken within a round.
+
+--busy N: beside N processes that compute without end, on one thread, on --threads, and on each program's default.
+--log FILE: adds each round to FILE, and counts the rounds that are there already; with --rounds 0 nothing else.
 """
 import argparse
+import collections
+import contextlib
 import json
+import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 
-BUILD = pathlib.Path(__file__).resolve().parents[1] / "build"
-LLAMA_CPP = """
-import ctypes, json, statistics, sys, time
-import llama_cpp as lc
+import ratio_picture
 
-path, threads, n_prompt, n_gen, plain = sys.argv[1], *map(int, sys.argv[2:])
-log = lc.llama_log_callback(lambda level, text, user: None)
-lc.llama_log_set(log, ctypes.c_void_p(0))
-lc.llama_backend_init()
-params = lc.llama_model_default_params()
-params.use_extra_bufts = not plain
-model = lc.llama_model_load_from_file(path.encode(), params)
-assert model, "llama.cpp refuses " + path
-params = lc.llama_context_default_params()
-params.n_ctx, params.n_batch, params.n_ubatch = n_prompt + n_gen, max(n_prompt, 1), max(n_prompt, 1)
-params.n_threads = params.n_threads_batch = threads
-context = lc.llama_init_from_model(model, params)
-vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(model))
+HERE = pathlib.Path(__file__).resolve().parent
+DEFAULT = 0  # threads: as many as a program takes by itself
 
-def seconds(tokens):
-    array = (lc.llama_token * len(tokens))(*tokens)
-    start = time.perf_counter()
-    assert lc.llama_decode(context, lc.llama_batch_get_one(array, len(tokens))) == 0
-    lc.llama_synchronize(context)
-    return time.perf_counter() - start
-
-prefill, decode = [], []
-for repetition in range(6):  # the first warms up
-    lc.llama_memory_clear(lc.llama_get_memory(context), True)
-    prefill.append(n_prompt / seconds([(p * 7919 + 13) % vocab for p in range(n_prompt)]))
-    decode.append(n_gen / sum(seconds([step * 104729 % vocab]) for step in range(n_gen)))
-print(json.dumps({"prefill": statistics.median(prefill[1:]), "decode": statistics.median(decode[1:])}))
-"""
+# One kind of run; several measures may come from the same.
+Run = collections.namedtuple("Run", "prompt_tokens batch threads")
+Measure = collections.namedtuple("Measure", "title run speed")
 
 
-def folio(model, a):
-    command = [BUILD / "bench", "-m", model, "-t", a.threads, "--prompt-tokens", a.prompt_tokens, "--gen-tokens",
-               a.gen_tokens, "--temperature", 0, "--json"]  # llama.cpp's side draws nothing
-    out = json.loads(subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout)
-    return {"prefill": out["prefill_tokens_per_s"], "decode": out["decode_tokens_per_s"]}
+def measure_of(word, threads, label):
+    """What a word of --what names. The label says how many threads, where that is not the same for all."""
+    match = re.fullmatch(r"(decode|prompt|batch)([1-9][0-9]{0,5})|one", word)
+    if not match:
+        sys.exit(f"--what {word}: decodeN, promptN and batchN have a number, one has none")
+    n = int(match[2] or 0)
+    if match[1] == "decode":
+        return Measure(f"decode behind {n}{label}", Run(n, 1, threads), "decode")
+    if match[1] == "prompt":
+        return Measure(f"prompt of {n}{label}", Run(n, 1, threads), "prefill")
+    if match[1] == "batch":
+        return Measure(f"{n} sequences{label}", Run(16, n, threads), "decode")
+    return Measure("decode behind 16, 1 thread", Run(16, 1, 1), "decode")
 
 
-def llama_cpp(model, a):
-    command = [a.python, "-c", LLAMA_CPP, model, a.threads, a.prompt_tokens, a.gen_tokens, int(a.plain)]
+def runs_of(a):
+    """Run → the measures that are taken from it."""
+    variants = {a.threads: ""}
+    if a.busy:
+        variants = {1: ", 1 thread", a.threads: f", {a.threads} threads", DEFAULT: ", default threads"}
+    runs = {}
+    for threads, label in variants.items():
+        for word in a.what.split(","):
+            measure = measure_of(word, threads, label)
+            if measure not in runs.setdefault(measure.run, []):
+                runs[measure.run].append(measure)
+    return runs
+
+
+def flags_of(model, run, decodes):
+    """The flags of both programs, so that decoding takes a second or two: three repetitions of a small model."""
+    size = model.stat().st_size
+    repetitions = 1 if size > 300e6 else 3
+    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # at 16 GB/s; a step of many takes longer
+    gen_tokens = min(max(int(steps), 8), 256) if decodes else 1
+    flags = {"--prompt-tokens": run.prompt_tokens, "--gen-tokens": gen_tokens, "--batch": run.batch,
+             "--repetitions": repetitions}
+    if run.threads != DEFAULT:
+        flags["--threads"] = run.threads
+    return [str(word) for flag in flags.items() for word in flag]
+
+
+def json_of(*command):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"llama.cpp on {model} ended with {done.returncode} (try --plain): {done.stderr[-300:]}")
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr[-300:]}")
     return json.loads(done.stdout)
 
 
+def measure(model, run, measures, a):
+    """One round of a run: a record for each measure."""
+    flags = flags_of(model, run, any(m.speed == "decode" for m in measures))
+    bench = a.build / "bench"
+    ours = json_of(bench, "--json", "-m", model, "--temperature", 0, *flags)  # llama.cpp's side draws nothing
+    theirs = json_of(a.python, HERE / "llama_cpp_speed.py", model, *flags, *["--plain"] * a.plain)
+    memory = json_of(bench, "--memory", "--json", *(["--threads", run.threads] if run.threads != DEFAULT else []))
+    for m in measures:
+        record = {"model": model.name.removesuffix(".gguf"), "measure": m.title, "gb_per_s": memory["read_gb_per_s"]}
+        for name, side in (("folio", ours), ("llama.cpp", theirs)):
+            record[name] = speed = side[f"{m.speed}_tokens_per_s"]
+            if m.speed == "decode":
+                record[f"{name} share"] = speed / run.batch * side["weight_bytes"] / 1e9 / memory["read_gb_per_s"]
+        yield record
+
+
+@contextlib.contextmanager
+def busy(n):
+    """With n processes that compute without end."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def grouped(records):
+    """(model, measure) → its records, in the order of the first."""
+    groups = {}
+    for record in records:
+        groups.setdefault((record["model"], record["measure"]), []).append(record)
+    return groups
+
+
+def table(groups):
+    lines = ["| model | measure | Folio, tokens/s | llama.cpp | ratio | rounds | memory, GB/s | Folio's share | "
+             "llama.cpp's |", "|---|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for (model, title), rounds in groups.items():
+        median = lambda key: statistics.median(r[key] for r in rounds)
+        ratios = [r["folio"] / r["llama.cpp"] for r in rounds]
+        shares = [f"{median(key):.0%}" if key in rounds[0] else "" for key in ("folio share", "llama.cpp share")]
+        cells = [model, title, f"{median('folio'):,.4g}", f"{median('llama.cpp'):,.4g}",
+                 f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})", len(rounds),
+                 f"{median('gb_per_s'):.1f}", *shares]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--prompt-tokens", type=int, default=512)
-    parser.add_argument("--gen-tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--plain", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", type=pathlib.Path)
+    parser.add_argument("--what", default="decode16,decode512,one,prompt512,batch16")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--log", type=pathlib.Path)
+    parser.add_argument("--svg", type=pathlib.Path)
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--plain", action="store_true")
     a = parser.parse_args()
-    for model in a.models:
-        rounds = [(folio(model, a), llama_cpp(model, a)) for _ in range(a.rounds)]
-        row = {"model": pathlib.Path(model).name, "threads": a.threads}
-        for what in ("prefill", "decode"):
-            ours, theirs = (statistics.median(r[who][what] for r in rounds) for who in (0, 1))
-            row |= {f"{what}_folio": round(ours, 1), f"{what}_llama_cpp": round(theirs, 1),
-                    f"{what}_ratio": round(ours / theirs, 2)}
-        print(json.dumps(row), flush=True)
+    records = [json.loads(line) for line in a.log.read_text().splitlines()] if a.log and a.log.exists() else []
+    runs = runs_of(a)
+    with busy(a.busy):
+        for round_ in range(a.rounds):
+            for model in a.models:
+                for run, measures in runs.items():
+                    for record in measure(model, run, measures, a):
+                        records.append(record)
+                        print(f"round {round_ + 1}: {json.dumps(record)}", file=sys.stderr, flush=True)
+                        if a.log:
+                            with a.log.open("a") as log:
+                                print(json.dumps(record), file=log)
+    print(table(grouped(records)))
+    if a.svg:
+        a.svg.write_text(ratio_picture.picture(grouped(records)))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench_memory.h"
@@ -29,8 +30,8 @@ struct Options {
   int repetitions = 5;
   infer::SamplerOptions sampler;
   bool json = false;
-  bool train = false;
   bool memory = false;
+  bool train = false;
 };
 
 double median(std::vector<double> values) {
@@ -69,14 +70,17 @@ class Watch {
 };
 
 // Prompts that nobody has computed before; then the same again, which the cache knows, and the tokens behind them.
+// A short repetition that does not count comes first, and warms up.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
   std::vector<double> prefill;
   std::vector<double> decode;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
+    const int64_t most = repetition == 0 ? 16 : std::numeric_limits<int64_t>::max();
+    const int64_t prompt_tokens = std::min(o.prompt_tokens, most);
     std::vector<infer::Request> requests(static_cast<size_t>(batch));
     for (size_t b = 0; b < requests.size(); ++b) {
-      for (int64_t p = 0; p < o.prompt_tokens; ++p) {
+      for (int64_t p = 0; p < prompt_tokens; ++p) {
         const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
         requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
       }
@@ -93,10 +97,10 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
       while (engine.step()) continue;
       return watch;
     };
-    prefill.push_back(static_cast<double>(batch * o.prompt_tokens) / run(1).seconds_to_first());
-    decode.push_back(run(o.gen_tokens + 1).tokens_per_s());
+    prefill.push_back(static_cast<double>(batch * prompt_tokens) / run(1).seconds_to_first());
+    decode.push_back(run(std::min(o.gen_tokens, most) + 1).tokens_per_s());
   }
-  prefill.erase(prefill.begin());  // the first warms up
+  prefill.erase(prefill.begin());
   decode.erase(decode.begin());
   return {median(prefill), median(decode)};
 }
@@ -134,12 +138,22 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
   return memory;
 }
 
+// For people a table of patterns; for scripts, which want it again and again beside something else, the plain speed.
+int bench_memory(const Options& o) {
+  const size_t n_threads = o.model.load.machines.n_threads;
+  const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;
+  if (o.json) {
+    const double gb_per_s = apps::read_bandwidth(threads) / 1e9;
+    fmt::print("{}\n", nlohmann::ordered_json{{"threads", threads}, {"read_gb_per_s", gb_per_s}}.dump());
+  } else {
+    apps::print_memory_table(threads);
+  }
+  return 0;
+}
+
 int run(const Options& o) {
   if (o.train) throw core::UsageError("--train has to be the first flag");
-  if (o.memory) {
-    apps::print_memory_table(o.model.load.machines.n_threads);
-    return 0;
-  }
+  if (o.memory) return bench_memory(o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   apps::ModelFlags flags = o.model;
   flags.load.cache_positions =  // in whole blocks for each sequence
@@ -212,7 +226,7 @@ int main(int argc, char** argv) {
   }
   Options o;
   app.add_flag("--train", o.train, "instead: where a training step's time goes. The first flag, then those of train");
-  app.add_flag("--memory", o.memory, "instead: how fast this machine's memory is read by several patterns of reads");
+  app.add_flag("--memory", o.memory, "instead: how fast --threads read memory, by several patterns; needs no model");
   apps::add_model_flags(app, o.model);
   apps::add_sampler_flags(app, o.sampler);
   app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
@@ -221,7 +235,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(apps::in_range(1, 4096))
       ->capture_default_str();
-  app.add_option("--repetitions", o.repetitions)->check(apps::in_range(5, 1000))->capture_default_str();
+  app.add_option("--repetitions", o.repetitions)->check(apps::in_range(1, 1000))->capture_default_str();
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
   return apps::run_program(app, argc, argv, [&] { return run(o); });
 }

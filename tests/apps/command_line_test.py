@@ -40,7 +40,7 @@ NUMBERS = {
                  "--repeat-penalty": ["0", "nan"], "--repeat-last-n": ["-1"], "--seed": ["-1", "x"],
                  "--threads": ["0", "99999", "two"], "--context": ["1", "1e99"]},
     "bench": {"--prompt-tokens": ["0", "nan"], "--gen-tokens": ["0", "x"], "--batch": ["0", "1,x"],
-              "--repetitions": ["4"], "--threads": ["0"]},
+              "--repetitions": ["0"], "--threads": ["0"]},
     "train": {"--steps": ["0", "-5", "3.5", "nan"], "--lr": ["nan", "-1", "1e9"], "--batch-size": ["0"],
               "--dropout": ["1", "nan"], "--beta2": ["1"], "--minutes": ["0", "nan"], "--layers": ["0", "1e30"],
               "--threads": ["0"], "--validation-fraction": ["0", "1"], "--seed": ["-1"], "--ema": ["1", "nan"],
@@ -257,6 +257,12 @@ def test_bench_json(golden_gguf):
     assert [row["batch"] for row in rows] == [1, 3]
     assert all(row["decode_tokens_per_s"] > 0 for row in rows)
     assert answer["weight_bytes"] == 4 * 48048
+
+
+def test_bench_reads_memory_without_a_model():
+    one, default = (one_json(succeed("bench", "--memory", "--json", *flags).stdout) for flags in (["-t", "1"], []))
+    assert one["threads"] == 1 and default["threads"] == len(os.sched_getaffinity(0))
+    assert 0.1 < one["read_gb_per_s"] < 10_000
 
 
 def test_bench_refuses_more_than_the_context(golden_gguf):

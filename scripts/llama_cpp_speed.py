@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""How fast llama.cpp runs a model: build/bench's measurement, through llama-cpp-python, which `make interop` builds.
+
+Usage: build/venv/bin/python scripts/llama_cpp_speed.py MODEL.gguf [--threads N] [--prompt-tokens N] [--gen-tokens N]
+       [--batch N] [--repetitions N] [--plain]
+
+Prints one JSON object: tokens/s of the prompts and of decoding, medians of the repetitions, and the weights' bytes.
+Everything is llama.cpp's default; the threads too are those that its programs take: one for each physical core. Where
+it dies of its kernels for AMX, which some virtual machines announce and then refuse: --plain takes none of its repacked
+kernels (its speed is then less than its best), or build it with CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other
+instruction sets.
+"""
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import llama_cpp as lc
+
+
+def physical_cores():
+    """How many cores there are, each with one thread or several (cpu_get_num_physical_cores in llama.cpp's common)."""
+    files = pathlib.Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings")
+    return len({file.read_text() for file in files}) or os.cpu_count()
+
+
+class Engine:
+    def __init__(self, a):
+        self.log = lc.llama_log_callback(lambda level, text, user: None)
+        lc.llama_log_set(self.log, ctypes.c_void_p(0))
+        lc.llama_backend_init()
+        params = lc.llama_model_default_params()
+        params.use_extra_bufts = not a.plain
+        self.model = lc.llama_model_load_from_file(os.fsencode(a.model), params)
+        if not self.model:
+            sys.exit(f"llama.cpp refuses {a.model}")
+        self.weight_bytes = lc.llama_model_size(self.model)
+        self.vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
+        params = lc.llama_context_default_params()
+        params.n_seq_max, params.n_ctx = a.batch, a.batch * (a.prompt_tokens + a.gen_tokens)
+        params.n_batch = max(params.n_batch, a.batch * a.prompt_tokens)
+        params.n_threads = params.n_threads_batch = a.threads or physical_cores()
+        self.context = lc.llama_init_from_model(self.model, params)
+        if not self.context:
+            sys.exit(f"llama.cpp has no context of {params.n_ctx} positions for {a.model}")
+        self.batch = lc.llama_batch_init(a.batch * a.prompt_tokens, 0, 1)
+
+    def clear(self):
+        lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
+
+    def seconds(self, n_sequences, first, n):
+        """One step: positions first to first + n of each sequence. Only a sequence's last token has logits."""
+        self.batch.n_tokens = n_sequences * n
+        for i in range(n_sequences * n):
+            sequence, position = i // n, first + i % n
+            self.batch.token[i] = (sequence * 104729 + position * 7919 + 13) % self.vocab
+            self.batch.pos[i], self.batch.n_seq_id[i], self.batch.seq_id[i][0] = position, 1, sequence
+            self.batch.logits[i] = i % n == n - 1
+        start = time.perf_counter()
+        if lc.llama_decode(self.context, self.batch) != 0:
+            sys.exit("llama.cpp failed in llama_decode")
+        lc.llama_synchronize(self.context)
+        return time.perf_counter() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--prompt-tokens", type=int, default=128)
+    parser.add_argument("--gen-tokens", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--plain", action="store_true")
+    a = parser.parse_args()
+    engine = Engine(a)
+    prefill, decode = [], []
+    for repetition in range(a.repetitions + 1):  # the first is short and warms up
+        most = 16 if repetition == 0 else sys.maxsize
+        n_prompt, n_gen = min(a.prompt_tokens, most), min(a.gen_tokens, most)
+        engine.clear()
+        prefill.append(a.batch * n_prompt / engine.seconds(a.batch, 0, n_prompt))
+        decode.append(a.batch * n_gen / sum(engine.seconds(a.batch, n_prompt + i, 1) for i in range(n_gen)))
+    print(json.dumps({"prefill_tokens_per_s": statistics.median(prefill[1:]),
+                      "decode_tokens_per_s": statistics.median(decode[1:]), "weight_bytes": engine.weight_bytes}))
+
+
+if __name__ == "__main__":
+    main()
