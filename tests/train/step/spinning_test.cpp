@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -30,9 +31,11 @@ double idle_ms() {
     ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
   };
+  torch::Tensor x = torch::zeros({1 << 17});  // enough for two threads
+  x.add_(1.0);
   const double before = now();
   for (int i = 0; i < 100; ++i) {
-    at::parallel_for(0, 2, 1, [](int64_t, int64_t) {});
+    x.add_(1.0);
     std::this_thread::sleep_for(std::chrono::microseconds(500));
   }
   return now() - before;
