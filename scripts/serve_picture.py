@@ -1,10 +1,10 @@
-"""The picture of scripts/bench_serve.py: one panel for each measure, over the load; light or dark as the reader's
-system asks."""
+"""The pictures of scripts/bench_serve.py, one panel for each measure, over the load, and of scripts/bench_cache.py; light
+or dark as the reader's system asks."""
 import math
 import statistics
 from xml.sax.saxutils import escape
 
-LIGHT, DARK = ("#0069a8", "#c44f00"), ("#5ab4f0", "#ff9a52")  # as train/report/svg.cpp
+LIGHT, DARK = ("#0069a8", "#c44f00", "#00805d"), ("#5ab4f0", "#ff9a52", "#3fcf9f")  # as train/report/svg.cpp
 WIDTH, HEIGHT, GAP, TOP, LEFT = 260, 200, 70, 96, 60
 
 
@@ -75,6 +75,33 @@ def picture(results, panels, title, subtitle):
     for i, metrics in enumerate(panels):
         body += panel(results, metrics, LEFT + i * (WIDTH + GAP))
     body += text(LEFT, height - 12, "requests a second")
+    return document(width, height, title, body)
+
+
+def document(width, height, title, body):
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}">\n<title>{escape(title)}</title>\n<style>{style()}</style>\n<rect class="card" x=".5" '
             f'y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n{body}</svg>\n')
+
+
+def picture_of_lines(lines, title, subtitle, x_label, y_label):
+    """lines: name → points (x, values at x), on axes from 0."""
+    width, height, plot_width, plot_height = 640, 400, 500, 250
+    x_ticks, x_place = scale([x for points in lines.values() for x, _ in points], log=False)
+    y_ticks, y_place = scale([y for points in lines.values() for _, ys in points for y in ys], log=False)
+    x_of = lambda value: LEFT + plot_width * x_place(value)
+    y_of = lambda value: TOP + plot_height * (1 - y_place(value))
+    body = text(16, 26, title, classes="title strong") + text(16, 46, subtitle) + text(LEFT, TOP - 14, y_label)
+    for value in y_ticks:
+        body += f'<path class="grid" d="M{LEFT} {y_of(value):.1f}h{plot_width}"/>\n'
+        body += text(LEFT - 8, y_of(value) + 4, f"{value:,.4g}", "end")
+    for value in x_ticks:
+        body += text(x_of(value), TOP + plot_height + 18, f"{value:,.0f}", "middle")
+    body += text(LEFT + plot_width, TOP + plot_height + 38, x_label, "end")
+    for i, (name, points) in enumerate(lines.items()):
+        medians = [(x_of(x), y_of(statistics.median(ys))) for x, ys in points]
+        body += f'<path class="s{i}" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in medians)}"/>\n'
+        for x, ys in points:
+            body += f'<path class="s{i}" d="M{x_of(x):.1f} {y_of(min(ys)):.1f}V{y_of(max(ys)):.1f}"/>\n'
+        body += text(medians[-1][0] + 8, medians[-1][1] + 4, name, classes=f"f{i}")
+    return document(width, height, title, body)
