@@ -8,6 +8,7 @@
 #include "core/file_io.h"
 #include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
+#include "core/mixtures.h"
 #include "core/quants.h"
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -35,6 +36,8 @@ core::TensorStream typed(const core::StoredModel& model, const std::string& type
   if (type == "q8_0") return core::stream_as(model.tensors, core::DType::Q8_0);
   if (type == "q4_0") return core::stream_as(model.tensors, core::DType::Q4_0);
   if (type == "q4_1") return core::stream_as(model.tensors, core::DType::Q4_1);
+  if (const core::Mixture* mixture = core::find_mixture(type))
+    return core::stream_as(model.tensors, core::mixture_types(model.config, *mixture));
   return model.tensors;
 }
 
@@ -51,6 +54,20 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
   return "f32";
 }
 
+// With a mixture, matrices whose rows do not fit its blocks get other types.
+void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
+  size_t matrices = 0;
+  size_t others = 0;
+  for (const core::TensorView& tensor : model.tensors) {
+    if (tensor.shape.size() < 2) continue;
+    ++matrices;
+    if (tensor.shape.back() % 256 != 0) ++others;
+  }
+  if (others == 0) return;
+  fmt::print(stderr, "{}: {} of {} matrices have rows that are not whole blocks of 256, and get other types for {}\n",
+             model.path, others, matrices, type);
+}
+
 // From one GGUF to another the tokenizer goes as it is, with keys that are not read here.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
   if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
@@ -62,7 +79,10 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
 void export_gguf(const core::StoredModel& model, const Options& o) {
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
     fmt::print(stderr, "warning: {}\n", lost);
-  core::write_gguf_model(o.out, model.config, typed(model, o.type), name_of(model), tokenizer_metadata(model, o));
+  const core::Mixture* mixture = core::find_mixture(o.type);
+  if (mixture != nullptr) say_what_does_not_fit(model, o.type);
+  core::write_gguf_model(o.out, model.config, typed(model, o.type), name_of(model), tokenizer_metadata(model, o),
+                         mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
 }
 
 void export_hf(const core::StoredModel& model, const Options& o) {
@@ -144,8 +164,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"gguf", "hf", "llama2c"}))
       ->capture_default_str();
   app.add_option("--type", o.type,
-                 "f32, f16, bf16, q8_0, q4_0, q4_1 (default: as it is stored); blocks for gguf, q8_0 for llama2c too")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}));
+                 "f32, f16, bf16, q8_0, q4_0, q4_1, or llama.cpp's mixtures q4_k_m, q5_k_m, q6_k (default: as it is "
+                 "stored); blocks for gguf, q8_0 for llama2c too")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"}));
   app.add_option("--version", o.version, "of llama2.c's file: 0 (its run), 1, 2 (its runq: int8)")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();

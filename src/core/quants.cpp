@@ -152,75 +152,6 @@ const Format& format_of(DType type) {
   return *format;
 }
 
-// ---- Writing ----
-
-// The tensor that is being quantized, for error messages.
-struct Source {
-  const std::string& name;
-  DType type;
-
-  void put_half(std::byte* at, float value) const {
-    const uint16_t bits = float_to_f16(value);
-    require(std::isfinite(f16_to_float(bits)),
-            "the tensor {} holds numbers that are too large for the scales of {}; take --type bf16 or f32", name,
-            info(type).name);
-    std::memcpy(at, &bits, sizeof bits);
-  }
-};
-
-// 1 / scale. If a scale is so small that its inverse overflows, it is zero in half precision, and all quants of the
-// block are written as 0.
-float inverse(float scale) { return scale == 0.0F ? 0.0F : 1.0F / scale; }
-float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
-
-void quantize_q8_0(const Source& source, std::span<const float> x, std::byte* block) {
-  float largest = 0.0F;
-  for (const float v : x) largest = std::max(largest, std::abs(v));
-  const float scale = largest / 127.0F;
-  const float by = inverse(scale);
-  source.put_half(block, scale);
-  for (size_t i = 0; i < x.size(); ++i) {
-    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::round(finite_or_zero(x[i] * by))));
-  }
-}
-
-// Writes level(x) as nibbles: truncated, and clamped to [0, 15].
-template <typename Level>
-void put_nibbles(std::span<const float> x, std::byte* packed, Level&& level) {
-  const auto cut = [&](size_t i) {
-    return static_cast<uint8_t>(std::clamp(std::trunc(finite_or_zero(level(x[i]))), 0.0F, 15.0F));
-  };
-  for (size_t i = 0; i < 16; ++i) packed[i] = static_cast<std::byte>(cut(i) | (cut(i + 16) << 4U));
-}
-
-// The value of largest magnitude (the first of several) becomes -8.
-void quantize_q4_0(const Source& source, std::span<const float> x, std::byte* block) {
-  float extreme = x[0];
-  for (const float v : x) {
-    if (std::abs(v) > std::abs(extreme)) extreme = v;
-  }
-  const float scale = extreme / -8.0F;
-  const float by = inverse(scale);
-  source.put_half(block, scale);
-  put_nibbles(x, block + 2, [&](float v) { return v * by + 8.5F; });
-}
-
-// If a block's minimum or maximum is zero and the block has zeros of both signs, the last one counts. In the gguf
-// package it depends on the machine's vector instructions; the value is the same.
-void quantize_q4_1(const Source& source, std::span<const float> x, std::byte* block) {
-  float low = x[0];
-  float high = x[0];
-  for (const float v : x) {
-    if (v <= low) low = v;
-    if (v >= high) high = v;
-  }
-  const float scale = (high - low) / 15.0F;
-  const float by = inverse(scale);
-  source.put_half(block, scale);
-  source.put_half(block + 2, low);
-  put_nibbles(x, block + 4, [&](float v) { return (v - low) * by + 0.5F; });
-}
-
 }  // namespace
 
 const QuantInfo* quant_info(DType type) {
@@ -300,25 +231,6 @@ void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> 
       if (q.minimums) out[i] += minimums[i / q.group];
     }
   }
-}
-
-std::vector<std::byte> quantize(DType type, std::span<const float> values, const std::string& name) {
-  const DTypeInfo& t = info(type);
-  const auto write = type == DType::Q8_0   ? quantize_q8_0
-                     : type == DType::Q4_0 ? quantize_q4_0
-                     : type == DType::Q4_1 ? quantize_q4_1
-                                           : nullptr;
-  require(write != nullptr, "the tensor {} is not written as {} here (Q8_0, Q4_0 and Q4_1 are)", name, t.name);
-  require(values.size() % t.block_elements == 0, "the tensor {}: {} values are not whole blocks of {}", name,
-          values.size(), t.block_elements);
-  for (const float v : values) {
-    require(std::isfinite(v), "the tensor {} holds {}, which {} cannot; take --type f32", name, v, t.name);
-  }
-  std::vector<std::byte> blocks(values.size() / t.block_elements * t.block_bytes);
-  for (size_t b = 0; b * t.block_elements < values.size(); ++b) {
-    write({name, type}, values.subspan(b * t.block_elements, t.block_elements), blocks.data() + b * t.block_bytes);
-  }
-  return blocks;
 }
 
 }  // namespace folio::core

@@ -1,12 +1,10 @@
 // GGUF's block types (https://github.com/ggml-org/ggml, ggml-common.h), read as groups of quants (small unsigned
-// integers) that share a scale: value = scale * (quant - zero_point), or scale * quant + minimum. The blocks that are
-// written are bit-equal to those of the gguf package for Python.
+// integers) that share a scale: value = scale * (quant - zero_point), or scale * quant + minimum. quantize.h writes
+// them.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "core/tensor_view.h"
 
@@ -46,9 +44,5 @@ void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> qu
 
 /// Dequantizes whole blocks into `values` (elements). Throws as unpack() does.
 void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> values);
-
-/// Quantizes to blocks of Q8_0, Q4_0 or Q4_1. Throws Error that names the tensor `name` for other types, if `values` do
-/// not fill whole blocks, and if a value is not finite or too large for a scale in half precision.
-[[nodiscard]] std::vector<std::byte> quantize(DType type, std::span<const float> values, const std::string& name);
 
 }  // namespace folio::core

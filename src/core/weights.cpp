@@ -1,11 +1,14 @@
 #include "core/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "core/error.h"
 #include "core/float16.h"
+#include "core/quantize.h"
 #include "core/quants.h"
+#include "core/thread_pool.h"
 
 namespace folio::core {
 namespace {
@@ -42,6 +45,24 @@ Bytes converted(const TensorView& tensor, DType type) {
   if (type != DType::F32) return quantize(type, values, printable(tensor.name));
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
+}
+
+// The same in pieces of whole blocks, which the threads share.
+Bytes converted(const TensorView& tensor, DType type, ThreadPool& pool) {
+  constexpr size_t kPiece = 64 * 256;
+  const auto bytes_of = [](DType t, size_t elements) {
+    return elements / info(t).block_elements * info(t).block_bytes;
+  };
+  const size_t count = tensor.bytes.size() / info(tensor.type).block_bytes * info(tensor.type).block_elements;
+  Bytes result(bytes_of(type, count));
+  pool.parallel_for(count, kPiece, [&](size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += kPiece) {
+      TensorView piece = tensor;
+      piece.bytes = tensor.bytes.subspan(bytes_of(tensor.type, at), bytes_of(tensor.type, std::min(kPiece, end - at)));
+      std::ranges::copy(converted(piece, type), result.begin() + static_cast<ptrdiff_t>(bytes_of(type, at)));
+    }
+  });
+  return result;
 }
 
 }  // namespace
@@ -143,20 +164,29 @@ StoredModel with_layers(StoredModel model, int64_t n_layers) {
 
 TensorStream stream_as(std::vector<TensorView> tensors, DType type) {
   const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
-  std::vector<TensorView> to = tensors;
-  for (TensorView& tensor : to) {
+  std::vector<DType> types;
+  for (const TensorView& tensor : tensors) {
     const bool matrix = tensor.shape.size() > 1;
-    const bool first_or_last = &tensor == &to.front() || &tensor == &to.back();  // the embedding, an untied output
-    tensor.type = !matrix ? DType::F32 : first_or_last ? of_tokens : type;
-    const auto block = static_cast<int64_t>(info(tensor.type).block_elements);
-    require(
-        !matrix || tensor.shape.back() % block == 0,
-        "the tensor {} of shape {} has rows that are not whole blocks of {}, which {} needs; take --type f16 or bf16",
-        printable(tensor.name), shape_string(tensor.shape), block, info(tensor.type).name);
+    const bool first_or_last = &tensor == &tensors.front() || &tensor == &tensors.back();  // embedding, untied output
+    types.push_back(!matrix ? DType::F32 : first_or_last ? of_tokens : type);
   }
-  return {to, [from = std::move(tensors), to, buffer = Bytes()](size_t i) mutable {
+  return stream_as(std::move(tensors), types);
+}
+
+TensorStream stream_as(std::vector<TensorView> tensors, std::span<const DType> types) {
+  std::vector<TensorView> to = tensors;
+  for (size_t i = 0; i < to.size(); ++i) {
+    to[i].type = types[i];
+    const auto block = static_cast<int64_t>(info(types[i]).block_elements);
+    require(
+        to[i].shape.back() % block == 0,
+        "the tensor {} of shape {} has rows that are not whole blocks of {}, which {} needs; take --type f16 or bf16",
+        printable(to[i].name), shape_string(to[i].shape), block, info(types[i]).name);
+  }
+  const auto pool = std::make_shared<ThreadPool>();
+  return {to, [from = std::move(tensors), to, pool, buffer = Bytes()](size_t i) mutable {
             if (from[i].type == to[i].type) return from[i].bytes;
-            buffer = converted(from[i], to[i].type);
+            buffer = converted(from[i], to[i].type, *pool);
             return std::span<const std::byte>(buffer);
           }};
 }

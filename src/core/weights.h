@@ -66,10 +66,13 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// the model's.
 [[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
 
-/// Matrices as `type` (F32, F16, BF16, Q8_0, Q4_0 or Q4_1), vectors (the norms) as F32. With Q4_0 and Q4_1 the
-/// embedding and the output are Q8_0. Throws Error that names the tensor if its rows are not whole blocks. Tensors are
-/// converted when their bytes are requested; this throws Error that names the tensor if a finite value is too large for
-/// the type. `tensors` are in the manifest's order.
+/// Matrices as `type` (F32, F16, BF16 or one that quantize() writes), vectors (the norms) as F32. With Q4_0 and Q4_1
+/// the embedding and the output are Q8_0. Throws Error that names the tensor if its rows are not whole blocks. Tensors
+/// are converted when their bytes are requested, by all cores; this throws Error that names the tensor if a finite
+/// value is too large for the type. `tensors` are in the manifest's order.
 [[nodiscard]] TensorStream stream_as(std::vector<TensorView> tensors, DType type);
+
+/// The same with a type for each tensor, such as mixture_types().
+[[nodiscard]] TensorStream stream_as(std::vector<TensorView> tensors, std::span<const DType> types);
 
 }  // namespace folio::core

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/float16.h"
+#include "core/quantize.h"
 #include "core/random.h"
 #include "tests/core/support.h"
 

@@ -10,7 +10,9 @@
 #include <limits>
 
 #include "core/float16.h"
+#include "core/quantize.h"
 #include "core/quants.h"
+#include "core/random.h"
 #include "tests/core/model_support.h"
 
 namespace folio::core {
@@ -158,9 +160,28 @@ TEST(StreamAs, BlocksAreDequantized) {
   EXPECT_EQ(to_floats(wide), expected);
 }
 
+// Tensors are converted in pieces, by several threads.
+TEST(StreamAs, PiecesAreThoseOfTheWhole) {
+  std::vector<float> values(130 * 768);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_uniform(9, i)) - 0.5F;
+  for (const DType from : {DType::F32, DType::F16, DType::Q4_1}) {
+    const TensorStream source = stream_as({view(values, DType::F32, {130, 768})}, std::vector{from});
+    TensorView tensor = source.tensors[0];
+    tensor.bytes = checked_bytes(source, 0);
+    const std::vector<float> exact = to_floats(tensor);
+    for (const DType to : {DType::Q5_0, DType::Q4_K, DType::Q6_K}) {
+      const TensorStream stream = stream_as({tensor}, std::vector{to});
+      EXPECT_TRUE(std::ranges::equal(checked_bytes(stream, 0), quantize(to, exact, "w"))) << info(to).name;
+    }
+  }
+  values[100 * 768] = 1e30F;
+  values[20 * 768] = -2e30F;
+  EXPECT_ERROR(stream_as({view(values, DType::F32, {130, 768})}, DType::F16).bytes(0), "w holds -2e+30");
+}
+
 TEST(StreamAs, WritesNoOtherType) {
   const std::vector<float> values(256);
-  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q6_K).bytes(0), "the tensor w is not written as Q6_K");
+  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q3_K).bytes(0), "the tensor w is not written as Q3_K");
 }
 
 TEST(WithVocabulary, RowsGoWhereTheyAreSent) {

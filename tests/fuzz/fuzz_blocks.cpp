@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/quantize.h"
 #include "core/quants.h"
 #include "infer/cpu/matrix.h"
 #include "infer/cpu/repack.h"
@@ -26,7 +27,7 @@ bool same(float a, float b) {
 }
 
 void quantized(std::span<const float> values) {
-  for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
+  for (const DType type : kTypes) {
     std::vector<std::byte> blocks;
     if (!accepted([&] { blocks = core::quantize(type, values, "w"); }, "w")) continue;
     std::vector<float> back(values.size());

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/float16.h"
+#include "core/quantize.h"
 #include "core/quants.h"
 #include "core/random.h"
 

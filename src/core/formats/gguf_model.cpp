@@ -13,7 +13,7 @@ namespace folio::core {
 namespace {
 
 // llama.cpp's number (enum llama_ftype) for the type of most of the file's tensors.
-uint32_t file_type(const std::vector<TensorView>& tensors) {
+uint32_t main_type(const std::vector<TensorView>& tensors) {
   // The embedding, which comes first, often has a more precise type than the layers' matrices.
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
@@ -250,9 +250,9 @@ StoredModel read_gguf_model(const std::filesystem::path& path) {
 }
 
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
-                      const std::string& model_name, const GgufMetadata& tokenizer) {
+                      const std::string& model_name, const GgufMetadata& tokenizer, std::optional<uint32_t> file_type) {
   GgufMetadata metadata = config_to_gguf(config, model_name);
-  metadata.emplace_back("general.file_type", file_type(stream.tensors));
+  metadata.emplace_back("general.file_type", file_type.value_or(main_type(stream.tensors)));
   const bool blocks = std::ranges::any_of(stream.tensors, [](const auto& t) { return quant_info(t.type) != nullptr; });
   if (blocks) metadata.emplace_back("general.quantization_version", uint32_t{2});
   metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());

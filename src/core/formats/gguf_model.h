@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,11 @@ namespace folio::core {
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
 /// Writes the tensors, which are in the manifest's order, atomically, with the configuration as_in_gguf(). `tokenizer`
-/// is appended to the metadata.
+/// is appended to the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); without one, it is that of
+/// the first matrix of the layers.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
-                      const std::string& model_name, const GgufMetadata& tokenizer);
+                      const std::string& model_name, const GgufMetadata& tokenizer,
+                      std::optional<uint32_t> file_type = {});
 void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
                       const GgufMetadata& tokenizer);
 

@@ -160,6 +160,42 @@ def test_blocks_are_those_of_the_gguf_package(tmp_path, kind, form):
     assert bits_of(again) == read
 
 
+MIXED = sound.Shape(dim=256, hidden=512, layers=3, heads=4, kv_heads=1, tied=False)
+MIXTURES = {"q4_k_m": ("Q4_K", 15), "q5_k_m": ("Q5_K", 17), "q6_k": ("Q6_K", 18)}
+
+
+@pytest.mark.parametrize("kind", MIXTURES)
+@pytest.mark.parametrize("form", ["gguf", "hf"])
+def test_mixtures_have_llama_cpps_types_and_number(tmp_path, kind, form):
+    """Their blocks are compared with llama.cpp's in tests/core and tests/interop."""
+    arrays, source = sound.weights(MIXED), tmp_path / "source"
+    if form == "gguf":
+        source.write_bytes(sound.Gguf(MIXED, arrays).pack())
+    else:
+        sound.HfDirectory(MIXED, arrays).write(source)
+    done = run("export", source, "--out", tmp_path / "m.gguf", "--type", kind)
+    assert done.returncode == 0 and "not whole blocks" not in done.stderr, done.stderr
+    read = bits_of(tmp_path / "m.gguf")
+    most, number = MIXTURES[kind]
+    for name, array in arrays.items():
+        more = name == "output.weight" or name in ("blk.2.attn_v.weight", "blk.2.ffn_down.weight")
+        assert read[name][0] == ("F32" if array.ndim == 1 else "Q6_K" if more else most), name
+    fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    assert fields["general.file_type"].contents() == number
+    assert fields["general.quantization_version"].contents() == 2
+    assert bits_of(export(tmp_path / "m.gguf", tmp_path / "again.gguf")) == read
+
+
+def test_mixtures_take_other_types_for_rows_that_do_not_fit_and_say_so(tmp_path):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(sound.Shape(dim=64, hidden=72)).pack())
+    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "q4_k_m")
+    assert done.returncode == 0
+    assert "8 of 8 matrices have rows that are not whole blocks of 256" in done.stderr, done.stderr
+    read = bits_of(tmp_path / "b.gguf")
+    assert read["blk.0.ffn_down.weight"][0] == "F16" and read["token_embd.weight"][0] == "Q8_0"
+    assert read["blk.0.attn_q.weight"][0] == "Q5_0"
+
+
 @pytest.mark.parametrize("args, dtype", [([], np.float32), (["--type", "f16"], np.float16)])
 def test_blocks_are_multiplied_out_for_hugging_face(tmp_path, args, dtype):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS, sound.weights(BLOCKS)).pack())
@@ -220,6 +256,8 @@ def test_what_no_block_holds_is_refused_by_name(tmp_path, value, part):
     (["--format", "llama2c", "--type", "q4_0"], "llama2.c files hold f32"),
     (["--format", "hf", "--type", "q8_0"], "--type q8_0 is for --format gguf or llama2c"),
     (["--format", "hf", "--type", "q4_1"], "--type q4_1 is for --format gguf or llama2c"),
+    (["--format", "hf", "--type", "q4_k_m"], "--type q4_k_m is for --format gguf or llama2c"),
+    (["--format", "llama2c", "--type", "q6_k"], "llama2.c files hold f32"),
     (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 is llama2.c version 2"),
     (["--format", "llama2c", "--type", "f32", "--version", "2"], "llama2.c version 2 holds q8_0, not f32"),
     (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "llama2c", "--version", "-1"], "--version"),

@@ -16,6 +16,7 @@
 #include "core/formats/gguf.h"
 #include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
+#include "core/quantize.h"
 #include "core/quants.h"
 
 namespace folio::core {

@@ -1,0 +1,21 @@
+// Numbers into GGUF's block types. Q8_0, Q4_0 and Q4_1 are bit-equal to the gguf package for Python, and the others to
+// llama.cpp's quantizer without an importance matrix, where it rounds every product: as it is built for x86-64. (Built
+// with fused multiply-adds, some of its own K blocks are others.) Between the two, Q4_0 and Q4_1 differ in nothing but
+// the signs of zeros.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor_view.h"
+
+namespace folio::core {
+
+/// Quantizes to blocks of Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K. Throws Error that names the tensor `name`
+/// for other types, if `values` do not fill whole blocks, and if a value is not finite or too large for a scale in half
+/// precision.
+[[nodiscard]] std::vector<std::byte> quantize(DType type, std::span<const float> values, const std::string& name);
+
+}  // namespace folio::core

@@ -1,0 +1,130 @@
+"""Quantized files are llama.cpp's: of one F32 or F16 file, its quantizer and `export` make the same tensors, bit for bit."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gguf
+import llama_cpp as lc
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "apps" / "files"))
+import golden_blocks  # noqa: E402
+import sound  # noqa: E402
+from engines import BUILD, ROOT, LlamaCpp, folio, folio_greedy  # noqa: E402
+
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
+MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
+            "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
+K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
+# Rows of 256 or 512; more than eight layers, so that the first and the last eighth are not empty.
+SHAPES = {
+    "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
+    "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
+    "qwen2": sound.Shape(dim=256, hidden=512, layers=11, heads=8, kv_heads=1, family="qwen2", tied=False),
+    "qwen3, wide heads": sound.Shape(dim=256, hidden=768, layers=4, heads=4, kv_heads=2, family="qwen3",
+                                     own_head_dim=128),
+    "rows of 32 and of 48": sound.Shape(dim=96, hidden=48, layers=3, heads=2, kv_heads=1),
+    "80 layers, as Llama 70B": sound.Shape(dim=256, hidden=32, layers=80, heads=4, kv_heads=2, own_head_dim=8),
+    "80 layers, as Llama 65B": sound.Shape(dim=256, hidden=32, layers=80, heads=2, kv_heads=2, own_head_dim=8),
+    "80 layers, as Qwen2 72B": sound.Shape(dim=256, hidden=32, layers=80, heads=2, kv_heads=2, family="qwen2"),
+}
+
+
+def both(source, type_, folder):
+    """The file by Folio and the one by llama.cpp; the same tensors."""
+    ours, theirs = folder / f"ours.{type_}.gguf", folder / f"theirs.{type_}.gguf"
+    folio("export", source, "--out", ours, "--type", type_)
+    params = lc.llama_model_quantize_default_params()
+    params.ftype, params.nthread = MIXTURES[type_], 2
+    assert lc.llama_model_quantize(str(source).encode(), str(theirs).encode(), params) == 0
+    a, b = gguf.GGUFReader(ours), gguf.GGUFReader(theirs)
+    for key in ("general.file_type", "general.quantization_version"):
+        assert a.fields[key].contents() == b.fields[key].contents(), key
+    theirs_by_name = {t.name: t for t in b.tensors}
+    assert {t.name for t in a.tensors} == theirs_by_name.keys()
+    for t in a.tensors:
+        other = theirs_by_name[t.name]
+        assert t.tensor_type.name == other.tensor_type.name, t.name
+        wrong = np.flatnonzero(np.asarray(t.data).view(np.uint8).ravel() != np.asarray(other.data).view(np.uint8).ravel())
+        assert wrong.size == 0, (t.name, t.tensor_type.name, wrong[:5])
+    return ours, {t.tensor_type.name for t in a.tensors}
+
+
+def assert_both_run(path, prompt):
+    """The engines round the inputs of such products to 8 bits, each in its own groups: they may part at a near tie."""
+    with LlamaCpp(path) as theirs:
+        ours = folio_greedy(path, prompt, 12)
+        tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
+        parted = next((i for i, (a, b) in enumerate(zip(ours["tokens"], tokens)) if a != b), None)
+        assert parted is None or gaps[parted] < 0.5, (parted, gaps[parted])
+
+
+def test_golden_blocks_are_what_llama_cpp_writes_today():
+    stored, made = load_file(golden_blocks.GOLDEN), golden_blocks.golden()
+    assert stored.keys() == made.keys()
+    for name, array in made.items():
+        assert stored[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("qtype", golden_blocks.TYPES, ids=lambda q: q.name)
+def test_blocks_of_numbers_of_every_kind(tmp_path, qtype):
+    for kind, x in golden_blocks.rows(1000, seed=int(qtype)).items():
+        x.tofile(tmp_path / "in")
+        subprocess.run([BUILD / "tests" / "format_tool", "quantize", str(int(qtype)), tmp_path / "in",
+                        tmp_path / "out"], check=True, timeout=60)
+        expected = golden_blocks.quantized(qtype, x)
+        wrong = np.flatnonzero((np.fromfile(tmp_path / "out", np.uint8).reshape(expected.shape) != expected).any(axis=1))
+        assert wrong.size == 0, (kind, wrong[:5])
+
+
+@pytest.mark.parametrize("type_", MIXTURES)
+@pytest.mark.parametrize("half", ["f32", "f16"])
+def test_smollm2(tmp_path, type_, half):
+    """Of width 576: no row of it is whole blocks of 256 but those of W2, of 1536."""
+    folio("export", SMOLLM2, "--out", tmp_path / "m.gguf", "--type", half)
+    path, types = both(tmp_path / "m.gguf", type_, tmp_path)
+    assert types == {"F32", "Q8_0"} | K_TYPES[type_] | {"q4_k_m": {"Q5_0"}, "q5_k_m": {"Q5_1"}}.get(type_, set())
+    if half == "f32":
+        assert_both_run(path, "The capital of France is")
+
+
+@pytest.mark.parametrize("type_", MIXTURES)
+def test_the_golden_model(tmp_path, type_):
+    """Of width 48: F16 but for W2, whose rows of 96 are three blocks of 32."""
+    folio("export", GOLDEN, "--out", tmp_path / "m.gguf")
+    path, types = both(tmp_path / "m.gguf", type_, tmp_path)
+    assert "F16" in types and "Q8_0" in types
+    assert_both_run(path, "ROMEO:")
+
+
+@pytest.mark.parametrize("type_", MIXTURES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_random_models(tmp_path, name, type_):
+    shape = SHAPES[name]
+    arrays = sound.weights(shape)
+    (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
+    path, types = both(tmp_path / "m.gguf", type_, tmp_path)
+    if "80" in name:
+        assert ("Q5_K" in types) == (type_ == "q5_k_m" or (type_ == "q4_k_m" and name.endswith(("70B", "72B"))))
+    elif "48" not in name:
+        assert types == {"F32"} | K_TYPES[type_]
+    folio("generate", "-m", path, "-n", 4, "-p", "ab")
+    with LlamaCpp(path, n_ctx=16) as theirs:
+        assert np.isfinite(theirs.decode([2, 3])).all()
+
+
+def test_another_matrix_is_noticed(tmp_path):
+    """The comparison can fail: one number that is another changes a block."""
+    shape = sound.Shape(dim=256, hidden=256)
+    arrays = sound.weights(shape)
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
+    arrays["blk.0.ffn_up.weight"][3, 5] += 3
+    (tmp_path / "b.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
+    for name in "ab":
+        folio("export", tmp_path / f"{name}.gguf", "--out", tmp_path / f"{name}.q.gguf", "--type", "q4_k_m")
+    a, b = ({t.name: t.data.tobytes() for t in gguf.GGUFReader(tmp_path / f"{name}.q.gguf").tensors} for name in "ab")
+    assert [name for name in a if a[name] != b[name]] == ["blk.0.ffn_up.weight"]
