@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan fuzz soak interop cuda-all cuda-report format
+.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan fuzz neon soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -37,8 +37,10 @@ test: ## build everything and run the whole test-suite
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
 
+ANY_SMOLLM2 := $(firstword $(wildcard build/venv/bin/python) python3) scripts/get_smollm2.py
+
 smollm2: ## fetch a published Llama, SmolLM2-135M-Instruct (98 MB), into data/smollm2/
-	@$(firstword $(wildcard build/venv/bin/python) python3) scripts/get_smollm2.py
+	@$(ANY_SMOLLM2)
 
 ladder: ## run all studies of experiments/ and print one table of their claims (SHORT=1: reduced, minutes)
 	@scripts/bootstrap.sh build
@@ -75,6 +77,15 @@ fuzz: ## RUNS=1000000 inputs for each file reader under libFuzzer, with clang (h
 	@cmake --build --preset fuzz
 	@ctest --preset fuzz
 	@tests/fuzz/run.sh build-fuzz $(RUNS) $(TARGETS)
+
+neon: ## the serving half for 64-bit Arm, cross-compiled; its tests and its texts in QEMU, against this machine's (minutes)
+	@scripts/bootstrap.sh neon
+	@cmake --preset neon --log-level=ERROR
+	@cmake --build --preset neon --target programs test_core test_data test_infer test_threads
+	@cmake --preset serving --log-level=ERROR
+	@cmake --build --preset serving --target generate export inspect
+	@$(ANY_SMOLLM2)
+	@tests/neon/run.sh build-neon build-serving
 
 soak: ## 100,000 requests to a server, each text compared (minutes; N=… for another number)
 	@scripts/bootstrap.sh test

@@ -7,6 +7,7 @@
 #   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
 #                                   interop-library: without the server
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
+#   scripts/bootstrap.sh neon       as for serving, Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
 #
 # Root installs system packages with apt-get; for others, the apt-get command is printed. LibTorch is searched for as in
 # scripts/libtorch.cmake; if there is none, the CPU wheel of $torch is installed into build/venv.
@@ -54,6 +55,10 @@ system_packages() {
   need ninja ninja-build
   need ccache ccache
   need readelf binutils
+  if [ "$goal" = neon ]; then
+    need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+    need qemu-aarch64 qemu-user
+  fi
   if [ "$goal" = test ]; then
     need strace strace
     need chromium chromium
@@ -162,8 +167,30 @@ build_llama_server() {
   rm -rf $folder
 }
 
+# The compiled libraries for Arm from Debian's packages, unpacked into a folder of the build. To install them beside the
+# system's own would ask for the same versions of both, and upgrade much of the system. Their headers are the same.
+arm_libraries() {
+  local apt=$PWD/build-neon/apt root=$PWD/build-neon/sysroot
+  rm -rf "$root" "$apt"
+  mkdir -p "$root" "$apt/lists/partial" "$apt/archives/partial"
+  local options=(-o "APT::Architectures::=$(dpkg --print-architecture)" -o APT::Architectures::=arm64 -o APT::Sandbox::User=root
+                 -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt")
+  say "unpacking Debian's libraries for Arm into build-neon/sysroot (1 MB, and lists of packages)"
+  apt-get "${options[@]}" update -q >&2
+  local packages
+  packages=$(apt-cache "${options[@]}" depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+               --no-enhances lib{fmt,gtest,utf8proc,boost-context}-dev:arm64 |
+             grep -E '^lib(fmt|gtest|utf8proc|boost-context)[^ ]*:arm64$' | sort -u)
+  (cd "$apt/archives" && apt-get "${options[@]}" download -q $packages >&2)
+  local package
+  for package in "$apt"/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
+  rm -rf "$apt"
+  touch "$root/whole"
+}
+
 system_packages
-[ "$goal" != serving ] || exit 0
+[ "$goal" != neon ] || [ -e build-neon/sysroot/whole ] || arm_libraries
+case $goal in serving | neon) exit 0 ;; esac
 libtorch
 if [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages

@@ -7,7 +7,7 @@ namespace folio::infer::kernels {
 
 std::vector<core::Isa> isas_with_kernels() {
   std::vector<core::Isa> isas = core::supported_isas();
-  std::erase(isas, core::Isa::Avx512Bf16);  // no kernel here multiplies numbers of that type with it
+  std::erase_if(isas, [](core::Isa isa) { return kernels_for(isa).isa != isa; });
   return isas;
 }
 
@@ -15,19 +15,8 @@ const Kernels& kernels_for(core::Isa isa) {
   const auto supported = core::supported_isas();
   core::require(std::find(supported.begin(), supported.end(), isa) != supported.end(),
                 "this machine does not have the instruction set {}", core::isa_name(isa));
-  switch (isa) {
-#if defined(__x86_64__)
-    case core::Isa::Avx512Bf16:
-    case core::Isa::Avx512Vnni:
-      return avx512vnni_kernels();
-    case core::Isa::Avx512:
-      return avx512_kernels();
-    case core::Isa::Avx2:
-      return avx2_kernels();
-#endif
-    default:
-      return reference_kernels();
-  }
+  const Kernels* table = vector_kernels(isa);
+  return table != nullptr ? *table : reference_kernels();
 }
 
 }  // namespace folio::infer::kernels

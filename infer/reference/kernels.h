@@ -138,9 +138,15 @@ struct Kernels {
 /// The table of an instruction set. Throws core::Error if this build or machine has no such kernels.
 [[nodiscard]] const Kernels& kernels_for(core::Isa isa);
 
+/// The table for a set of this build's processors, or null where there is none. In a file for each kind of processor:
+/// cpu/vector_kernels_x86.cpp, _arm.cpp, _other.cpp.
+[[nodiscard]] const Kernels* vector_kernels(core::Isa isa);
+
 const Kernels& reference_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512vnni_kernels();
+const Kernels& neon_kernels();
+const Kernels& neoni8mm_kernels();
 
 }  // namespace folio::infer::kernels

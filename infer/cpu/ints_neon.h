@@ -1,0 +1,94 @@
+// Sixty-four quants and sixteen sums of integers in four NEON registers each, for groups_body.h.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "infer/cpu/vec_neon.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+struct Bytes {
+  uint8x16_t a;  // bytes 0..15
+  uint8x16_t b;
+  uint8x16_t c;
+  uint8x16_t d;
+
+  static Bytes load(const uint8_t* p) { return {vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}; }
+  /// The bits of `mask` of each byte, once it is shifted by kRight to the right (to the left if that is negative).
+  template <int kRight>
+  [[nodiscard]] Bytes bits(uint8_t mask) const {
+    const uint8x16_t m = vdupq_n_u8(mask);
+    const auto shifted = [](uint8x16_t x) {
+      if constexpr (kRight > 0) return vshrq_n_u8(x, kRight);
+      if constexpr (kRight < 0) return vshlq_n_u8(x, -kRight);
+      return x;
+    };
+    return {shifted(a) & m, shifted(b) & m, shifted(c) & m, shifted(d) & m};
+  }
+  friend Bytes operator|(Bytes x, Bytes y) { return {x.a | y.a, x.b | y.b, x.c | y.c, x.d | y.d}; }
+};
+
+struct Ints {
+  int32x4_t a;
+  int32x4_t b;
+  int32x4_t c;
+  int32x4_t d;
+
+  static Ints all(int32_t x) { return {vdupq_n_s32(x), vdupq_n_s32(x), vdupq_n_s32(x), vdupq_n_s32(x)}; }
+  [[nodiscard]] Vec to_floats() const {
+    return {vcvtq_f32_s32(a), vcvtq_f32_s32(b), vcvtq_f32_s32(c), vcvtq_f32_s32(d)};
+  }
+  friend Ints operator+(Ints x, Ints y) { return {x.a + y.a, x.b + y.b, x.c + y.c, x.d + y.d}; }
+};
+
+/// Sums of products of quants of kBits with inputs, in sixteen lanes. An instruction multiplies signed bytes and adds
+/// four products in 32 bits; with i8mm, unsigned bytes by signed ones.
+template <int kBits>
+struct Dots {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  static constexpr bool kSubtractsZeroPoint = false;
+#else
+  /// The quants of 8 bits lose their zero point of 128 here, and are signed bytes then.
+  static constexpr bool kSubtractsZeroPoint = kBits == 8;
+#endif
+  /// The most inputs whose sums fit the registers.
+  static constexpr size_t kMostTokens = 4;
+
+  /// The weights of four columns, made ready once for all inputs.
+  struct Weights {
+    explicit Weights(Bytes w) : bytes(w) {
+      if constexpr (kSubtractsZeroPoint) {
+        const uint8x16_t zero_point = vdupq_n_u8(0x80);
+        bytes = {w.a ^ zero_point, w.b ^ zero_point, w.c ^ zero_point, w.d ^ zero_point};
+      }
+    }
+    Bytes bytes;
+  };
+
+  /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
+  void add(const Weights& w, const int8_t* values) {
+    int32_t four;
+    std::memcpy(&four, values, sizeof four);
+    const int8x16_t v = vreinterpretq_s8_s32(vdupq_n_s32(four));
+    sums = {dot(sums.a, w.bytes.a, v), dot(sums.b, w.bytes.b, v), dot(sums.c, w.bytes.c, v), dot(sums.d, w.bytes.d, v)};
+  }
+  Ints sum() { return sums; }
+
+ private:
+  static int32x4_t dot(int32x4_t sum, uint8x16_t w, int8x16_t v) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    return vusdotq_s32(sum, w, v);
+#else
+    return vdotq_s32(sum, vreinterpretq_s8_u8(w), v);
+#endif
+  }
+
+  Ints sums = Ints::all(0);
+};
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,22 @@
+// The kernels for NEON with i8mm, which multiplies unsigned by signed bytes. Only weights in groups need it; the other
+// kernels are those of NEON. The order of the includes matters:
+// clang-format off
+#include "infer/cpu/vec_neon.h"
+#include "infer/cpu/ints_neon.h"
+#include "infer/cpu/groups_body.h"
+// clang-format on
+
+namespace folio::infer::kernels {
+
+const Kernels& neoni8mm_kernels() {
+  static const Kernels table = [] {
+    Kernels k = neon_kernels();
+    k.isa = core::Isa::NeonI8mm;
+    k.quantize = quantize;
+    k.matmul_groups = matmul_groups;
+    return k;
+  }();
+  return table;
+}
+
+}  // namespace folio::infer::kernels

@@ -1,0 +1,19 @@
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+
+const Kernels* vector_kernels(core::Isa isa) {
+  switch (isa) {
+    case core::Isa::Avx512Bf16:  // no kernel here multiplies numbers of that type with it
+    case core::Isa::Avx512Vnni:
+      return &avx512vnni_kernels();
+    case core::Isa::Avx512:
+      return &avx512_kernels();
+    case core::Isa::Avx2:
+      return &avx2_kernels();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace folio::infer::kernels

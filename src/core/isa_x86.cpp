@@ -1,0 +1,33 @@
+#include <cpuid.h>
+
+#include "core/isa.h"
+
+namespace folio::core {
+namespace {
+
+// clang 16's __builtin_cpu_supports does not know this name.
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+}  // namespace
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> isas{Isa::Reference};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) isas.push_back(Isa::Avx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq")) {
+    isas.push_back(Isa::Avx512);
+    if (__builtin_cpu_supports("avx512vnni")) {
+      isas.push_back(Isa::Avx512Vnni);
+      if (__builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::Avx512Bf16);
+    }
+  }
+  return isas;
+}
+
+}  // namespace folio::core
