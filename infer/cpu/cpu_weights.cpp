@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <new>
+#include <tuple>
 
 #include "core/formats/gguf.h"
 #include "core/quants.h"
@@ -122,7 +123,7 @@ Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool
     slice.bytes = tensor.bytes.subspan(row * row_bytes, rows * row_bytes);
     slice.shape[0] = static_cast<int64_t>(rows);
     const size_t bytes = group_bytes(slice);
-    repack(slice, {to, bytes}, pool);
+    std::ignore = repack(slice, {to, bytes}, pool);
     to += bytes;
     if (file != nullptr) file->release(slice);
   }
