@@ -20,7 +20,7 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TEXT_BYTES = int(os.environ.get("FOLIO_TEXT_BYTES", 8_000))
 WINDOW = 256
 THREADS = 2
-MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1", "q6_k": "Q8_0"}  # and what most of this model's matrices are then
+MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # and what most of this model's matrices are then
 QUANTIZED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", *MIXTURES]
 # With rows that are no whole blocks of 256, as those of width 576, llama.cpp takes Q5_0, Q5_1 or Q8_0 instead.
 THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
