@@ -356,7 +356,8 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
   }
 
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
-  const size_t first_block = passes[0].positions.begin[0] / kBlockPositions;
+  const size_t first_seen = in.n_positions + begin / in.n_queries;  // by the first row: up to here
+  const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
   for (size_t b = first_block; b < n_blocks; ++b) {
     const size_t start = b * kBlockPositions;
     const T* base = in.blocks[b];
