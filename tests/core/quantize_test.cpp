@@ -71,7 +71,7 @@ TEST(Quantize, NumbersGetTheNearestValueOfTheirGroup) {
       const double offset = q.minimums ? minimums[i / q.group] : 0.0;
       const double level = (values[i] - offset) / scale + q.zero_point;
       // Types of 32 count levels by the scale and minimum before they are rounded to half precision.
-      const double slack = q.half_scales ? 2 * highest * 0x1p-11 : 1e-4;
+      const double slack = q.byte_scales ? 1e-4 : 2 * highest * 0x1p-11;
       const double apart = std::abs(level - quants[i]);
       const bool beyond = (quants[i] == highest && level > highest) || (quants[i] == lowest && level < lowest);
       ASSERT_TRUE(apart <= 0.5 + slack || beyond) << info(type).name << " number " << i << " " << level;
