@@ -534,7 +534,8 @@ TEST(Runner, ACacheOfFewerBitsTakesFewerBytesAndRounds) {
 
 TEST(CacheType, IsF16ByDefaultUnlessTheWeightsAreF32) {
   const auto default_of = [](core::DType type) {
-    return default_cache_type(test::random_model_of({.config = test::small_shapes()[1].config, .type = type}));
+    return default_cache_type(
+        test::random_model_of({.name = "of a type", .config = test::small_shapes()[1].config, .type = type}));
   };
   EXPECT_EQ(default_of(core::DType::F32), CacheType::F32);
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) EXPECT_EQ(default_of(type), CacheType::F16);
