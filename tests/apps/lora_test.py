@@ -109,13 +109,13 @@ def test_a_scale_is_pefts(folder, f32, base, loaded):
 
 @pytest.mark.parametrize("type_", ["bf16"])
 def test_a_base_of_16_bits_takes_adapters(folder, f32, base, type_):
-    """Their weights are floats exactly, so the results are those of the floats."""
+    """Their weights are floats exactly, so with a cache of floats the results are those of the floats."""
     file = export(f32, folder / f"{type_}.gguf", "--type", type_)
     export(file, folder / type_, "--format", "hf", "--type", "f32")
     model = adapted(folder / type_, **KINDS["all seven"])
     model.save_pretrained(folder / f"{type_}-adapter")
     scored = one_json(succeed("perplexity", "-m", file, "--text", folder / "text.txt", "--json", "--token-logprobs",
-                              "--lora", folder / f"{type_}-adapter").stdout)["token_logprobs"]
+                              "--cache-type", "f32", "--lora", folder / f"{type_}-adapter").stdout)["token_logprobs"]
     expected = token_logprobs(model, AutoTokenizer.from_pretrained(folder / type_)(TEXT)["input_ids"])
     assert np.abs(np.array(scored) - expected).max() <= 1e-4
 
