@@ -4,13 +4,16 @@
 
 #include "core/error.h"
 #include "infer/cpu/cpu_stage.h"
+#include "infer/cpu/prefetch.h"
 
 namespace folio::infer {
 
 Cpu::Cpu(const CpuOptions& options)
     : kernels_(options.kernels != nullptr ? *options.kernels : kernels::kernels_for(core::select_isa())),
       pool_(options.n_threads),
-      copies_weights_(options.copies_weights) {}
+      copies_weights_(options.copies_weights) {
+  static_cast<void>(select_prefetch());  // a name that is unknown is an error here, and not in the middle of a text
+}
 
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }
 

@@ -60,8 +60,9 @@ inline void for_quants(const uint8_t* at, Take&& take) {
 constexpr size_t kPrefetchBytes = 4096;
 
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
-template <typename Kind, size_t kTokens, Prefetch level>
-inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Vec* total) {
+template <typename Kind, size_t kTokens>
+void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Prefetch level,
+                 Vec* total) {
   using Sums = Dots<Kind::kBits>;
   using Byte = std::conditional_t<Kind::kMinimums, uint8_t, int8_t>;
   using Scale = std::conditional_t<Kind::kByteScales, Byte, F16>;
@@ -85,7 +86,7 @@ inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const Quantiz
     for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes) {
       const int8_t* values[kTokens];
       for (size_t t = 0; t < kTokens; ++t) values[t] = x.values + (first + t) * m.k + g * kGroupColumns;
-      for (size_t i = 0; i < kQuantBytes; i += 64) prefetch_line<level>(quants + i + kPrefetchBytes);
+      prefetch_bytes<kQuantBytes>(level, quants + kPrefetchBytes);
       Sums dots[kParts][kTokens];
       for_quants<Kind::kBits>(quants, [&](auto i, Bytes four) {
         const typename Sums::Weights w(four);
@@ -120,28 +121,20 @@ inline void groups_tile(const GroupMatrix& m, const uint8_t* tile, const Quantiz
 }
 
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first,
-                            Vec* total);
+                            Prefetch level, Vec* total);
 
-// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Those of the first inputs prefetch:
-// what they prefetch is for the others, too.
+// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together.
 struct TileKernels {
   size_t most;
-  std::array<TileKernel, 4> first;
-  std::array<TileKernel, 4> others;
+  std::array<TileKernel, 4> of_inputs;
 };
 
-template <typename Kind, Prefetch level>
-constexpr std::array<TileKernel, 4> kernels_with() {
-  constexpr size_t kMost = Dots<Kind::kBits>::kMostTokens;
-  return {groups_tile<Kind, 1, level>, groups_tile<Kind, 2, level>,
-          groups_tile<Kind, std::min<size_t>(4, kMost), level>, groups_tile<Kind, std::min<size_t>(8, kMost), level>};
-}
-
 template <typename Kind>
-TileKernels kernels_of() {
-  TileKernels kernels{Dots<Kind::kBits>::kMostTokens, {}, kernels_with<Kind, Prefetch::None>()};
-  with_level(select_prefetch(), [&](auto level) { kernels.first = kernels_with<Kind, level>(); });
-  return kernels;
+constexpr TileKernels kernels_of() {
+  constexpr size_t kMost = Dots<Kind::kBits>::kMostTokens;
+  return {kMost,
+          {groups_tile<Kind, 1>, groups_tile<Kind, 2>, groups_tile<Kind, std::min<size_t>(4, kMost)>,
+           groups_tile<Kind, std::min<size_t>(8, kMost)>}};
 }
 
 TileKernels tile_kernels(const GroupMatrix& m) {
@@ -160,6 +153,7 @@ TileKernels tile_kernels(const GroupMatrix& m) {
 void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {
   const TileKernels run = tile_kernels(weight);
+  const Prefetch level = select_prefetch();
   for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
     const uint8_t* tile = weight.tile(row / kTileRows);
     const size_t end = std::min(row_end, (row / kTileRows + 1) * kTileRows);
@@ -168,7 +162,8 @@ void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& wei
       const auto power = static_cast<size_t>(std::bit_width(std::min({n_rows - n, run.most, size_t{8}}))) - 1;
       tokens = size_t{1} << power;
       Vec total[8];
-      (n == 0 ? run.first : run.others)[power](weight, tile, x, n, total);
+      // What is prefetched with the first inputs is there for the others.
+      run.of_inputs[power](weight, tile, x, n, n == 0 ? level : Prefetch::None, total);
       for (size_t t = 0; t < tokens; ++t) {
         float y[kTileRows];
         total[t].store(y);

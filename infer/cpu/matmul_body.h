@@ -106,8 +106,11 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
   const size_t length = std::max<size_t>(k, 1);
-  auto run = n_rows == 2 ? matmul_tiles<2, Prefetch::L2, Weight> : matmul_tiles<4, Prefetch::L2, Weight>;
-  if (n_rows == 1) with_level(select_prefetch(), [&](auto level) { run = matmul_tiles<1, level, Weight>; });
+  // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
+  const auto run = n_rows == 1
+                       ? with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; })
+                   : n_rows == 2 ? matmul_tiles<2, Prefetch::L2, Weight>
+                                 : matmul_tiles<4, Prefetch::L2, Weight>;
   const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
   const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);
   for (size_t row = row_begin; row < row_end; row += rows) {

@@ -11,14 +11,17 @@ namespace folio::infer {
 
 Prefetch select_prefetch() {
   static const Prefetch choice = [] {
-    constexpr std::array<std::pair<std::string_view, Prefetch>, 4> kNames{
-        {{"none", Prefetch::None}, {"l1", Prefetch::L1}, {"l2", Prefetch::L2}, {"once", Prefetch::Once}}};
+    constexpr std::array<std::pair<std::string_view, Prefetch>, 5> kNames{{{"none", Prefetch::None},
+                                                                           {"l1", Prefetch::L1},
+                                                                           {"l2", Prefetch::L2},
+                                                                           {"l3", Prefetch::L3},
+                                                                           {"once", Prefetch::Once}}};
     const char* forced = std::getenv("FOLIO_PREFETCH");
     if (forced == nullptr || *forced == '\0') return Prefetch::L2;
     for (const auto& [name, level] : kNames) {
       if (name == forced) return level;
     }
-    core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2 or once", core::printable(forced));
+    core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2, l3 or once", core::printable(forced));
   }();
   return choice;
 }

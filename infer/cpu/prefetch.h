@@ -3,15 +3,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace folio::infer {
 
-enum class Prefetch { None, L1, L2, Once };
+enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read only once
 
-/// L2, unless the environment's FOLIO_PREFETCH (none, l1, l2, once) forces another; read once. A core keeps track of
-/// few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those on their way to L2
-/// are some fifty. `bench --memory` shows it. Throws core::Error if the name is unknown.
+/// L2, unless the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces another; read once. A core keeps track
+/// of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those on their way to
+/// L2 are some fifty. `bench --memory` shows it. Throws core::Error if the name is unknown.
 [[nodiscard]] Prefetch select_prefetch();
 
 }  // namespace folio::infer
@@ -23,22 +24,33 @@ template <Prefetch level>
 inline void prefetch_line(const void* p) {
   if constexpr (level == Prefetch::L1) __builtin_prefetch(p, 0, 3);
   if constexpr (level == Prefetch::L2) __builtin_prefetch(p, 0, 2);
+  if constexpr (level == Prefetch::L3) __builtin_prefetch(p, 0, 1);
   if constexpr (level == Prefetch::Once) __builtin_prefetch(p, 0, 0);
 }
 
-// Calls body with the level as a constant.
+// Calls body with the level as a constant, and returns what it does.
 template <typename Body>
-inline void with_level(Prefetch level, Body&& body) {
+inline auto with_level(Prefetch level, Body&& body) {
   switch (level) {
-    case Prefetch::None:
-      return body(std::integral_constant<Prefetch, Prefetch::None>{});
     case Prefetch::L1:
       return body(std::integral_constant<Prefetch, Prefetch::L1>{});
     case Prefetch::L2:
       return body(std::integral_constant<Prefetch, Prefetch::L2>{});
+    case Prefetch::L3:
+      return body(std::integral_constant<Prefetch, Prefetch::L3>{});
     case Prefetch::Once:
       return body(std::integral_constant<Prefetch, Prefetch::Once>{});
+    default:
+      return body(std::integral_constant<Prefetch, Prefetch::None>{});
   }
+}
+
+// Prefetches kBytes from p on.
+template <size_t kBytes>
+inline void prefetch_bytes(Prefetch level, const uint8_t* p) {
+  with_level(level, [&](auto constant) {
+    for (size_t i = 0; i < kBytes; i += 64) prefetch_line<constant>(p + i);
+  });
 }
 
 }  // namespace

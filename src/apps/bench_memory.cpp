@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -14,6 +15,7 @@
 #include "core/read_memory.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
+#include "infer/cpu/prefetch.h"
 
 namespace folio::apps {
 namespace {
@@ -21,10 +23,8 @@ namespace {
 constexpr size_t kBytes = size_t{512} << 20U;
 constexpr size_t kLine = 64;
 
-enum class Level { None, L1, L2, L3, Once };  // Once: as data that is read only once
-
 struct Pattern {
-  Level level = Level::None;
+  infer::Prefetch level = infer::Prefetch::None;
   size_t distance = 0;   ///< bytes from what is read to what is prefetched
   size_t rows = 1;       ///< read side by side,
   size_t row_bytes = 0;  ///< each of so many bytes; with rows the next ones are prefetched
@@ -35,16 +35,8 @@ inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }
 
-template <Level level>
-inline void prefetch(const void* p) {
-  if constexpr (level == Level::L1) __builtin_prefetch(p, 0, 3);
-  if constexpr (level == Level::L2) __builtin_prefetch(p, 0, 2);
-  if constexpr (level == Level::L3) __builtin_prefetch(p, 0, 1);
-  if constexpr (level == Level::Once) __builtin_prefetch(p, 0, 0);
-}
-
 // Reads [begin, end), whole groups of rows: line i of each row, then line i + 1.
-template <Level level>
+template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
   const size_t stride = pattern.row_bytes;
@@ -52,7 +44,7 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
     for (size_t i = 0; i < stride; i += kLine) {
       for (size_t r = 0; r < pattern.rows; ++r) {
         const std::byte* p = group + r * stride + i;
-        prefetch<level>(p + pattern.distance);
+        infer::kernels::prefetch_line<level>(p + pattern.distance);
         read_line(reinterpret_cast<const uint64_t*>(p), sums);
       }
     }
@@ -62,20 +54,19 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-uint64_t read(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
-  switch (pattern.level) {
-    case Level::None:
-      return read_rows<Level::None>(begin, end, pattern);
-    case Level::L1:
-      return read_rows<Level::L1>(begin, end, pattern);
-    case Level::L2:
-      return read_rows<Level::L2>(begin, end, pattern);
-    case Level::L3:
-      return read_rows<Level::L3>(begin, end, pattern);
-    case Level::Once:
-      return read_rows<Level::Once>(begin, end, pattern);
+// Bytes per second of `passes` times reading `bytes` on all threads, in whole units; the best of the passes.
+// read(begin, end) returns what depends on all that it read, so that none is left out.
+template <typename Read>
+double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {
+  std::atomic<uint64_t> sum{0};
+  double best = 0.0;
+  for (int pass = 0; pass < passes; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(bytes, unit, [&](size_t begin, size_t end) { sum += read(begin, end); });
+    best = std::max(best, static_cast<double>(bytes) / core::seconds_since(start));
   }
-  return 0;
+  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
+  return best;
 }
 
 // Memory on pages of one size.
@@ -101,21 +92,13 @@ class Pages {
   std::byte* begin_;
 };
 
-// Bytes per second, the best of three passes.
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
   const size_t group = pattern.rows * pattern.row_bytes;
-  const size_t bytes = kBytes / group * group;
-  std::atomic<uint64_t> sum{0};
-  double best = 0.0;
-  for (int pass = 0; pass < 3; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.parallel_for(bytes, group, [&](size_t begin, size_t end) {
-      sum += read(pages.begin() + begin, pages.begin() + end, pattern);
+  return best_speed(pool, 3, kBytes / group * group, group, [&](size_t begin, size_t end) {
+    return infer::kernels::with_level(pattern.level, [&](auto level) {
+      return read_rows<level>(pages.begin() + begin, pages.begin() + end, pattern);
     });
-    best = std::max(best, static_cast<double>(bytes) / core::seconds_since(start));
-  }
-  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
-  return best;
+  });
 }
 
 }  // namespace
@@ -123,17 +106,9 @@ double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern)
 double read_bandwidth(size_t n_threads) {
   const std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
   core::ThreadPool pool(n_threads);
-  std::atomic<uint64_t> sum{0};
-  double best = 0.0;
-  for (int pass = 0; pass < 5; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.parallel_for(memory.size(), 32, [&](size_t begin, size_t end) {
-      sum += core::read_all(std::span(memory).subspan(begin, end - begin));
-    });
-    best = std::max(best, static_cast<double>(kBytes) / core::seconds_since(start));
-  }
-  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
-  return best;
+  return best_speed(pool, 5, kBytes, size_t{4} << 10U, [&](size_t begin, size_t end) {
+    return core::read_all(std::span(memory).subspan(begin / sizeof(uint64_t), (end - begin) / sizeof(uint64_t)));
+  });
 }
 
 void print_memory_table(size_t n_threads) {
@@ -152,8 +127,8 @@ void print_memory_table(size_t n_threads) {
     }
     fmt::print("\n");
   };
-  constexpr std::array kLevels{std::pair{Level::L1, "L1"}, std::pair{Level::L2, "L2"}, std::pair{Level::L3, "L3"},
-                               std::pair{Level::Once, "once"}};
+  constexpr std::array kLevels{std::pair{infer::Prefetch::L1, "L1"}, std::pair{infer::Prefetch::L2, "L2"},
+                               std::pair{infer::Prefetch::L3, "L3"}, std::pair{infer::Prefetch::Once, "once"}};
   row("row after row", {.row_bytes = 4096});
   for (const auto& [level, name] : kLevels) {
     for (const size_t distance : {512U, 1024U, 2048U, 4096U, 8192U}) {
