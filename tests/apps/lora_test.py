@@ -11,10 +11,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 import support
-from support import FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
+from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
 
 torch.set_num_threads(1)
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 KINDS = {"queries and values": dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]),
          "all seven": dict(r=16, lora_alpha=16, target_modules=ALL),

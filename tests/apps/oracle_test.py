@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from support import ACCENTED, BUILD, EXPECTED, FAILED, GOLDEN, assert_refused, export, generate, run, succeed
+from support import ACCENTED, BUILD, EXPECTED, FAILED, GOLDEN, SMOLLM2, assert_refused, export, generate, run, succeed
 
 torch.set_num_threads(1)
 TOLERANCE = 1e-4  # of a logit: float32 sums of 256 numbers in another order differ by some 1e-6 of their size
@@ -120,6 +120,20 @@ def test_every_instruction_set_gives_the_golden_text(golden_gguf, entry, isa, th
 def test_an_instruction_set_that_is_not_there_is_an_error(golden_gguf):
     done = run("generate", "-m", golden_gguf, FOLIO_ISA="avx1024")
     assert done.returncode in (1, 2) and "FOLIO_ISA" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_no_way_of_prefetching_changes_a_text(golden_gguf):
+    """Of floats, and of quants: of one input, and of a prompt's many."""
+    for file in (golden_gguf, SMOLLM2):
+        texts = {level: generate(file, "-p", "ROMEO: But soft", "-n", 12, "--temp", 0, "-t", 1, FOLIO_PREFETCH=level)["tokens"]
+                 for level in ("none", "l1", "l2", "l3", "once", "")}
+        assert len(texts[""]) > 0 and all(tokens == texts[""] for tokens in texts.values()), texts
+
+
+def test_an_unknown_way_of_prefetching_is_an_error(golden_gguf):
+    done = run("generate", "-m", golden_gguf, FOLIO_PREFETCH="l9")
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
+    assert "FOLIO_PREFETCH=l9 is unknown; take none, l1, l2, l3 or once" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["a", "\n", "KING RICHARD III:\nNow is the winter", " !$&',-.3:;?", "zZ  \n\n"])

@@ -10,9 +10,9 @@ import urllib.request
 
 import pytest
 
-from support import BUILD, FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, environment, generate, one_json, run, succeed
+from support import (BUILD, FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, environment, generate, one_json, run,
+                     succeed)
 
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 @contextlib.contextmanager

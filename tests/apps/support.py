@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"  # make smollm2 fetches it
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -100,5 +104,30 @@ inline bool contains(std::string_view text, std::string_view part) { return text
     const std::string message_ = ::folio::core::test::error_of([&] { static_cast<void>(action); }); \
     EXPECT_TRUE(::folio::core::test::contains(message_, part)) << message_;                         \
   } while (false)
+
+/// What body() returns in a child process whose address space is nearly used up: a few hundred threads start there.
+inline std::string in_little_memory(const std::function<std::string()>& body) {
+  int to_parent[2];
+  if (::pipe(to_parent) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child < 0) return "no child";
+  if (child == 0) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t{1} << 30U;
+    ::setrlimit(RLIMIT_AS, &limit);
+    const std::string text = body();
+    const ssize_t written = ::write(to_parent[1], text.data(), text.size());
+    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  ::close(to_parent[1]);
+  char buffer[256];
+  const ssize_t n = ::read(to_parent[0], buffer, sizeof buffer);
+  ::close(to_parent[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  return {buffer, static_cast<size_t>(std::max<ssize_t>(n, 0))};
+}
 
 }  // namespace folio::core::test

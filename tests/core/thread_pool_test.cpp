@@ -2,9 +2,6 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <bit>
 #include <chrono>
@@ -233,36 +230,13 @@ TEST(ThreadPool, NoSignalIsLostWhileAThreadFallsAsleep) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
-// In a child process whose address space is nearly used up: some threads start, and then one does not.
+// Some threads start, and then one does not.
 TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
-  int to_parent[2];
-  ASSERT_EQ(::pipe(to_parent), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_AS, &limit);
-    limit.rlim_cur = rlim_t{1} << 30U;
-    ::setrlimit(RLIMIT_AS, &limit);
-    std::string text;
-    try {
-      const ThreadPool pool(5000);
-      text = "all threads were started";
-    } catch (const Error& error) {
-      text = error.what();
-    }
+  const std::string text = test::in_little_memory([] {
+    std::string error = test::error_of([] { const ThreadPool pool(5000); });
     const ThreadPool after(2);  // what was started has ended, and there is room again
-    const ssize_t written = ::write(to_parent[1], text.data(), text.size());
-    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
-  }
-  ::close(to_parent[1]);
-  char buffer[256];
-  const ssize_t n = ::read(to_parent[0], buffer, sizeof buffer);
-  ::close(to_parent[0]);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  const std::string text(buffer, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    return error;
+  });
   EXPECT_EQ(text.substr(0, 7), "thread ") << text;
   EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
   EXPECT_NE(text.find("; use fewer --threads"), std::string::npos) << text;

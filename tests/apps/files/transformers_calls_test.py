@@ -10,10 +10,9 @@ import os
 import pytest
 import sound
 import torch
-from support import GOLDEN, ROOT, export, generate
+from support import GOLDEN, SMOLLM2, export, generate
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
 
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPTS = {"characters": ["ROMEO:", "O", "KING RICHARD III:\nNow is"],
            "smollm2": ["ROMEO:", "O", "The capital of France is"]}
 NEW_TOKENS = 12

@@ -268,7 +268,7 @@ class Counting final : public Machine {
 };
 
 TEST(AdaptersOfStages, OneThatOneMachineHasNoRoomForIsOnNone) {
-  const auto& config = test::small_shapes()[1].config;  // two layers
+  const core::ModelConfig config = test::small_shapes()[1].config;  // two layers
   const core::StoredModel model = test::random_model(config);
   Counting first(true);
   Counting second(false);

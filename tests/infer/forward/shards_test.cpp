@@ -2,9 +2,6 @@
 // what they give each other is what the formula says; observers see whole slots; a shard that fails fails the step
 // alone.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -160,35 +157,10 @@ TEST(Shards, OneThatFailsEndsTheMeetingOfAll) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space of their own
-// In a child process whose address space is nearly used up: some threads start, and then one does not.
+// Some threads start, and then one does not.
 TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
-  int to_parent[2];
-  ASSERT_EQ(::pipe(to_parent), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_AS, &limit);
-    limit.rlim_cur = rlim_t{1} << 30U;
-    ::setrlimit(RLIMIT_AS, &limit);
-    std::string text;
-    try {
-      const ShardThreads threads(5000, core::memory_nodes());
-      text = "all threads were started";
-    } catch (const core::Error& error) {
-      text = error.what();
-    }
-    const ssize_t written = ::write(to_parent[1], text.data(), text.size());
-    ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
-  }
-  ::close(to_parent[1]);
-  char buffer[256];
-  const ssize_t n = ::read(to_parent[0], buffer, sizeof buffer);
-  ::close(to_parent[0]);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  const std::string text(buffer, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  const std::string text = core::test::in_little_memory(
+      [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });
   EXPECT_EQ(text.substr(0, 20), "the thread of shard ") << text;
   EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
 }
