@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -67,6 +67,13 @@ tsan: ## the thread pool, the asynchronous engine, shards and the server under T
 	@TSAN_OPTIONS=suppressions=tests/infer/tsan.supp build-tsan/tests/test_threads
 	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -p no:cacheprovider \
 	  tests/infer/server/http_test.py tests/infer/server/load_test.py
+
+races: ## the GPU's kernels on the emulator, which sees each access and finds races (minutes)
+	@scripts/bootstrap.sh test
+	@cmake --preset races --log-level=ERROR
+	@cmake --build --preset races --target test_cuda_races test_cuda_kernels_races
+	@build-races/tests/test_cuda_races
+	@build-races/tests/test_cuda_kernels_races
 
 RUNS ?= 1000000
 

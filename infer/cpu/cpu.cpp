@@ -11,6 +11,7 @@ namespace folio::infer {
 Cpu::Cpu(const CpuOptions& options)
     : kernels_(options.kernels != nullptr ? *options.kernels : kernels::kernels_for(core::select_isa())),
       pool_(options.n_threads),
+      fast_(options.fast && kernels_.matmul_fast != nullptr),
       copies_weights_(options.copies_weights) {
   static_cast<void>(select_prefetch());  // a name that is unknown is an error here, and not in the middle of a text
 }

@@ -14,6 +14,7 @@ namespace folio::infer {
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores of this process
   const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names
+  bool fast = false;  ///< prompts through Kernels::matmul_fast, where the processor has it; F16 weights become BF16
   bool copies_weights = false;  ///< no weight stays where its file is mapped: it lies in memory of one's own
 };
 
@@ -27,12 +28,14 @@ class Cpu final : public Machine {
 
   [[nodiscard]] core::ThreadPool& pool() { return pool_; }
   [[nodiscard]] const kernels::Kernels& kernels() const { return kernels_; }
+  [[nodiscard]] bool fast() const { return fast_; }
   [[nodiscard]] bool copies_weights() const { return copies_weights_; }
   [[nodiscard]] size_t n_threads() const { return pool_.size(); }
 
  private:
   const kernels::Kernels& kernels_;
   core::ThreadPool pool_;
+  bool fast_;
   bool copies_weights_;
 };
 

@@ -24,7 +24,8 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
       shard_(shard),
       kv_heads_(share_of(static_cast<size_t>(config_.n_kv_heads), shard.rank, shard.n_ranks)),
       window_(positions_seen(config_)),
-      weights_(model, shard, cpu.pool(), cpu.copies_weights()),
+      weights_(model, shard, cpu.pool(), {.fast = cpu.fast(), .copies = cpu.copies_weights()}),
+      fast_(cpu.fast()),
       cache_(cache_of<float>()),
       widths_(slot_widths(config_)) {
   if (cache_type == CacheType::F16) cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
@@ -194,11 +195,18 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   const float* x = at(input);
   size_t n_out = 0;
   bool groups = false;
+  bool bf16 = false;
   for (const Projection& p : projections) {
-    n_out += weights_.matrix(p.weight).n_out;
-    groups = groups || weights_.matrix(p.weight).in_groups();
+    const Matrix& weight = weights_.matrix(p.weight);
+    n_out += weight.n_out;
+    groups = groups || weight.in_groups();
+    bf16 = bf16 || std::holds_alternative<const kernels::BF16*>(weight.weights);
   }
-  const Inputs in{.floats = x, .quantized = groups ? quantize(x, k) : kernels::QuantizedRows{}, .n_rows = n_rows_};
+  const bool fast = fast_ && bf16 && n_rows_ >= kernels::kFastInputs && k % 32 == 0;
+  const Inputs in{.floats = x,
+                  .fast = fast ? to_fast(x, k) : nullptr,
+                  .quantized = groups ? quantize(x, k) : kernels::QuantizedRows{},
+                  .n_rows = n_rows_};
   pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
     for (const Projection& p : projections) {
@@ -235,6 +243,18 @@ kernels::QuantizedRows CpuStage::quantize(const float* x, size_t k) {
   });
   return {
       .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
+}
+
+const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {
+  constexpr size_t kInputs = kernels::kFastInputs;
+  const size_t tiles = (n_rows_ + kInputs - 1) / kInputs;
+  fast_inputs_.resize(tiles * kInputs * k);
+  pool_.parallel_for(tiles, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin * kInputs; i < std::min(n_rows_, end * kInputs); i += kInputs) {
+      kernels_.to_fast(x + i * k, std::min(kInputs, n_rows_ - i), k, &fast_inputs_[i * k]);
+    }
+  });
+  return fast_inputs_.data();
 }
 
 void CpuStage::rotate_and_store(int64_t layer) {

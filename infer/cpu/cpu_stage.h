@@ -63,6 +63,7 @@ class CpuStage final : public Stage {
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   kernels::QuantizedRows quantize(const float* x, size_t k);
+  const kernels::BF16* to_fast(const float* x, size_t k);
   void find_runs();
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots);
@@ -80,6 +81,7 @@ class CpuStage final : public Stage {
   Share kv_heads_;  ///< of the model's, this rank's
   int64_t window_;  ///< a row attends to at most so many positions
   CpuWeights weights_;
+  bool fast_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
   SlotWidths widths_;
@@ -101,6 +103,8 @@ class CpuStage final : public Stage {
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
   std::vector<float> low_rank_;  ///< (rows, rank): t in reference/kernels.h
+
+  std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
 
   // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
   std::vector<int8_t> quantized_;   ///< (rows, k)

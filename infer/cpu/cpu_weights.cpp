@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <tuple>
 
+#include "core/float16.h"
 #include "core/formats/gguf.h"
 #include "core/quants.h"
 #include "core/seconds_since.h"
@@ -44,10 +46,12 @@ uint8_t* allocate(size_t bytes) {
 
 void CpuWeights::Free::operator()(uint8_t* p) const { std::free(p); }
 
-CpuWeights::CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies)
-    : by_role_(load(model, shard, pool, copies)) {}
+CpuWeights::CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool,
+                       const Options& options)
+    : by_role_(load(model, shard, pool, options)) {}
 
-StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies) {
+StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool,
+                              const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -68,7 +72,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       matrices_.push_back(groups(tensor, pool, to, model.gguf.get()));
       to += group_bytes(tensor);
     } else {
-      matrices_.push_back(mapped(tensor, copies));
+      matrices_.push_back(mapped(tensor, options));
     }
     if (tensor.shape.size() > 1) {
       const auto n_out = static_cast<size_t>(whole.shape[0]);
@@ -92,10 +96,20 @@ Matrix CpuWeights::vector(const core::TensorView& tensor) {
   return {.weights = reinterpret_cast<const float*>(copies_.back().data()), .n_out = 1, .k = values.size()};
 }
 
-Matrix CpuWeights::mapped(const core::TensorView& tensor, bool copies) {
+Matrix CpuWeights::mapped(const core::TensorView& tensor, const Options& options) {
   const size_t size = core::info(tensor.type).block_bytes;
   const std::byte* data = tensor.bytes.data();
-  if (copies || reinterpret_cast<uintptr_t>(data) % size != 0) {
+  const bool rounds = options.fast && tensor.type == core::DType::F16;
+  if (rounds) {
+    copies_.emplace_back(tensor.bytes.size());
+    data = copies_.back().data();
+    auto* to = reinterpret_cast<uint16_t*>(copies_.back().data());
+    for (size_t i = 0; i < tensor.bytes.size() / 2; ++i) {
+      uint16_t f16;
+      std::memcpy(&f16, tensor.bytes.data() + 2 * i, sizeof f16);
+      to[i] = core::float_to_bf16(core::f16_to_float(f16));
+    }
+  } else if (options.copies || reinterpret_cast<uintptr_t>(data) % size != 0) {
     copies_.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
     data = copies_.back().data();
   }
@@ -104,7 +118,7 @@ Matrix CpuWeights::mapped(const core::TensorView& tensor, bool copies) {
            .n_out = static_cast<size_t>(tensor.shape[0]),
            .k = static_cast<size_t>(tensor.shape[1])};
   if (tensor.type == core::DType::F16) m.weights = reinterpret_cast<const kernels::F16*>(data);
-  if (tensor.type == core::DType::BF16) m.weights = reinterpret_cast<const kernels::BF16*>(data);
+  if (tensor.type == core::DType::BF16 || rounds) m.weights = reinterpret_cast<const kernels::BF16*>(data);
   return m;
 }
 

@@ -16,9 +16,14 @@ namespace folio::infer {
 
 class CpuWeights {
  public:
-  /// Loads what the shard needs: of each matrix its rank's rows. `copies`: no weight stays where the file is mapped.
-  /// Throws core::Error if a tensor is of a type that weights don't have.
-  CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies = false);
+  struct Options {
+    bool fast = false;    ///< F16 matrices are rounded to BF16
+    bool copies = false;  ///< no weight stays where the file is mapped
+  };
+
+  /// Loads what the shard needs: of each matrix its rank's rows. Throws core::Error if a tensor is of a type that
+  /// weights don't have.
+  CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
 
   [[nodiscard]] const StageWeights& by_role() const { return by_role_; }
   [[nodiscard]] const LoadReport& report() const { return report_; }
@@ -32,9 +37,9 @@ class CpuWeights {
     void operator()(uint8_t* p) const;
   };
 
-  StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, bool copies);
+  StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
   Matrix vector(const core::TensorView& tensor);
-  Matrix mapped(const core::TensorView& tensor, bool copies);
+  Matrix mapped(const core::TensorView& tensor, const Options& options);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::GgufFile* file);
 
   LoadReport report_;

@@ -56,6 +56,42 @@ inline void for_quants(const uint8_t* at, Take&& take) {
   }
 }
 
+// The scales and minimums of a block with n groups of 32 columns.
+template <typename Kind>
+class BlockScales {
+ public:
+  static constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // groups of a row in each group of an input
+
+  BlockScales(const GroupMatrix& m, const uint8_t* block, size_t n)
+      : scales_(reinterpret_cast<const Scale*>(block + m.scales_at(n))),
+        minimums_(reinterpret_cast<const Scale*>(block + m.minimums_at(n))) {
+    if constexpr (Kind::kByteScales) {
+      const auto* factors = reinterpret_cast<const F16*>(block + m.factors_at(n));
+      factor_ = Vec::load(factors);
+      if constexpr (Kind::kMinimums) minimum_factor_ = Vec::zero() - Vec::load(factors + kTileRows);
+    }
+  }
+
+  // Of group g's part p, g < n.
+  [[nodiscard]] Vec scale(size_t g, size_t p) const {
+    const Vec scale = Vec::load(scales_ + (g * kParts + p) * kTileRows);
+    return Kind::kByteScales ? factor_ * scale : scale;
+  }
+  [[nodiscard]] Vec minimum(size_t g) const {
+    const Vec minimum = Vec::load(minimums_ + g * kTileRows);
+    return Kind::kByteScales ? minimum_factor_ * minimum : minimum;
+  }
+
+ private:
+  using Byte = std::conditional_t<Kind::kMinimums, uint8_t, int8_t>;
+  using Scale = std::conditional_t<Kind::kByteScales, Byte, F16>;
+
+  const Scale* scales_;
+  const Scale* minimums_;
+  Vec factor_{};
+  Vec minimum_factor_{};
+};
+
 // A tile is read from its first byte to its last, and the next one follows. Weights are prefetched so far ahead.
 constexpr size_t kPrefetchBytes = 4096;
 
@@ -64,24 +100,14 @@ template <typename Kind, size_t kTokens>
 void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Prefetch level,
                  Vec* total) {
   using Sums = Dots<Kind::kBits>;
-  using Byte = std::conditional_t<Kind::kMinimums, uint8_t, int8_t>;
-  using Scale = std::conditional_t<Kind::kByteScales, Byte, F16>;
-  constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // groups of a row in each group of an input
+  constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
   const size_t groups = m.k / kGroupColumns;
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t begin = 0; begin < groups;) {
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
-    const auto* scales = reinterpret_cast<const Scale*>(tile + m.scales_at(n));
-    const auto* minimums = reinterpret_cast<const Scale*>(tile + m.minimums_at(n));
-    Vec factor;
-    Vec minimum_factor;
-    if constexpr (Kind::kByteScales) {
-      const auto* factors = reinterpret_cast<const F16*>(tile + m.factors_at(n));
-      factor = Vec::load(factors);
-      if constexpr (Kind::kMinimums) minimum_factor = Vec::zero() - Vec::load(factors + kTileRows);
-    }
+    const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile;
     for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes) {
       const int8_t* values[kTokens];
@@ -93,9 +119,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows&
         for (size_t t = 0; t < kTokens; ++t) dots[i * 4 / Kind::kGroup][t].add(w, values[t] + 4 * i);
       });
       for (size_t p = 0; p < kParts; ++p) {
-        Vec scale = Vec::load(scales);
-        if constexpr (Kind::kByteScales) scale = factor * scale;
-        scales += kTileRows;
+        const Vec scale = scales.scale(g - begin, p);
         for (size_t t = 0; t < kTokens; ++t) {
           Ints dot = dots[p][t].sum();
           if constexpr (!Kind::kMinimums && !Sums::kSubtractsZeroPoint) {
@@ -106,9 +130,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows&
         }
       }
       if constexpr (Kind::kMinimums) {
-        Vec minimum = Vec::load(minimums);
-        if constexpr (Kind::kByteScales) minimum = minimum_factor * minimum;
-        minimums += kTileRows;
+        const Vec minimum = scales.minimum(g - begin);
         for (size_t t = 0; t < kTokens; ++t) {
           sum[t] = Vec::fma(minimum, Vec::all(x.scaled_sums[(first + t) * groups + g]), sum[t]);
         }
@@ -118,6 +140,19 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows&
     tile += m.block_bytes(n);
   }
   std::copy_n(sum, kTokens, total);
+}
+
+// Calls body with the GroupKind of a matrix, and returns what it does.
+template <typename Body>
+auto with_kind(const GroupMatrix& m, Body&& body) {
+  if (m.byte_scales) {
+    if (m.bits == 4) return body(GroupKind<4, 32, true, true>{});
+    if (m.bits == 5) return body(GroupKind<5, 32, true, true>{});
+    return body(GroupKind<6, 16, false, true>{});
+  }
+  if (m.bits == 8) return body(GroupKind<8, 32, false, false>{});
+  if (m.bits == 5) return m.minimums ? body(GroupKind<5, 32, true, false>{}) : body(GroupKind<5, 32, false, false>{});
+  return m.minimums ? body(GroupKind<4, 32, true, false>{}) : body(GroupKind<4, 32, false, false>{});
 }
 
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first,
@@ -137,26 +172,23 @@ constexpr TileKernels kernels_of() {
            groups_tile<Kind, std::min<size_t>(8, kMost)>}};
 }
 
-TileKernels tile_kernels(const GroupMatrix& m) {
-  if (m.byte_scales) {
-    if (m.bits == 4) return kernels_of<GroupKind<4, 32, true, true>>();
-    if (m.bits == 5) return kernels_of<GroupKind<5, 32, true, true>>();
-    return kernels_of<GroupKind<6, 16, false, true>>();
+// The outputs of n inputs for the rows of one tile from `row` on, which ends at row_end or before.
+inline void put_tile(const Vec* total, size_t n, size_t row, size_t row_end, float* out, size_t out_stride,
+                     bool accumulate) {
+  const size_t end = std::min(row_end, (row / kTileRows + 1) * kTileRows);
+  for (size_t t = 0; t < n; ++t, out += out_stride) {
+    float y[kTileRows];
+    total[t].store(y);
+    for (size_t r = row; r < end; ++r) out[r] = accumulate ? out[r] + y[r % kTileRows] : y[r % kTileRows];
   }
-  if (m.bits == 8) return kernels_of<GroupKind<8, 32, false, false>>();
-  if (m.bits == 5) {
-    return m.minimums ? kernels_of<GroupKind<5, 32, true, false>>() : kernels_of<GroupKind<5, 32, false, false>>();
-  }
-  return m.minimums ? kernels_of<GroupKind<4, 32, true, false>>() : kernels_of<GroupKind<4, 32, false, false>>();
 }
 
-void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
-                   float* out, size_t out_stride, bool accumulate) {
-  const TileKernels run = tile_kernels(weight);
+inline void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+                          size_t row_end, float* out, size_t out_stride, bool accumulate) {
+  const TileKernels run = with_kind(weight, [](auto kind) { return kernels_of<decltype(kind)>(); });
   const Prefetch level = select_prefetch();
   for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
     const uint8_t* tile = weight.tile(row / kTileRows);
-    const size_t end = std::min(row_end, (row / kTileRows + 1) * kTileRows);
     size_t tokens = 0;
     for (size_t n = 0; n < n_rows; n += tokens) {
       const auto power = static_cast<size_t>(std::bit_width(std::min({n_rows - n, run.most, size_t{8}}))) - 1;
@@ -164,12 +196,7 @@ void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& wei
       Vec total[8];
       // What is prefetched with the first inputs is there for the others.
       run.of_inputs[power](weight, tile, x, n, n == 0 ? level : Prefetch::None, total);
-      for (size_t t = 0; t < tokens; ++t) {
-        float y[kTileRows];
-        total[t].store(y);
-        float* to = out + (n + t) * out_stride;
-        for (size_t r = row; r < end; ++r) to[r] = accumulate ? to[r] + y[r % kTileRows] : y[r % kTileRows];
-      }
+      put_tile(total, tokens, row, row_end, out + n * out_stride, out_stride, accumulate);
     }
   }
 }

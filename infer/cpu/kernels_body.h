@@ -24,6 +24,8 @@ constexpr Kernels table_of(core::Isa isa) {
           .matmul_bf16 = matmul<BF16>,
           .quantize = quantize,
           .matmul_groups = matmul_groups,
+          .to_fast = nullptr,
+          .matmul_fast = nullptr,
           .rope = rope,
           .attention = attention<float>,
           .attention_f16 = attention<F16>,

@@ -32,6 +32,10 @@ void Matrix::multiply(const kernels::Kernels& kernels, const Inputs& x, size_t b
         } else if constexpr (std::is_same_v<Weights, const F16*>) {
           kernels.matmul_f16(x.floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else if constexpr (std::is_same_v<Weights, const BF16*>) {
+          if (x.fast != nullptr) {
+            kernels.matmul_fast(x.fast, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
+            return;
+          }
           kernels.matmul_bf16(x.floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else {
           kernels.matmul(x.floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);

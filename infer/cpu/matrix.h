@@ -9,9 +9,11 @@
 
 namespace folio::infer {
 
-/// Rows of inputs, (n_rows, k): as floats, and quantized where a matrix in groups is multiplied.
+/// Rows of inputs, (n_rows, k): as floats; quantized where a matrix in groups is multiplied; in tiles of BF16 where
+/// Kernels::matmul_fast is to multiply them, else null.
 struct Inputs {
   const float* floats;
+  const kernels::BF16* fast;
   kernels::QuantizedRows quantized;
   size_t n_rows;
 };

@@ -4,7 +4,10 @@ namespace folio::infer::kernels {
 
 const Kernels* vector_kernels(core::Isa isa) {
   switch (isa) {
-    case core::Isa::Avx512Bf16:  // no kernel here multiplies numbers of that type with it
+    case core::Isa::Amx:
+      return &amx_kernels();
+    case core::Isa::Avx512Bf16:
+      return &avx512bf16_kernels();
     case core::Isa::Avx512Vnni:
       return &avx512vnni_kernels();
     case core::Isa::Avx512:

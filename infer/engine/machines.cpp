@@ -29,7 +29,7 @@ Machines::Machines(const MachineOptions& options, const core::ModelConfig& confi
   const auto nodes = core::memory_nodes();
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
   const size_t n_shards = options.n_shards.value_or(options.gpu ? 1 : default_shards(nodes.size(), n_threads, config));
-  const CpuOptions cpu{.n_threads = options.n_threads};
+  const CpuOptions cpu{.n_threads = options.n_threads, .fast = options.fast};
   if (n_shards > 1) {
     sharded_ = std::make_unique<ShardedCpu>(n_shards, cpu, nodes);
     placements_.push_back({.machine = *sharded_, .layers = {0, n_layers}});

@@ -21,7 +21,7 @@ struct MachineOptions {
   std::optional<int> gpu{};               ///< nothing: the CPU
   std::optional<int64_t> gpu_layers{};    ///< the GPU has so many of the last layers; nothing: all
   std::optional<uint64_t> cache_bytes{};  ///< of the GPU's memory, for keys and values; nothing: what is left
-  bool fast = false;                      ///< the GPU may let a text depend on the texts beside it
+  bool fast = false;                      ///< a text may depend on the processor and on the texts beside it
   std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< bytes of the weights on their way to the GPU
 };
 

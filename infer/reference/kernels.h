@@ -72,6 +72,7 @@ struct AttentionInput {
 };
 
 inline constexpr size_t kMaxHeadDim = 512;
+inline constexpr size_t kFastInputs = 16;  ///< inputs of a tile of to_fast
 
 struct Kernels {
   core::Isa isa;
@@ -101,6 +102,13 @@ struct Kernels {
   /// and exact.
   void (*matmul_groups)(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
+
+  /// --fast: products of BF16 that leave the order of a sum, and the rounding within it, to the processor; null where
+  /// it has none. to_fast rounds n <= 16 inputs (n, k), k a multiple of 32, to the nearest, ties to even, into a tile
+  /// (k / 2, 16 inputs, 2 columns); inputs that are missing are 0. matmul_fast is matmul_bf16 with x in tiles.
+  void (*to_fast)(const float* x, size_t n, size_t k, BF16* out);
+  void (*matmul_fast)(const BF16* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
+                      float* out, size_t out_stride, bool accumulate);
 
   /// Rotates the pairs of each head in place: x_d = x_d cos_d + x_e sin_d, where e is the other number of d's pair (Su
   /// et al. 2021). x is (n_heads, head_dim); cos and sin are (head_dim) of one position, sin negative at the first
@@ -146,6 +154,8 @@ const Kernels& reference_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512vnni_kernels();
+const Kernels& avx512bf16_kernels();
+const Kernels& amx_kernels();
 const Kernels& neon_kernels();
 const Kernels& neoni8mm_kernels();
 

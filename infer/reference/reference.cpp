@@ -10,6 +10,8 @@ const Kernels& reference_kernels() {
                              .matmul_bf16 = reference::matmul_bf16,
                              .quantize = reference::quantize,
                              .matmul_groups = reference::matmul_groups,
+                             .to_fast = reference::to_fast,
+                             .matmul_fast = reference::matmul_fast,
                              .rope = reference::rope,
                              .attention = reference::attention,
                              .attention_f16 = reference::attention_f16,

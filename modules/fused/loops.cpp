@@ -11,6 +11,7 @@ namespace folio::nn::fused {
 LoopTables loops_for(core::Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
+    case core::Isa::Amx:
     case core::Isa::Avx512Bf16:
       return avx512bf16_loops();
     case core::Isa::Avx512Vnni:

@@ -10,6 +10,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "infer/cuda/cuda.h"
+#include "infer/reference/kernels.h"
 
 namespace folio::apps {
 namespace {
@@ -51,14 +52,16 @@ uint64_t bytes_of(const std::string& text) {
   return *number << shift;
 }
 
-void require_gpu(const infer::MachineOptions& flags) {
+void check_machines(const infer::MachineOptions& flags) {
   if (flags.gpu) return;
   const auto is_for_gpus = [](const char* flag) {
     throw core::UsageError(fmt::format("{} is for a GPU; add --device cuda", flag));
   };
   if (flags.gpu_layers) is_for_gpus("--gpu-layers");
   if (flags.cache_bytes) is_for_gpus("--cache-memory");
-  if (flags.fast) is_for_gpus("--fast");
+  if (flags.fast && infer::kernels::kernels_for(core::select_isa()).matmul_fast == nullptr) {
+    fmt::print(stderr, "--fast changes nothing here: this processor has no products of BF16\n");
+  }
 }
 
 }  // namespace
@@ -78,8 +81,11 @@ void add_machine_flags(CLI::App& app, infer::MachineOptions& flags) {
   app.add_option_function<std::string>(
       "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of(text); },
       "the GPU's memory for keys and values, such as 2G (default: what is left)");
-  app.add_flag("--fast", flags.fast, "the GPU may let a text depend on the texts beside it, which is a little faster");
-  app.final_callback([&flags] { require_gpu(flags); });
+  app.add_flag(
+      "--fast", flags.fast,
+      "prompts are read faster: on a CPU with products of BF16, where the weights have 16 bits, and on a GPU; a "
+      "text may then depend on the processor, the batch and the prompt's length");
+  app.final_callback([&flags] { check_machines(flags); });
 }
 
 void print_devices() {

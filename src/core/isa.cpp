@@ -20,6 +20,8 @@ std::string_view isa_name(Isa isa) {
       return "avx512vnni";
     case Isa::Avx512Bf16:
       return "avx512bf16";
+    case Isa::Amx:
+      return "amx";
     case Isa::Neon:
       return "neon";
     case Isa::NeonI8mm:

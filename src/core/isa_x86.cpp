@@ -1,4 +1,6 @@
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "core/isa.h"
 
@@ -14,6 +16,22 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
+// AMX's registers are large, so Linux gives them to a process that asks. A virtual machine may announce the
+// instructions and yet refuse.
+bool has_amx() {
+  constexpr unsigned kBf16 = 1U << 22U;
+  constexpr unsigned kTile = 1U << 24U;
+  constexpr unsigned kInt8 = 1U << 25U;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (~d & (kBf16 | kTile | kInt8)) != 0) return false;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 }  // namespace
 
 std::vector<Isa> supported_isas() {
@@ -24,7 +42,10 @@ std::vector<Isa> supported_isas() {
     isas.push_back(Isa::Avx512);
     if (__builtin_cpu_supports("avx512vnni")) {
       isas.push_back(Isa::Avx512Vnni);
-      if (__builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::Avx512Bf16);
+      if (__builtin_cpu_supports("avx512bf16")) {
+        isas.push_back(Isa::Avx512Bf16);
+        if (has_amx()) isas.push_back(Isa::Amx);
+      }
     }
   }
   return isas;

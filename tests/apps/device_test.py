@@ -48,11 +48,24 @@ def test_more_layers_than_the_model_has_are_refused(arguments):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("flags", [["--gpu-layers", "1"], ["--cache-memory", "2G"], ["--fast"]])
+@pytest.mark.parametrize("flags", [["--gpu-layers", "1"], ["--cache-memory", "2G"]])
 @pytest.mark.parametrize("device", [[], ["--device", "cpu"]])
 def test_what_is_for_a_gpu_is_not_ignored_without_one(arguments, program, flags, device):
     done = run(program, *arguments[program], *flags, *device)
     assert_refused(done, WRONG_USAGE, flags[0], "--device cuda")
+
+
+def test_fast_says_where_it_changes_nothing(golden_gguf):
+    """Of the CPU's sets the reference has products of BF16, and AVX2 has none."""
+    flags = ["generate", "--json", "-m", golden_gguf, "-p", "Now is the winter of our discontent", "-n", "8", "--temp", "0"]
+    note = "--fast changes nothing here: this processor has no products of BF16\n"
+    for isa, says in (("reference", ""), ("avx2", note)):
+        done = run(*flags, "--fast", FOLIO_ISA=isa)
+        if isa == "avx2" and "unknown or not supported" in done.stderr:
+            continue
+        assert done.returncode == 0 and done.stderr == says, done
+        if says:
+            assert one_json(done.stdout)["text"] == one_json(succeed(*flags, FOLIO_ISA=isa).stdout)["text"]
 
 
 @without_gpu

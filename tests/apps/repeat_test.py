@@ -10,9 +10,10 @@ import pytest
 from exactness import assert_same, command, outcome
 from support import BUILD, SMALL_RUN, environment, succeed
 
-# Three kills between checkpoints, each at another place in the interval.
-FLAGS = ["--steps", "60", "--seed", "5", "--log-every", "1", "--checkpoint-every", "20"]
-KILLS = [13, 31, 59]
+# Three kills between checkpoints, each at another place in the interval. A step in bfloat16 takes a second where the
+# processor has no products of it.
+FLAGS = ["--steps", "12", "--seed", "5", "--log-every", "1", "--checkpoint-every", "4"]
+KILLS = [3, 6, 11]
 # What a user's environment may say, and must not change a bit.
 UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS": "3"}
 
@@ -76,7 +77,7 @@ def repeats_the_bits(home, dtype, threads):
     if "may not repeat" in whole.stderr:
         pytest.skip(whole.stderr)
     expected = outcome(home / f"{dtype} whole")
-    assert len(expected["log"]) == 60
+    assert len(expected["log"]) == 12
 
     killed = home / f"{dtype} killed"
     for seed, step in enumerate(KILLS):

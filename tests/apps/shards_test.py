@@ -14,7 +14,6 @@ from support import (BUILD, FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused
                      succeed)
 
 
-
 @contextlib.contextmanager
 def serving(*flags):
     """A server of the golden model: its process and its address."""

@@ -26,6 +26,7 @@ TEST(Isa, NamesAreDistinctAndLowerCase) {
   EXPECT_EQ(isa_name(Isa::Avx512), "avx512");
   EXPECT_EQ(isa_name(Isa::Avx512Vnni), "avx512vnni");
   EXPECT_EQ(isa_name(Isa::Avx512Bf16), "avx512bf16");
+  EXPECT_EQ(isa_name(Isa::Amx), "amx");
   EXPECT_EQ(isa_name(Isa::Neon), "neon");
   EXPECT_EQ(isa_name(Isa::NeonI8mm), "neoni8mm");
 }
@@ -51,7 +52,7 @@ TEST(Isa, WhatIsUnknownOrUnsupportedIsAnErrorThatListsTheChoices) {
     for (const Isa isa : supported_isas()) EXPECT_TRUE(test::contains(message, isa_name(isa))) << message;
   }
   const auto isas = supported_isas();
-  for (const Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Bf16, Isa::Neon, Isa::NeonI8mm}) {
+  for (const Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Avx512Bf16, Isa::Amx, Isa::Neon, Isa::NeonI8mm}) {
     if (std::find(isas.begin(), isas.end(), isa) != isas.end()) continue;
     const ScopedEnv env("FOLIO_ISA", std::string(isa_name(isa)).c_str());
     EXPECT_ERROR(select_isa(), "not supported by this machine");

@@ -20,7 +20,7 @@ using core::Role;
 
 CpuWeights load(const core::StoredModel& model, LayerRange layers) {
   core::ThreadPool pool(2);
-  return {model, {.layers = layers}, pool};
+  return {model, {.layers = layers}, pool, {}};
 }
 CpuWeights load(const core::StoredModel& model) { return load(model, {0, model.config.n_layers}); }
 

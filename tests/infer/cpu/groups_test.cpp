@@ -252,8 +252,8 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
           begin += m.block_bytes(n);
         }
         for (const float sign : {1.0F, -1.0F}) {
-          const std::vector<float> x(9 * k, sign * 127.0F);
-          for (const size_t n_rows : {1U, 2U, 4U, 9U}) {
+          const std::vector<float> x(17 * k, sign * 127.0F);
+          for (const size_t n_rows : {1U, 2U, 4U, 17U}) {
             check(fast_, packed, x, {n_rows, 0, 16, false});
             if (HasFatalFailure()) return;
           }

@@ -1,0 +1,25 @@
+// The kernels for AMX: products of sixteen inputs or more with weights in groups, and with --fast in BF16. The others
+// are those of AVX-512 with products of BF16. The order of the includes matters:
+// clang-format off
+#include "infer/cpu/vec_avx512.h"
+#include "infer/cpu/ints_avx512.h"
+#include "infer/cpu/amx_shapes.h"
+#include "infer/cpu/groups_amx.h"
+#include "infer/cpu/fast_bf16.h"
+#include "infer/cpu/fast_amx.h"
+// clang-format on
+
+namespace folio::infer::kernels {
+
+const Kernels& amx_kernels() {
+  static const Kernels table = [] {
+    Kernels k = avx512bf16_kernels();
+    k.isa = core::Isa::Amx;
+    k.matmul_groups = matmul_groups_amx;
+    k.matmul_fast = matmul_fast_amx;
+    return k;
+  }();
+  return table;
+}
+
+}  // namespace folio::infer::kernels

@@ -1,0 +1,34 @@
+// The shapes of AMX's tile registers, and what every product with them does.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace folio::infer::kernels {
+namespace {
+
+// Gives the registers 0 (sums), 1 (the left operand) and 2 (the right one) their shapes for as long as it lives:
+// (16, 16) numbers of 32 bits, (16, depth) and (depth * size / 4, 64 bytes), for elements of `size` bytes.
+class TileShapes {
+ public:
+  TileShapes(size_t depth, size_t size) {
+    const auto bytes = static_cast<uint16_t>(depth * size);
+    const struct alignas(64) {  // as ldtilecfg reads it
+      uint8_t palette = 1;
+      uint8_t start_row = 0;
+      uint8_t reserved[14]{};
+      uint16_t row_bytes[16]{};
+      uint8_t rows[16]{};
+    } shapes{.row_bytes = {64, bytes, 64}, .rows = {16, 16, static_cast<uint8_t>(bytes / 4)}};
+    static_assert(sizeof shapes == 64);
+    _tile_loadconfig(&shapes);
+  }
+  TileShapes(const TileShapes&) = delete;
+  TileShapes& operator=(const TileShapes&) = delete;
+  ~TileShapes() { _tile_release(); }
+};
+
+}  // namespace
+}  // namespace folio::infer::kernels
