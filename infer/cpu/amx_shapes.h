@@ -23,6 +23,8 @@ class TileShapes {
       uint8_t rows[16]{};
     } shapes{.row_bytes = {64, bytes, 64}, .rows = {16, 16, static_cast<uint8_t>(bytes / 4)}};
     static_assert(sizeof shapes == 64);
+    // To g++ 12 the intrinsic reads eight bytes, and the others need not be written before it.
+    __asm__ volatile("" : : "m"(shapes));
     _tile_loadconfig(&shapes);
   }
   TileShapes(const TileShapes&) = delete;

@@ -200,7 +200,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
     const Matrix& weight = weights_.matrix(p.weight);
     n_out += weight.n_out;
     groups = groups || weight.in_groups();
-    bf16 = bf16 || std::holds_alternative<const kernels::BF16*>(weight.weights);
+    bf16 = bf16 || weight.in_bf16();
   }
   const bool fast = fast_ && bf16 && n_rows_ >= kernels::kFastInputs && k % 32 == 0;
   const Inputs in{.floats = x,

@@ -26,6 +26,7 @@ struct Matrix {
   size_t first = 0;  ///< of the whole matrix' rows, where these begin: not 0 on a rank of several
 
   [[nodiscard]] bool in_groups() const { return std::holds_alternative<kernels::GroupMatrix>(weights); }
+  [[nodiscard]] bool in_bf16() const { return std::holds_alternative<const kernels::BF16*>(weights); }
 
   /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for the rows r in [begin, end); with `accumulate` it is added.
   void multiply(const kernels::Kernels& kernels, const Inputs& x, size_t begin, size_t end, float* out,
