@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help demo programs test long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,15 @@ test: ## build everything and run the whole test-suite
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
+
+long: ## what make test runs in a shorter form, at its full length, and the engine's laws on half a GPU (minutes)
+	@scripts/bootstrap.sh test
+	@$(CORPUS)
+	@$(SMOLLM2)
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET)
+	@FOLIO_LONG=1 ctest --test-dir build --output-on-failure -j 2 -R \
+	  '^(apps_(kill|lora|repeat|saves|shards)|bpe_oracle|chat_template_oracle)$$|^Machines/(.*/cpu_and_cuda_f16|Generate.*/cuda)'
 
 ANY_SMOLLM2 := $(firstword $(wildcard build/venv/bin/python) python3) scripts/get_smollm2.py
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from exactness import assert_same, command, finish, flags_of, log_of, make_home, named_checkpoint, outcome
-from support import BUILD, FAILED, SMALL_RUN, WRONG_USAGE, assert_refused, environment, run, succeed
+from support import BUILD, FAILED, LONG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, run, succeed
 
 SEED = int(os.environ.get("FOLIO_KILL_SEED", random.SystemRandom().randrange(2**32)))
 
@@ -64,7 +64,7 @@ def is_finished(directory):
     return (directory / "model.gguf").exists()
 
 
-@pytest.mark.parametrize("dtype, kills", [("f32", 30), ("bf16", 6)])
+@pytest.mark.parametrize("dtype, kills", [("f32", 30 if LONG else 10), ("bf16", 6 if LONG else 2)])
 def test_kills_at_random_moments(home, dtype, kills):
     flags = flags_of(steps=40, threads=2, dtype=dtype)
     seconds = seconds_of_training(home, flags)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from exactness import assert_same, command, outcome
-from support import BUILD, SMALL_RUN, environment, succeed
+from support import BUILD, LONG, SMALL_RUN, environment, succeed
 
 # Three kills between checkpoints, each at another place in the interval. A step in bfloat16 takes a second where the
 # processor has no products of it.
@@ -62,7 +62,7 @@ def text_of_65_characters(length):
     return "".join(chr(dice.randrange(ord("!"), ord("!") + 65)) for _ in range(length))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2] if LONG else [2])
 def test_a_run_killed_three_times_repeats_the_bits(tmp_path, threads):
     (tmp_path / "cats.txt").write_text(text_of_65_characters(20000))
     with ThreadPoolExecutor(max_workers=2 // threads) as at_once:

@@ -1,7 +1,8 @@
 """A run is killed at, or refused, each system call by which it changes a file, by strace's injection, and goes on.
 
 A call that changes no file leaves the state of the one before it, so it is left out. tests/train/run/save_faults_test.cpp
-does the same to a save alone, without strace, with every call and both errors.
+does the same to a save alone, without strace, with every call and both errors. At full length (`make long`) each call
+is struck, otherwise each fourth.
 """
 
 import os
@@ -13,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from exactness import assert_same, command, finish, flags_of, make_home, named_checkpoint, outcome
-from support import BUILD, FAILED, environment
+from support import BUILD, FAILED, LONG, environment
 
 STEPS = 2
 CHANGES = ("open", "openat", "creat", "write", "fsync", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "symlink",
@@ -155,6 +156,11 @@ def test_the_calls_are_those_of_a_save(runs):
         assert part in text
 
 
+def chosen(runs, first):
+    calls = of_a_save(runs.calls) + around(runs.calls)
+    return calls if LONG else calls[first::4]
+
+
 def in_pairs(action, items):
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda item: action(*item), items))
@@ -166,7 +172,7 @@ def test_a_kill_at_each_call_loses_nothing(runs):
         assert done.stderr == "", f"{call}: {done.stderr}"
         runs.finish(call, directory)
 
-    in_pairs(kill, [(call,) for call in of_a_save(runs.calls) + around(runs.calls)])
+    in_pairs(kill, [(call,) for call in chosen(runs, 0)])
 
 
 def test_each_refused_call_is_said_and_loses_nothing(runs):
@@ -184,6 +190,4 @@ def test_each_refused_call_is_said_and_loses_nothing(runs):
         assert not list(directory.rglob(".step-*")) or call.name in REMOVALS, f"{call}: the disk stays full"
         runs.finish(call, directory)
 
-    # Every call, and the errors in turn.
-    calls = of_a_save(runs.calls) + around(runs.calls)
-    in_pairs(refuse, [(call, ("ENOSPC", "EIO")[i % 2]) for i, call in enumerate(calls)])
+    in_pairs(refuse, [(call, ("ENOSPC", "EIO")[i % 2]) for i, call in enumerate(chosen(runs, 2))])

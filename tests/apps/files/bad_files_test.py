@@ -61,7 +61,7 @@ def test_there_are_enough_kinds_and_each_is_another():
     assert all(len(kind.phrase) > 5 for kind in KINDS)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS[::3] if SANITIZED else KINDS, ids=lambda kind: kind.name)
 def test_a_bad_file_is_one_clear_line(tmp_path, kind):
     model, tokenizer = kind.write(tmp_path)
     calls = commands(tmp_path, model, tokenizer, tmp_path / kind.prompts if kind.prompts else None)

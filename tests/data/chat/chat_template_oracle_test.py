@@ -20,6 +20,7 @@ import jinja_cases
 from published_templates import CHATML, END_OF_TURN, GEMMA, GEMMA3, KNOWN, LLAMA2, LLAMA3, PHI4_MINI, QWEN25, ZEPHYR
 
 TOOL = os.environ["FOLIO_CHAT_TEMPLATE_TOOL"]
+LONG = "FOLIO_LONG" in os.environ  # `make long`: all conversations
 # The templates that TRL carries, as their models publish them and as it trains with them; the package is not imported.
 TRL = {path.stem: path.read_text(encoding="utf-8") for path in
        sorted(Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
@@ -88,6 +89,8 @@ def conversations():
 def test_a_chat_is_what_transformers_renders(name, tmp_path):
     template = ALL[name]
     chats = list(conversations())
+    if not LONG:
+        chats = chats[:-7:4] + chats[-7:]
     rendered = 0
     for messages, answer in zip(chats, folio([request(m, template=template) for m in chats], tmp_path), strict=True):
         expected = theirs(template, messages)
@@ -96,7 +99,7 @@ def test_a_chat_is_what_transformers_renders(name, tmp_path):
             continue
         assert "error" not in answer and text_of(answer) == expected, messages
         rendered += 1
-    assert rendered > (150 if name in KNOWN else 30)  # some of those of models that see images refuse plain texts
+    assert rendered > len(chats) // (3 if name in KNOWN else 10)  # some of those of models that see images refuse plain texts
 
 
 @pytest.mark.parametrize("name", KNOWN)

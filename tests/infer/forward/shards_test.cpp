@@ -120,7 +120,7 @@ TEST(Shards, HeadsAndTilesAreSharedOutEvenly) {
 }
 
 TEST(Shards, ByDefaultEachHasANodeAThreadAndATile) {
-  const core::ModelConfig& config = test::small_shapes()[1].config;  // 60 wide: 4 tiles
+  const core::ModelConfig config = test::small_shapes()[1].config;  // 60 wide: 4 tiles
   EXPECT_EQ(default_shards(1, 8, config), 1U);
   EXPECT_EQ(default_shards(2, 8, config), 2U);
   EXPECT_EQ(default_shards(2, 1, config), 1U);
