@@ -96,9 +96,8 @@ class BlockScales {
 constexpr size_t kPrefetchBytes = 4096;
 
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
-template <typename Kind, size_t kTokens>
-void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Prefetch level,
-                 Vec* total) {
+template <typename Kind, size_t kTokens, Prefetch level>
+void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Vec* total) {
   using Sums = Dots<Kind::kBits>;
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
@@ -112,7 +111,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows&
     for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes) {
       const int8_t* values[kTokens];
       for (size_t t = 0; t < kTokens; ++t) values[t] = x.values + (first + t) * m.k + g * kGroupColumns;
-      prefetch_bytes<kQuantBytes>(level, quants + kPrefetchBytes);
+      for (size_t i = 0; i < kQuantBytes; i += 64) prefetch_line<level>(quants + i + kPrefetchBytes);
       Sums dots[kParts][kTokens];
       for_quants<Kind::kBits>(quants, [&](auto i, Bytes four) {
         const typename Sums::Weights w(four);
@@ -156,20 +155,22 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 }
 
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first,
-                            Prefetch level, Vec* total);
+                            Vec* total);
 
-// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together.
+// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Arithmetic takes the time of several,
+// and the level of prefetches doesn't matter to them.
 struct TileKernels {
   size_t most;
   std::array<TileKernel, 4> of_inputs;
 };
 
 template <typename Kind>
-constexpr TileKernels kernels_of() {
+TileKernels kernels_of() {
   constexpr size_t kMost = Dots<Kind::kBits>::kMostTokens;
   return {kMost,
-          {groups_tile<Kind, 1>, groups_tile<Kind, 2>, groups_tile<Kind, std::min<size_t>(4, kMost)>,
-           groups_tile<Kind, std::min<size_t>(8, kMost)>}};
+          {with_level(select_prefetch(), [](auto level) { return groups_tile<Kind, 1, level>; }),
+           groups_tile<Kind, 2, Prefetch::L2>, groups_tile<Kind, std::min<size_t>(4, kMost), Prefetch::L2>,
+           groups_tile<Kind, std::min<size_t>(8, kMost), Prefetch::L2>}};
 }
 
 // The outputs of n inputs for the rows of one tile from `row` on, which ends at row_end or before.
@@ -186,7 +187,6 @@ inline void put_tile(const Vec* total, size_t n, size_t row, size_t row_end, flo
 inline void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                           size_t row_end, float* out, size_t out_stride, bool accumulate) {
   const TileKernels run = with_kind(weight, [](auto kind) { return kernels_of<decltype(kind)>(); });
-  const Prefetch level = select_prefetch();
   for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
     const uint8_t* tile = weight.tile(row / kTileRows);
     size_t tokens = 0;
@@ -194,8 +194,7 @@ inline void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatr
       const auto power = static_cast<size_t>(std::bit_width(std::min({n_rows - n, run.most, size_t{8}}))) - 1;
       tokens = size_t{1} << power;
       Vec total[8];
-      // What is prefetched with the first inputs is there for the others.
-      run.of_inputs[power](weight, tile, x, n, n == 0 ? level : Prefetch::None, total);
+      run.of_inputs[power](weight, tile, x, n, total);
       put_tile(total, tokens, row, row_end, out + n * out_stride, out_stride, accumulate);
     }
   }

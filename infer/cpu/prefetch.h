@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
 namespace folio::infer {
@@ -43,14 +42,6 @@ inline auto with_level(Prefetch level, Body&& body) {
     default:
       return body(std::integral_constant<Prefetch, Prefetch::None>{});
   }
-}
-
-// Prefetches kBytes from p on.
-template <size_t kBytes>
-inline void prefetch_bytes(Prefetch level, const uint8_t* p) {
-  with_level(level, [&](auto constant) {
-    for (size_t i = 0; i < kBytes; i += 64) prefetch_line<constant>(p + i);
-  });
 }
 
 }  // namespace
