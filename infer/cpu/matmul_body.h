@@ -21,6 +21,7 @@
 
 #include <algorithm>
 
+#include "infer/cpu/matmul_panels.h"
 #include "infer/cpu/prefetch.h"
 #include "infer/reference/kernels.h"
 
@@ -105,6 +106,12 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL1Bytes = size_t{24} << 10U;
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
+  if constexpr (Vec::kPanelInputs > 0) {
+    constexpr size_t kManyInputs = 64;  // fewer don't pay for panels
+    if (n_rows >= kManyInputs) {
+      return matmul_panels(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+    }
+  }
   const size_t length = std::max<size_t>(k, 1);
   // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
   const auto run = n_rows == 1

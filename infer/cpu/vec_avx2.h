@@ -17,6 +17,8 @@ struct Vec {
   static constexpr size_t kTileSums = 4;
   // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
+  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
+  static constexpr size_t kPanelInputs = 6;
 
   __m256 low;
   __m256 high;

@@ -16,9 +16,9 @@ namespace {
 
 using test::Buffer;
 using test::kLongLengths;
-using test::kRanges;
 using test::kNaN;
 using test::kPageEnd;
+using test::kRanges;
 using test::random_floats;
 using test::same_bits;
 using test::short_lengths;
@@ -104,6 +104,19 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   size_t place = 0;
   for (const size_t k : kLongLengths) {
     for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
+      for (const auto& [begin, end] : kRanges) {
+        check_matmul(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Many inputs may take panels: see matmul_panels.h.
+TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
+  size_t place = 0;
+  for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
+    for (const size_t n_rows : {63U, 64U, 65U, 71U}) {
       for (const auto& [begin, end] : kRanges) {
         check_matmul(fast_, {k, n_rows, begin, end, place++ % 10, n_rows % 2 == 0});
         if (HasFatalFailure()) return;

@@ -1,0 +1,107 @@
+// Products of many inputs with weights that are floats, F16 or BF16: the sums of matmul_body.h, in another order of
+// time. Sixteen weight rows are first copied to a panel, in which a column of them lies side by side as floats. A Vec
+// is then one column of the panel, a lane is a row, and the sums of several inputs stay in registers:
+//
+//     panel, chunk 0:   columns 0, 16, 32, ... | columns 1, 17, 33, ... |  ...  | columns 15, 31, 47, ...
+//                       16 16 16 ...           | 16 16 16 ...           |       | 16 16 16 ...
+//
+// A part between two bars gives what is lane l of a pair's sums there: the products of the columns c ≡ l (mod 16). The
+// sixteen parts are added as lanes are joined there, l + 8 to l, then l + 4, l + 2, l + 1.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+struct alignas(64) PanelColumn {
+  float rows[kLanes];
+};
+
+// A part has room for a column more than it needs: else all columns of a step would lie in the same set of the L1
+// cache.
+constexpr size_t kPartColumns = kChunk / kLanes + 1;
+constexpr size_t kChunkColumns = kLanes * kPartColumns;
+
+// The panel of the rows of a tile, row_end > row; those past the end repeat the last one.
+template <typename Weight>
+void fill_panel(const Weight* weight, size_t k, size_t row, size_t row_end, PanelColumn* panel) {
+  const Weight* from[kLanes];
+  for (size_t r = 0; r < kLanes; ++r) from[r] = weight + std::min(row + r, row_end - 1) * k;
+  for (size_t c = 0; c < k; c += kLanes) {
+    const size_t n = std::min(kLanes, k - c);
+    float values[kLanes][kLanes];
+    for (size_t r = 0; r < kLanes; ++r) {
+      (n == kLanes ? Vec::load(from[r] + c) : Vec::load_first(from[r] + c, n)).store(values[r]);
+    }
+    PanelColumn* to = panel + c / kChunk * kChunkColumns + c % kChunk / kLanes;
+    for (size_t l = 0; l < n; ++l) {
+      for (size_t r = 0; r < kLanes; ++r) to[l * kPartColumns].rows[r] = values[r][l];
+    }
+  }
+}
+
+// sums[t] += the parts l, l + kStep, l + 2 kStep, ... of a chunk with `columns` columns times input t.
+template <size_t kInputs, size_t kStep>
+inline void add_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
+  if constexpr (kStep < kLanes) {
+    Vec others[kInputs];
+    add_parts<kInputs, 2 * kStep>(panel, x, columns, l, sums);
+    add_parts<kInputs, 2 * kStep>(panel, x, columns, l + kStep, others);
+    for (size_t t = 0; t < kInputs; ++t) sums[t] = sums[t] + others[t];
+  } else {
+    Vec sum[kInputs];
+    for (Vec& s : sum) s = Vec::zero();
+    const PanelColumn* column = panel + l * kPartColumns;
+    for (size_t c = l; c < columns; c += kLanes, ++column) {
+      const Vec w = Vec::load(column->rows);
+      for (size_t t = 0; t < kInputs; ++t) sum[t] = Vec::fma(w, Vec::all(x[t][c]), sum[t]);
+    }
+    std::copy_n(sum, kInputs, sums);
+  }
+}
+
+// As matmul. Inputs past the end repeat the last one.
+template <typename Weight>
+void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
+                   float* out, size_t out_stride, bool accumulate) {
+  constexpr size_t kInputs = Vec::kPanelInputs;
+  constexpr size_t kL2Bytes = size_t{256} << 10U;
+  constexpr size_t kMostPanels = 8;
+  const size_t panel_columns = (k + kChunk - 1) / kChunk * kChunkColumns;
+  const size_t panels = std::clamp<size_t>(kL2Bytes / (std::max<size_t>(k, 1) * sizeof(PanelColumn)), 1, kMostPanels);
+  thread_local std::vector<PanelColumn> memory;
+  if (memory.size() < panels * panel_columns) memory.resize(panels * panel_columns);
+  for (size_t block = row_begin; block < row_end; block += panels * kLanes) {
+    const size_t block_end = std::min(row_end, block + panels * kLanes);
+    for (size_t row = block; row < block_end; row += kLanes) {
+      fill_panel(weight, k, row, block_end, memory.data() + (row - block) / kLanes * panel_columns);
+    }
+    for (size_t n = 0; n < n_rows; n += kInputs) {
+      for (size_t row = block; row < block_end; row += kLanes) {
+        const PanelColumn* panel = memory.data() + (row - block) / kLanes * panel_columns;
+        Vec total[kInputs];
+        for (Vec& t : total) t = Vec::zero();
+        for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+          const float* in[kInputs];
+          for (size_t t = 0; t < kInputs; ++t) in[t] = x + std::min(n + t, n_rows - 1) * k + chunk;
+          Vec sums[kInputs];
+          add_parts<kInputs, 1>(panel + chunk / kChunk * kChunkColumns, in, std::min(kChunk, k - chunk), 0, sums);
+          for (size_t t = 0; t < kInputs; ++t) total[t] = total[t] + sums[t];
+        }
+        for (size_t t = 0; t < std::min(kInputs, n_rows - n); ++t) {
+          float y[kLanes];
+          total[t].store(y);
+          float* to = out + (n + t) * out_stride + row;
+          for (size_t r = 0; r < std::min(kLanes, block_end - row); ++r) to[r] = accumulate ? to[r] + y[r] : y[r];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels
