@@ -29,7 +29,7 @@ programs: ## build all programs: train, generate, chat, serve, perplexity, inspe
 CORPUS := build/venv/bin/python scripts/get_tinyshakespeare.py
 SMOLLM2 := build/venv/bin/python scripts/get_smollm2.py
 
-test: ## build everything and run the whole test-suite
+test: ## build everything and run the test-suite
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
@@ -43,8 +43,7 @@ long: ## what make test runs in a shorter form, at its full length, and the engi
 	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET)
-	@FOLIO_LONG=1 ctest --test-dir build --output-on-failure -j 2 -R \
-	  '^(apps_(kill|lora|repeat|saves|shards)|bpe_oracle|chat_template_oracle)$$|^Machines/(.*/cpu_and_cuda_f16|Generate.*/cuda)'
+	@ctest --preset long
 
 ANY_SMOLLM2 := $(firstword $(wildcard build/venv/bin/python) python3) scripts/get_smollm2.py
 

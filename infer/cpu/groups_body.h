@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "infer/cpu/prefetch.h"
+#include "infer/cpu/put_outputs.h"
 #include "infer/reference/kernels.h"
 #include "infer/reference/quantize_body.h"
 
@@ -157,8 +158,8 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first,
                             Vec* total);
 
-// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Arithmetic takes the time of several,
-// and the level of prefetches doesn't matter to them.
+// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Arithmetic takes the time of
+// several, and the level of prefetches doesn't matter to them.
 struct TileKernels {
   size_t most;
   std::array<TileKernel, 4> of_inputs;
@@ -177,11 +178,7 @@ TileKernels kernels_of() {
 inline void put_tile(const Vec* total, size_t n, size_t row, size_t row_end, float* out, size_t out_stride,
                      bool accumulate) {
   const size_t end = std::min(row_end, (row / kTileRows + 1) * kTileRows);
-  for (size_t t = 0; t < n; ++t, out += out_stride) {
-    float y[kTileRows];
-    total[t].store(y);
-    for (size_t r = row; r < end; ++r) out[r] = accumulate ? out[r] + y[r % kTileRows] : y[r % kTileRows];
-  }
+  put_outputs(total, n, row % kTileRows, row, end, out, out_stride, accumulate);
 }
 
 inline void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,

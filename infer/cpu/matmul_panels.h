@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "infer/cpu/put_outputs.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
@@ -44,13 +45,13 @@ void fill_panel(const Weight* weight, size_t k, size_t row, size_t row_end, Pane
   }
 }
 
-// sums[t] += the parts l, l + kStep, l + 2 kStep, ... of a chunk with `columns` columns times input t.
+// sums[t]: the parts l, l + kStep, l + 2 kStep, ... of a chunk with `columns` columns times input t.
 template <size_t kInputs, size_t kStep>
-inline void add_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
+inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
   if constexpr (kStep < kLanes) {
     Vec others[kInputs];
-    add_parts<kInputs, 2 * kStep>(panel, x, columns, l, sums);
-    add_parts<kInputs, 2 * kStep>(panel, x, columns, l + kStep, others);
+    sum_parts<kInputs, 2 * kStep>(panel, x, columns, l, sums);
+    sum_parts<kInputs, 2 * kStep>(panel, x, columns, l + kStep, others);
     for (size_t t = 0; t < kInputs; ++t) sums[t] = sums[t] + others[t];
   } else {
     Vec sum[kInputs];
@@ -61,6 +62,19 @@ inline void add_parts(const PanelColumn* panel, const float* const* x, size_t co
       for (size_t t = 0; t < kInputs; ++t) sum[t] = Vec::fma(w, Vec::all(x[t][c]), sum[t]);
     }
     std::copy_n(sum, kInputs, sums);
+  }
+}
+
+// total[t]: the panel times input x[t].
+template <size_t kInputs>
+void panel_tile(const PanelColumn* panel, const float* const* x, size_t k, Vec* total) {
+  for (size_t t = 0; t < kInputs; ++t) total[t] = Vec::zero();
+  for (size_t chunk = 0; chunk < k; chunk += kChunk, panel += kChunkColumns) {
+    const float* in[kInputs];
+    for (size_t t = 0; t < kInputs; ++t) in[t] = x[t] + chunk;
+    Vec sums[kInputs];
+    sum_parts<kInputs, 1>(panel, in, std::min(kChunk, k - chunk), 0, sums);
+    for (size_t t = 0; t < kInputs; ++t) total[t] = total[t] + sums[t];
   }
 }
 
@@ -77,27 +91,16 @@ void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k
   if (memory.size() < panels * panel_columns) memory.resize(panels * panel_columns);
   for (size_t block = row_begin; block < row_end; block += panels * kLanes) {
     const size_t block_end = std::min(row_end, block + panels * kLanes);
-    for (size_t row = block; row < block_end; row += kLanes) {
-      fill_panel(weight, k, row, block_end, memory.data() + (row - block) / kLanes * panel_columns);
-    }
+    const auto panel_of = [&](size_t row) { return memory.data() + (row - block) / kLanes * panel_columns; };
+    for (size_t row = block; row < block_end; row += kLanes) fill_panel(weight, k, row, block_end, panel_of(row));
     for (size_t n = 0; n < n_rows; n += kInputs) {
+      const float* in[kInputs];
+      for (size_t t = 0; t < kInputs; ++t) in[t] = x + std::min(n + t, n_rows - 1) * k;
       for (size_t row = block; row < block_end; row += kLanes) {
-        const PanelColumn* panel = memory.data() + (row - block) / kLanes * panel_columns;
         Vec total[kInputs];
-        for (Vec& t : total) t = Vec::zero();
-        for (size_t chunk = 0; chunk < k; chunk += kChunk) {
-          const float* in[kInputs];
-          for (size_t t = 0; t < kInputs; ++t) in[t] = x + std::min(n + t, n_rows - 1) * k + chunk;
-          Vec sums[kInputs];
-          add_parts<kInputs, 1>(panel + chunk / kChunk * kChunkColumns, in, std::min(kChunk, k - chunk), 0, sums);
-          for (size_t t = 0; t < kInputs; ++t) total[t] = total[t] + sums[t];
-        }
-        for (size_t t = 0; t < std::min(kInputs, n_rows - n); ++t) {
-          float y[kLanes];
-          total[t].store(y);
-          float* to = out + (n + t) * out_stride + row;
-          for (size_t r = 0; r < std::min(kLanes, block_end - row); ++r) to[r] = accumulate ? to[r] + y[r] : y[r];
-        }
+        panel_tile<kInputs>(panel_of(row), in, k, total);
+        put_outputs(total, std::min(kInputs, n_rows - n), 0, row, std::min(block_end, row + kLanes),
+                    out + n * out_stride, out_stride, accumulate);
       }
     }
   }

@@ -10,8 +10,8 @@ import urllib.request
 
 import pytest
 
-from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment, generate, one_json, run,
-                     succeed)
+from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment, generate, one_json,
+                     run, succeed)
 
 
 @contextlib.contextmanager
@@ -28,7 +28,8 @@ def serving(*flags):
         process.wait(20)
 
 
-@pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (2, 3, 4) if LONG else (3,))], ids=["characters", "smollm2"])
+@pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (2, 3, 4) if LONG else (3,))],
+                         ids=["characters", "smollm2"])
 def test_texts_are_the_same_on_any_number(model, numbers, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("Once upon a time\nROMEO: what say you, and why do you say it?\nO\n")

@@ -88,9 +88,9 @@ def conversations():
 @pytest.mark.parametrize("name", ALL)
 def test_a_chat_is_what_transformers_renders(name, tmp_path):
     template = ALL[name]
-    chats = list(conversations())
+    everything = chats = list(conversations())
     if not LONG:
-        chats = chats[:-7:4] + chats[-7:]
+        chats = chats[:-7:4] + chats[-7:]  # with all of those that many templates refuse
     rendered = 0
     for messages, answer in zip(chats, folio([request(m, template=template) for m in chats], tmp_path), strict=True):
         expected = theirs(template, messages)
@@ -99,7 +99,8 @@ def test_a_chat_is_what_transformers_renders(name, tmp_path):
             continue
         assert "error" not in answer and text_of(answer) == expected, messages
         rendered += 1
-    assert rendered > len(chats) // (3 if name in KNOWN else 10)  # some of those of models that see images refuse plain texts
+    # Some of those of models that see images refuse plain texts.
+    assert rendered > (150 if name in KNOWN else 30) * len(chats) / len(everything)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -1,0 +1,24 @@
+// Where the products of a tile go, for groups_body.h and matmul_panels.h. Included after an instruction set's vec_*.h.
+#pragma once
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+// The outputs of n inputs for the rows [row, row_end) of a tile: lane `lane` of each total is row's, and the next lanes
+// are those of the next rows.
+inline void put_outputs(const Vec* total, size_t n, size_t lane, size_t row, size_t row_end, float* out,
+                        size_t out_stride, bool accumulate) {
+  for (size_t t = 0; t < n; ++t, out += out_stride) {
+    float y[kLanes];
+    total[t].store(y);
+    for (size_t r = row; r < row_end; ++r) {
+      const float value = y[lane + r - row];
+      out[r] = accumulate ? out[r] + value : value;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels
