@@ -138,7 +138,7 @@ void study(Report& report) {
   const double bigram =
       train::NgramCounts(text.splits.train, text.vocab_size, 2).add_k_loss(text.splits.validation, 2, 0.01);
   report.picture("debugging.svg",
-                 {.title = "A loss that goes down proves little: mistake 2",
+                 {.title = "Mistake 2: without attention the loss falls, too",
                   .x_label = "step",
                   .y_label = "validation loss (nats per character)",
                   .series = {{"discarded", curves.copied}, {"added", curves.mended}},
