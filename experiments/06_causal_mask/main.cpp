@@ -130,8 +130,8 @@ void study(Report& report) {
   report.claim_above("but at the last place it stays above", unmasked.last, 2.7);
   report.claim_above("where the model with the mask is better by", experiments::differences(unmasked.last, masked.last),
                      0.5);
-  report.claim_above("a 3-gram takes its text for noise: loss above", unmasked.sample, 4.5);
-  report.claim_below("and not the other model's: loss below", masked.sample, 4.0);
+  report.claim_above("without the mask, the loss of a 3-gram on its text is above", unmasked.sample, 4.5);
+  report.claim_below("with it, the loss of a 3-gram on its text is below", masked.sample, 4.0);
   report.claim_above("without the mask, a head's weight on the next place",
                      unmasked.weights_TT.diagonal(1).mean().item<double>(), 0.5);
   report.claim_equal("with it, weights on later places that are not 0",

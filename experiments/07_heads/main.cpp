@@ -112,9 +112,12 @@ void study(Report& report) {
         fmt::format("{}: bytes that the engine allocates for {} positions", outcomes[i].name, kPositions), bytes,
         kPositions * bytes_by_formula(model));
   }
-  report.table(fmt::format("After {} steps; {}", setting.steps, experiments::count_of_intervals(chart.size())),
+  report.table(fmt::format("After {} steps; {}", setting.steps, experiments::count_of_intervals(chart.size() + 1)),
                {"model", "parameters", "bytes a token", "bytes allocated", "loss", "against MHA of as many heads"},
                rows);
+  report.table("The same parameters in another place", {"", "difference"},
+               {{outcomes[5].name + " against " + outcomes[2].name,
+                 experiments::shown(experiments::paired_interval(outcomes[5].losses, outcomes[2].losses))}});
   show_published_models(report);
   claim_losses(report, outcomes[0], outcomes[2], outcomes.back());
   report.picture("heads.svg",

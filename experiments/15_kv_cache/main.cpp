@@ -39,6 +39,37 @@ constexpr std::array kCounted{
     Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
     Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
 
+// Lengths with one mean. (Of the last two a share is longer than the context, and is cut.)
+constexpr std::array kLengths{
+    experiments::Lengths{"exponential", [](double u, double mean) { return -mean * std::log(1.0 - u); }},
+    experiments::Lengths{"all of one length", [](double, double mean) { return mean; }},
+    experiments::Lengths{"uniform from 0", [](double u, double mean) { return 2.0 * mean * u; }},
+    experiments::Lengths{"four of five short", [](double u, double mean) { return u < 0.8 ? mean / 4.0 : 4.0 * mean; }},
+    experiments::Lengths{"Pareto, exponent 2", [](double u, double mean) { return 0.5 * mean / std::sqrt(1.0 - u); }}};
+
+// What blocks waste by how long the texts are: in positions of a text, and as a share.
+void show_lengths(Report& report, int64_t context) {
+  std::vector<std::vector<Report::Json>> rows;
+  for (const experiments::Lengths& lengths : kLengths) {
+    for (const double mean : {60.0, 499.0}) {
+      const auto texts = experiments::running_texts(lengths, 1000, mean, context, report.seed());
+      rows.push_back({fmt::format("{}, mean {:g}", lengths.name, mean)});
+      int64_t used = 0;
+      for (const Text& t : texts) used += t.now;
+      rows.back().push_back(static_cast<double>(used) / 1000.0);
+      for (const int64_t block : {16, 32, 64, 256}) {
+        int64_t held = 0;
+        for (const Text& t : texts) held += experiments::held_in_blocks(t.now, block);
+        rows.back().push_back(static_cast<double>(held - used) / 1000.0);
+        rows.back().push_back(100.0 * (1.0 - static_cast<double>(used) / static_cast<double>(held)));
+      }
+    }
+  }
+  report.table("Positions that a text wastes on average, by how long the texts are",
+               {"lengths", "positions in use", "blocks of 16", "%", "of 32", "% ", "of 64", "%  ", "of 256", "%   "},
+               rows);
+}
+
 // Returns the bytes of a position in the engine's cache.
 uint64_t count_work(Report& report) {
   const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
@@ -132,7 +163,7 @@ void compare_types(Report& report) {
 void count_paging(Report& report, uint64_t position_bytes) {
   constexpr int64_t kContext = 2048;
   constexpr double kMean = 499;
-  const std::vector<Text> texts = experiments::running_texts(1000, kMean, kContext, report.seed());
+  const std::vector<Text> texts = experiments::running_texts(kLengths[0], 1000, kMean, kContext, report.seed());
   const auto held = [&](auto&& of_text) {
     int64_t positions = 0;
     for (const Text& text : texts) positions += of_text(text);
@@ -171,6 +202,7 @@ void count_paging(Report& report, uint64_t position_bytes) {
                                                 .series = {line},
                                                 .references = {{"the whole context", 100.0 * whole}},
                                                 .log_x = true});
+  show_lengths(report, kContext);
 
   constexpr int64_t kPrompt = 500;
   const auto shared = experiments::engine_blocks_of_shared_prompt(kPrompt, 100);

@@ -8,11 +8,11 @@
 
 namespace folio::experiments {
 
-std::vector<Text> running_texts(int64_t count, double mean, int64_t context, uint64_t seed) {
+std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context, uint64_t seed) {
   std::vector<Text> texts;
   for (int64_t i = 0; i < count; ++i) {
     const auto draw = static_cast<uint64_t>(2 * i);
-    const double length = -mean * std::log(1.0 - core::random_uniform(seed, draw));
+    const double length = lengths.quantile(core::random_uniform(seed, draw), mean);
     const int64_t final = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(length)), 1, context);
     const auto now = 1 + static_cast<int64_t>(core::random_below(seed, draw + 1, static_cast<uint64_t>(final)));
     texts.push_back({.now = now, .final = final});

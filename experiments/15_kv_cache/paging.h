@@ -12,9 +12,17 @@ struct Text {
   int64_t final = 0;  ///< positions that it will have
 };
 
-/// `count` texts at a random moment. Final lengths are geometric with that mean, cut at `context`; each text is caught
-/// at a moment that is uniform in its life.
-[[nodiscard]] std::vector<Text> running_texts(int64_t count, double mean, int64_t context, uint64_t seed);
+/// How long texts become.
+struct Lengths {
+  const char* name;
+  /// The length that a share `u` of the texts, 0 <= u < 1, stay below.
+  double (*quantile)(double u, double mean);
+};
+
+/// `count` texts at a random moment. Final lengths are cut at `context`; each text is caught at a moment that is
+/// uniform in its life.
+[[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
+                                              uint64_t seed);
 
 /// The positions that blocks of `block` positions hold for `positions`.
 [[nodiscard]] constexpr int64_t held_in_blocks(int64_t positions, int64_t block) {

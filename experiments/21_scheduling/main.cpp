@@ -170,7 +170,7 @@ void Study::budgets() {
     rows.push_back({fmt::format("{}", budget), std::ssize(schedule.steps), c.cost, mean(c.first_token_cost),
                     worst(c.first_token_cost), c.longest_gap, full_step});
   }
-  report_.table("Chunks of other sizes; nothing is known",
+  report_.table("Chunks of other sizes, without known prefixes",
                 {"rows a step", "steps", "time", "time to the first token, mean", "worst",
                  "longest time between two tokens", "a full step"},
                 rows);
@@ -200,7 +200,7 @@ void Study::memory() {
     for (const size_t step : {kChunks, kPrefixes}) {
       Variant variant = ladder_[step].variant;
       variant.n_blocks = n_blocks;
-      variant.name = fmt::format("{} blocks, {}", n_blocks, step == kChunks ? "nothing is known" : "known prefixes");
+      variant.name = fmt::format("{} blocks, {}", n_blocks, step == kChunks ? "no known prefixes" : "known prefixes");
       const Schedule schedule = run(variant);
       const Counts c = experiments::count(schedule);
       n_unfair += unfair(schedule);
@@ -218,9 +218,9 @@ void Study::memory() {
   const Counts forgets = experiments::count(drawn[0]);
   const Counts knows = experiments::count(drawn[1]);
   report_.claim_equal("all cache sizes: preempted although a younger one ran on", n_unfair, 0);
-  report_.claim_equal("nothing is known: rows beyond those needed and those computed again", n_extra, 0);
-  report_.claim_above("the small cache, nothing is known: rows computed again", static_cast<double>(forgets.again), 0);
-  report_.claim_below("the small cache: rows computed again, known prefixes / nothing is known",
+  report_.claim_equal("no known prefixes: rows beyond those needed and those computed again", n_extra, 0);
+  report_.claim_above("the small cache, no known prefixes: rows computed again", static_cast<double>(forgets.again), 0);
+  report_.claim_below("the small cache: rows computed again, with known prefixes / without",
                       static_cast<double>(knows.again) / static_cast<double>(forgets.again), 0.8);
 }
 
