@@ -108,8 +108,13 @@ std::string legend(double x, double y, const Scale& scale) {
 std::string HeatMap::svg() const {
   const Scale scale = scale_of(panels);
   std::string body = svg::text_at(16, kTop - 18, row_label + " ↓");
-  double left = kLeft;
-  for (const Panel& panel : panels) {
+  double left = kLeft, top = kTop, right = kLeft;
+  for (size_t k = 0; k < panels.size(); ++k) {
+    const Panel& panel = panels[k];
+    if (panels_per_row > 0 && k > 0 && k % static_cast<size_t>(panels_per_row) == 0) {
+      left = kLeft;
+      top += kPanelHeight + kGap;
+    }
     core::require(panel.rows >= 1 && panel.columns >= 1 &&
                       panel.values.size() == static_cast<size_t>(panel.rows * panel.columns) &&
                       (panel.row_names.empty() || panel.row_names.size() == static_cast<size_t>(panel.rows)) &&
@@ -119,22 +124,22 @@ std::string HeatMap::svg() const {
     const double side = kPanelHeight / static_cast<double>(std::max(panel.rows, panel.columns));
     const double width = side * static_cast<double>(panel.columns);
     const double height = side * static_cast<double>(panel.rows);
-    body += svg::text_at(left + width / 2, kTop - 18, panel.title, "middle", "strong");
+    body += svg::text_at(left + width / 2, top - 18, panel.title, "middle", "strong");
     body +=
         fmt::format("<g transform=\"translate({:.1f} {:.1f}) scale({:.4f})\" shape-rendering=\"crispEdges\">\n{}</g>\n",
-                    left, kTop, side, squares(panel, scale));
-    body += fmt::format("<path class=\"grid\" fill=\"none\" d=\"M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z\"/>\n", left,
-                        kTop, width, height, width);
+                    left, top, side, squares(panel, scale));
+    body += fmt::format("<path class=\"grid\" fill=\"none\" d=\"M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z\"/>\n", left, top,
+                        width, height, width);
     put_names(panel.rows, panel.row_names, [&](int64_t i, const std::string& name) {
-      body += svg::text_at(left - 6, kTop + side * (static_cast<double>(i) + 0.5) + 4, name, "end");
+      body += svg::text_at(left - 6, top + side * (static_cast<double>(i) + 0.5) + 4, name, "end");
     });
     put_names(panel.columns, panel.column_names, [&](int64_t i, const std::string& name) {
-      body += svg::text_at(left + side * (static_cast<double>(i) + 0.5), kTop + height + 15, name, "middle");
+      body += svg::text_at(left + side * (static_cast<double>(i) + 0.5), top + height + 15, name, "middle");
     });
+    right = std::max(right, left + width);
     left += width + kGap;
   }
-  const double right = panels.empty() ? kLeft : left - kGap;
-  const double bottom = kTop + kPanelHeight;
+  const double bottom = top + kPanelHeight;
   body += svg::text_at((kLeft + right) / 2, bottom + 36, column_label + " →", "middle");
   body += legend(kLeft + 50, bottom + 56, scale);
   const double text_width = svg::kCharacterWidth * static_cast<double>(std::max(svg::count_characters(subtitle),

@@ -1,4 +1,4 @@
-// Tables of numbers as coloured squares, several side by side on one scale: attention maps, scores by position.
+// Tables of numbers as coloured squares, several beside each other on one scale: attention maps, scores by position.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct HeatMap {
   std::string subtitle;
   std::string row_label;
   std::string column_label;
-  std::vector<Panel> panels;
+  std::vector<Panel> panels{};
+  int64_t panels_per_row = 0;  ///< 0: all side by side
 
   /// One SVG document. A number's colour is the card's at 0 and full at the largest magnitude of all panels; numbers
   /// below 0 have a hue of their own. A number that is not finite leaves a cross. Throws core::Error for a panel whose

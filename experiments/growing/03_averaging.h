@@ -44,9 +44,11 @@ inline Tensor average_by_softmax(const Tensor& x_TD) {
 
 // 4. Queries and keys: the score of position s for position t is the dot product q[t] · k[s], so a position chooses
 // what it looks at. What it gets is a mean of the values v. With queries of 0 all scores are 0, and this is form 3.
+inline Tensor attention_weights(const Tensor& q_TK, const Tensor& k_TK) {  // [..., T, K] to [..., T, T]
+  return causal_softmax(q_TK.matmul(k_TK.transpose(-2, -1)) / std::sqrt(q_TK.size(-1)));
+}
 inline Tensor attend(const Tensor& q_TK, const Tensor& k_TK, const Tensor& v_TK) {  // [..., T, K]
-  const Tensor scores_TT = q_TK.matmul(k_TK.transpose(-2, -1)) / std::sqrt(q_TK.size(-1));
-  return causal_softmax(scores_TT).matmul(v_TK);
+  return attention_weights(q_TK, k_TK).matmul(v_TK);
 }
 
 // A matrix of random first values: with a spread of 1/√in, its outputs are about as large as its inputs.

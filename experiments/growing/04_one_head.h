@@ -9,6 +9,7 @@ namespace folio::growing {
 
 struct Head : torch::nn::Module {
   Tensor wq_KD, wk_KD, wv_KD;
+  Tensor weights_BTT;  // of the last forward pass: what each position looked at, for a picture
 
   Head(int64_t D, int64_t K) {
     wq_KD = register_parameter("wq", random_matrix(K, D));
@@ -20,7 +21,8 @@ struct Head : torch::nn::Module {
     const Tensor q_BTK = torch::linear(x_BTD, wq_KD);
     const Tensor k_BTK = torch::linear(x_BTD, wk_KD);
     const Tensor v_BTK = torch::linear(x_BTD, wv_KD);
-    return attend(q_BTK, k_BTK, v_BTK);  // [B, T, K]: softmax(q kᵀ / √K, causal) v
+    weights_BTT = attention_weights(q_BTK, k_BTK);  // softmax(q kᵀ / √K, causal)
+    return weights_BTT.matmul(v_BTK);               // [B, T, K]
   }
 };
 

@@ -10,6 +10,7 @@ namespace folio::growing {
 struct Heads : torch::nn::Module {
   int64_t H;
   Tensor wq_DD, wk_DD, wv_DD, wo_DD;
+  Tensor weights_BHTT;  // of the last forward pass: what each head looked at, for a picture
 
   Heads(int64_t D, int64_t n_heads) : H(n_heads) {
     wq_DD = register_parameter("wq", random_matrix(D, D));
@@ -26,7 +27,8 @@ struct Heads : torch::nn::Module {
     const Tensor q_BHTK = split(torch::linear(x_BTD, wq_DD));
     const Tensor k_BHTK = split(torch::linear(x_BTD, wk_DD));
     const Tensor v_BHTK = split(torch::linear(x_BTD, wv_DD));
-    return join(attend(q_BHTK, k_BHTK, v_BHTK));
+    weights_BHTT = attention_weights(q_BHTK, k_BHTK);
+    return join(weights_BHTT.matmul(v_BHTK));
   }
 
   [[nodiscard]] Tensor join(const Tensor& y_BHTK) const {

@@ -27,7 +27,8 @@ struct RotaryHeads : Heads {
     const Tensor q_BHTK = rotate(split(torch::linear(x_BTD, wq_DD)));
     const Tensor k_BHTK = rotate(split(torch::linear(x_BTD, wk_DD)));
     const Tensor v_BHTK = split(torch::linear(x_BTD, wv_DD));  // values are not turned
-    return join(attend(q_BHTK, k_BHTK, v_BHTK));
+    weights_BHTT = attention_weights(q_BHTK, k_BHTK);
+    return join(weights_BHTT.matmul(v_BHTK));
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "experiments/common/comparison.h"
 #include "experiments/growing/11_adamw.h"
+#include "experiments/growing/head_pictures.h"
 
 namespace folio::growing {
 
@@ -52,8 +53,8 @@ inline double future_seen(Model& model, Text text, int64_t T) {
   return (model.forward(a_1T) - model.forward(b_1T)).narrow(1, 0, T - 1).abs().max().item<double>();
 }
 
-inline Climbed climb(const Report& report, const Rung& rung, const experiments::Shakespeare& text,
-                     const Setting& setting, Text validation, const std::vector<uint64_t>& seeds) {
+inline Climbed climb(Report& report, const Rung& rung, const experiments::Shakespeare& text, const Setting& setting,
+                     Text validation, const std::vector<uint64_t>& seeds) {
   Climbed climbed;
   climbed.trainings.resize(seeds.size());
   climbed.losses.resize(seeds.size());
@@ -78,6 +79,7 @@ inline Climbed climb(const Report& report, const Rung& rung, const experiments::
     for (const Tensor& p : parameters) climbed.parameters += p.numel();
     climbed.sample = text.tokenizer.decode(sample(forward, text.tokenizer.encode("\n"), 240, s.T, seeds[i]));
     climbed.future_seen = future_seen(*model, validation, s.T);
+    draw_heads(report, rung.number, rung.name, *model, text, validation.first(static_cast<size_t>(s.T)));
   });
   return climbed;
 }

@@ -1,5 +1,6 @@
 // Climbs the rungs: trains each model from eight seeds, compares it with the one before, and shows what it writes.
-// Table, picture and explanation: README.md beside this file. --rung N climbs one rung.
+// Table, pictures and explanation: README.md beside this file. --rung N climbs one rung, --rung tensors shows the page
+// between 1 and 2, --details trains what the text says beside the rungs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 
 #include "core/error.h"
 #include "experiments/growing/climb.h"
+#include "experiments/growing/details.h"
 #include "experiments/growing/on_paper.h"
+#include "train/report/ngram.h"
 
 namespace {
 
@@ -44,7 +47,9 @@ void claim_order(Report& report, const std::vector<Climbed>& all, double counted
   report.claim_above("AdamW gains", gain(10, 11), 0.08);
 }
 
-void study(Report& report, int only) {
+constexpr int kTensors = -1;  // the page between rungs 1 and 2
+
+void study(Report& report, int only, bool details) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   Setting setting{.seed = report.seed()};
   if (report.short_form()) setting.steps = 20, setting.evaluate_every = 10;
@@ -52,12 +57,16 @@ void study(Report& report, int only) {
   std::vector<uint64_t> seeds(report.short_form() ? 1 : 8);
   for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = report.seed() + i;
 
+  if (details) return show_details(report, only, text, setting, validation);
+
+  if (only == 0 || only == kTensors) show_tensors(report);
+  if (only == kTensors) return;
   const Counts counts(text.splits.train, text.vocab_size);
   const double counted = counts.loss(validation);
   if (only <= 1)
     report.say(fmt::format("rung 1, counts: {:.3f}, and writes\n{}", counted, written(counts, text, report.seed())));
   if (only == 0 || only == 2) show_batch(report, text, setting);
-  if (only == 0 || only == 3) show_averages(report);
+  if (only == 0 || only == 3) show_averages(report), show_scale(report);
 
   std::vector<std::vector<Report::Json>> rows{{"1 counts", text.vocab_size * text.vocab_size, counted, nullptr}};
   std::vector<train::LineChart::Series> curves;
@@ -79,11 +88,15 @@ void study(Report& report, int only) {
   report.table(fmt::format("Validation loss after {} steps, mean of {} seeds", setting.steps, seeds.size()),
                {"rung", "parameters", "loss", "against the rung before"}, rows);
   if (!report.short_form() && only == 0) claim_order(report, all, counted);
+  const train::NgramCounts n_grams(text.splits.train, text.vocab_size, 5);
+  const double five = n_grams.witten_bell_loss(validation, 5);
+  report.say(fmt::format("a 5-gram by counting: {:.3f} on these characters, {:.3f} on the whole validation text", five,
+                         n_grams.witten_bell_loss(text.splits.validation, 5)));
   report.picture("growing.svg", {.title = "One model that becomes a Llama, rung by rung",
                                  .x_label = "step (512 characters each)",
                                  .y_label = "validation loss (nats per character)",
                                  .series = curves,
-                                 .references = {{"1 counts", counted}}});
+                                 .references = {{"1 counts", counted}, {"5-gram by counting", five}}});
 }
 
 }  // namespace
@@ -91,18 +104,28 @@ void study(Report& report, int only) {
 int main(int argc, char** argv) {
   std::vector<char*> others;
   int only = 0;
+  bool details = false;
   for (int i = 0; i < argc; ++i) {
-    if (std::string_view(argv[i]) != "--rung") {
+    const std::string_view flag = argv[i];
+    if (flag == "--details") {
+      details = true;
+      continue;
+    }
+    if (flag != "--rung") {
       others.push_back(argv[i]);
       continue;
     }
     const std::string_view value = i + 1 < argc ? argv[++i] : "";
+    if (value == "tensors") {
+      only = kTensors;
+      continue;
+    }
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), only);
     if (error != std::errc{} || end != value.data() + value.size() || only < 1 || only > 11) {
-      fmt::print(stderr, "growing: --rung is a whole number from 1 to 11, not {}\n", core::printable(value));
+      fmt::print(stderr, "growing: --rung is a whole number from 1 to 11 or tensors, not {}\n", core::printable(value));
       return 2;
     }
   }
   return experiments::run(static_cast<int>(others.size()), others.data(), "growing",
-                          [only](Report& report) { study(report, only); });
+                          [only, details](Report& report) { study(report, only, details); });
 }

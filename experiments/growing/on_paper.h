@@ -1,4 +1,5 @@
-// What the program shows beside the trainings: a batch, the averages on one short word, and what holds for every rung.
+// What the program shows beside the trainings: tensors, a batch, the averages on one short word, dot products of random
+// numbers, and what holds for every rung.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
 #include "experiments/growing/03_averaging.h"
+#include "experiments/growing/tensors.h"
 
 namespace folio::growing {
 
@@ -47,13 +49,98 @@ inline std::string rows_of(const Tensor& matrix) {
   return lines;
 }
 
+inline std::string shape_of(const Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")); }
+
+// The largest difference of two tensors of one shape.
+inline double apart(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+// tensors.h on the word "noon", n = 0 and o = 1: its counts, its shares, its loss, and two steps of gradient descent.
+inline void show_tensors(experiments::Report& report) {
+  const std::vector<int32_t> noon{0, 1, 1, 0};
+  const Pairs pairs = pairs_of(noon);
+  const Tensor times_VV = count(pairs, 2), shares_VV = shares(times_VV), wrong_VV = wrong_shares(times_VV);
+  report.say(fmt::format(
+      "\"noon\", n = 0, o = 1: its pairs counted\n{}  sum(1, keepdim) has the shape {}\n{}"
+      "  sum(1) has the shape {}\n{}  counts / sum(1, keepdim)\n{}  counts / sum(1): the rows have "
+      "not the sum 1\n{}",
+      rows_of(times_VV), shape_of(times_VV.sum(1, true)), rows_of(times_VV.sum(1, true)), shape_of(times_VV.sum(1)),
+      rows_of(times_VV.sum(1).unsqueeze(0)), rows_of(shares_VV), rows_of(wrong_VV)));
+  const Tensor rows_NV = rows(shares_VV, pairs);
+  report.say(
+      fmt::format("the rows of n, o, o, {}\n{}  gather takes from each the share of what came: o, o, n\n{}"
+                  "  the mean of -ln of them: {:.3f}\n",
+                  shape_of(rows_NV), rows_of(rows_NV), rows_of(picked(rows_NV, pairs).unsqueeze(0)),
+                  loss_of_shares(shares_VV, pairs).item<double>()));
+  report.claim_below("shares: each row has the sum 1, up to", apart(shares_VV.sum(1), torch::ones(2)), 1e-6);
+  report.claim_above("without keepdim a row's sum differs from 1 by", apart(wrong_VV.sum(1), torch::ones(2)), 0.4);
+  report.claim_below("the loss = (-ln 1 - ln 1/2 - ln 1/2) / 3, up to",
+                     std::abs(loss_of_shares(shares_VV, pairs).item<double>() - 2.0 * std::log(2.0) / 3.0), 1e-6);
+
+  Tensor logits_VV = torch::zeros({2, 2}).requires_grad_();
+  step(logits_VV, pairs, /*rate=*/0.0);
+  const Tensor once_VV = logits_VV.grad().clone();
+  report.say(fmt::format("logits of 0: the gradient of their loss\n{}", rows_of(once_VV)));
+  const Tensor by_hand_VV = torch::tensor({{0.5F, -0.5F}, {0.0F, 0.0F}}) / 3.0;
+  report.claim_below("that gradient = (share - 1 if it came) / 3, summed over the pairs, up to",
+                     apart(once_VV, by_hand_VV), 1e-6);
+  loss_of_logits(logits_VV, pairs).backward();  // nobody emptied grad()
+  report.claim_below("a second backward() without zero_() doubles it, up to", apart(logits_VV.grad(), 2.0 * once_VV),
+                     1e-6);
+  bool refused = false;
+  try {
+    logits_VV.sub_(0.0);
+  } catch (const c10::Error&) {
+    refused = true;
+  }
+  report.claim_equal("steps that LibTorch refuses without NoGradGuard", refused ? 1 : 0, 1);
+  std::vector<double> losses;
+  for (int i = 0; i < 2; ++i) {
+    losses.push_back(loss_of_logits(logits_VV, pairs).item<double>());
+    step(logits_VV, pairs, /*rate=*/3.0);
+  }
+  losses.push_back(loss_of_logits(logits_VV, pairs).item<double>());
+  report.say(fmt::format("two steps at a rate of 3: loss {:.3f}, {:.3f}, {:.3f}; the logits\n{}  their softmax\n{}",
+                         losses[0], losses[1], losses[2], rows_of(logits_VV.detach()),
+                         rows_of(logits_VV.detach().softmax(1))));
+  report.claim_above("each step lowers the loss by", std::min(losses[0] - losses[1], losses[1] - losses[2]), 0.02);
+}
+
+// Why scores are divided by √K: q and k of K random numbers, each with mean 0 and spread 1. Eight keys to each query.
+inline void show_scale(experiments::Report& report) {
+  constexpr int64_t kQueries = 4000, kKeys = 8;
+  torch::manual_seed(report.seed());
+  std::string lines = fmt::format(
+      "{} queries with {} keys each, of K random numbers of spread 1\n"
+      "     K   spread of q · k   largest weight   of q · k / √K   p (1 - p)   of q · k / √K\n",
+      kQueries, kKeys);
+  const auto largest = [](const Tensor& scores) { return scores.softmax(1).amax(1).mean().item<double>(); };
+  // How much a weight moves with its score: softmax's derivative, p (1 - p), the mean of all.
+  const auto moves = [](const Tensor& scores) {
+    const Tensor p = scores.softmax(1);
+    return (p * (1.0 - p)).mean().item<double>();
+  };
+  for (const int64_t K : {1, 4, 16, 64, 256}) {
+    const Tensor q_NK = torch::randn({kQueries, K}), k_NSK = torch::randn({kQueries, kKeys, K});
+    const Tensor scores_NS = k_NSK.matmul(q_NK.unsqueeze(-1)).squeeze(-1);
+    const double root = std::sqrt(static_cast<double>(K));
+    const double spread = scores_NS.square().mean().sqrt().item<double>();
+    lines += fmt::format("{:6} {:15.2f} {:16.2f} {:15.2f} {:11.3f} {:15.3f}\n", K, spread, largest(scores_NS),
+                         largest(scores_NS / root), moves(scores_NS), moves(scores_NS / root));
+    report.claim_below(fmt::format("the spread of q · k over √{} differs from 1 by", K), std::abs(spread / root - 1.0),
+                       0.05);
+    if (K < 16) continue;
+    report.claim_above(fmt::format("K = {}: divided, a weight moves more with its score, by a factor of", K),
+                       moves(scores_NS / root) / moves(scores_NS), 1.5);
+  }
+  report.say(lines);
+}
+
 // The word "noon" with n = (1, 0) and o = (0, 1): the four forms of rung 3, each equal to the one before; and then
 // queries that are not 0.
 inline void show_averages(experiments::Report& report) {
   const Tensor x_TD = torch::tensor({{1.0F, 0.0F}, {0.0F, 1.0F}, {0.0F, 1.0F}, {1.0F, 0.0F}});
   const Tensor loop = average_by_loop(x_TD), matrix = average_by_matrix(x_TD), softmax = average_by_softmax(x_TD);
   const Tensor attention = attend(torch::zeros_like(x_TD), x_TD, x_TD);
-  const auto apart = [](const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); };
   report.say(fmt::format("\"noon\", n = (1, 0), o = (0, 1); the mean of all vectors so far\n{}  = the weights\n{}  · x",
                          rows_of(loop), rows_of(average_weights(4))));
   report.claim_below("triangular matrix = loop, up to", apart(matrix, loop), 1e-6);

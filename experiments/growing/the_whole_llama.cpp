@@ -2,7 +2,6 @@
 // values, AdamW with schedule and clipping, sampling. Tensors and autograd are LibTorch's. A test proves that it
 // computes what modules/ and train/ compute. Shapes: B windows, T positions, V characters, D width, H query heads, G
 // key/value heads, K numbers in a head, P = K / 2 pairs of them, F numbers inside the feed-forward.
-#include <ATen/Parallel.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -25,10 +24,10 @@ namespace whole {
 using torch::Tensor;
 
 struct Config {
-  int64_t V = 65, D = 64, L = 4, H = 4, G = 2, F = 176, T = 32;  // L blocks
+  int64_t V = 65, D = 128, L = 4, H = 4, G = 4, F = 352, T = 256;  // L blocks
   double theta = 10000.0, norm_eps = 1e-5;
-  int64_t B = 16, steps = 800;
-  double rate = 3e-3, last_rate = 3e-4, warmup = 50;
+  int64_t B = 4, steps = 2000;
+  double rate = 2e-3, last_rate = 2e-4, warmup = 100;
   double beta1 = 0.9, beta2 = 0.99, adam_eps = 1e-8, decay = 0.1, clip = 1.0;
   uint64_t seed = 1;
 };
@@ -136,12 +135,12 @@ struct Llama {
     const auto heads = [&](const Tensor& w, int64_t n) {
       return torch::linear(x_BTD, w).unflatten(-1, {n, K}).transpose(1, 2);  // [B, n, T, K]
     };
-    const Tensor q_BHTK = rotate(heads(b.wq_DD, c.H), c.theta);
+    const Tensor q_BHTK = rotate(heads(b.wq_DD, c.H), c.theta) / std::sqrt(K);
     const Tensor k_BHTK = rotate(heads(b.wk_GD, c.G), c.theta).repeat_interleave(c.H / c.G, 1);  // H / G queries share
     const Tensor v_BHTK = heads(b.wv_GD, c.G).repeat_interleave(c.H / c.G, 1);                   // a key and a value
-    const Tensor scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(K);
-    const Tensor later_TT = torch::ones(scores_BHTT.sizes().slice(2), torch::kBool).triu(1);
-    const Tensor weights_BHTT = scores_BHTT.masked_fill(later_TT, -INFINITY).softmax(-1);
+    const Tensor scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1));
+    const Tensor mask_TT = torch::full(scores_BHTT.sizes().slice(2), -INFINITY).triu(1);  // later positions; 0 else
+    const Tensor weights_BHTT = (scores_BHTT + mask_TT).softmax(-1);
     return torch::linear(weights_BHTT.matmul(v_BHTK).transpose(1, 2).flatten(2), b.wo_DD);
   }
 
@@ -212,12 +211,13 @@ void train(Llama& model, const std::vector<int64_t>& tokens, const std::function
   }
 }
 
-// The loss of the first 16,384 characters, or what there are, in windows that lie side by side.
+// The loss of a text in windows that lie side by side, one at a time: as many as fit.
 double validation_loss(const Llama& model, const std::vector<int64_t>& tokens) {
   const torch::NoGradGuard no_grad;
-  std::vector<size_t> starts;
-  for (size_t i = 0; i + model.c.T < tokens.size() && i < 16'384; i += model.c.T) starts.push_back(i);
-  return model.loss(window(tokens, starts, model.c.T)).item<double>();
+  double sum = 0.0, windows = 0.0;
+  for (size_t start = 0; start + model.c.T < tokens.size(); start += model.c.T, ++windows)
+    sum += model.loss(window(tokens, {start}, model.c.T)).item<double>();
+  return sum / windows;
 }
 
 std::string write(const Llama& model, const Text& text, std::string written, int64_t n) {
@@ -233,11 +233,12 @@ std::string write(const Llama& model, const Text& text, std::string written, int
 }  // namespace whole
 
 int main(int argc, char** argv) try {
-  at::set_num_threads(1);  // so small a model is no faster with more
   const whole::Text text(folio::data::load_corpus("tinyshakespeare").text);
   whole::Config c{.V = static_cast<int64_t>(text.characters.size())};
   if (argc > 1) c.steps = std::atol(argv[1]);
-  if (argc > 2 || c.steps < 1) return std::fputs("usage: the_whole_llama [STEPS], at least 1\n", stderr), 2;
+  if (argc > 2) c.seed = std::strtoull(argv[2], nullptr, 10);
+  if (argc > 3 || c.steps < 1)
+    return std::fputs("usage: the_whole_llama [STEPS [SEED]], STEPS at least 1\n", stderr), 2;
   whole::Llama model(c);
   whole::train(model, text.train, [&](int64_t step, double loss) {
     if (step % 100 == 0) std::printf("step %ld, loss %.3f\n", static_cast<long>(step), loss);

@@ -3,10 +3,10 @@
 
 #include <limits>
 
-#include "tests/train/report/svg_support.h"
 #include "core/error.h"
 #include "experiments/common/heat_map.h"
 #include "experiments/common/interval_chart.h"
+#include "tests/train/report/svg_support.h"
 
 namespace folio::experiments {
 namespace {
@@ -58,6 +58,17 @@ TEST(HeatMap, NamesAreEscaped) {
   map.title = map.subtitle = map.row_label = map.column_label = map.panels[0].title = "<&\">";
   map.panels[0].row_names = map.panels[0].column_names = {"<&\">"};
   EXPECT_EQ(xml_fault(map.svg()), "");
+}
+
+TEST(HeatMap, PanelsThatDoNotFitInARowStandBelow) {
+  HeatMap map = map_of(1, 1, {1.0});
+  map.panels.resize(3, map.panels[0]);
+  map.panels_per_row = 2;
+  const std::string svg = map.svg();
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_EQ(count(svg, "translate(56.0 90.0)"), 1U);
+  EXPECT_EQ(count(svg, "translate(496.0 90.0)"), 1U);
+  EXPECT_EQ(count(svg, "translate(56.0 530.0)"), 1U);
 }
 
 TEST(HeatMap, SizesThatDoNotFitAreAnError) {

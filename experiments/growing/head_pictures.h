@@ -1,0 +1,73 @@
+// What each head of a trained model looks at, as pictures: a row is a position, and its squares say what weight it
+// gives to itself and to each character before it.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/common/heat_map.h"
+#include "experiments/common/report.h"
+#include "experiments/common/shakespeare.h"
+#include "experiments/growing/05_heads.h"
+
+namespace folio::growing {
+
+// The weights of each set of heads in the model, [H, T, T], in the order of the blocks; empty where there are no heads.
+inline std::vector<Tensor> heads_weights(Model& model, Text window) {
+  const torch::NoGradGuard no_grad;
+  model.forward(torch::tensor(std::vector<int64_t>(window.begin(), window.end())).unsqueeze(0));
+  std::vector<Tensor> weights;
+  for (const auto& module : model.modules()) {
+    if (const auto* one = dynamic_cast<const Head*>(module.get())) weights.push_back(one->weights_BTT);
+    if (const auto* several = dynamic_cast<const Heads*>(module.get())) weights.push_back(several->weights_BHTT[0]);
+  }
+  return weights;
+}
+
+// The mean weight that a position has on itself, and on the last four characters, itself among them: of each head, in
+// percent. The first eight positions, which have little to choose from, don't count.
+inline std::string how_near(const Tensor& weights_HTT) {
+  const Tensor later_HST = weights_HTT.slice(1, 8);
+  const auto percent = [&](int64_t last) {  // later_HST[h][s][t] is position s + 8's weight of character t
+    const Tensor near_HST = later_HST.tril(8) - later_HST.tril(8 - last);
+    const Tensor mean_H = (100.0 * near_HST.sum(2).mean(1)).to(torch::kDouble).contiguous();
+    return fmt::format("{:.0f}",
+                       fmt::join(mean_H.data_ptr<double>(), mean_H.data_ptr<double>() + mean_H.size(0), ", "));
+  };
+  return fmt::format("weight on itself {} %, on the last four {} %", percent(1), percent(4));
+}
+
+// Into the run's folder: heads_05.svg for rung 5, and heads_10_block_1.svg and so on where there are several blocks.
+inline void draw_heads(experiments::Report& report, int rung, const std::string& name, Model& model,
+                       const experiments::Shakespeare& text, Text window) {
+  std::vector<std::string> characters;
+  for (const int32_t c : window) {
+    const std::string& character = text.tokenizer.token_bytes(c);
+    characters.push_back(character == "\n" ? "⏎" : character == " " ? "␣" : character);
+  }
+  const std::vector<Tensor> blocks = heads_weights(model, window);
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    const std::string of_block = blocks.size() > 1 ? fmt::format(", block {}", block + 1) : "";
+    experiments::HeatMap map{.title = fmt::format("Rung {}, {}{}: what each head looks at", rung, name, of_block),
+                             .subtitle = "weight of each earlier character; each row has the sum 1",
+                             .row_label = "the position",
+                             .column_label = "looks at",
+                             .panels_per_row = 2};
+    report.say(fmt::format("  heads of {}{}: {}", name, of_block, how_near(blocks[block])));
+    const auto T = static_cast<int64_t>(window.size());
+    for (int64_t h = 0; h < blocks[block].size(0); ++h) {
+      const Tensor w_TT = blocks[block][h].to(torch::kDouble).contiguous();
+      const auto* first = w_TT.data_ptr<double>();
+      map.panels.push_back({.title = fmt::format("head {}", h + 1),
+                            .rows = T,
+                            .columns = T,
+                            .values = {first, first + T * T},
+                            .row_names = characters,
+                            .column_names = characters});
+    }
+    report.picture(fmt::format("heads_{:02}{}.svg", rung, blocks.size() > 1 ? fmt::format("_block_{}", block + 1) : ""),
+                   map.svg());
+  }
+}
+
+}  // namespace folio::growing
