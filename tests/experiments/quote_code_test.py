@@ -1,6 +1,7 @@
-"""The code that the READMEs of experiments/ show is the code that runs."""
+"""The code that the READMEs of experiments/ show is the code that runs, and a first read is as short as they say."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -66,3 +67,12 @@ def test_what_cannot_be_quoted_is_said(tmp_path):
         assert result.returncode == 1 and message in result.stderr, result.stderr
     readme(tmp_path, "int twice").write_text("<!-- code: experiments/study/code.h | int twice -->\nno block\n")
     assert "not followed by a fenced block" in run("--root", tmp_path).stderr
+
+
+def test_the_first_read_has_less_than_12000_words():
+    folder = ROOT / "experiments"
+    text = (folder / "README.md").read_text()
+    table = text.split("## The first read\n")[1].split("\n## ")[0]
+    pages = {"README.md", *re.findall(r"\]\((\w+/README\.md)\)", table)}
+    assert {"growing/README.md", "exercises/README.md"} < pages
+    assert sum(len((folder / page).read_text().split()) for page in pages) < 12_000
