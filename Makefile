@@ -57,8 +57,8 @@ ladder: ## run all studies of experiments/ and print one table of their claims (
 	@test -n "$(SHORT)" -o -e $(RUN)/model.gguf || build/train tinyshakespeare  # the engine's studies look at it
 	@scripts/ladder.py $(if $(SHORT),--short)
 
-exercise: ## the list of exercises; N=1 (a number or a name) checks your code in one of them
-	@scripts/exercise.py $(N)
+exercise: ## the list of exercises; N=1 (a number or a name) checks your code in one of them, HINT=1 helps
+	@scripts/exercise.py $(N) $(if $(HINT),--hint $(HINT))
 
 sanitize: ## the serving half and its tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/bootstrap.sh test

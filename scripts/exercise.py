@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Lists the exercises of experiments/exercises/README.md, or builds one and runs its laws against the reader's code.
+"""Lists the exercises of experiments/exercises/README.md, builds one and runs its laws against the reader's code, or prints
+one of its hints.
 
 An exercise is a row of the table there. It is named by its number, or by its file: rms_norm, or engine/rms_norm where
 another folder has one too. What passed is noted in runs/exercises/."""
@@ -9,9 +10,11 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "experiments" / "exercises"
+PLAIN = ("path", "engine", "serving")  # groups that need no LibTorch
 ROW = re.compile(r"^\| (\d+) \| \[[^]]+\]\(((\w+)/(\w+)\.\w+)\) \| (.+?) \|", re.M)
 
 
@@ -21,6 +24,13 @@ class Exercise:
         self.file = FOLDER / file
         self.full_name = f"{group}/{name}"
         self.note = ROOT / "runs" / "exercises" / group / name
+
+    def hints(self):
+        """Paragraphs, and at the end the code."""
+        text = (FOLDER / "hints" / self.group / f"{self.name}.md").read_text()
+        steps = [" ".join(step.split()) for step in re.split(r"^\d+\. ", text, flags=re.M)[1:]]
+        solution = (FOLDER / "solutions" / self.group / f"{self.name}.cpp").read_text()
+        return [textwrap.fill(step, 110) for step in steps] + [solution.rstrip()]
 
     def is_green(self):
         """Whether the last run passed, and the file is still the one that passed."""
@@ -57,11 +67,11 @@ def set_up(preset, goal, what):
 
 
 def build_folder(group):
-    """A build folder that can build the group, set up if there is none. The engine's exercises need no LibTorch."""
+    """A build folder that can build the group, set up if there is none."""
     full, serving = ROOT / "build", ROOT / "build-serving"
     if configured(full):
         return full
-    if group != "engine":
+    if group not in PLAIN:
         set_up("default", "build", "build/ is configured, with LibTorch, which is installed if there is none (minutes).")
         return full
     if not configured(serving):
@@ -88,8 +98,8 @@ def build_generate():
 
 def train_row():
     folder = build_folder("modules")
-    print("Training a Llama of Folio's modules and one of yours, a minute or so each. The first time, the trainer is "
-          "compiled before.", flush=True)
+    print("Training a Llama of Folio's parts and one of yours, a minute or so each. The first time, the trainer is compiled "
+          "before.", flush=True)
     build(folder, "exercise_row")
     return subprocess.run([folder / "exercises" / "row"]).returncode
 
@@ -98,21 +108,27 @@ def show_list(every):
     width = max(len(e.full_name) for e in every)
     for e in every:
         print(f"  {e.number:>2}  {'green' if e.is_green() else 'red  '}  {e.full_name.ljust(width)}  {e.what}")
-    print("\nmake exercise N=1 (or a name) checks one; how it works: experiments/exercises/README.md")
+    print("\nmake exercise N=1 (or a name) checks one, with HINT=1 it helps; how it works: experiments/exercises/README.md")
+
+
+def show_hint(exercise, number):
+    hints = exercise.hints()
+    if not 1 <= number <= len(hints):
+        sys.exit(f"exercise: {exercise.full_name} has the hints 1 to {len(hints)}, and the last is the code")
+    what = "the code" if number == len(hints) else f"the last, {len(hints)}, is the code"
+    print(f"{exercise.number} {exercise.full_name}, hint {number} of {len(hints)} ({what})\n\n{hints[number - 1]}")
 
 
 def run(exercise, every):
     print(f"{exercise.number} {exercise.full_name}: {exercise.what}", flush=True)
     folder = build_folder(exercise.group)
-    if exercise.group != "engine" and not (folder / "obj" / "modules" / "libfolio_modules.a").exists():
+    if exercise.group not in PLAIN and not (folder / "obj" / "modules" / "libfolio_modules.a").exists():
         print("First set-up, once: LibTorch's headers and Folio's modules are compiled (a minute or two).", flush=True)
     build(folder, f"exercise_{exercise.group}_{exercise.name}")
     code = subprocess.run([folder / "exercises" / exercise.group / exercise.name]).returncode
     exercise.set_green(code == 0)
-    if code < 0:
-        print(f"It crashed (signal {-code}) in the law behind the last one that is shown.")
     if code:
-        print(f"red: {exercise.file.relative_to(ROOT)}")
+        print(f"red: {exercise.file.relative_to(ROOT)}\nA hint: make exercise N={exercise.number} HINT=1")
         return 1
     print("green")
     if exercise.group == "engine" and all(e.is_green() for e in every if e.group == "engine"):
@@ -128,9 +144,13 @@ def run(exercise, every):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("exercise", nargs="?", help="a number, a name, generate, or row; without it, the list")
-    wanted = parser.parse_args().exercise
+    parser.add_argument("--hint", type=int, metavar="N", help="print the exercise's hint N; the last is the code")
+    arguments = parser.parse_args()
+    wanted = arguments.exercise
     every = exercises()
-    if not wanted:
+    if arguments.hint is not None:
+        show_hint(find(wanted, every), arguments.hint)
+    elif not wanted:
         show_list(every)
     elif wanted == "generate":
         build_generate()

@@ -1,13 +1,28 @@
 // Runs the laws of an exercise in their order, up to the first that fails, and shows why it does. The exit code is 1 if
-// one fails. All of GoogleTest's flags work: --gtest_fail_fast=0 goes on after a failure.
+// one fails. They run in a child process, so that a crash is the failure of a law, too, and is told in words. All of
+// GoogleTest's flags work: --gtest_fail_fast=0 goes on after a failure.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <sstream>
 #include <string>
 
+#include "experiments/exercises/asan_options.h"
+#include "experiments/exercises/crash.h"
+
 namespace {
+
+// How far the child came: in memory that the parent sees, too.
+struct Progress {
+  char law[120], file[400];
+  int line, n_held, n_laws;
+  bool finished;
+};
 
 constexpr size_t kWidth = 110;
 
@@ -30,8 +45,27 @@ std::string wrapped(const std::string& text, const std::string& indent) {
   return result;
 }
 
+// A law's verdict, and why.
+void print_failure(const char* law, const std::string& message, const std::string& file, int line) {
+  std::printf("  FAILS  %s\n%s", law, wrapped(message, "         ").c_str());
+  const size_t at = std::min(file.rfind("experiments/exercises/"), file.rfind("tests/modules/"));
+  std::printf("         (%s:%d)\n", file.substr(std::min(at, file.size())).c_str(), line);
+}
+
 class Printer : public testing::EmptyTestEventListener {
-  void OnTestStart(const testing::TestInfo&) override { message_.clear(); }
+ public:
+  explicit Printer(Progress& progress) : progress_(progress) {}
+
+ private:
+  void OnTestProgramStart(const testing::UnitTest& all) override { progress_.n_laws = all.test_to_run_count(); }
+
+  void OnTestStart(const testing::TestInfo& law) override {
+    message_.clear();
+    std::snprintf(progress_.law, sizeof progress_.law, "%s", law.name());
+    std::snprintf(progress_.file, sizeof progress_.file, "%s", law.file());
+    progress_.line = law.line();
+    alarm(60);
+  }
 
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed() || !message_.empty()) return;  // the first message of a law is enough
@@ -44,12 +78,9 @@ class Printer : public testing::EmptyTestEventListener {
 
   void OnTestEnd(const testing::TestInfo& law) override {
     if (law.result()->Skipped()) return;
-    std::printf("  %s  %s\n", law.result()->Passed() ? "holds" : "FAILS", law.name());
-    if (law.result()->Passed()) return;
-    std::printf("%s", wrapped(message_, "         ").c_str());
-    const std::string file = law.file();
-    const size_t at = std::min(file.rfind("experiments/exercises/"), file.rfind("tests/modules/"));
-    std::printf("         (%s:%d)\n", file.substr(std::min(at, file.size())).c_str(), law.line());
+    if (law.result()->Failed()) return print_failure(law.name(), message_, law.file(), law.line());
+    std::printf("  holds  %s\n", law.name());
+    ++progress_.n_held;
   }
 
   void OnTestProgramEnd(const testing::UnitTest& all) override {
@@ -65,17 +96,48 @@ class Printer : public testing::EmptyTestEventListener {
     message_ = message_.substr(begin.size(), message_.size() - begin.size() - end.size());
   }
 
+  Progress& progress_;
   std::string message_;
 };
+
+int run_laws(int argc, char** argv, Progress& progress) {
+  testing::GTEST_FLAG(fail_fast) = true;
+  testing::InitGoogleTest(&argc, argv);
+  auto& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new Printer(progress));
+  const int code = RUN_ALL_TESTS();
+  progress.finished = true;
+  return code;
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // if a law crashes, the ones before it were shown
-  testing::GTEST_FLAG(fail_fast) = true;
-  testing::InitGoogleTest(&argc, argv);
-  auto& listeners = testing::UnitTest::GetInstance()->listeners();
-  delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Printer);
-  return RUN_ALL_TESTS();
+  void* memory = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int errors[2];  // a pipe: what the child writes to stderr
+  if (memory == MAP_FAILED || pipe(errors) != 0) return std::perror("exercise"), 2;
+  auto& progress = *new (memory) Progress{};
+  const pid_t child = fork();
+  if (child < 0) return std::perror("exercise"), 2;
+  if (child == 0) {
+    dup2(errors[1], STDERR_FILENO);
+    close(errors[0]);
+    return run_laws(argc, argv, progress);
+  }
+  close(errors[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(errors[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  int status = 0;
+  waitpid(child, &status, 0);
+  const bool crashed = !progress.finished && progress.law[0] != '\0';
+  const size_t own = crashed ? folio::exercises::report_begins(text) : text.size();
+  std::fprintf(stderr, "%s", text.substr(0, own).c_str());
+  if (!crashed) return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  const std::string words = folio::exercises::crash_in_words(text, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  print_failure(progress.law, words, progress.file, progress.line);
+  std::printf("%d of %d laws hold\n", progress.n_held, progress.n_laws);
+  return 1;
 }

@@ -1,35 +1,238 @@
-// Trains the growing model's last rung twice from the same first values and on the same batches, once with Folio's
-// modules and once with the reader's, and prints a row for each. That takes some minutes; --steps N shortens it.
+// Trains the last rung of the growing model twice, from the same first values and on the same batches: once of Folio's
+// parts, and once of all that the reader has written so far. It prints a row for each, and what the reader's model
+// writes. That takes some minutes; --steps N shortens it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/utils.h>
 
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "experiments/common/shakespeare.h"
+#include "experiments/exercises/asan_options.h"
+#include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/modules/modules.h"
+#include "experiments/exercises/path/path.h"
+#include "experiments/exercises/training/training.h"
 #include "experiments/growing/11_adamw.h"
 
 namespace {
 
 using namespace folio;  // NOLINT: a program of one file
+using torch::Tensor;
 
-void print_row(const std::string& name, const core::ModelConfig& config, const nn::BlockFactory& blocks,
-               const experiments::Shakespeare& text, const growing::Setting& setting) {
-  torch::manual_seed(static_cast<int64_t>(setting.seed));
-  nn::Llama model(config, 0.0, blocks);
-  const auto training =
-      growing::train_with_adamw([&](const torch::Tensor& tokens) { return model->forward(tokens); },
-                                model->parameters(), text.splits.train, text.splits.validation.first(16'385), setting);
+// What is the reader's; the rest is Folio's.
+struct Own {
+  bool modules = false, loss = false, loss_backward = false, loop = false, rates = false, clipping = false;
+  bool adamw = false, sampler = false;
+};
+
+struct NothingToTrain final : exercises::Trainee {
+  void take_batch(size_t /*step*/) override {}
+  double loss() override { return 0.0; }
+  void clear_gradients() override {}
+  void backward() override {}
+  void descend(double /*rate*/) override {}
+};
+
+// Calls each function once, to see whether it is written, and says so.
+Own find_own(const core::ModelConfig& config) {
+  Own own;
+  std::vector<std::string> written, missing;
+  const auto look = [&](bool& is_own, const std::string& name, const auto& call) {
+    try {
+      call();
+      is_own = true;
+      written.push_back(name);
+    } catch (const exercises::Unfilled&) {
+      missing.push_back(name);
+    }
+  };
+  const torch::NoGradGuard no_grad;
+  look(own.modules, "the blocks and their modules", [&] {
+    nn::Llama(config, 0.0, exercises::my_blocks(config))->forward(torch::zeros({1, 2}, torch::kLong));
+  });
+  look(own.loss, "cross-entropy", [] { (void)exercises::cross_entropy({0.0F, 0.0F}, {0}); });
+  look(own.loss_backward, "its way back", [] {
+    exercises::cross_entropy_backward(torch::zeros({1, 2}), torch::zeros(1, torch::kLong));
+  });
+  look(own.loop, "the loop", [] {
+    NothingToTrain nothing;
+    exercises::train(nothing, {});
+  });
+  look(own.rates, "the schedule",
+       [] { (void)exercises::learning_rate({.rate = 1.0, .last_rate = 0.5, .warmup = 1, .steps = 2}, 0); });
+  look(own.clipping, "clipping", [] {
+    exercises::Floats gradients{1.0F};
+    exercises::clip(gradients, 1.0F);
+  });
+  look(own.adamw, "AdamW", [] {
+    Tensor w = torch::zeros(1);
+    exercises::Moments moments{.m = torch::zeros(1), .v = torch::zeros(1)};
+    exercises::adamw_step(w, torch::ones(1), moments, {});
+  });
+  look(own.sampler, "the sampler", [] {
+    const exercises::Floats logits{0.0F, 1.0F};
+    (void)exercises::sample(logits, {.temperature = 1.0F, .top_k = 0, .top_p = 1.0F, .min_p = 0.0F}, 0.5);
+  });
+  fmt::print("yours: {}\nFolio's: {}\n", written.empty() ? "nothing yet" : fmt::format("{}", fmt::join(written, ", ")),
+             fmt::format("{}{}batches, embedding, last norm, output, LibTorch", fmt::join(missing, ", "),
+                         missing.empty() ? "" : ", "));
+  return own;
+}
+
+// A Llama in training by the recipe of rung 11, as a loop sees it.
+class Trainee final : public exercises::Trainee {
+ public:
+  Trainee(const Own& own, const core::ModelConfig& config, growing::Text text, const growing::Setting& setting)
+      : own_(own), text_(text), setting_(setting), model_(make_model(config)), adamw_(recipe_, model_->parameters()) {
+    for (const Tensor& p : adamw_.parameters)
+      moments_.push_back({.m = torch::zeros_like(p), .v = torch::zeros_like(p)});
+  }
+
+  [[nodiscard]] const nn::Llama& model() const { return model_; }
+
+  [[nodiscard]] std::vector<double> rates() const {
+    const exercises::Schedule schedule{.rate = recipe_.rate,
+                                       .last_rate = recipe_.last_rate,
+                                       .warmup = static_cast<size_t>(recipe_.warmup),
+                                       .steps = static_cast<size_t>(setting_.steps)};
+    std::vector<double> rates;
+    for (int64_t step = 0; step < setting_.steps; ++step) {
+      rates.push_back(own_.rates ? exercises::learning_rate(schedule, static_cast<size_t>(step))
+                                 : growing::learning_rate(recipe_, step, setting_.steps));
+    }
+    return rates;
+  }
+
+  void take_batch(size_t step) override { batch_ = growing::random_batch(text_, setting_, static_cast<int64_t>(step)); }
+
+  double loss() override {
+    logits_BTV_ = model_->forward(batch_.inputs_BT);
+    loss_ = growing::cross_entropy(logits_BTV_, batch_.targets_BT);
+    if (!own_.loss) return loss_.item<double>();
+    const Tensor logits = logits_BTV_.detach().contiguous(), targets = batch_.targets_BT.to(torch::kInt).contiguous();
+    return exercises::cross_entropy({logits.data_ptr<float>(), logits.data_ptr<float>() + logits.numel()},
+                                    {targets.data_ptr<int32_t>(), targets.data_ptr<int32_t>() + targets.numel()});
+  }
+
+  void clear_gradients() override {
+    for (const Tensor& p : adamw_.parameters) p.mutable_grad() = torch::zeros_like(p);
+  }
+
+  void backward() override {
+    if (!own_.loss_backward) return loss_.backward();
+    const Tensor logits_NV = logits_BTV_.detach().flatten(0, 1);
+    const Tensor gradient_NV = exercises::cross_entropy_backward(logits_NV, batch_.targets_BT.flatten());
+    logits_BTV_.backward(gradient_NV.view_as(logits_BTV_));
+  }
+
+  void descend(double rate) override {
+    const torch::NoGradGuard no_grad;
+    clip_gradients();
+    if (!own_.adamw) return adamw_.take_step(n_steps_++, rate);
+    for (size_t i = 0; i < moments_.size(); ++i) {
+      Tensor& p = adamw_.parameters[i];
+      exercises::adamw_step(p, p.grad(), moments_[i],
+                            {.lr = rate,
+                             .beta1 = recipe_.beta1,
+                             .beta2 = recipe_.beta2,
+                             .eps = recipe_.eps,
+                             .weight_decay = p.dim() >= 2 ? recipe_.decay : 0.0});
+    }
+  }
+
+ private:
+  nn::Llama make_model(const core::ModelConfig& config) {
+    torch::manual_seed(static_cast<int64_t>(setting_.seed));
+    return nn::Llama(config, 0.0, own_.modules ? exercises::my_blocks(config) : nn::llama_blocks(config));
+  }
+
+  void clip_gradients() {
+    if (!own_.clipping) return growing::clip(adamw_.parameters, recipe_.clip);
+    exercises::Floats all;  // side by side
+    for (const Tensor& p : adamw_.parameters) {
+      const Tensor g = p.grad().contiguous();
+      all.insert(all.end(), g.data_ptr<float>(), g.data_ptr<float>() + g.numel());
+    }
+    exercises::clip(all, static_cast<float>(recipe_.clip));
+    int64_t at = 0;
+    const Tensor clipped = torch::tensor(all);
+    for (const Tensor& p : adamw_.parameters) {
+      p.mutable_grad().copy_(clipped.narrow(0, at, p.numel()).view_as(p));
+      at += p.numel();
+    }
+  }
+
+  Own own_;
+  growing::Text text_;
+  growing::Setting setting_;
+  growing::Recipe recipe_;
+  nn::Llama model_;
+  growing::AdamW adamw_;
+  std::vector<exercises::Moments> moments_;
+  growing::Batch batch_;
+  Tensor logits_BTV_, loss_;
+  int64_t n_steps_ = 0;
+};
+
+std::vector<double> plain_loop(Trainee& trainee, const std::vector<double>& rates) {
+  std::vector<double> losses;
+  for (size_t step = 0; step < rates.size(); ++step) {
+    trainee.take_batch(step);
+    losses.push_back(trainee.loss());
+    trainee.clear_gradients();
+    trainee.backward();
+    trainee.descend(rates[step]);
+  }
+  return losses;
+}
+
+growing::Forward forward_of(const nn::Llama& model) {
+  return [model = nn::Llama(model)](const Tensor& tokens) mutable { return model->forward(tokens); };
+}
+
+nn::Llama print_row(const std::string& name, const Own& own, const core::ModelConfig& config,
+                    const experiments::Shakespeare& text, const growing::Setting& setting) {
+  Trainee trainee(own, config, text.splits.train, setting);
+  const auto rates = trainee.rates();
+  const auto losses = own.loop ? exercises::train(trainee, rates) : plain_loop(trainee, rates);
+  const double validation =
+      growing::validation_loss(forward_of(trainee.model()), text.splits.validation.first(16'385), setting.T);
   int64_t parameters = 0;
-  for (const auto& p : model->parameters()) parameters += p.numel();
-  fmt::print("  {:<18}{:>10}{:>12.4f}{:>17.4f}\n", name, parameters, training.losses.front(),
-             training.validation.back());
+  for (const Tensor& p : trainee.model()->parameters()) parameters += p.numel();
+  fmt::print("  {:<18}{:>10}{:>12.4f}{:>17.4f}\n", name, parameters, losses.at(0), validation);
   std::fflush(stdout);
+  return trainee.model();
+}
+
+// 300 characters, each drawn by the reader's sampler where there is one.
+std::string written_by(const nn::Llama& model, bool own_sampler, const experiments::Shakespeare& text,
+                       const growing::Setting& setting) {
+  constexpr int64_t kCharacters = 300;
+  auto forward = forward_of(model);
+  std::vector<int32_t> tokens = text.tokenizer.encode("ROMEO:");
+  if (!own_sampler)
+    return text.tokenizer.decode(growing::sample(forward, tokens, kCharacters, setting.T, setting.seed));
+  const torch::NoGradGuard no_grad;
+  for (int64_t i = 0; i < kCharacters; ++i) {
+    const auto seen = std::min<int64_t>(setting.T, static_cast<int64_t>(tokens.size()));
+    const Tensor tokens_1T = torch::tensor(std::vector<int64_t>(tokens.end() - seen, tokens.end())).unsqueeze(0);
+    const Tensor logits = forward(tokens_1T)[0][-1].contiguous();
+    const exercises::Floats numbers(logits.data_ptr<float>(), logits.data_ptr<float>() + logits.numel());
+    const int32_t token = exercises::sample(numbers, {.temperature = 1.0F, .top_k = 0, .top_p = 1.0F, .min_p = 0.0F},
+                                            core::random_uniform(setting.seed, static_cast<uint64_t>(i)));
+    core::require(token >= 0 && token < text.vocab_size, "your sampler drew {}, but there are only {} characters",
+                  token, text.vocab_size);
+    tokens.push_back(token);
+  }
+  return text.tokenizer.decode(tokens);
 }
 
 void run(int argc, char** argv) {
@@ -42,7 +245,6 @@ void run(int argc, char** argv) {
       throw core::UsageError("usage: row [--steps N], with N of at least 1");
     }
   }
-  setting.evaluate_every = setting.steps;
   const experiments::Shakespeare text = experiments::load_shakespeare();
   const core::ModelConfig config{.vocab_size = text.vocab_size,
                                  .dim = 64,
@@ -52,10 +254,12 @@ void run(int argc, char** argv) {
                                  .hidden_dim = 176,
                                  .context_length = setting.T,
                                  .tie_embeddings = false};
-  fmt::print("After {} steps as in rung 11 of experiments/growing, seed {}:\n", setting.steps, setting.seed);
-  fmt::print("  {:<18}{:>10}{:>12}{:>17}\n", "Llama of", "parameters", "first loss", "validation loss");
-  print_row("Folio's modules", config, nn::llama_blocks(config), text, setting);
-  print_row("your modules", config, exercises::my_blocks(config), text, setting);
+  const Own own = find_own(config);
+  fmt::print("\nAfter {} steps as in rung 11 of experiments/growing, seed {}:\n", setting.steps, setting.seed);
+  fmt::print("  {:<18}{:>10}{:>12}{:>17}\n", "A Llama of", "parameters", "first loss", "validation loss");
+  print_row("Folio's parts", {}, config, text, setting);
+  const nn::Llama yours = print_row("your parts", own, config, text, setting);
+  fmt::print("\nYours writes:\n\n{}\n", written_by(yours, own.sampler, text, setting));
 }
 
 }  // namespace

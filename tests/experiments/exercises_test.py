@@ -2,6 +2,7 @@
 named after it, passes the laws before it, and is told its cause. FOLIO_EXERCISE_GROUPS names the groups of the build."""
 
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -16,7 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXERCISES = ROOT / "experiments" / "exercises"
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 PROGRAMS = BUILD / "exercises"
-GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", "engine").split(",")
+PLAIN = ("path", "engine", "serving")  # groups that need no LibTorch
+GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", ",".join(PLAIN)).split(",")
+SANITIZED = os.environ.get("FOLIO_EXERCISE_SANITIZERS", "1") not in ("", "0")
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SCRIPT = ROOT / "scripts" / "exercise.py"
 
@@ -50,8 +53,8 @@ def only(exercise, law="*"):
 
 
 def program(group, code):
-    """The program of a group's laws on solutions or mistakes: those that need LibTorch share one."""
-    return f"{'engine' if group == 'engine' else 'libtorch'}_{code}"
+    """The program of a group's laws on the readers' files, solutions or mistakes: those that need LibTorch share one."""
+    return f"{group if group in PLAIN else 'libtorch'}_{code}"
 
 
 def mistakes_of(exercise):
@@ -85,6 +88,47 @@ def test_the_list_has_every_exercise_once():
     assert all(re.search(rf"^ +{number}  (green|red  )  {name} ", shown, re.M) for number, name in listed), shown
 
 
+def test_hints_come_in_steps_and_end_with_the_code():
+    specification = importlib.util.spec_from_file_location("exercise_script", SCRIPT)
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    for exercise in script.exercises():
+        *steps, last = exercise.hints()
+        code = read("solutions", f"{exercise.full_name}.cpp")  # which is built, and passes every law
+        assert last == code.rstrip()
+        assert len(steps) >= 2 and all(len(step.split()) > 20 for step in steps), exercise.full_name
+        own = [line.strip() for line in code.splitlines() if len(line.strip()) > 25 and not line.startswith("#")]
+        given = " ".join(" ".join(steps).split())
+        assert own and not any(line in given for line in own), exercise.full_name
+
+
+def test_a_hint_is_printed_by_its_number():
+    def hint(number):
+        return subprocess.run([sys.executable, SCRIPT, "rms_norm_backward", "--hint", number], capture_output=True, text=True)
+    assert "hint 1 of 3" in hint("1").stdout and "r³" in hint("2").stdout
+    assert hint("3").stdout.endswith(read("solutions", "training/rms_norm_backward.cpp"))
+    assert hint("0").returncode == hint("4").returncode == 1 and "1 to 3" in hint("4").stderr
+
+
+# What gives an exercise away, if the code on a page that is to be read first has it.
+SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swiglu": r"sigmoid|silu|exp\(-",
+            "attention": r"softmax|masked_fill|triu", "block": r"ffn->forward|ffn\.forward", "adamw": r"sqrt\(",
+            "cross_entropy_backward": r"one_hot", "tape_rule": r"\binner\b|\* columns", "kv_cache": r"capacity|length_error",
+            "q8_0": r"\b127"}
+
+
+def test_what_is_to_be_read_first_gives_nothing_away():
+    rows = re.findall(r"^\| \d+ \| \[\w+\]\((\w+)/(\w+)\.\w+\) \|.*\|(.*)\|$", read("README.md"), re.M)
+    checked = 0
+    for group, name, pages in rows:
+        for page in re.findall(r"\]\(\.\./(\w+/README\.md)\)", pages):
+            blocks = re.findall(r"```cpp\n(.*?)```", (EXERCISES.parent / page).read_text(), re.S)
+            spoiler = next(words for part, words in SPOILERS.items() if name.startswith(part))
+            assert not any(re.search(spoiler, block) for block in blocks), f"{page} has a solution of {group}/{name}"
+            checked += 1
+    assert checked >= 10
+
+
 def test_an_unknown_exercise_is_refused_with_the_names():
     done = subprocess.run([sys.executable, SCRIPT, "layer_norm"], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -98,8 +142,7 @@ def test_what_is_unwritten_fails_with_its_hint(exercise):
     if not hints:  # somebody works on it
         assert "CI" not in os.environ, f"{exercise} is written"
         pytest.skip(f"{exercise} is written")
-    group = exercise.split("/")[0]
-    done = run(exercise) if group == "engine" else run("libtorch_unfilled", only(exercise))
+    done = run(program(exercise.split("/")[0], "unfilled"), only(exercise))
     seen, text = verdicts(done.stdout)
     _, laws = laws_of(exercise)
     assert done.returncode == 1 and seen == [("FAILS", laws[0])], done.stdout
@@ -120,6 +163,8 @@ def test_solutions_pass_every_law(group):
 @pytest.mark.parametrize("exercise,mistake,law,cause", MISTAKES, ids=lambda value: str(value).replace(" ", "_"))
 def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, cause):
     _, laws = laws_of(exercise)
+    if not SANITIZED and re.search("past the end|no numbers below 0|outside the range", cause):
+        pytest.skip("built without sanitizers")
     done = run(program(exercise.split("/")[0], "mistakes"), only(exercise), mistake=mistake)
     seen, text = verdicts(done.stdout)
     assert done.returncode == 1, done.stdout
@@ -130,6 +175,14 @@ def test_a_mistake_fails_its_law_and_is_told_its_cause(exercise, mistake, law, c
 def test_the_readme_shows_what_is_printed():
     printed = run("engine_mistakes", "--gtest_filter=RmsNorm.*", mistake="mean_instead_of_mean_square").stdout
     assert all("        " + line in read("README.md") for line in printed.splitlines()), printed
+
+
+@pytest.mark.skipif(not SANITIZED, reason="built without sanitizers")
+def test_the_readme_shows_what_the_sanitizer_says():
+    printed = run("engine_mistakes", "--gtest_filter=RmsNorm.*", mistake="one_past_the_end").stdout
+    assert re.search(r" at mistakes/engine/rms_norm.cpp:\d+\. ", " ".join(printed.split())), printed
+    said = re.sub(r"mistakes/(engine/rms_norm.cpp):\d+", r"\1:17", " ".join(printed.split())).split(" (experiments")[0]
+    assert said in " ".join(read("README.md").split()), printed
 
 
 @pytest.mark.parametrize("exercise", ALL)
@@ -149,15 +202,39 @@ def test_without_a_mistake_all_laws_hold(group):
     assert run(program(group, "mistakes")).returncode == 0
 
 
-@pytest.mark.skipif("modules" not in GROUPS, reason="built without LibTorch")
+# row: a training of the reader's parts.
+
+ROW = re.compile(r"^  (?:Folio's|your) parts +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.M)
+needs_libtorch = pytest.mark.skipif("modules" not in GROUPS, reason="built without LibTorch")
+
+
+@needs_libtorch
 def test_a_llama_of_the_solutions_has_the_row_of_ours():
     done = run("row_solutions", "--steps", "3")
-    rows = re.findall(r"^  (?:Folio's|your) modules +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", done.stdout, re.M)
+    rows = ROW.findall(done.stdout)
     assert done.returncode == 0 and len(rows) == 2 and rows[0][0] == rows[1][0], done.stdout + done.stderr
     # Losses in float: a mean of logarithms of at most 5, each off by some roundings in 4 layers, shown with 4 digits.
     assert all(abs(float(ours) - float(theirs)) < 2e-4 for ours, theirs in zip(rows[0][1:], rows[1][1:])), done.stdout
+    assert "\nFolio's: batches, embedding, last norm, output, LibTorch\n" in done.stdout
+    assert len(done.stdout.split("Yours writes:\n\nROMEO:")[1]) >= 300
     refused = run("row_solutions", "--steps", "0")
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "--steps" in refused.stderr
+
+
+@needs_libtorch
+@pytest.mark.parametrize("mistake", ["no_scale", "summed", "target_forgotten", "never_cleared", "no_warmup", "goes_uphill"])
+def test_a_mistake_in_any_part_changes_the_row(mistake):
+    done = run("row_mistakes", "--steps", "3", mistake=mistake)
+    ours, yours = ROW.findall(done.stdout)
+    assert ours[0] == yours[0] and ours != yours, done.stdout + done.stderr
+
+
+@needs_libtorch
+def test_the_text_of_the_row_is_drawn_by_the_readers_sampler():
+    drawn = run("row_solutions", "--steps", "3").stdout
+    likeliest = run("row_mistakes", "--steps", "3", mistake="always_the_likeliest").stdout
+    assert ROW.findall(drawn) == ROW.findall(likeliest)
+    assert drawn.split("Yours writes:")[1] != likeliest.split("Yours writes:")[1]
 
 
 # generate: the machine whose arithmetic is the exercises'.

@@ -1,4 +1,4 @@
-// Exercise 5: causal attention with a KV cache. The last n_queries of n_positions positions ask; all have keys and
+// Causal attention with a KV cache. The last n_queries of n_positions positions ask; all have keys and
 // values. So query r stands at position t = n_positions - n_queries + r, and sees the positions 0 … t. In each head:
 //
 //     score_j  = (query · key_j) / sqrt(head_dim)           for j = 0 … t
@@ -8,7 +8,8 @@
 // There may be fewer heads of keys and values than of queries. Then n_heads / n_kv_heads neighbouring query heads share
 // one: with 4 and 2, query heads 0 and 1 read key/value head 0, heads 2 and 3 read head 1.
 //
-// Read first: experiments/06_causal_mask/README.md, experiments/07_heads/README.md. Check it with: make exercise N=5
+// Read first: experiments/06_causal_mask/README.md, experiments/07_heads/README.md.
+// Check it with: make exercise N=engine/attention
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,9 +1,10 @@
-// Exercise 1: RMSNorm brings the vector of each position to size 1.
+// RMSNorm brings the vector of each position to size 1.
 //
 //     rms   = sqrt(mean of x_i² over the dim numbers of this position + eps)
 //     out_i = x_i / rms * weight_i
 //
-// Read first: experiments/04_rms_norm/README.md. Check it with: make exercise N=1
+// Read first: experiments/04_rms_norm/README.md.
+// Check it with: make exercise N=engine/rms_norm
 #include <cmath>
 
 #include "experiments/exercises/engine/kernels.h"

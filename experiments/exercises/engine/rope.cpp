@@ -1,11 +1,14 @@
-// Exercise 2: RoPE turns the pairs of numbers of a query or key by angles that grow with the position. The score of two
+// RoPE turns the pairs of numbers of a query or key by angles that grow with the position. The score of two
 // of them, their dot product, then depends on the distance of their positions alone.
 //
 // In each head, the numbers 2i and 2i + 1 are pair i, for i = 0 … head_dim / 2 - 1. Pair (a, b) becomes
 //
 //     (a cos(angle) - b sin(angle), a sin(angle) + b cos(angle))    with angle = position * theta^(-2i / head_dim)
 //
-// Positions are counted from 0. Read first: experiments/05_rope/README.md. Check it with: make exercise N=2
+// Positions are counted from 0.
+//
+// Read first: experiments/05_rope/README.md.
+// Check it with: make exercise N=engine/rope
 #include <cmath>
 
 #include "experiments/exercises/engine/kernels.h"

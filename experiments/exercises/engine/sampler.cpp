@@ -1,4 +1,4 @@
-// Exercise 6: from logits to the next token. In this order:
+// From logits to the next token. In this order:
 //
 //     temperature 0   the token with the largest logit, and nothing else
 //     top-k           keep the k tokens with the largest logits (0: all)
@@ -10,7 +10,12 @@
 // The draw takes `uniform`, a random number from 0 to 1. Lay the kept tokens' probabilities side by side, the likeliest
 // first: together they fill the line from 0 to 1, and the token on whose piece `uniform` lies is drawn.
 //
-// Check it with: make exercise N=6
+// For example shares of 0.40, 0.30, 0.15, 0.10 and 0.05. Top-k 2 keeps the first two, whose shares become 0.57 and
+// 0.43. Top-p 0.75 keeps three: the first two have 0.70, and the third crosses the border. Min-p 0.3 keeps those of at
+// least 0.3 · 0.40 = 0.12, three as well. A uniform of 0.5 draws the second of all five, whose piece lies from 0.40 to
+// 0.70.
+//
+// Check it with: make exercise N=sampler
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,9 +1,10 @@
-// Exercise 3: the middle of the feed-forward. Two products of the same input come in, a gate and the numbers that it
+// The middle of the feed-forward. Two products of the same input come in, a gate and the numbers that it
 // lets through:
 //
 //     out_i = silu(gate_i) * up_i        with silu(x) = x * sigmoid(x) = x / (1 + exp(-x))
 //
-// Read first: experiments/08_swiglu/README.md. Check it with: make exercise N=3
+// Read first: experiments/08_swiglu/README.md.
+// Check it with: make exercise N=engine/swiglu
 #include <cmath>
 
 #include "experiments/exercises/engine/kernels.h"

@@ -6,6 +6,7 @@
 #include "core/formats/model_files.h"
 #include "core/paths.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "experiments/exercises/asan_options.h"
 #include "experiments/exercises/generate/machine.h"
 
 namespace {

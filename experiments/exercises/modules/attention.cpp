@@ -6,7 +6,9 @@
 //
 // Members are in modules.h: n_heads (H), n_kv_heads (G), head_dim (K), rotate, wq, wk, wv, wo. Tensor operations that
 // help: unflatten(-1, {H, K}), transpose(1, 2), repeat_interleave(H / G, 1), matmul, masked_fill, softmax(-1), flatten.
-// Read first: experiments/06_causal_mask/README.md and 07_heads. Check it with: make exercise N=modules/attention
+//
+// Read first: experiments/06_causal_mask/README.md and 07_heads.
+// Check it with: make exercise N=modules/attention
 #include "experiments/exercises/modules/modules.h"
 
 namespace folio::exercises {

@@ -3,7 +3,9 @@
 //     h = x + attention(attention_norm(x))          y = h + ffn(ffn_norm(h))
 //
 // The parts are parts_.attention_norm, parts_.attention, parts_.ffn_norm and parts_.ffn; call parts_.ffn.forward(h).
-// Read first: experiments/09_llama/README.md. Check it with: make exercise N=modules/block
+//
+// Read first: experiments/09_llama/README.md.
+// Check it with: make exercise N=modules/block
 #include "experiments/exercises/modules/modules.h"
 
 namespace folio::exercises {

@@ -5,7 +5,9 @@
 //
 // A layer has a norm of its own before each branch. One Rope serves all layers; attention gets it as a function.
 // The numbers are in the configuration: dim, hidden_dim, norm_eps, context_length, head_dim, rope_theta.
-// Read first: modules/block.h, modules/llama.h. Check it with: make exercise N=modules/llama
+//
+// Read first: modules/block.h, modules/llama.h.
+// Check it with: make exercise N=modules/llama
 #include "experiments/exercises/modules/modules.h"
 
 namespace folio::exercises {

@@ -4,7 +4,9 @@
 //
 // x has any number of dimensions; the last has the D numbers of a position. `eps` and `weight` are members
 // (modules.h). Tensor operations that help: x.square(), x.mean(-1, /*keepdim=*/true), torch::rsqrt.
-// Read first: experiments/04_rms_norm/README.md. Check it with: make exercise N=modules/rms_norm
+//
+// Read first: experiments/04_rms_norm/README.md.
+// Check it with: make exercise N=modules/rms_norm
 #include "experiments/exercises/modules/modules.h"
 
 namespace folio::exercises {

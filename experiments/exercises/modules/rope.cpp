@@ -6,7 +6,9 @@
 // x is [B, T, heads, K], its positions are first_position, first_position + 1, …; the result has x's shape and type.
 // Compute the angles in double. Tensor operations that help: torch::arange, torch::outer, torch::pow,
 // x.unflatten(-1, {-1, 2}), select(-1, 0), torch::stack, flatten(-2).
-// Read first: experiments/05_rope/README.md. Check it with: make exercise N=modules/rope
+//
+// Read first: experiments/05_rope/README.md.
+// Check it with: make exercise N=modules/rope
 #include "experiments/exercises/modules/modules.h"
 
 namespace folio::exercises {

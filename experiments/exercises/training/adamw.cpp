@@ -5,7 +5,9 @@
 //     w = w - lr weight_decay w            w = w - lr m̂ / (sqrt(v̂) + eps)
 //
 // Change w and the moments in place: w.sub_(…), moments.m.mul_(…), ++moments.steps.
-// Read first: experiments/10_optimizers/README.md. Check it with: make exercise N=adamw
+//
+// Read first: experiments/10_optimizers/README.md.
+// Check it with: make exercise N=adamw
 #include <cmath>
 
 #include "experiments/exercises/training/training.h"

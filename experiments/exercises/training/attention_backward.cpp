@@ -5,7 +5,9 @@
 //
 // Walk from the end: dp and dv from y = p v, then ds from the softmax, then dq and dk from s. For a row of the softmax,
 // ∂p_i/∂s_j = p_i ([i = j] - p_j).
-// Read first: experiments/11_gradients/README.md. Check it with: make exercise N=attention_backward
+//
+// Read first: experiments/11_gradients/README.md.
+// Check it with: make exercise N=attention_backward
 #include "experiments/exercises/training/training.h"
 
 namespace folio::exercises {

@@ -5,7 +5,9 @@
 //
 // On paper the logarithm and the softmax shrink to a difference: what was predicted minus what came. torch::one_hot is
 // of help, and logits.softmax(-1), or your own: with logits of 1000, too.
-// Read first: experiments/11_gradients/README.md. Check it with: make exercise N=cross_entropy_backward
+//
+// Read first: experiments/11_gradients/README.md.
+// Check it with: make exercise N=cross_entropy_backward
 #include "experiments/exercises/training/training.h"
 
 namespace folio::exercises {

@@ -4,7 +4,9 @@
 //     asked     ∂L/∂x_j = Σ_i dy_i ∂y_i/∂x_j          ∂L/∂weight_i = Σ over rows of dy_i ∂y_i/∂weight_i
 //
 // r depends on every x_j of its row: ∂r/∂x_j = -r³ x_j / D. Do the sum on paper first; no D × D matrix is needed.
-// Read first: experiments/11_gradients/README.md. Check it with: make exercise N=rms_norm_backward
+//
+// Read first: experiments/11_gradients/README.md.
+// Check it with: make exercise N=rms_norm_backward
 #include "experiments/exercises/training/training.h"
 
 namespace folio::exercises {

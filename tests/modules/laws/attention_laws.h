@@ -124,17 +124,19 @@ TYPED_TEST_P(Attention, EqualKeysGiveTheMeanOfThePast) {
 }
 
 TYPED_TEST_P(Attention, ScoresAreRotatedAndScaled) {
-  const auto config = config_of(1, 1, 6);
+  const auto config = config_of(2, 2, 6);  // two heads, so that the model's width is not a head's
   auto attention = random_attention<TypeParam>(config);
-  const auto x = randn({1, 9, 6});
+  const auto x = randn({1, 9, 12});
   const nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);
-  const auto q = rope->apply(projected(attention, x, "wq", 1)).squeeze(2);
-  const auto k = rope->apply(projected(attention, x, "wk", 1)).squeeze(2);
+  const auto q = rope->apply(projected(attention, x, "wq", 2)).transpose(1, 2);
+  const auto k = rope->apply(projected(attention, x, "wk", 2)).transpose(1, 2);
   const auto later = torch::ones({9, 9}, torch::kBool).triu(1);
-  const auto scores = q.matmul(k.transpose(1, 2)) / std::sqrt(6.0);
-  const auto expected = scores.masked_fill(later, -INFINITY).softmax(-1).unsqueeze(1);
-  expect_close(attention->weights(x), expected, attention_tolerance(config, 9, scores),
-               "The score of t for u is q_t k_u / sqrt(head_dim), and q and k are rotated by their positions first.");
+  const auto scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(6.0);
+  const auto expected = scores.masked_fill(later, -INFINITY).softmax(-1);
+  expect_close(
+      attention->weights(x), expected, attention_tolerance(config, 9, scores),
+      "The score of t for u is q_t k_u / sqrt(head_dim), and q and k are rotated by their positions first. The root is "
+      "that of one head's width, not of the model's, dim.");
 }
 
 TYPED_TEST_P(Attention, GroupedHeadsEqualRepeatedHeads) {

@@ -55,9 +55,11 @@ TEST(Attention, ALaterTokenChangesNoEarlierOutput) {
     v[d] += 10.0F;
   }
   const Floats after = attended(q, k, v, shape(3, 3));
-  expect_close({after.begin(), after.begin() + 2}, {before.begin(), before.begin() + 2}, 1e-6,
-               "The key and value of position 2 were changed, and position 0 noticed it: the mask is missing. The "
-               "query at position t sees the positions 0 to t.");
+  expect_close(
+      {after.begin(), after.begin() + 2}, {before.begin(), before.begin() + 2}, 1e-6,
+      "The key and value of position 2 were changed, and position 0 noticed it: the mask is missing. The "
+      "query at position t sees the positions 0 to t. (A mask that asks whether t - j < 0 hides nothing: a size_t is "
+      "never below 0. Ask whether j > t.)");
   expect_close({after.begin() + 2, after.begin() + 4}, {before.begin() + 2, before.begin() + 4}, 1e-6,
                "The key and value of position 2 were changed, and position 1 noticed it: the mask is off by one. The "
                "query at position t sees the positions 0 to t, and not t + 1.");
@@ -89,6 +91,16 @@ TEST(Attention, HeadsDoNotMix) {
   expect_close(of_head_0(), before, 1e-6,
                "Queries, keys and values of head 1 were changed, and head 0 noticed it. The heads of a position lie "
                "side by side: head h of position j begins at (j * n_heads + h) * head_dim.");
+}
+
+TEST(Attention, TheRootIsThatOfOneHead) {
+  const auto expected = static_cast<float>(std::exp(1.0) / (1.0 + std::exp(1.0)));
+  Floats q(8, 0.0F), k(16, 0.0F), v(16, 0.0F);  // two heads of 4 numbers; head 0 as in the law on scores
+  q[0] = 2.0F;
+  k[0] = v[0] = 1.0F;
+  expect_close({attended(q, k, v, shape(1, 2, 2, 2, 4))[0]}, {expected}, 1e-5,
+               "Two heads of 4 numbers: scores are divided by sqrt(head_dim) = 2. 0.670 is what the width of all heads "
+               "together gives, sqrt(n_heads * head_dim) = sqrt(8).");
 }
 
 TEST(Attention, NeighbouringQueryHeadsShareAKeyHead) {

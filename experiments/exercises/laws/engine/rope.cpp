@@ -21,7 +21,10 @@ double dot(const Floats& a, const Floats& b) {
 
 TEST(Rope, PositionZeroChangesNothing) {
   const Floats x{1.0F, 2.0F, 3.0F, 4.0F};
-  expect_close(turned(x, 0), x, 1e-6, "Positions are counted from 0, so the angles of the first one are all 0.");
+  expect_close(
+      turned(x, 0), x, 1e-6,
+      "Positions are counted from 0, so the angles of the first one are all 0. NaN: the exponent -2i / head_dim was "
+      "computed of a size_t, which has no negative numbers: -2 * i is 2^64 - 2i, and theta to that power is infinite.");
 }
 
 TEST(Rope, LengthsAreKept) {
@@ -61,7 +64,9 @@ TEST(Rope, LaterPairsTurnSlower) {
   const Floats y = turned({0.0F, 0.0F, 1.0F, 0.0F}, 1);
   expect_close({y[3]}, {static_cast<float>(std::sin(0.01))}, 1e-5,
                "This is sin(angle) of pair 1 of 2 at position 1, with theta 10000: the angle is 10000^(-2/4) = 0.01. "
-               "0.841 is sin(1): all pairs turn alike. 0.0998 is sin(0.1): the 2 of the exponent -2i / head_dim is "
+               "0.841 is sin(1): all pairs turn alike. In C++ the quotient of whole numbers, 2 * i / head_dim, is 0 "
+               "for every pair: "
+               "make both float first. 0.0998 is sin(0.1): the 2 of the exponent -2i / head_dim is "
                "missing.");
 }
 

@@ -18,6 +18,7 @@ const std::vector<double> kShares{0.10, 0.40, 0.05, 0.30, 0.15};
 Floats logits_of(const std::vector<double>& shares) {
   Floats logits;
   for (const double share : shares) logits.push_back(static_cast<float>(std::log(share) + 1.5));
+  logits.shrink_to_fit();  // exactly their size, so that a step past the end shows
   return logits;
 }
 

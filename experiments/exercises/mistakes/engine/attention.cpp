@@ -18,6 +18,7 @@ enum class Wrong {
   SeesOneMore,
   NoScale,
   ScaledByTheWidth,
+  RootOfAllHeads,
   HeadsOneAfterTheOther,
   InterleavedGroups,
   NoMaximumSubtracted,
@@ -26,7 +27,7 @@ enum class Wrong {
 template <Wrong kWrong>
 void attend(const float* q, const float* k, const float* v, const AttentionShape& s, float* out) {
   using enum Wrong;
-  const auto width = static_cast<float>(s.head_dim);
+  const auto width = static_cast<float>(kWrong == RootOfAllHeads ? s.n_heads * s.head_dim : s.head_dim);
   const float scale = kWrong == NoScale ? 1.0F : 1.0F / (kWrong == ScaledByTheWidth ? width : std::sqrt(width));
   const auto start = [&](size_t position, size_t head, size_t n_positions, size_t n_heads) {
     return (kWrong == HeadsOneAfterTheOther ? head * n_positions + position : position * n_heads + head) * s.head_dim;
@@ -83,11 +84,13 @@ const std::vector<Mistake<decltype(attention)>> kMistakes{
     {"mask_counts_from_the_first_query", "EqualKeysGiveTheMeanOfTheValues", "counts from the first query",
      attend<Wrong::CountsFromTheFirstQuery>},
     {"no_mask", "ALaterTokenChangesNoEarlierOutput", "the mask is missing", attend<Wrong::NoMask>},
+    {"mask_of_a_size_t", "ALaterTokenChangesNoEarlierOutput", "never below 0", attend<Wrong::NoMask>},
     {"mask_off_by_one", "ALaterTokenChangesNoEarlierOutput", "off by one", attend<Wrong::SeesOneMore>},
     {"no_scale", "ScoresAreDividedByTheRootOfTheHeadsWidth", "is 0.880797, but", attend<Wrong::NoScale>},
     {"scaled_by_the_width", "ScoresAreDividedByTheRootOfTheHeadsWidth", "is 0.622459, but",
      attend<Wrong::ScaledByTheWidth>},
     {"heads_one_after_the_other", "HeadsDoNotMix", "side by side", attend<Wrong::HeadsOneAfterTheOther>},
+    {"root_of_all_heads", "TheRootIsThatOfOneHead", "is 0.669762, but", attend<Wrong::RootOfAllHeads>},
     {"interleaved_groups", "NeighbouringQueryHeadsShareAKeyHead", "h % n_kv_heads", attend<Wrong::InterleavedGroups>},
     {"no_maximum_subtracted", "LargeScoresStayFinite", "subtract the largest score",
      attend<Wrong::NoMaximumSubtracted>},

@@ -68,7 +68,35 @@ void mean_over_positions(const float* x, const float* weight, float eps, size_t 
          [&](const float* /*x_t*/) { return std::sqrt(mean_square(x, n_positions * dim) + eps); });
 }
 
+// <= where < is meant, in the loop that writes.
+void one_past_the_end(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  for (size_t i = 0; i <= n_positions * dim; ++i) out[i] = 0.0F;
+  reference::rms_norm(x, weight, eps, n_positions, dim, out);
+}
+
+// And in the loop that adds up.
+void one_too_many_is_read(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  divide(x, weight, n_positions, dim, out, [&](const float* x_t) {
+    float sum = 0.0F;
+    for (size_t i = 0; i <= dim; ++i) sum += x_t[i] * x_t[i];
+    return std::sqrt(sum / static_cast<float>(dim) + eps);
+  });
+}
+
+// i counts down, and i >= 0 holds for every size_t.
+void counts_down_for_ever(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
+  divide(x, weight, n_positions, dim, out, [&](const float* x_t) {
+    float sum = 0.0F;
+    for (size_t left = dim, i = dim - 1; left <= dim; --left, --i) sum += x_t[i] * x_t[i];
+    return std::sqrt(sum / static_cast<float>(dim) + eps);
+  });
+}
+
 const std::vector<Mistake<decltype(rms_norm)>> kMistakes{
+    {"one_past_the_end", "NothingIsSubtracted", "writes past the end of an array, which has 4 numbers",
+     one_past_the_end},
+    {"one_too_many_is_read", "NothingIsSubtracted", "reads past the end of an array", one_too_many_is_read},
+    {"counts_down_for_ever", "NothingIsSubtracted", "A size_t has no numbers below 0", counts_down_for_ever},
     {"layer_norm", "NothingIsSubtracted", "LayerNorm", layer_norm},
     {"mean_instead_of_mean_square", "TheSquaresAreAveraged", "instead of the mean of their squares",
      mean_instead_of_mean_square},

@@ -97,7 +97,23 @@ void table_of_256_positions(float* x, size_t position, size_t n_heads, size_t he
   reference::rope(x, position % 256, n_heads, head_dim, theta);
 }
 
+// -2 * i of a size_t i is 2^64 - 2i.
+void minus_of_a_size_t(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
+  turn_by(x, n_heads, head_dim, [&](size_t i, size_t) {
+    return static_cast<float>(position) * std::pow(theta, static_cast<float>((size_t{0} - 2 * i) / head_dim));
+  });
+}
+
+// 2 * i / head_dim is 0 for every pair.
+void exponent_in_whole_numbers(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
+  turn_by(x, n_heads, head_dim, [&](size_t i, size_t) {
+    return static_cast<float>(position) * std::pow(theta, -static_cast<float>(2 * i / head_dim));
+  });
+}
+
 const std::vector<Mistake<decltype(rope)>> kMistakes{
+    {"minus_of_a_size_t", "PositionZeroChangesNothing", "has no negative numbers", minus_of_a_size_t},
+    {"exponent_in_whole_numbers", "LaterPairsTurnSlower", "whole numbers, 2 * i / head_dim", exponent_in_whole_numbers},
     {"positions_from_one", "PositionZeroChangesNothing", "counted from 0", positions_from_one},
     {"no_minus", "LengthsAreKept", "a wrong sign", no_minus},
     {"overwritten_too_early", "LengthsAreKept", "overwritten before", overwritten_too_early},

@@ -12,7 +12,7 @@ struct Ways {
   int64_t first_hidden = 1;  // masked from this diagonal on, or none where it is 0
   double masked_score = -INFINITY;
   int64_t softmax_axis = -1;
-  bool masked_after = false;
+  bool masked_after = false, root_of_dim = false;
 };
 using Way = Ways();
 
@@ -23,6 +23,7 @@ Ways no_mask() { return {.first_hidden = 0}; }
 Ways mask_off_by_one() { return {.first_hidden = 2}; }
 Ways masked_scores_of_zero() { return {.masked_score = 0.0}; }
 Ways no_scale() { return {.scaled = false}; }
+Ways root_of_dim() { return {.root_of_dim = true}; }
 Ways no_rotation() { return {.rotated = false}; }
 Ways heads_repeated_in_turn() { return {.neighbours_share = false}; }
 Ways values_rotated() { return {.values_rotated = true}; }
@@ -35,6 +36,7 @@ const std::vector<Mistake<Way>> kAttentionMistakes{
     {"mask_off_by_one", "ALaterTokenChangesNoEarlierOutput", "have to be masked", mask_off_by_one},
     {"masked_scores_of_zero", "ALaterTokenChangesNoEarlierOutput", "have to be masked", masked_scores_of_zero},
     {"no_scale", "ScoresAreRotatedAndScaled", "/ sqrt(head_dim)", no_scale},
+    {"root_of_dim", "ScoresAreRotatedAndScaled", "not of the model's", root_of_dim},
     {"no_rotation", "ScoresAreRotatedAndScaled", "rotated by their positions", no_rotation},
     {"heads_repeated_in_turn", "GroupedHeadsEqualRepeatedHeads", "neighbours share one", heads_repeated_in_turn},
     {"values_rotated", "EqualsLibTorchOnExplicitProjections", "are not rotated", values_rotated},
@@ -56,7 +58,8 @@ Tensor AttentionImpl::weights(const Tensor& x) {
   const Ways way = chosen(kAttentionMistakes, sound_way)();
   const Tensor q = as_heads(*this, wq->forward(x), n_heads, way.rotated, true);
   const Tensor k = as_heads(*this, wk->forward(x), n_kv_heads, way.rotated, way.neighbours_share);
-  const Tensor scores = q.matmul(k.transpose(-2, -1)) / (way.scaled ? std::sqrt(head_dim) : 1.0);
+  const auto width = static_cast<double>(way.root_of_dim ? x.size(-1) : head_dim);
+  const Tensor scores = q.matmul(k.transpose(-2, -1)) / (way.scaled ? std::sqrt(width) : 1.0);
   const Tensor later = way.first_hidden == 0 ? torch::zeros({1, 1}, torch::kBool)
                                              : torch::ones({x.size(1), x.size(1)}, torch::kBool).triu(way.first_hidden);
   const Tensor w = way.masked_after ? scores.softmax(-1).masked_fill(later, 0.0)

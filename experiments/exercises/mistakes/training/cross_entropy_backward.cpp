@@ -30,8 +30,17 @@ Tensor predicted_squared(const Tensor& logits, const Tensor& targets) {
   return (p / p.sum(-1, true) - came(logits, targets)) / logits.size(0);
 }
 
+// <= for <, in a loop over plain numbers.
+Tensor one_past_the_end(const Tensor& logits, const Tensor& targets) {
+  const Tensor d = sound_loss_backward(logits, targets).contiguous();
+  double* numbers = d.data_ptr<double>();
+  for (int64_t i = 0; i <= d.numel(); ++i) numbers[i] += 0.0;
+  return d;
+}
+
 const std::vector<Mistake<LossBackward>> kLossBackwardMistakes{
     {"target_forgotten", "EachRowSumsToZero", "subtract 1 at the target", target_forgotten},
+    {"one_past_the_end", "EachRowSumsToZero", "past the end of an array", one_past_the_end},
     {"n_forgotten", "TheLossIsAMean", "divided by N", n_forgotten},
     {"wrong_way_round", "TheLikelyPredictionIsPushedDown", "its logit has to fall", wrong_way_round},
     {"no_maximum_subtracted", "LargeLogitsStayFinite", "Subtract the largest logit", no_maximum_subtracted},

@@ -1,4 +1,3 @@
-// A solution of exercise 5.
 #include <algorithm>
 #include <cmath>
 #include <vector>

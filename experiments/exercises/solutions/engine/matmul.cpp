@@ -1,4 +1,3 @@
-// A solution of exercise 4.
 #include "experiments/exercises/engine/kernels.h"
 
 namespace folio::exercises {

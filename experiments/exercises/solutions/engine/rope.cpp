@@ -1,4 +1,3 @@
-// A solution of exercise 2.
 #include <cmath>
 
 #include "experiments/exercises/engine/kernels.h"

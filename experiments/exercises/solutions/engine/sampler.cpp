@@ -1,4 +1,3 @@
-// A solution of exercise 6.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,4 +1,3 @@
-// A solution of exercise 3.
 #include <cmath>
 
 #include "experiments/exercises/engine/kernels.h"

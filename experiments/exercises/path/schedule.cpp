@@ -1,0 +1,35 @@
+// Schedule and clipping: how large a step may be.
+//
+// The rate rises in a straight line over the first W = `warmup` of the S = `steps` steps, and then falls along half a
+// cosine:
+//
+//     step < W:    rate * (step + 1) / W                                      step 0 has 1/W of it, step W - 1 all
+//     otherwise:   last_rate + (rate - last_rate) * (1 + cos(pi * done)) / 2   with done = (step - W) / (S - W)
+//
+// For example rate 8, last_rate 2, W = 4, S = 104: 2, 4, 6, 8, 8, …; at step 54 done = 1/2, and the rate is 5; step 104
+// would have 2. All gradients together are one long vector. If its length, the root of the sum of squares, is above
+// `limit`, it is scaled to that length; otherwise it stays: (3, 4) has the length 5, and with the limit 1 it becomes
+// (0.6, 0.8).
+//
+// Check it with: make exercise N=schedule
+#include <cmath>
+#include <numbers>
+
+#include "experiments/exercises/path/path.h"
+
+namespace folio::exercises {
+
+double learning_rate(const Schedule& schedule, size_t step) {
+  throw Unfilled(
+      "learning_rate is still to be written, in experiments/exercises/path/schedule.cpp.\n"
+      "During the warm-up a straight line, and then half a cosine. pi is std::numbers::pi.");
+}
+
+// Changes the gradients in place.
+void clip(Floats& gradients, float limit) {
+  throw Unfilled(
+      "clip is still to be written, in experiments/exercises/path/schedule.cpp.\n"
+      "Find the length. If it is above the limit, multiply every number by limit / length.");
+}
+
+}  // namespace folio::exercises

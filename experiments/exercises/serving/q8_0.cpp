@@ -1,0 +1,34 @@
+// Q8_0: weights in 8 bits. 32 numbers share a scale, and each becomes a whole number from -127 to 127:
+//
+//     scale = max |x_i| / 127
+//     q_i   = x_i / scale, rounded to the nearest whole number, so that x_i is about scale * q_i
+//
+// For example x = (12.7, -6.35, 0.04, 0, …): scale = 0.1 and q = (127, -64, 0, 0, …), since -63.5 is rounded away from
+// 0. The error is at most half a scale. (In files the scale has 16 bits; here it is a float.) The product of two blocks
+// takes the sum of the products of whole numbers, which is exact, and multiplies it by the scales once:
+//
+//     x · y = scale_x scale_y (sum over i of q_i p_i)
+//
+// Check it with: make exercise N=q8_0
+#include <algorithm>
+#include <cmath>
+
+#include "experiments/exercises/serving/serving.h"
+
+namespace folio::exercises {
+
+// x: 32 numbers. A block of zeros has the scale 0 and quants of 0.
+Q8Block quantize(const Floats& x) {
+  throw Unfilled(
+      "quantize is still to be written, in experiments/exercises/serving/q8_0.cpp.\n"
+      "The largest absolute value first, then the scale, then each number divided by it: std::lround rounds to the "
+      "nearest.");
+}
+
+float dot(const Q8Block& a, const Q8Block& b) {
+  throw Unfilled(
+      "quantize is there; dot is still to be written, in experiments/exercises/serving/q8_0.cpp.\n"
+      "Add up the products of the quants as int32_t. The scales come at the end.");
+}
+
+}  // namespace folio::exercises

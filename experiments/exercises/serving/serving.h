@@ -1,0 +1,56 @@
+// The functions that the exercises on serving ask for: parts of an engine around its arithmetic, in plain C++. Each is
+// written in a file of its own beside this one. Arrays lie row by row.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "experiments/exercises/unfilled.h"
+
+namespace folio::exercises {
+
+using Floats = std::vector<float>;
+
+/// Two neighbouring tokens that become one.
+struct Merge {
+  int32_t left, right;
+  bool operator==(const Merge&) const = default;
+};
+std::vector<Merge> train_merges(std::vector<int32_t> text, int32_t first_new, size_t n_merges);
+
+/// Keys and values of a sequence. Both are (n_kv_heads, capacity, head_dim): a head's positions lie side by side.
+struct KvCache {
+  size_t n_kv_heads, capacity, head_dim;
+  Floats keys = Floats(n_kv_heads * capacity * head_dim), values = keys;
+  size_t length = 0;  ///< positions that are written: 0 to length - 1
+};
+void append(KvCache& cache, const Floats& k, const Floats& v);
+
+/// What is known of a softmax and its weighted sum after some of the scores.
+struct Partial {
+  float max = -std::numeric_limits<float>::infinity();  ///< of the scores so far
+  float sum = 0.0F;                                     ///< of exp(score - max)
+  Floats weighted{};                                    ///< sum of exp(score - max) * value; (dim)
+};
+void take_block(Partial& partial, const Floats& scores, const Floats& values);
+
+constexpr size_t kQ8Block = 32;
+/// x_i is about scale * q_i.
+struct Q8Block {
+  float scale;
+  std::array<int8_t, kQ8Block> q;
+};
+Q8Block quantize(const Floats& x);
+float dot(const Q8Block& a, const Q8Block& b);
+
+/// A request, as a scheduler sees it.
+struct Request {
+  size_t n_tokens;    ///< whose keys and values it needs: the prompt's, and those that were drawn
+  size_t n_computed;  ///< whose are there; 0: it waits and has not started yet
+};
+std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, size_t max_running);
+
+}  // namespace folio::exercises
