@@ -1,4 +1,5 @@
 // How well can counting predict the next character? Table, picture and explanation: README.md beside this file.
+#include <fmt/format.h>
 #include <torch/optim/adamw.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -9,8 +10,8 @@
 #include "data/batches.h"
 #include "experiments/common/report.h"
 #include "experiments/common/shakespeare.h"
-#include "train/step/evaluate.h"
 #include "train/report/ngram.h"
+#include "train/step/evaluate.h"
 
 namespace {
 
@@ -33,8 +34,34 @@ double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> spli
   return -log_p_VV.index({all.inputs_BT, all.targets_BT}).mean().item<double>();
 }
 
+// How often each character follows each other in a split: row h, column w.
+torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
+  const auto all =
+      train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
+  const torch::Tensor pair_N = all.inputs_BT.flatten() * V + all.targets_BT.flatten();
+  return torch::bincount(pair_N, {}, V * V).reshape({V, V}).to(torch::kDouble);
+}
+
+// Where the two bigrams' validation losses differ: at pairs that the training split has, and at those that it lacks.
+void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& text, const torch::Tensor& logits_VV) {
+  const torch::Tensor train_VV = pair_counts(text.splits.train, text.vocab_size);
+  const torch::Tensor validation_VV = pair_counts(text.splits.validation, text.vocab_size);
+  const torch::Tensor counted_VV =
+      ((train_VV + kAdd) / (train_VV.sum(1, true) + kAdd * static_cast<double>(text.vocab_size))).log();
+  const torch::Tensor share_VV = validation_VV / validation_VV.sum();
+  const torch::Tensor gain_VV = share_VV * (logits_VV.to(torch::kDouble).log_softmax(1) - counted_VV);
+  std::vector<std::vector<Report::Json>> rows;
+  for (const bool lacking : {false, true}) {
+    const torch::Tensor these = lacking ? train_VV.eq(0) : train_VV.gt(0);
+    rows.push_back({lacking ? "lacks" : "has", 100.0 * share_VV.masked_select(these).sum().item<double>(),
+                    fmt::format("{:+.4f}", gain_VV.masked_select(these).sum().item<double>())});
+  }
+  report.table("What the learnt bigram gains over the counted one on the validation split (nats per character)",
+               {"pairs that the training split", "% of all", "gain"}, rows);
+}
+
 // A table of V x V logits, all 0 at first, moved down the gradient of the loss on random pairs of neighbours.
-Losses bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t seed) {
+torch::Tensor bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t seed) {
   constexpr int64_t kSteps = 2000;
   constexpr double kLearningRate = 0.1;
   const data::BatchSampler batches(text.splits.train, 256, 16, seed);
@@ -50,8 +77,7 @@ Losses bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t
     static_cast<torch::optim::AdamWOptions&>(optimizer.param_groups()[0].options()).lr(kLearningRate * left);
     optimizer.step();
   }
-  const torch::NoGradGuard no_grad;
-  return {bigram_loss(logits_VV, text.splits.train), bigram_loss(logits_VV, text.splits.validation)};
+  return logits_VV.detach();
 }
 
 void study(Report& report) {
@@ -76,10 +102,12 @@ void study(Report& report) {
                rows);
 
   const Losses counted{add_train.points[1].y, add_validation.points[1].y};
-  const Losses learned = bigram_by_gradient_descent(text, report.seed());
+  const torch::Tensor logits_VV = bigram_by_gradient_descent(text, report.seed());
+  const Losses learned{bigram_loss(logits_VV, text.splits.train), bigram_loss(logits_VV, text.splits.validation)};
   report.table("The same bigram twice (nats per character)", {"bigram", "training", "validation"},
                {{"counted, add-0.01", counted.train, counted.validation},
                 {"gradient descent", learned.train, learned.validation}});
+  show_where_bigrams_differ(report, text, logits_VV);
 
   const auto& add = add_validation.points;
   const auto by_loss = [](const auto& a, const auto& b) { return a.y < b.y; };
@@ -91,7 +119,7 @@ void study(Report& report) {
   const double smoothed_5 = smooth_validation.points[4].y;
   report.claim_equal("add-0.01 has its lowest validation loss at n", std::lround(lowest->x), 5);
   report.claim_above("from there every longer context makes it worse, by at least", smallest_rise, 0.2);
-  report.claim_below("smoothing lets n = 5 count for more", smoothed_5, 1.68);
+  report.claim_below("Witten-Bell's 5-gram has a validation loss below", smoothed_5, 1.68);
   report.claim_below("so Witten-Bell's 5-gram beats every add-0.01 n-gram", smoothed_5, lowest->y);
   report.claim_below("gradient descent finds the counted bigram, training loss apart by",
                      std::abs(learned.train - counted.train), 0.01);

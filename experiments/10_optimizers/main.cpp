@@ -107,6 +107,33 @@ void switch_off(Report& report, const experiments::OptimizerTrials& trials,
   report.picture("switches.svg", chart.svg());
 }
 
+// Weight decay in the gradient, with less of it than AdamW has: each at its own best rate.
+void show_l2(Report& report, const experiments::OptimizerTrials& trials, const Contender& l2, const Contender& adam,
+             const Contender& adamw) {
+  std::vector<Contender> weaker;
+  for (const double decay : {1e-2, 1e-3, 1e-4}) {
+    weaker.push_back({fmt::format("Adam + L2, {:g}", decay), {.rule = Rule::AdamL2, .weight_decay = decay}, 3e-3});
+  }
+  std::vector<Contender*> searched;
+  for (Contender& c : weaker) searched.push_back(&c);
+  trials.choose_rates(searched);
+  std::vector<experiments::Trial> best;
+  for (const Contender& c : weaker) best.push_back({&c, c.search.best_rate()});
+  const auto judged = trials.judge(best);
+  std::vector<std::vector<Report::Json>> rows, rate_rows;
+  const auto add = [&](const Contender& c, const std::vector<double>& losses) {
+    rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(losses),
+                    experiments::shown(experiments::paired_interval(losses, adam.judged)),
+                    experiments::shown(experiments::paired_interval(losses, adamw.judged))});
+    rate_rows.push_back({c.name, experiments::shown(c.search)});
+  };
+  add(l2, l2.judged);
+  for (size_t i = 0; i < weaker.size(); ++i) add(weaker[i], judged[i]);
+  report.table("L2 with less decay, by learning rate", {"optimizer", "loss"}, rate_rows);
+  report.table("L2 with less decay; " + experiments::count_of_intervals(2 * rows.size()),
+               {"optimizer", "rate", "loss", "against Adam", "against AdamW"}, rows);
+}
+
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   train::TrainConfig setting = experiments::small_setting(text);
@@ -117,7 +144,7 @@ void study(Report& report) {
   std::vector<Contender> contenders{{"SGD", {.rule = Rule::Sgd, .momentum = 0.9}, 0.1},
                                     {"SGD, scaled", {.rule = Rule::Scaled, .momentum = 0.9}, 3e-3},
                                     {"Adam", {.rule = Rule::Adam}, 3e-3},
-                                    {"Adam + L2", {.rule = Rule::AdamL2, .weight_decay = 0.1}, 1e-2},
+                                    {"Adam + L2, 0.1", {.rule = Rule::AdamL2, .weight_decay = 0.1}, 1e-2},
                                     {"AdamW", {.rule = Rule::AdamW, .weight_decay = 0.1}, 3e-3},
                                     {"Muon", {.rule = Rule::Muon}, 1e-2}};
   Contender &sgd = contenders[0], &scaled = contenders[1], &adam = contenders[2], &l2 = contenders[3],
@@ -150,6 +177,7 @@ void study(Report& report) {
   report.claim_above("weight decay in the gradient costs Adam", experiments::paired_interval(l2.judged, adam.judged),
                      0.3);
   report.claim_below("scaling each matrix gains SGD", experiments::paired_interval(sgd.judged, scaled.judged), 0.1);
+  show_l2(report, trials, l2, adam, adamw);
   switch_off(report, trials, {&adamw, &muon});
 }
 

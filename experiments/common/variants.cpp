@@ -109,6 +109,14 @@ void draw_feed_forwards_by_width(nn::Llama& model) {
   }
 }
 
+void draw_blocks_by_width(nn::Llama& model) {
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->named_parameters()) {
+    if (!p.key().starts_with("layers.") || p->dim() != 2) continue;
+    p->normal_(0.0, 1.0 / std::sqrt(static_cast<double>(p->size(1))));
+  }
+}
+
 nn::BlockFactory blocks_without_attention(const core::ModelConfig& config) {
   return changed_blocks(config, [](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(torch::nn::Identity());

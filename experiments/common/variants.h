@@ -75,6 +75,9 @@ TORCH_MODULE(PlainFeedForward);
 /// then as large as what they read, at any width. With nn::initialize's N(0, 0.02²) it is 0.02 √dim of that.
 void draw_feed_forwards_by_width(nn::Llama& model);
 
+/// Draws every matrix of the blocks anew from N(0, 1/columns): each then returns what is as large as what it reads.
+void draw_blocks_by_width(nn::Llama& model);
+
 /// Blocks without their attention, or without their feed-forward, and without the norm before it.
 [[nodiscard]] nn::BlockFactory blocks_without_attention(const core::ModelConfig& config);
 [[nodiscard]] nn::BlockFactory blocks_without_feed_forward(const core::ModelConfig& config);

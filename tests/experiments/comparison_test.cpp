@@ -84,6 +84,21 @@ TEST(FeedForward, DrawnByWidthItReturnsAsMuchAsItReads) {
   }
 }
 
+TEST(Blocks, DrawnByWidthEachMatrixReturnsAsMuchAsItReads) {
+  nn::Llama model = seeded_llama(kConfig, 5);
+  const nn::Llama before = seeded_llama(kConfig, 5);
+  draw_blocks_by_width(model);
+  const auto old = before->named_parameters();
+  for (const auto& p : model->named_parameters()) {
+    const bool of_block = p.key().starts_with("layers.") && p->dim() == 2;
+    EXPECT_EQ(!of_block, torch::equal(p.value(), old[p.key()])) << p.key();
+    if (!of_block) continue;
+    const double spread = p->std().item<double>() * std::sqrt(static_cast<double>(p->size(1)));
+    // The spread of n normal numbers is off by 1 / √(2n), in the standard deviation.
+    EXPECT_NEAR(spread, 1.0, 5.0 / std::sqrt(2.0 * static_cast<double>(p->numel()))) << p.key();
+  }
+}
+
 TEST(Blocks, WithoutAttentionNoPositionSeesAnother) {
   EXPECT_EQ(reach(blocks_without_attention(kConfig)), 0.0);
   EXPECT_GT(reach({}), 1e-3);
