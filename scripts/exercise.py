@@ -98,7 +98,7 @@ def build_generate():
 
 def train_row():
     folder = build_folder("modules")
-    print("Training a Llama of Folio's parts and one of yours, a minute or so each. The first time, the trainer is compiled "
+    print("Training a Llama of Folio's parts and one of yours, some minutes each. The first time, the trainer is compiled "
           "before.", flush=True)
     build(folder, "exercise_row")
     return subprocess.run([folder / "exercises" / "row"]).returncode

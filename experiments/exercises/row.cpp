@@ -1,6 +1,6 @@
-// Trains the last rung of the growing model twice, from the same first values and on the same batches: once of Folio's
-// parts, and once of all that the reader has written so far. It prints a row for each, and what the reader's model
-// writes. That takes some minutes; --steps N shortens it.
+// Trains the last rung of the path, the whole Llama, twice, from the same first values and on the same batches: once of
+// Folio's parts, and once of all that the reader has written so far. It prints a row for each, and what the reader's
+// model writes. That takes some minutes; --steps N shortens it, and then only a part of the validation text is judged.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/utils.h>
@@ -87,7 +87,22 @@ Own find_own(const core::ModelConfig& config) {
   return own;
 }
 
-// A Llama in training by the recipe of rung 11, as a loop sees it.
+// Size and recipe are those of experiments/growing/the_whole_llama.cpp.
+const growing::Setting kSetting{.B = 4, .T = 256, .steps = 2000};
+const growing::Recipe kRecipe{.rate = 2e-3, .last_rate = 2e-4, .warmup = 100};
+
+core::ModelConfig config_of(int64_t vocab_size) {
+  return {.vocab_size = vocab_size,
+          .dim = 128,
+          .n_layers = 4,
+          .n_heads = 4,
+          .n_kv_heads = 4,
+          .hidden_dim = 352,
+          .context_length = kSetting.T,
+          .tie_embeddings = true};
+}
+
+// A Llama in training, as a loop sees it.
 class Trainee final : public exercises::Trainee {
  public:
   Trainee(const Own& own, const core::ModelConfig& config, growing::Text text, const growing::Setting& setting)
@@ -173,7 +188,7 @@ class Trainee final : public exercises::Trainee {
   Own own_;
   growing::Text text_;
   growing::Setting setting_;
-  growing::Recipe recipe_;
+  growing::Recipe recipe_ = kRecipe;
   nn::Llama model_;
   growing::AdamW adamw_;
   std::vector<exercises::Moments> moments_;
@@ -198,30 +213,43 @@ growing::Forward forward_of(const nn::Llama& model) {
   return [model = nn::Llama(model)](const Tensor& tokens) mutable { return model->forward(tokens); };
 }
 
-nn::Llama print_row(const std::string& name, const Own& own, const core::ModelConfig& config,
-                    const experiments::Shakespeare& text, const growing::Setting& setting) {
-  Trainee trainee(own, config, text.splits.train, setting);
+// In windows that lie side by side, one at a time.
+double validation_loss(const nn::Llama& model, growing::Text text) {
+  const auto forward = forward_of(model);
+  const auto T = static_cast<size_t>(kSetting.T);
+  double sum = 0.0, n = 0.0;
+  for (size_t start = 0; start + T < text.size(); start += T, ++n) {
+    sum += growing::validation_loss(forward, text.subspan(start, T + 1), kSetting.T);
+  }
+  return sum / n;
+}
+
+nn::Llama print_row(const std::string& name, const Own& own, const experiments::Shakespeare& text,
+                    const growing::Setting& setting) {
+  Trainee trainee(own, config_of(text.vocab_size), text.splits.train, setting);
   const auto rates = trainee.rates();
   const auto losses = own.loop ? exercises::train(trainee, rates) : plain_loop(trainee, rates);
-  const double validation =
-      growing::validation_loss(forward_of(trainee.model()), text.splits.validation.first(16'385), setting.T);
+  const growing::Text judged =
+      setting.steps < kSetting.steps ? text.splits.validation.first(4097) : text.splits.validation;
   int64_t parameters = 0;
   for (const Tensor& p : trainee.model()->parameters()) parameters += p.numel();
-  fmt::print("  {:<18}{:>10}{:>12.4f}{:>17.4f}\n", name, parameters, losses.at(0), validation);
+  fmt::print("  {:<18}{:>10}{:>12.4f}{:>17.4f}\n", name, parameters, losses.at(0),
+             validation_loss(trainee.model(), judged));
   std::fflush(stdout);
   return trainee.model();
 }
 
-// 300 characters, each drawn by the reader's sampler where there is one.
+// Characters that are drawn by the reader's sampler where there is one.
 std::string written_by(const nn::Llama& model, bool own_sampler, const experiments::Shakespeare& text,
                        const growing::Setting& setting) {
-  constexpr int64_t kCharacters = 300;
-  auto forward = forward_of(model);
+  const int64_t n_characters = setting.steps < kSetting.steps ? 60 : 400;
+  const auto forward = forward_of(model);
   std::vector<int32_t> tokens = text.tokenizer.encode("ROMEO:");
-  if (!own_sampler)
-    return text.tokenizer.decode(growing::sample(forward, tokens, kCharacters, setting.T, setting.seed));
+  if (!own_sampler) {
+    return text.tokenizer.decode(growing::sample(forward, tokens, n_characters, setting.T, setting.seed));
+  }
   const torch::NoGradGuard no_grad;
-  for (int64_t i = 0; i < kCharacters; ++i) {
+  for (int64_t i = 0; i < n_characters; ++i) {
     const auto seen = std::min<int64_t>(setting.T, static_cast<int64_t>(tokens.size()));
     const Tensor tokens_1T = torch::tensor(std::vector<int64_t>(tokens.end() - seen, tokens.end())).unsqueeze(0);
     const Tensor logits = forward(tokens_1T)[0][-1].contiguous();
@@ -236,7 +264,7 @@ std::string written_by(const nn::Llama& model, bool own_sampler, const experimen
 }
 
 void run(int argc, char** argv) {
-  growing::Setting setting;
+  growing::Setting setting = kSetting;
   if (argc > 1) {
     const char* value = argc == 3 && std::strcmp(argv[1], "--steps") == 0 ? argv[2] : "";
     const char* end = value + std::strlen(value);
@@ -246,19 +274,11 @@ void run(int argc, char** argv) {
     }
   }
   const experiments::Shakespeare text = experiments::load_shakespeare();
-  const core::ModelConfig config{.vocab_size = text.vocab_size,
-                                 .dim = 64,
-                                 .n_layers = 4,
-                                 .n_heads = 4,
-                                 .n_kv_heads = 4,
-                                 .hidden_dim = 176,
-                                 .context_length = setting.T,
-                                 .tie_embeddings = false};
-  const Own own = find_own(config);
-  fmt::print("\nAfter {} steps as in rung 11 of experiments/growing, seed {}:\n", setting.steps, setting.seed);
+  const Own own = find_own(config_of(text.vocab_size));
+  fmt::print("\nAfter {} steps as the whole Llama of experiments/growing, seed {}:\n", setting.steps, setting.seed);
   fmt::print("  {:<18}{:>10}{:>12}{:>17}\n", "A Llama of", "parameters", "first loss", "validation loss");
-  print_row("Folio's parts", {}, config, text, setting);
-  const nn::Llama yours = print_row("your parts", own, config, text, setting);
+  print_row("Folio's parts", {}, text, setting);
+  const nn::Llama yours = print_row("your parts", own, text, setting);
   fmt::print("\nYours writes:\n\n{}\n", written_by(yours, own.sampler, text, setting));
 }
 

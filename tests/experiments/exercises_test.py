@@ -216,7 +216,7 @@ def test_a_llama_of_the_solutions_has_the_row_of_ours():
     # Losses in float: a mean of logarithms of at most 5, each off by some roundings in 4 layers, shown with 4 digits.
     assert all(abs(float(ours) - float(theirs)) < 2e-4 for ours, theirs in zip(rows[0][1:], rows[1][1:])), done.stdout
     assert "\nFolio's: batches, embedding, last norm, output, LibTorch\n" in done.stdout
-    assert len(done.stdout.split("Yours writes:\n\nROMEO:")[1]) >= 300
+    assert len(done.stdout.split("Yours writes:\n\nROMEO:")[1]) >= 60
     refused = run("row_solutions", "--steps", "0")
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1 and "--steps" in refused.stderr
 
