@@ -15,6 +15,7 @@ const Kernels& amx_kernels() {
   static const Kernels table = [] {
     Kernels k = avx512bf16_kernels();
     k.isa = core::Isa::Amx;
+    k.quantize = quantize_amx;
     k.matmul_groups = matmul_groups_amx;
     k.matmul_fast = matmul_fast_amx;
     return k;

@@ -205,7 +205,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   const bool fast = fast_ && bf16 && n_rows_ >= kernels::kFastInputs && k % 32 == 0;
   const Inputs in{.floats = x,
                   .fast = fast ? to_fast(x, k) : nullptr,
-                  .quantized = groups ? quantize(x, k) : kernels::QuantizedRows{},
+                  .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
                   .n_rows = n_rows_};
   pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
@@ -227,18 +227,19 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   });
 }
 
-kernels::QuantizedRows CpuStage::quantize(const float* x, size_t k) {
+kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
+  constexpr size_t kInputs = 16;  // of one call
   const size_t groups = k / kernels::kGroupColumns;
   quantized_.resize(n_rows_ * k);
   for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n_rows_ * groups);
-  sums_.resize(n_rows_ * groups * 2);
-  pool_.parallel_for(n_rows_, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      kernels_.quantize(x + i * k, k,
+  sums_.resize(n_rows_ * groups * 3);
+  pool_.parallel_for((n_rows_ + kInputs - 1) / kInputs, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin * kInputs; i < std::min(n_rows_, end * kInputs); i += kInputs) {
+      kernels_.quantize(x + i * k, std::min(kInputs, n_rows_ - i), k,
                         {.values = &quantized_[i * k],
                          .scales = &scales_[i * groups],
                          .scaled_sums = &scaled_sums_[i * groups],
-                         .sums = &sums_[i * groups * 2]});
+                         .sums = &sums_[i * groups * 3]});
     }
   });
   return {

@@ -62,7 +62,7 @@ class CpuStage final : public Stage {
   [[nodiscard]] Cache<T> cache_of() const;
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
-  kernels::QuantizedRows quantize(const float* x, size_t k);
+  kernels::QuantizedInputs quantize(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);
   void find_runs();
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
@@ -106,11 +106,11 @@ class CpuStage final : public Stage {
 
   std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
 
-  // The rows that a matrix in groups multiplies: see kernels::QuantizedRow. k is dim or hidden_dim.
+  // The rows that a matrix in groups multiplies: see kernels::QuantizedInputs. k is dim or hidden_dim.
   std::vector<int8_t> quantized_;   ///< (rows, k)
   std::vector<float> scales_;       ///< (rows, k / 32)
   std::vector<float> scaled_sums_;  ///< (rows, k / 32)
-  std::vector<int32_t> sums_;       ///< (rows, k / 16)
+  std::vector<int32_t> sums_;       ///< (rows, k / 32, 3)
 };
 
 }  // namespace folio::infer

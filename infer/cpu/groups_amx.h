@@ -55,7 +55,7 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
 
 // total[t]: the tile times input first + t, for sixteen inputs.
 template <typename Kind>
-void amx_inputs(const WideTile& weights, size_t k, const QuantizedRows& x, size_t first, Vec* total) {
+void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first, Vec* total) {
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   const size_t groups = k / kGroupColumns;
   alignas(64) int32_t dots[kAmxInputs][kTileRows];
@@ -82,8 +82,18 @@ void amx_inputs(const WideTile& weights, size_t k, const QuantizedRows& x, size_
   std::copy_n(sum, kAmxInputs, total);
 }
 
-// Inputs that are fewer than sixteen take the kernel of AVX-512 with VNNI.
-void matmul_groups_amx(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+// Sixteen inputs lie one after the other, as AMX loads them. Fewer take the kernel of AVX-512 with VNNI.
+void quantize_amx(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
+  if (n < kAmxInputs) return quantize(x, n, k, out);
+  const size_t groups = k / kGroupColumns;
+  for (size_t i = 0; i < n; ++i) {
+    quantize_one(x + i * k, k,
+                 {out.values + i * k, out.scales + i * groups, out.scaled_sums + i * groups, out.sums + i * groups * 3},
+                 1);
+  }
+}
+
+void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                        size_t row_end, float* out, size_t out_stride, bool accumulate) {
   const size_t whole = n_rows / kAmxInputs * kAmxInputs;
   if (whole > 0) {
@@ -101,10 +111,10 @@ void matmul_groups_amx(const QuantizedRows& x, size_t n_rows, const GroupMatrix&
     });
   }
   const size_t groups = weight.k / kGroupColumns;
-  const QuantizedRows rest{.values = x.values + whole * weight.k,
-                           .scales = x.scales + whole * groups,
-                           .scaled_sums = x.scaled_sums + whole * groups,
-                           .sums = x.sums + whole * groups * 2};
+  const QuantizedInputs rest{.values = x.values + whole * weight.k,
+                             .scales = x.scales + whole * groups,
+                             .scaled_sums = x.scaled_sums + whole * groups,
+                             .sums = x.sums + whole * groups * 3};
   avx512vnni_kernels().matmul_groups(rest, n_rows - whole, weight, row_begin, row_end, out + whole * out_stride,
                                      out_stride, accumulate);
 }

@@ -11,8 +11,8 @@
 
 #include "infer/cpu/prefetch.h"
 #include "infer/cpu/put_outputs.h"
+#include "infer/cpu/quantize_body.h"
 #include "infer/reference/kernels.h"
-#include "infer/reference/quantize_body.h"
 
 namespace folio::infer::kernels {
 namespace {
@@ -31,6 +31,7 @@ struct GroupKind {
   static constexpr size_t kGroup = group;
   static constexpr bool kMinimums = minimums;
   static constexpr bool kByteScales = byte_scales;
+  static constexpr int kZeroPoint = minimums ? 0 : 1 << (bits - 1);
 };
 
 // Calls take(i, quants) for the columns 4 i to 4 i + 3 of a group, i < 8. Those in the low halves of bytes come first.
@@ -98,11 +99,15 @@ constexpr size_t kPrefetchBytes = 4096;
 
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
 template <typename Kind, size_t kTokens, Prefetch level>
-void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first, Vec* total) {
+void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first, Vec* total) {
   using Sums = Dots<Kind::kBits>;
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
   const size_t groups = m.k / kGroupColumns;
+  const int8_t* values = x.values + first * m.k;
+  const float* input_scales = x.scales + first * groups;
+  const float* scaled_sums = x.scaled_sums + first * groups;
+  const int32_t* sums = x.sums + first * groups * 3;
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t begin = 0; begin < groups;) {
@@ -110,31 +115,37 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows&
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile;
     for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes) {
-      const int8_t* values[kTokens];
-      for (size_t t = 0; t < kTokens; ++t) values[t] = x.values + (first + t) * m.k + g * kGroupColumns;
       for (size_t i = 0; i < kQuantBytes; i += 64) prefetch_line<level>(quants + i + kPrefetchBytes);
       Sums dots[kParts][kTokens];
+      if constexpr (!Kind::kMinimums && !Sums::kSubtractsZeroPoint) {
+        for (size_t p = 0; p < kParts; ++p) {
+          for (size_t t = 0; t < kTokens; ++t) {
+            const int32_t sum = sums[(kParts == 2 ? p + 1 : 0) * kTokens + t];
+            dots[p][t].start(Ints::all(sum).template times<Kind::kZeroPoint>());
+          }
+        }
+      }
       for_quants<Kind::kBits>(quants, [&](auto i, Bytes four) {
         const typename Sums::Weights w(four);
-        for (size_t t = 0; t < kTokens; ++t) dots[i * 4 / Kind::kGroup][t].add(w, values[t] + 4 * i);
+        for (size_t t = 0; t < kTokens; ++t) dots[i * 4 / Kind::kGroup][t].add(w, values + 4 * (i * kTokens + t));
       });
       for (size_t p = 0; p < kParts; ++p) {
         const Vec scale = scales.scale(g - begin, p);
         for (size_t t = 0; t < kTokens; ++t) {
-          Ints dot = dots[p][t].sum();
-          if constexpr (!Kind::kMinimums && !Sums::kSubtractsZeroPoint) {
-            const int32_t* halves = x.sums + ((first + t) * groups + g) * 2;
-            dot = dot + Ints::all(-m.zero_point * (kParts == 2 ? halves[p] : halves[0] + halves[1]));
-          }
-          sum[t] = Vec::fma(dot.to_floats(), scale * Vec::all(x.scales[(first + t) * groups + g]), sum[t]);
+          const Ints dot = dots[p][t].sum();
+          sum[t] = Vec::fma(dot.to_floats(), scale * Vec::all(input_scales[t]), sum[t]);
         }
       }
       if constexpr (Kind::kMinimums) {
         const Vec minimum = scales.minimum(g - begin);
         for (size_t t = 0; t < kTokens; ++t) {
-          sum[t] = Vec::fma(minimum, Vec::all(x.scaled_sums[(first + t) * groups + g]), sum[t]);
+          sum[t] = Vec::fma(minimum, Vec::all(scaled_sums[t]), sum[t]);
         }
       }
+      values += kGroupColumns * kTokens;
+      input_scales += kTokens;
+      scaled_sums += kTokens;
+      sums += 3 * kTokens;
     }
     begin += n;
     tile += m.block_bytes(n);
@@ -155,23 +166,16 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
   return m.minimums ? body(GroupKind<4, 32, true, false>{}) : body(GroupKind<4, 32, false, false>{});
 }
 
-using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedRows& x, size_t first,
+using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
 // The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Arithmetic takes the time of
 // several, and the level of prefetches doesn't matter to them.
-struct TileKernels {
-  size_t most;
-  std::array<TileKernel, 4> of_inputs;
-};
-
 template <typename Kind>
-TileKernels kernels_of() {
-  constexpr size_t kMost = Dots<Kind::kBits>::kMostTokens;
-  return {kMost,
-          {with_level(select_prefetch(), [](auto level) { return groups_tile<Kind, 1, level>; }),
-           groups_tile<Kind, 2, Prefetch::L2>, groups_tile<Kind, std::min<size_t>(4, kMost), Prefetch::L2>,
-           groups_tile<Kind, std::min<size_t>(8, kMost), Prefetch::L2>}};
+std::array<TileKernel, 4> kernels_of() {
+  return {with_level(select_prefetch(), [](auto level) { return groups_tile<Kind, 1, level>; }),
+          groups_tile<Kind, 2, Prefetch::L2>, groups_tile<Kind, std::min<size_t>(4, kMostInputs), Prefetch::L2>,
+          groups_tile<Kind, std::min<size_t>(8, kMostInputs), Prefetch::L2>};
 }
 
 // The outputs of n inputs for the rows of one tile from `row` on, which ends at row_end or before.
@@ -181,17 +185,16 @@ inline void put_tile(const Vec* total, size_t n, size_t row, size_t row_end, flo
   put_outputs(total, n, row % kTileRows, row, end, out, out_stride, accumulate);
 }
 
-inline void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+inline void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                           size_t row_end, float* out, size_t out_stride, bool accumulate) {
-  const TileKernels run = with_kind(weight, [](auto kind) { return kernels_of<decltype(kind)>(); });
+  const std::array<TileKernel, 4> run = with_kind(weight, [](auto kind) { return kernels_of<decltype(kind)>(); });
   for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
     const uint8_t* tile = weight.tile(row / kTileRows);
     size_t tokens = 0;
     for (size_t n = 0; n < n_rows; n += tokens) {
-      const auto power = static_cast<size_t>(std::bit_width(std::min({n_rows - n, run.most, size_t{8}}))) - 1;
-      tokens = size_t{1} << power;
-      Vec total[8];
-      run.of_inputs[power](weight, tile, x, n, total);
+      tokens = inputs_together(n_rows - n);
+      Vec total[kMostInputs];
+      run[static_cast<size_t>(std::countr_zero(tokens))](weight, tile, x, n, total);
       put_tile(total, tokens, row, row_end, out + n * out_stride, out_stride, accumulate);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -10,6 +11,9 @@
 
 namespace folio::infer::kernels {
 namespace {
+
+/// The most inputs whose sums fit the registers.
+constexpr size_t kMostInputs = 4;
 
 struct Bytes {
   __m256i low;
@@ -37,6 +41,12 @@ struct Ints {
   __m256i low;
   __m256i high;
 
+  /// n is a power of two.
+  template <int n>
+  [[nodiscard]] Ints times() const {
+    constexpr int kShift = std::countr_zero(static_cast<unsigned>(n));
+    return {_mm256_slli_epi32(low, kShift), _mm256_slli_epi32(high, kShift)};
+  }
   static Ints all(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
   [[nodiscard]] Vec to_floats() const { return {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}; }
   friend Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
@@ -48,9 +58,6 @@ template <int kBits>
 struct Dots {
   /// The quants of 8 bits lose their zero point of 128 here, so that no product needs more than 16 bits with its sign.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
-  /// The most inputs whose sums fit the registers.
-  static constexpr size_t kMostTokens = 4;
-
   /// The weights of four columns, made ready once for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : unsigned_low(w.low), unsigned_high(w.high) {
@@ -68,6 +75,10 @@ struct Dots {
     __m256i signed_high{};
   };
 
+  void start(Ints with) {
+    low = with.low;
+    high = with.high;
+  }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     int32_t four;

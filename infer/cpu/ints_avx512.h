@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -10,6 +11,9 @@
 
 namespace folio::infer::kernels {
 namespace {
+
+/// The most inputs whose sums fit the registers.
+constexpr size_t kMostInputs = 8;
 
 struct Bytes {
   __m512i v;
@@ -31,6 +35,11 @@ struct Bytes {
 struct Ints {
   __m512i v;
 
+  /// n is a power of two.
+  template <int n>
+  [[nodiscard]] Ints times() const {
+    return {_mm512_slli_epi32(v, std::countr_zero(static_cast<unsigned>(n)))};
+  }
   static Ints all(int32_t x) { return {_mm512_set1_epi32(x)}; }
   [[nodiscard]] Vec to_floats() const { return {_mm512_cvtepi32_ps(v)}; }
   friend Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
@@ -46,9 +55,6 @@ struct Dots {
   /// The quants of 8 bits lose their zero point of 128 here.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
-  /// The most inputs whose sums fit the registers.
-  static constexpr size_t kMostTokens = 8;
-
 #if defined(__AVX512VNNI__)
   /// The weights of four columns, made ready once for all inputs.
   struct Weights {
@@ -56,6 +62,7 @@ struct Dots {
     __m512i v;
   };
 
+  void start(Ints with) { sums = with.v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
   Ints sum() { return {sums}; }
@@ -72,6 +79,7 @@ struct Dots {
     __m512i odd;
   };
 
+  void start(Ints with) { sums = with.v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     const __m512i a = four(values);

@@ -3,6 +3,7 @@
 
 #include <arm_neon.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -10,6 +11,9 @@
 
 namespace folio::infer::kernels {
 namespace {
+
+/// The most inputs whose sums fit the registers.
+constexpr size_t kMostInputs = 4;
 
 struct Bytes {
   uint8x16_t a;  // bytes 0..15
@@ -38,6 +42,12 @@ struct Ints {
   int32x4_t c;
   int32x4_t d;
 
+  /// n is a power of two.
+  template <int n>
+  [[nodiscard]] Ints times() const {
+    constexpr int kShift = std::countr_zero(static_cast<unsigned>(n));
+    return {vshlq_n_s32(a, kShift), vshlq_n_s32(b, kShift), vshlq_n_s32(c, kShift), vshlq_n_s32(d, kShift)};
+  }
   static Ints all(int32_t x) { return {vdupq_n_s32(x), vdupq_n_s32(x), vdupq_n_s32(x), vdupq_n_s32(x)}; }
   [[nodiscard]] Vec to_floats() const {
     return {vcvtq_f32_s32(a), vcvtq_f32_s32(b), vcvtq_f32_s32(c), vcvtq_f32_s32(d)};
@@ -55,9 +65,6 @@ struct Dots {
   /// The quants of 8 bits lose their zero point of 128 here, and are signed bytes then.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
-  /// The most inputs whose sums fit the registers.
-  static constexpr size_t kMostTokens = 4;
-
   /// The weights of four columns, made ready once for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : bytes(w) {
@@ -69,6 +76,7 @@ struct Dots {
     Bytes bytes;
   };
 
+  void start(Ints with) { sums = with; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     int32_t four;

@@ -98,6 +98,18 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
+// n weights as floats, and aligned: F16 is widened once for all inputs, and no load crosses a cache line.
+template <typename Weight>
+const float* aligned_floats(const Weight* weight, size_t n) {
+  thread_local std::vector<PanelColumn> memory;
+  if (memory.size() * kLanes < n) memory.resize((n + kLanes - 1) / kLanes);
+  float* to = memory.data()->rows;
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Vec::load(weight + i).store(to + i);
+  if (i < n) Vec::load_first(weight + i, n - i).store_first(to + i, n - i);
+  return to;
+}
+
 // Weight is float, F16 or BF16: a Vec loads each of them as floats. Many inputs are cut into blocks that stay in the L1
 // cache while they are multiplied by a block of weight rows that stays in the L2 cache.
 template <typename Weight>
@@ -105,25 +117,33 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
             size_t out_stride, bool accumulate) {
   constexpr size_t kL1Bytes = size_t{24} << 10U;
   constexpr size_t kL2Bytes = size_t{512} << 10U;
+  constexpr size_t kManyInputs = 64;  // fewer don't pay for panels or copies
   if (row_begin >= row_end || n_rows == 0) return;
+  const bool many = n_rows >= kManyInputs;
   if constexpr (Vec::kPanelInputs > 0) {
-    constexpr size_t kManyInputs = 64;  // fewer don't pay for panels
-    if (n_rows >= kManyInputs) {
-      return matmul_panels(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
-    }
+    if (many) return matmul_panels(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
   }
   const size_t length = std::max<size_t>(k, 1);
-  // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
-  const auto run = n_rows == 1
-                       ? with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; })
-                   : n_rows == 2 ? matmul_tiles<2, Prefetch::L2, Weight>
-                                 : matmul_tiles<4, Prefetch::L2, Weight>;
   const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
-  const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);
+  const size_t rows = std::max<size_t>(4, kL2Bytes / (length * (many ? sizeof(float) : sizeof(Weight))) / 4 * 4);
   for (size_t row = row_begin; row < row_end; row += rows) {
-    for (size_t n = 0; n < n_rows; n += inputs) {
-      run(x + n * k, std::min(inputs, n_rows - n), weight, k, row, std::min(row_end, row + rows), out + n * out_stride,
-          out_stride, accumulate);
+    const size_t n_block = std::min(rows, row_end - row);
+    const auto multiply = [&](auto run, const auto* block) {
+      for (size_t n = 0; n < n_rows; n += inputs) {
+        run(x + n * k, std::min(inputs, n_rows - n), block, k, 0, n_block, out + n * out_stride + row, out_stride,
+            accumulate);
+      }
+    };
+    const Weight* block = weight + row * k;
+    // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
+    if (many) {
+      multiply(matmul_tiles<4, Prefetch::L2, float>, aligned_floats(block, n_block * k));
+    } else if (n_rows > 2) {
+      multiply(matmul_tiles<4, Prefetch::L2, Weight>, block);
+    } else if (n_rows == 2) {
+      multiply(matmul_tiles<2, Prefetch::L2, Weight>, block);
+    } else {
+      multiply(with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; }), block);
     }
   }
 }

@@ -14,7 +14,7 @@ namespace folio::infer {
 struct Inputs {
   const float* floats;
   const kernels::BF16* fast;
-  kernels::QuantizedRows quantized;
+  kernels::QuantizedInputs quantized;
   size_t n_rows;
 };
 

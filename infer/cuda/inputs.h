@@ -19,7 +19,8 @@ __device__ inline float f16_scale(uint32_t largest) {
   return float_of(static_cast<uint32_t>((exponent < 100 ? exponent : 100) + 127) << 23U);
 }
 
-/// How the numbers of a group are quantized whose largest magnitude is `largest` (bits): reference/quantize_body.h.
+/// How the numbers of a group are quantized whose largest magnitude is `largest` (bits): quantize in
+/// reference/kernels.h.
 struct GroupScale {
   float inverse;  ///< 0: the quants are, too
   float scale;

@@ -31,7 +31,7 @@ void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, s
 
 /// Brings rows x (n_rows, k) into the order and kind of `to`. F16: each row is multiplied by a power of two so that its
 /// largest magnitude lies in [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized as
-/// reference/quantize_body.h does, bit for bit.
+/// quantize in reference/kernels.h says, bit for bit.
 void pack_inputs(Stream& stream, const float* x, const PackedInputs& to, Form form = Form::Fast);
 
 /// out (n_vectors, dim) = RMSNorm(x) * weight, x_i / sqrt(mean(x²) + eps) * weight_i. Zhang & Sennrich 2019. `out` may

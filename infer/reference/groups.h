@@ -67,20 +67,14 @@ struct GroupMatrix {
   }
 };
 
-/// The parts of one quantized input: values (k), scales and scaled_sums (k / 32), sums (k / 16).
-struct QuantizedRow {
-  int8_t* values;  ///< in [-127, 127]
-  float* scales;
-  float* scaled_sums;  ///< scale * Σ of the 32 values
-  int32_t* sums;       ///< Σ of 16 values
-};
-
-/// The same of several inputs of equal length, one after the other.
-struct QuantizedRows {
-  const int8_t* values;
-  const float* scales;
-  const float* scaled_sums;
-  const int32_t* sums;
+/// Inputs of equal length that quantize writes and matmul_groups of the same kernels reads. n of them take n times as
+/// much room as one, and sixteen follow sixteen. How sixteen lie there is up to the kernels: the reference has one
+/// after the other.
+struct QuantizedInputs {
+  int8_t* values;      ///< (k) of each, in [-127, 127]
+  float* scales;       ///< (k / 32)
+  float* scaled_sums;  ///< (k / 32): scale * Σ of the 32 values
+  int32_t* sums;       ///< (k / 32, 3), where kernels use them: -Σ of the 32 values, of the first 16, of the last 16
 };
 
 }  // namespace folio::infer::kernels

@@ -91,16 +91,16 @@ struct Kernels {
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
 
-  /// Quantizes one input (k), k a multiple of 32, for matmul_groups. For each group of 32 numbers: m = max |x|,
+  /// Quantizes n <= 16 inputs (n, k), k a multiple of 32, for matmul_groups. For each group of 32 numbers: m = max |x|,
   /// scale = m / 127, value = x * (127 / m) rounded to the nearest, ties to even. If m < 1e-30, the values and the
   /// scale are 0. If m is not finite, the values are 0 and the scale is not finite, so the damage stays visible.
-  void (*quantize)(const float* x, size_t k, QuantizedRow out);
+  void (*quantize)(const float* x, size_t n, size_t k, const QuantizedInputs& out);
 
   /// out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] as above, with x (n_rows, k) quantized. For each group of a row
   /// in order, starting at 0: total = fma(Σ (quant - zero_point) * value, scale_weight * scale_x, total), and then, if
   /// there are minimums, total = fma(minimum, scale_x * Σ value, total). The sums within a group are sums of integers
   /// and exact.
-  void (*matmul_groups)(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+  void (*matmul_groups)(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
   /// --fast: products of BF16 that leave the order of a sum, and the rounding within it, to the processor; null where

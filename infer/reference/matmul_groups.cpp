@@ -1,8 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/float16.h"
-#include "infer/reference/quantize_body.h"
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels::reference {
@@ -59,9 +60,29 @@ float minimum(const GroupMatrix& m, size_t row, size_t group) {
   return -(half_at(at.bytes + m.factors_at(at.n), kTileRows + at.lane) * static_cast<float>(minimums[index]));
 }
 
-void quantize(const float* x, size_t k, QuantizedRow out) { kernels::quantize(x, k, out); }
+void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
+  constexpr float kLeast = 1e-30F;  // above it, 127 / largest is finite
+  for (size_t g = 0; g < n * k / kGroupColumns; ++g) {
+    const float* group = x + g * kGroupColumns;
+    int8_t* values = out.values + g * kGroupColumns;
+    float largest = 0.0F;
+    bool finite = true;
+    for (size_t i = 0; i < kGroupColumns; ++i) {
+      largest = std::max(largest, std::abs(group[i]));
+      finite = finite && std::isfinite(group[i]);
+    }
+    int32_t sum = 0;
+    for (size_t i = 0; i < kGroupColumns; ++i) {
+      const float scaled = finite && largest >= kLeast ? group[i] * (127.0F / largest) : 0.0F;
+      values[i] = static_cast<int8_t>(std::nearbyint(scaled));
+      sum += values[i];
+    }
+    out.scales[g] = !finite ? std::numeric_limits<float>::infinity() : largest < kLeast ? 0.0F : largest / 127.0F;
+    out.scaled_sums[g] = out.scales[g] * static_cast<float>(sum);
+  }
+}
 
-void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
+void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {
   const size_t k = weight.k;
   for (size_t n = 0; n < n_rows; ++n) {

@@ -40,11 +40,11 @@ void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size
                 float* out, size_t out_stride, bool accumulate);
 void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
-void quantize(const float* x, size_t k, QuantizedRow out);
+void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out);
 void to_fast(const float* x, size_t n, size_t k, BF16* out);
 void matmul_fast(const BF16* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
-void matmul_groups(const QuantizedRows& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
+void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate);
 void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
 void attention(const AttentionInput<float>& in, float* out);

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "core/float16.h"
-#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/pack.h"
 #include "infer/reference/reference.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
 
@@ -104,8 +104,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
     std::vector<int8_t> values(k);
     std::vector<float> scales(k / 32);
     std::vector<float> scaled_sums(k / 32);
-    std::vector<int32_t> sums(k / 16);
-    kernels::reference::quantize(x.data(), k, {values.data(), scales.data(), scaled_sums.data(), sums.data()});
+    kernels::reference::quantize(x.data(), 1, k, {values.data(), scales.data(), scaled_sums.data(), nullptr});
     for (size_t i = 0; i < k; ++i) inputs[i] = static_cast<float>(values[i]) * scales[i / 32];
   }
   for (size_t i = 0; i < k; ++i) {
@@ -359,8 +358,7 @@ TEST(PackedInputs, OfGroupsAreTheReferencesBits) {
         std::vector<int8_t> values(k);
         std::vector<float> scales(k / 32);
         std::vector<float> scaled_sums(k / 32);
-        std::vector<int32_t> sums(k / 16);
-        kernels::reference::quantize(&rows[n * k], k, {values.data(), scales.data(), scaled_sums.data(), sums.data()});
+        kernels::reference::quantize(&rows[n * k], 1, k, {values.data(), scales.data(), scaled_sums.data(), nullptr});
         for (size_t i = 0; i < k; ++i) {
           const uint8_t* block = bytes.data() + x.packed.block_offset(n / 8, i / kBlockK);
           ASSERT_EQ(static_cast<int8_t>(block[x.packed.number_offset(n % 8, i % kBlockK)]), values[i]) << n << " " << i;

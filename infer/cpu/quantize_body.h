@@ -1,0 +1,90 @@
+// Quantizes inputs to 8 bits for groups_body.h, as kernels.h defines it. Included after an instruction set's vec_*.h
+// and ints_*.h.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+// Of n inputs, how many the next step of a product takes: the most that go together, and of the rest a power of two.
+inline size_t inputs_together(size_t n) { return std::bit_floor(std::min(n, kMostInputs)); }
+
+// Where what belongs to a group of an input goes. Its 32 values are eight times four, `stride` times four apart, and
+// its three sums are `stride` apart.
+struct QuantizedGroup {
+  int8_t* values;
+  float* scale;
+  float* scaled_sum;
+  int32_t* sums;
+};
+
+// The values and the scale of 32 numbers. halves: the values as floats.
+inline void quantize_group(const float* x, const QuantizedGroup& to, size_t stride, Vec* halves) {
+  uint32_t largest = 0;  // as bits, magnitudes keep their order, and infinity and NaN are largest
+  for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
+  const auto m = std::bit_cast<float>(largest);
+  constexpr float kLeast = 1e-30F;  // above it, 127 / m is finite
+  const bool zero = !(m >= kLeast) || !std::isfinite(m);
+  const Vec inverse = Vec::all(zero ? 0.0F : 127.0F / m);
+  float rounded[kGroupColumns];
+  for (size_t h = 0; h < 2; ++h) {
+    halves[h] = zero ? Vec::zero() : Vec::round(Vec::load(x + h * kLanes) * inverse);
+    halves[h].store(rounded + h * kLanes);
+  }
+  int8_t values[kGroupColumns];
+  for (size_t i = 0; i < kGroupColumns; ++i) values[i] = static_cast<int8_t>(static_cast<int32_t>(rounded[i]));
+  for (size_t i = 0; i < kGroupColumns; i += 4) std::memcpy(to.values + i * stride, values + i, 4);
+  *to.scale = m < kLeast ? 0.0F : m / 127.0F;
+}
+
+// One input (k). `stride` inputs lie side by side, and `to` is the place of its first group.
+inline void quantize_one(const float* x, size_t k, QuantizedGroup to, size_t stride) {
+  constexpr size_t kGroups = kLanes / 2;  // whose sums are taken together: of integers, so they are exact in any order
+  for (size_t column = 0; column < k; column += kGroups * kGroupColumns) {
+    const size_t n = std::min(kGroups, (k - column) / kGroupColumns);
+    Vec halves[kLanes];
+    for (Vec& h : halves) h = Vec::zero();
+    QuantizedGroup group = to;
+    for (size_t g = 0; g < n; ++g) {
+      quantize_group(x + column + g * kGroupColumns, group, stride, halves + 2 * g);
+      group.values += kGroupColumns * stride;
+      group.scale += stride;
+    }
+    float sums[kLanes];
+    Vec::join_lanes(halves).store(sums);
+    for (size_t g = 0; g < n; ++g) {
+      const float both = sums[2 * g] + sums[2 * g + 1];
+      *to.scaled_sum = *to.scale * both;
+      to.sums[0] = static_cast<int32_t>(-both);
+      to.sums[stride] = static_cast<int32_t>(-sums[2 * g]);
+      to.sums[2 * stride] = static_cast<int32_t>(-sums[2 * g + 1]);
+      to = {to.values + kGroupColumns * stride, to.scale + stride, to.scaled_sum + stride, to.sums + 3 * stride};
+    }
+  }
+}
+
+// The inputs of a step lie side by side, so that it reads them one after the other: of each group of 32 columns four
+// columns of each input, the next four of each, ..., and so do their scales and sums.
+inline void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
+  const size_t groups = k / kGroupColumns;
+  for (size_t first = 0, inputs = 0; first < n; first += inputs) {
+    inputs = inputs_together(n - first);
+    for (size_t t = 0; t < inputs; ++t) {
+      quantize_one(x + (first + t) * k, k,
+                   {.values = out.values + first * k + 4 * t,
+                    .scale = out.scales + first * groups + t,
+                    .scaled_sum = out.scaled_sums + first * groups + t,
+                    .sums = out.sums + first * groups * 3 + t},
+                   inputs);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels
