@@ -105,7 +105,10 @@ const float* aligned_floats(const Weight* weight, size_t n) {
   if (memory.size() * kLanes < n) memory.resize((n + kLanes - 1) / kLanes);
   float* to = memory.data()->rows;
   size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Vec::load(weight + i).store(to + i);
+  for (; i + kLanes <= n; i += kLanes) {
+    prefetch_line<Prefetch::L2>(weight + i + kLanes * 64);
+    Vec::load(weight + i).store(to + i);
+  }
   if (i < n) Vec::load_first(weight + i, n - i).store_first(to + i, n - i);
   return to;
 }
@@ -135,9 +138,10 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
       }
     };
     const Weight* block = weight + row * k;
-    // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
+    // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter. A copy is in the L2
+    // cache.
     if (many) {
-      multiply(matmul_tiles<4, Prefetch::L2, float>, aligned_floats(block, n_block * k));
+      multiply(matmul_tiles<4, Prefetch::None, float>, aligned_floats(block, n_block * k));
     } else if (n_rows > 2) {
       multiply(matmul_tiles<4, Prefetch::L2, Weight>, block);
     } else if (n_rows == 2) {

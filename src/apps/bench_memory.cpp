@@ -8,11 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "core/error.h"
-#include "core/read_memory.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
 #include "infer/cpu/prefetch.h"
@@ -104,11 +101,13 @@ double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern)
 }  // namespace
 
 double read_bandwidth(size_t n_threads) {
-  const std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
   core::ThreadPool pool(n_threads);
-  return best_speed(pool, 5, kBytes, size_t{4} << 10U, [&](size_t begin, size_t end) {
-    return core::read_all(std::span(memory).subspan(begin / sizeof(uint64_t), (end - begin) / sizeof(uint64_t)));
-  });
+  const Pages pages(true);
+  double best = 0.0;
+  for (const infer::Prefetch level : {infer::Prefetch::None, infer::Prefetch::L1, infer::Prefetch::L2}) {
+    best = std::max(best, speed(pages, pool, {.level = level, .distance = 4096, .row_bytes = 4096}));
+  }
+  return best;
 }
 
 void print_memory_table(size_t n_threads) {

@@ -5,7 +5,8 @@
 
 namespace folio::apps {
 
-/// Bytes per second that `n_threads` read together, over 512 MiB, the best of five passes.
+/// Bytes per second that `n_threads` read together, over 512 MiB on large pages, the best of nine passes: three each
+/// without prefetches, and prefetched into L1 and into L2.
 [[nodiscard]] double read_bandwidth(size_t n_threads);
 
 /// Prints GB/s of several patterns of reads of the same bytes, for one thread and for `n_threads`: without prefetches,
