@@ -9,8 +9,8 @@ Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copie
 
 A command is environment variables and a program with its flags, in quotes. Programs are those of build/, or another
 build's by their absolute paths, that say how fast they were: train; bench and generate with --json, which is added.
-llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and runs through llama-cpp-python as in
-bench_llama_cpp.py (--python, --plain). {} stands for each of --models. A busy process is `while True: pass` in Python.
+llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and is llama_cpp_speed.py (--python,
+--plain). {} stands for each of --models. A busy process is `while True: pass` in Python.
 --copies 2: also two of a command at once, whose speeds are added, beside no busy process.
 
 In each round every command runs once in each of these ways, forwards and backwards in turn. Printed are medians of
@@ -32,10 +32,10 @@ import sys
 import tempfile
 import time
 
-from bench_llama_cpp import LLAMA_CPP
 from bench_speculation import interval
 
-BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", HERE.parent / "build"))
 
 
 @contextlib.contextmanager
@@ -73,7 +73,8 @@ class Command:
             parser.add_argument("--prompt-tokens", default="128")
             parser.add_argument("--gen-tokens", default="64")
             f = parser.parse_args(words[1:])
-            self.words = [a.python, "-c", LLAMA_CPP, f.m, f.t, f.prompt_tokens, f.gen_tokens, str(int(a.plain))]
+            self.words = [a.python, str(HERE / "llama_cpp_speed.py"), f.m, "--threads", f.t, "--prompt-tokens",
+                          f.prompt_tokens, "--gen-tokens", f.gen_tokens, *["--plain"] * a.plain]
         else:
             self.words = [str(BUILD / words[0]), *words[1:]] + ([] if self.is_training else ["--json"])
 
@@ -97,8 +98,6 @@ class Command:
             in_steps = sum(n / entry["tokens_per_s"] for n, entry in zip(tokens, log))
             return {"steps": sum(tokens) / in_steps, "run": sum(tokens) / seconds}
         said = json.loads(out)
-        if self.is_peer:
-            return said
         return {what: said[f"{what}_tokens_per_s"] for what in ("prefill", "decode")}
 
 

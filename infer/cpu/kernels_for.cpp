@@ -19,4 +19,12 @@ const Kernels& kernels_for(core::Isa isa) {
   return table != nullptr ? *table : reference_kernels();
 }
 
+bool fast_pays() {
+  const Kernels& kernels = kernels_for(core::select_isa());
+#if defined(__x86_64__)
+  if (kernels.isa == core::Isa::Avx512Bf16 && __builtin_cpu_is("intel")) return false;
+#endif
+  return kernels.matmul_fast != nullptr;
+}
+
 }  // namespace folio::infer::kernels

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/memory_nodes.h"
 #include "infer/cuda/cuda.h"
+#include "infer/reference/kernels.h"
 
 namespace folio::infer {
 
@@ -29,7 +30,7 @@ Machines::Machines(const MachineOptions& options, const core::ModelConfig& confi
   const auto nodes = core::memory_nodes();
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
   const size_t n_shards = options.n_shards.value_or(options.gpu ? 1 : default_shards(nodes.size(), n_threads, config));
-  const CpuOptions cpu{.n_threads = options.n_threads, .fast = options.fast};
+  const CpuOptions cpu{.n_threads = options.n_threads, .fast = options.fast && kernels::fast_pays()};
   if (n_shards > 1) {
     sharded_ = std::make_unique<ShardedCpu>(n_shards, cpu, nodes);
     placements_.push_back({.machine = *sharded_, .layers = {0, n_layers}});

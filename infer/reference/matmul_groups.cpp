@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "core/float16.h"
 #include "infer/reference/reference.h"
@@ -65,19 +65,16 @@ void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   for (size_t g = 0; g < n * k / kGroupColumns; ++g) {
     const float* group = x + g * kGroupColumns;
     int8_t* values = out.values + g * kGroupColumns;
-    float largest = 0.0F;
-    bool finite = true;
-    for (size_t i = 0; i < kGroupColumns; ++i) {
-      largest = std::max(largest, std::abs(group[i]));
-      finite = finite && std::isfinite(group[i]);
-    }
+    uint32_t bits = 0;  // as bits, magnitudes keep their order, and infinity and NaN are largest
+    for (size_t i = 0; i < kGroupColumns; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(group[i]) & 0x7FFFFFFFU);
+    const auto largest = std::bit_cast<float>(bits);
+    const bool zero = !(largest >= kLeast) || !std::isfinite(largest);
     int32_t sum = 0;
     for (size_t i = 0; i < kGroupColumns; ++i) {
-      const float scaled = finite && largest >= kLeast ? group[i] * (127.0F / largest) : 0.0F;
-      values[i] = static_cast<int8_t>(std::nearbyint(scaled));
+      values[i] = zero ? int8_t{0} : static_cast<int8_t>(std::nearbyint(group[i] * (127.0F / largest)));
       sum += values[i];
     }
-    out.scales[g] = !finite ? std::numeric_limits<float>::infinity() : largest < kLeast ? 0.0F : largest / 127.0F;
+    out.scales[g] = largest < kLeast ? 0.0F : largest / 127.0F;
     out.scaled_sums[g] = out.scales[g] * static_cast<float>(sum);
   }
 }

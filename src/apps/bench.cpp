@@ -138,7 +138,7 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
   return memory;
 }
 
-// For people a table of patterns; for scripts, which want it again and again beside something else, the plain speed.
+// For people a table of patterns; for scripts, which want it again and again beside something else, the best speed.
 int bench_memory(const Options& o) {
   const size_t n_threads = o.model.load.machines.n_threads;
   const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;
