@@ -148,6 +148,8 @@ def main():
     arguments = parser.parse_args()
     wanted = arguments.exercise
     every = exercises()
+    if arguments.hint is not None and not wanted:
+        parser.error("a hint is one of an exercise: make exercise N=1 HINT=1")
     if arguments.hint is not None:
         show_hint(find(wanted, every), arguments.hint)
     elif not wanted:

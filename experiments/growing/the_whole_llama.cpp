@@ -237,8 +237,9 @@ int main(int argc, char** argv) try {
   whole::Config c{.V = static_cast<int64_t>(text.characters.size())};
   if (argc > 1) c.steps = std::atol(argv[1]);
   if (argc > 2) c.seed = std::strtoull(argv[2], nullptr, 10);
-  if (argc > 3 || c.steps < 1)
-    return std::fputs("usage: the_whole_llama [STEPS [SEED]], STEPS at least 1\n", stderr), 2;
+  const auto has_digits = [](std::string text) { return text.find_first_not_of("0123456789") == std::string::npos; };
+  if (argc > 3 || c.steps < 1 || !std::all_of(argv + 1, argv + argc, has_digits))
+    return std::fputs("usage: the_whole_llama [STEPS [SEED]], whole numbers, STEPS at least 1\n", stderr), 2;
   whole::Llama model(c);
   whole::train(model, text.train, [&](int64_t step, double loss) {
     if (step % 100 == 0) std::printf("step %ld, loss %.3f\n", static_cast<long>(step), loss);

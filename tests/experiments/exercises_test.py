@@ -108,6 +108,8 @@ def test_a_hint_is_printed_by_its_number():
     assert "hint 1 of 3" in hint("1").stdout and "r³" in hint("2").stdout
     assert hint("3").stdout.endswith(read("solutions", "training/rms_norm_backward.cpp"))
     assert hint("0").returncode == hint("4").returncode == 1 and "1 to 3" in hint("4").stderr
+    of_none = subprocess.run([sys.executable, SCRIPT, "--hint", "1"], capture_output=True, text=True)
+    assert of_none.returncode == 2 and "N=1 HINT=1" in of_none.stderr
 
 
 # What gives an exercise away, if the code on a page that is to be read first has it.
