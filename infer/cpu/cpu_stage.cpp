@@ -227,20 +227,28 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   });
 }
 
+// Calls body(i, n) for the rows i to i + n - 1 of k numbers, sixteen or what is left, on all threads.
+template <typename Body>
+void CpuStage::for_sixteens(size_t k, Body&& body) {
+  constexpr size_t kRows = 16;  // of a call of quantize
+  static_assert(kRows == kernels::kFastInputs);
+  pool_.parallel_for((n_rows_ + kRows - 1) / kRows, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin * kRows; i < std::min(n_rows_, end * kRows); i += kRows)
+      body(i, std::min(kRows, n_rows_ - i));
+  });
+}
+
 kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
-  constexpr size_t kInputs = 16;  // of one call
   const size_t groups = k / kernels::kGroupColumns;
   quantized_.resize(n_rows_ * k);
   for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n_rows_ * groups);
   sums_.resize(n_rows_ * groups * 3);
-  pool_.parallel_for((n_rows_ + kInputs - 1) / kInputs, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin * kInputs; i < std::min(n_rows_, end * kInputs); i += kInputs) {
-      kernels_.quantize(x + i * k, std::min(kInputs, n_rows_ - i), k,
-                        {.values = &quantized_[i * k],
-                         .scales = &scales_[i * groups],
-                         .scaled_sums = &scaled_sums_[i * groups],
-                         .sums = &sums_[i * groups * 3]});
-    }
+  for_sixteens(k, [&](size_t i, size_t n) {
+    kernels_.quantize(x + i * k, n, k,
+                      {.values = &quantized_[i * k],
+                       .scales = &scales_[i * groups],
+                       .scaled_sums = &scaled_sums_[i * groups],
+                       .sums = &sums_[i * groups * 3]});
   });
   return {
       .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
@@ -250,11 +258,7 @@ const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {
   constexpr size_t kInputs = kernels::kFastInputs;
   const size_t tiles = (n_rows_ + kInputs - 1) / kInputs;
   fast_inputs_.resize(tiles * kInputs * k);
-  pool_.parallel_for(tiles, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin * kInputs; i < std::min(n_rows_, end * kInputs); i += kInputs) {
-      kernels_.to_fast(x + i * k, std::min(kInputs, n_rows_ - i), k, &fast_inputs_[i * k]);
-    }
-  });
+  for_sixteens(k, [&](size_t i, size_t n) { kernels_.to_fast(x + i * k, n, k, &fast_inputs_[i * k]); });
   return fast_inputs_.data();
 }
 

@@ -62,6 +62,8 @@ class CpuStage final : public Stage {
   [[nodiscard]] Cache<T> cache_of() const;
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
+  template <typename Body>
+  void for_sixteens(size_t k, Body&& body);
   kernels::QuantizedInputs quantize(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);
   void find_runs();

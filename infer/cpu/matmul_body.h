@@ -138,11 +138,14 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
       }
     };
     const Weight* block = weight + row * k;
-    // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter. A copy is in the L2
-    // cache.
-    if (many) {
-      multiply(matmul_tiles<4, Prefetch::None, float>, aligned_floats(block, n_block * k));
-    } else if (n_rows > 2) {
+    if constexpr (Vec::kPanelInputs == 0) {
+      if (many) {  // a copy is in the L2 cache, and needs no prefetches
+        multiply(matmul_tiles<4, Prefetch::None, float>, aligned_floats(block, n_block * k));
+        continue;
+      }
+    }
+    // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
+    if (n_rows > 2) {
       multiply(matmul_tiles<4, Prefetch::L2, Weight>, block);
     } else if (n_rows == 2) {
       multiply(matmul_tiles<2, Prefetch::L2, Weight>, block);
