@@ -1,0 +1,239 @@
+#include "infer/interfaces/fast_llm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <deque>
+#include <utility>
+
+#include "core/error.h"
+#include "infer/engine/conversation.h"
+#include "infer/sampling/sampler.h"
+#include "infer/sampling/stop_filter.h"
+
+namespace folio::infer::fast_llm {
+namespace {
+
+using data::ChatMessage;
+using data::ChatRole;
+
+// Long enough never to matter: a stream is waited for until it has something.
+constexpr std::chrono::hours kUntilItComes{1};
+
+LoadOptions for_many(LoadOptions options) {
+  if (options.cache_positions == 0) options.n_contexts = std::max<int64_t>(options.n_contexts, 4);
+  return options;
+}
+
+std::optional<data::ChatTemplate> chat_template_of(const LoadedModel& model) {
+  if (model.tokenizer().chat_template().empty()) return std::nullopt;
+  return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
+}
+
+// The errors have the names of this interface.
+void check(const GenerationConfig& config) {
+  core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
+                "repeat_penalty is {}, but has to be in [0.001, 100]", config.repeat_penalty);
+  core::require(config.top_p >= 0.0F && config.top_p <= 1.0F, "top_p is {}, but has to be in [0, 1]", config.top_p);
+  core::require(config.temperature >= 0.0F && config.temperature <= 100.0F,
+                "temperature is {}, but has to be in [0, 100]", config.temperature);
+}
+
+// The texts of the tokens of a request, one for each, and what is left at its end if that is part of a character.
+class TokenTexts {
+ public:
+  TokenTexts(const data::Tokenizer& tokenizer, const std::vector<std::string>& stops)
+      : tokenizer_(tokenizer), filter_(stops) {}
+
+  void add(const TextPiece& piece) {
+    for (const int32_t token : piece.tokens) texts_.push_back(filter_.push(tokenizer_.token_bytes(token)));
+    if (!piece.ended) return;
+    ended_ = true;
+    if (std::string rest = filter_.finish(); !rest.empty()) texts_.push_back(std::move(rest));
+  }
+  [[nodiscard]] bool has(size_t i) const { return i < texts_.size(); }
+  [[nodiscard]] bool knows(size_t i) const { return ended_ || has(i); }
+  [[nodiscard]] std::string take(size_t i) { return has(i) ? std::exchange(texts_[i], {}) : std::string(); }
+
+ private:
+  const data::Tokenizer& tokenizer_;
+  StopFilter filter_;
+  std::vector<std::string> texts_;
+  bool ended_ = false;
+};
+
+std::string text_of(const std::vector<data::ChatPiece>& pieces) {
+  std::string text;
+  for (const data::ChatPiece& piece : pieces) text += piece.text;
+  return text;
+}
+
+}  // namespace
+
+// A request whose tokens are fetched. The engine hands them over in groups; what was not asked for yet waits here.
+struct Model::Open {
+  std::mutex mutex{};  ///< of who fetches
+  std::unique_ptr<TextStream> stream{};
+  std::deque<int32_t> tokens{};
+};
+
+Model::Model(const std::string& path, const LoadOptions& options)
+    : model_(LoadedModel::open(path, for_many(options))),
+      chat_(chat_template_of(model_)),
+      engine_(model_.engine(), [this](Engine&) { streams_.hand_over(); }) {}
+
+Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const {
+  check(config);
+  const int64_t all = model_.context();
+  Request request{.prompt = std::move(prompt),
+                  .options = {.max_tokens = config.output_token_limit > 0 ? config.output_token_limit : all,
+                              .sampler = {.temperature = config.temperature,
+                                          .top_k = std::max(config.top_k, 1),
+                                          .top_p = config.top_p,
+                                          .repetition_penalty = config.repeat_penalty,
+                                          .repeat_last_n = config.last_n > 0 ? config.last_n : INT32_MAX,
+                                          .seed = config.seed},
+                              .end_tokens{config.stop_token_ids.begin(), config.stop_token_ids.end()},
+                              .context = all},
+                  .tokenizer = &model_.tokenizer()};
+  if (chat_) end_at_turn(model_.tokenizer(), *chat_, request.options);
+  return request;
+}
+
+int Model::LaunchResponseTokens(const std::vector<int>& inputTokens, const GenerationConfig& config) {
+  std::vector<Request> requests;
+  requests.push_back(request_of({inputTokens.begin(), inputTokens.end()}, config));
+  auto open = std::make_shared<Open>();
+  open->stream = streams_.submit(engine_, std::move(requests), true);
+  const std::lock_guard lock(mutex_);
+  core::require(n_handles_ < INT_MAX, "all {} handles were given; load the model again", INT_MAX);
+  open_.emplace(n_handles_, std::move(open));
+  return n_handles_++;
+}
+
+// None if it is closed and that is no mistake.
+std::shared_ptr<Model::Open> Model::take_open(int handle, bool close) {
+  const std::lock_guard lock(mutex_);
+  core::require(handle >= 0 && handle < n_handles_, "there is no handle {}: launch gives them, and gave {}", handle,
+                n_handles_);
+  const auto found = open_.find(handle);
+  if (found == open_.end()) return nullptr;
+  std::shared_ptr<Open> open = found->second;
+  if (close) open_.erase(found);
+  return open;
+}
+
+int Model::FetchResponseTokens(int handle) {
+  const std::shared_ptr<Open> open = take_open(handle, false);
+  core::require(open != nullptr, "handle {} is closed: its last token was fetched, or it was aborted", handle);
+  const std::lock_guard lock(open->mutex);
+  try {
+    while (open->tokens.empty() && !open->stream->ended()) {
+      for (const TextPiece& piece : open->stream->next(kUntilItComes)) {
+        open->tokens.insert(open->tokens.end(), piece.tokens.begin(), piece.tokens.end());
+      }
+    }
+  } catch (...) {
+    static_cast<void>(take_open(handle, true));
+    throw;
+  }
+  if (open->tokens.empty()) {
+    static_cast<void>(take_open(handle, true));
+    return -1;
+  }
+  const int token = open->tokens.front();
+  open->tokens.pop_front();
+  return token;
+}
+
+void Model::AbortResponse(int handle) {
+  if (const auto open = take_open(handle, true)) open->stream->cancel();
+}
+
+std::string Model::Response(const std::string& input, const RuntimeResult& callback, const GenerationConfig& config) {
+  std::vector<std::string> outputs;
+  RuntimeResultBatch one{};
+  if (callback) {
+    one = [&](int index, std::vector<std::string>& contents) { callback(index, contents[0].c_str()); };
+  }
+  ResponseBatch({input}, outputs, one, config);
+  return std::move(outputs[0]);
+}
+
+void Model::ResponseBatch(const std::vector<std::string>& inputs, std::vector<std::string>& outputs,
+                          const RuntimeResultBatch& callback, const GenerationConfig& config) {
+  outputs.clear();
+  if (inputs.empty()) return;
+  std::vector<Request> requests;
+  std::vector<TokenTexts> texts;
+  for (const std::string& input : inputs) {
+    requests.push_back(request_of(Encode(input), config));
+    texts.emplace_back(model_.tokenizer(), requests.back().options.stops);
+  }
+  const auto stream = streams_.submit(engine_, std::move(requests), static_cast<bool>(callback));
+  int index = 0;
+  const auto all = [&](auto member) {
+    return std::ranges::all_of(texts, [&](const TokenTexts& t) { return (t.*member)(static_cast<size_t>(index)); });
+  };
+  const auto some_has = [&] {
+    return std::ranges::any_of(texts, [&](const TokenTexts& t) { return t.has(static_cast<size_t>(index)); });
+  };
+  while (!stream->ended()) {
+    for (const TextPiece& piece : stream->next(kUntilItComes)) texts[piece.choice].add(piece);
+    for (; callback && all(&TokenTexts::knows) && some_has(); ++index) {
+      std::vector<std::string> contents;
+      for (TokenTexts& t : texts) contents.push_back(t.take(static_cast<size_t>(index)));
+      callback(index, contents);
+    }
+  }
+  for (GenerateResult& result : stream->take_results()) outputs.push_back(std::move(result.text));
+  if (callback) callback(-1, outputs);
+}
+
+// A template writes whole conversations, and a history is a text: of a conversation with a turn before it, what the
+// template adds for this one.
+std::string Model::rest_of_turn(std::vector<ChatMessage> turn, bool begins_answer) const {
+  std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
+                                    {.role = ChatRole::Assistant, .content = "answer"}};
+  const std::string before = text_of(data::render_chat(tokenizer(), *chat_, messages, false));
+  std::ranges::move(turn, std::back_inserter(messages));
+  const std::string whole = text_of(data::render_chat(tokenizer(), *chat_, messages, begins_answer));
+  core::require(whole.starts_with(before),
+                "{}: its chat template writes a turn in another way where others follow, so a history is no text; "
+                "render the whole conversation instead",
+                model_.file().path);
+  return whole.substr(before.size());
+}
+
+std::string Model::MakeInput(const std::string& history, int round, const std::string& input) const {
+  if (!chat_) return (round == 0 ? "" : history) + input;
+  const std::vector<ChatMessage> turn{{.role = ChatRole::User, .content = input}};
+  if (round == 0) return text_of(data::render_chat(tokenizer(), *chat_, turn, true));
+  return history + rest_of_turn(turn, true);
+}
+
+std::string Model::MakeHistory(const std::string& history, int round, const std::string& input,
+                               const std::string& output) const {
+  if (!chat_) return (round == 0 ? "" : history) + input + output;
+  const std::vector<ChatMessage> turn{{.role = ChatRole::User, .content = input},
+                                      {.role = ChatRole::Assistant, .content = output}};
+  if (round == 0) return text_of(data::render_chat(tokenizer(), *chat_, turn, false));
+  return history + rest_of_turn(turn, false);
+}
+
+void Model::WarmUp() {
+  const int handle = LaunchResponseTokens(Encode(""), {.output_token_limit = 1});
+  while (FetchResponseTokens(handle) >= 0) continue;
+}
+
+std::vector<int> Model::Encode(const std::string& text) const {
+  if (text.empty()) return tokenizer().default_prompt();
+  const std::vector<data::TextPiece> pieces{{.text = text, .parse_special = chat_.has_value()}};
+  std::vector<int32_t> tokens = tokenizer().encode_pieces(pieces);
+  const std::vector<int32_t> prefix = tokenizer().prefix_tokens();
+  const bool has_prefix = tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
+  if (!has_prefix) tokens.insert(tokens.begin(), prefix.begin(), prefix.end());
+  return tokens;
+}
+
+}  // namespace folio::infer::fast_llm

@@ -1,0 +1,1 @@
+#include "infer/interfaces/faster_transformer.h"
