@@ -39,12 +39,6 @@ std::string bos_text(const Tokenizer& tokenizer) {
   return first.empty() ? "" : text_of_special(tokenizer, first[0]);
 }
 
-std::vector<ChatPiece> render_for(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                  std::span<const ChatMessage> messages, bool add_generation_prompt) {
-  return chat.render(messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()),
-                     add_generation_prompt);
-}
-
 }  // namespace
 
 std::string_view chat_role_name(ChatRole role) {
@@ -96,9 +90,15 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   return pieces;
 }
 
+std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                   std::span<const ChatMessage> messages, bool add_generation_prompt) {
+  return chat.render(messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()),
+                     add_generation_prompt);
+}
+
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  std::span<const ChatMessage> messages) {
-  const std::vector<ChatPiece> rendered = render_for(tokenizer, chat, messages, true);
+  const std::vector<ChatPiece> rendered = render_chat(tokenizer, chat, messages, true);
   std::vector<TextPiece> pieces;
   for (const ChatPiece& piece : rendered) pieces.push_back({.text = piece.text, .parse_special = piece.is_template});
   std::vector<int32_t> tokens = tokenizer.encode_pieces(pieces);
@@ -111,7 +111,7 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
 std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
   const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
                                           {.role = ChatRole::Assistant, .content = "answer"}};
-  const std::vector<ChatPiece> pieces = render_for(tokenizer, chat, messages, false);
+  const std::vector<ChatPiece> pieces = render_chat(tokenizer, chat, messages, false);
   if (pieces.empty() || !pieces.back().is_template || pieces.size() < 2) return "";
   if (pieces[pieces.size() - 2].text != messages[1].content) return "";
   const std::string& behind = pieces.back().text;

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "jinja/parser.h"
 #include "data/tokenizers/tokenizer.h"
+#include "jinja/parser.h"
 
 namespace folio::data {
 
@@ -44,6 +44,10 @@ class ChatTemplate {
   std::string where_;
   std::shared_ptr<const jinja::Block> program_;
 };
+
+/// ChatTemplate::render() with the tokenizer's BOS and EOS.
+[[nodiscard]] std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                                 std::span<const ChatMessage> messages, bool add_generation_prompt);
 
 /// A conversation in tokens, with the tokenizer's prefix_tokens() in front unless the template writes them.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
