@@ -14,9 +14,6 @@
 namespace folio::infer::fast_llm {
 namespace {
 
-using data::ChatMessage;
-using data::ChatRole;
-
 // Long enough never to matter: a stream is waited for until it has something.
 constexpr std::chrono::hours kUntilItComes{1};
 
@@ -25,7 +22,7 @@ LoadOptions for_many(LoadOptions options) {
   return options;
 }
 
-std::optional<data::ChatTemplate> chat_template_of(const LoadedModel& model) {
+Chat chat_template_of(const LoadedModel& model) {
   if (model.tokenizer().chat_template().empty()) return std::nullopt;
   return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
 }
@@ -61,12 +58,6 @@ class TokenTexts {
   std::vector<std::string> texts_;
   bool ended_ = false;
 };
-
-std::string text_of(const std::vector<data::ChatPiece>& pieces) {
-  std::string text;
-  for (const data::ChatPiece& piece : pieces) text += piece.text;
-  return text;
-}
 
 }  // namespace
 
@@ -190,35 +181,13 @@ void Model::ResponseBatch(const std::vector<std::string>& inputs, std::vector<st
   if (callback) callback(-1, outputs);
 }
 
-// A template writes whole conversations, and a history is a text: of a conversation with a turn before it, what the
-// template adds for this one.
-std::string Model::rest_of_turn(std::vector<ChatMessage> turn, bool begins_answer) const {
-  std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
-                                    {.role = ChatRole::Assistant, .content = "answer"}};
-  const std::string before = text_of(data::render_chat(tokenizer(), *chat_, messages, false));
-  std::ranges::move(turn, std::back_inserter(messages));
-  const std::string whole = text_of(data::render_chat(tokenizer(), *chat_, messages, begins_answer));
-  core::require(whole.starts_with(before),
-                "{}: its chat template writes a turn in another way where others follow, so a history is no text; "
-                "render the whole conversation instead",
-                model_.file().path);
-  return whole.substr(before.size());
-}
-
 std::string Model::MakeInput(const std::string& history, int round, const std::string& input) const {
-  if (!chat_) return (round == 0 ? "" : history) + input;
-  const std::vector<ChatMessage> turn{{.role = ChatRole::User, .content = input}};
-  if (round == 0) return text_of(data::render_chat(tokenizer(), *chat_, turn, true));
-  return history + rest_of_turn(turn, true);
+  return make_input(tokenizer(), chat_, history, round, input);
 }
 
 std::string Model::MakeHistory(const std::string& history, int round, const std::string& input,
                                const std::string& output) const {
-  if (!chat_) return (round == 0 ? "" : history) + input + output;
-  const std::vector<ChatMessage> turn{{.role = ChatRole::User, .content = input},
-                                      {.role = ChatRole::Assistant, .content = output}};
-  if (round == 0) return text_of(data::render_chat(tokenizer(), *chat_, turn, false));
-  return history + rest_of_turn(turn, false);
+  return make_history(tokenizer(), chat_, history, round, input, output);
 }
 
 void Model::WarmUp() {
@@ -226,14 +195,6 @@ void Model::WarmUp() {
   while (FetchResponseTokens(handle) >= 0) continue;
 }
 
-std::vector<int> Model::Encode(const std::string& text) const {
-  if (text.empty()) return tokenizer().default_prompt();
-  const std::vector<data::TextPiece> pieces{{.text = text, .parse_special = chat_.has_value()}};
-  std::vector<int32_t> tokens = tokenizer().encode_pieces(pieces);
-  const std::vector<int32_t> prefix = tokenizer().prefix_tokens();
-  const bool has_prefix = tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
-  if (!has_prefix) tokens.insert(tokens.begin(), prefix.begin(), prefix.end());
-  return tokens;
-}
+std::vector<int> Model::Encode(const std::string& text) const { return encode(tokenizer(), chat_, text); }
 
 }  // namespace folio::infer::fast_llm

@@ -3,21 +3,19 @@
 // share the engine's batch, and a text is the one that it is alone.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "data/chat/chat_template.h"
 #include "infer/engine/async_engine.h"
 #include "infer/engine/loaded_model.h"
 #include "infer/engine/text_stream.h"
+#include "infer/interfaces/fast_llm_chat.h"
 
 namespace folio::infer::fast_llm {
 
@@ -55,8 +53,8 @@ class Model {
   /// Throws the request's error, once, which closes the handle too, and core::Error if the handle is not open.
   [[nodiscard]] int FetchResponseTokens(int handle);
 
-  /// Ends a request within a step and closes its handle. Who waits for a token of it gets -1. Of a handle that is closed
-  /// nothing is done. Throws core::Error if it was never given.
+  /// Ends a request within a step and closes its handle. Who waits for a token of it gets -1. Of a handle that is
+  /// closed nothing is done. Throws core::Error if it was never given.
   void AbortResponse(int handle);
 
   /// How `input` goes on. `callback`, which may be empty, is called from this thread for each token with the text that
@@ -67,9 +65,7 @@ class Model {
   void ResponseBatch(const std::vector<std::string>& inputs, std::vector<std::string>& outputs,
                      const RuntimeResultBatch& callback = {}, const GenerationConfig& config = {});
 
-  /// What to give to Response(): the conversation so far, what the user says, and the beginning of an answer, as the
-  /// model's chat template writes them. Without a template: one text after the other. `history` is of MakeHistory(),
-  /// and not used in `round` 0. Throws core::Error if the template has no form for it.
+  /// See make_input() and make_history(): with the model's chat template, if it has one.
   [[nodiscard]] std::string MakeInput(const std::string& history, int round, const std::string& input) const;
   [[nodiscard]] std::string MakeHistory(const std::string& history, int round, const std::string& input,
                                         const std::string& output) const;
@@ -77,8 +73,7 @@ class Model {
   /// Generates a token, so that all weights are in memory.
   void WarmUp();
 
-  /// A text as Response() reads it. Special tokens are looked for in it if the model has a chat template, since they
-  /// are what MakeInput() writes.
+  /// A text as Response() reads it: see encode().
   [[nodiscard]] std::vector<int> Encode(const std::string& text) const;
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return model_.tokenizer(); }
 
@@ -87,10 +82,9 @@ class Model {
 
   [[nodiscard]] Request request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const;
   [[nodiscard]] std::shared_ptr<Open> take_open(int handle, bool close);
-  [[nodiscard]] std::string rest_of_turn(std::vector<data::ChatMessage> turn, bool begins_answer) const;
 
   LoadedModel model_;
-  std::optional<data::ChatTemplate> chat_;
+  Chat chat_;
   TextStreams streams_;
   AsyncEngine engine_;
 

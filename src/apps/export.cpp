@@ -24,6 +24,7 @@ struct Options {
   std::string out;
   std::string format = "gguf";
   std::string type;
+  int bits = 0;  ///< another name of the type
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
   int64_t layers = 0;  ///< 0: all
@@ -115,6 +116,9 @@ void export_llama2c(const core::StoredModel& model, const Options& o) {
   fmt::print("{}: {} tokens, for llama2.c's -z\n", tokenizer.string(), vocabulary.pieces.size());
 }
 
+// FastLLM's names of types.
+std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
+
 void check(const CLI::App& app, const Options& o) {
   const bool llama2c = o.format == "llama2c";
   if (app.count("--version") > 0 && !llama2c) throw core::UsageError("--version is one of --format llama2c");
@@ -133,7 +137,11 @@ void check(const CLI::App& app, const Options& o) {
   if (o.type == "f32" && o.version == 2) throw core::UsageError("llama2.c version 2 holds q8_0, not f32");
 }
 
-int run(const CLI::App& app, const Options& o) {
+int run(const CLI::App& app, Options& o) {
+  if (o.bits != 0) {
+    if (!o.type.empty()) throw core::UsageError("--bits and --type both name the type; give one of them");
+    o.type = type_of_bits(o.bits);
+  }
   check(app, o);
   const fs::path input = fs::weakly_canonical(o.model);  // checkpoints/best is a link
   core::StoredModel model = core::read_model(input);
@@ -167,6 +175,7 @@ int main(int argc, char** argv) {
                  "f32, f16, bf16, q8_0, q4_0, q4_1, or llama.cpp's mixtures q4_k_m, q5_k_m, q6_k (default: as it is "
                  "stored); blocks for gguf, q8_0 for llama2c too")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"}));
+  app.add_option("-b,--bits", o.bits, "16, 8, 4: --type f16, q8_0, q4_0")->check(CLI::IsMember({16, 8, 4}));
   app.add_option("--version", o.version, "of llama2.c's file: 0 (its run), 1, 2 (its runq: int8)")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();

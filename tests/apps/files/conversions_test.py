@@ -235,6 +235,14 @@ def test_rows_that_are_no_whole_blocks_are_refused_by_name(tmp_path, shape, name
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("bits, kind", [(16, "f16"), (8, "q8_0"), (4, "q4_0")])
+def test_bits_are_names_of_types(tmp_path, bits, kind):
+    (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS).pack())
+    typed = export(tmp_path / "a.gguf", tmp_path / "typed.gguf", "--type", kind).read_bytes()
+    assert export(tmp_path / "a.gguf", tmp_path / "b.gguf", "-b", bits).read_bytes() == typed
+    assert export(tmp_path / "a.gguf", tmp_path / "c.gguf", "--bits", bits).read_bytes() == typed
+
+
 @pytest.mark.parametrize("value, part", [(np.nan, "holds nan, which Q8_0 cannot"), (1e8, "too large for the scales of Q8_0")])
 def test_what_no_block_holds_is_refused_by_name(tmp_path, value, part):
     arrays = sound.weights(BLOCKS)
@@ -262,6 +270,8 @@ def test_what_no_block_holds_is_refused_by_name(tmp_path, value, part):
     (["--format", "llama2c", "--type", "f32", "--version", "2"], "llama2.c version 2 holds q8_0, not f32"),
     (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "llama2c", "--version", "-1"], "--version"),
     (["--format", "onnx"], "--format"), (["--type", "f64"], "--type"), (["--typo"], "--typo"),
+    (["-b", "5"], "--bits"), (["-b", "8", "--type", "q8_0"], "--bits and --type both name the type"),
+    (["-b", "8", "--format", "hf"], "--type q8_0 is for --format gguf or llama2c"),
 ])
 def test_combinations_that_make_no_sense_are_wrong_usage(tmp_path, args, part):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(LLAMA2C).pack())

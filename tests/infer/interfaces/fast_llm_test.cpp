@@ -1,0 +1,318 @@
+// Laws of infer/interfaces/fast_llm.h: its tokens and texts are generate's, whoever fetches them and however many run;
+// who waits sleeps; every handle ends once.
+#include "infer/interfaces/fast_llm.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/random.h"
+#include "core/utf8.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::fast_llm {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+const std::vector<std::string> kPrompts = {"ROMEO:", "JULIET:\nWhat", "First Citizen:", "K", "O, "};
+
+// The i-th of many requests, each with other options.
+GenerationConfig config_of(int i) {
+  GenerationConfig config{.output_token_limit = 1 + i * 13 % 80, .seed = static_cast<uint64_t>(i)};
+  if (i % 2 == 1) config.top_k = 5 + i;
+  if (i % 4 == 1) config.top_p = 0.9F;
+  if (i % 5 == 2) config.temperature = 1.3F;
+  if (i % 3 == 1) config.repeat_penalty = 1.2F;
+  if (i % 6 == 1) config.last_n = 0;
+  if (i % 7 == 3) config.stop_token_ids = {0, 5};  // two that the text has often
+  if (i % 11 == 5) config.output_token_limit = 0;
+  return config;
+}
+
+GenerateOptions options_of(const GenerationConfig& config) {
+  return {.max_tokens = config.output_token_limit > 0 ? config.output_token_limit : 256,
+          .sampler = {.temperature = config.temperature,
+                      .top_k = config.top_k,
+                      .top_p = config.top_p,
+                      .repetition_penalty = config.repeat_penalty,
+                      .repeat_last_n = config.last_n > 0 ? config.last_n : 1 << 30,
+                      .seed = config.seed},
+          .end_tokens{config.stop_token_ids.begin(), config.stop_token_ids.end()}};
+}
+
+std::vector<int32_t> fetched(Model& model, int handle) {
+  std::vector<int32_t> tokens;
+  for (int token = model.FetchResponseTokens(handle); token != -1; token = model.FetchResponseTokens(handle)) {
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+// Random weights in a file, large enough that a token takes a while, with the golden model's tokenizer and a window
+// that no test fills.
+fs::path slow_model(const fs::path& folder) {
+  const LoadedModel golden = LoadedModel::open(FOLIO_GOLDEN);
+  core::ModelConfig config = golden.config();
+  config.dim = 256;
+  config.n_layers = 4;
+  config.n_heads = 4;
+  config.n_kv_heads = 1;
+  config.head_dim = 64;
+  config.hidden_dim = 1024;
+  config.context_length = 1 << 13;
+  const core::StoredModel model = test::random_model(config);
+  core::write_gguf_model(folder / "slow.gguf", config, model.tensors, "slow", golden.tokenizer().to_gguf());
+  return folder / "slow.gguf";
+}
+
+// The golden model with a chat template that needs only its letters.
+fs::path chatting_model(const fs::path& folder) {
+  fs::copy(FOLIO_GOLDEN, folder / "chatting");
+  std::ifstream in(fs::path(FOLIO_GOLDEN) / "tokenizer_config.json");
+  std::string config((std::istreambuf_iterator<char>(in)), {});
+  config.insert(config.find('{') + 1,
+                R"("chat_template": "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}END\n)"
+                R"({% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",)");
+  std::ofstream(folder / "chatting" / "tokenizer_config.json") << config;
+  return folder / "chatting";
+}
+
+TEST(FastLlm, HandlesGiveTheTokensThatGenerateGives) {
+  constexpr int kHandles = 64;
+  LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);
+  Model model(FOLIO_GOLDEN);
+  std::vector<int> handles;
+  for (int i = 0; i < kHandles; ++i) {
+    handles.push_back(model.LaunchResponseTokens(model.Encode(kPrompts[i % kPrompts.size()]), config_of(i)));
+  }
+  std::array<std::vector<int32_t>, kHandles> tokens;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = thread; i < kHandles; i += 8) tokens[i] = fetched(model, handles[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kHandles; ++i) {
+    const GenerateResult expected = alone.generate(kPrompts[i % kPrompts.size()], options_of(config_of(i)));
+    EXPECT_EQ(tokens[i], expected.tokens) << "handle " << i;
+    EXPECT_ERROR(model.FetchResponseTokens(handles[i]), "is closed");
+  }
+}
+
+TEST(FastLlm, ThreadsThatShareAHandleGetEachTokenOnce) {
+  Model model(FOLIO_GOLDEN);
+  const GenerationConfig config{.output_token_limit = 200, .top_k = 30, .seed = 3};
+  std::vector<int32_t> expected = fetched(model, model.LaunchResponseTokens(model.Encode("ROMEO:"), config));
+  const int handle = model.LaunchResponseTokens(model.Encode("ROMEO:"), config);
+  std::array<std::vector<int32_t>, 4> tokens;
+  std::vector<std::thread> threads;
+  for (auto& mine : tokens) {
+    threads.emplace_back([&] {
+      try {
+        for (int token = model.FetchResponseTokens(handle); token != -1; token = model.FetchResponseTokens(handle)) {
+          mine.push_back(token);
+        }
+      } catch (const core::Error& error) {  // another thread had the -1
+        EXPECT_TRUE(core::test::contains(error.what(), "is closed")) << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<int32_t> all;
+  for (const auto& mine : tokens) all.insert(all.end(), mine.begin(), mine.end());
+  std::ranges::sort(all);
+  std::ranges::sort(expected);
+  EXPECT_EQ(all, expected);
+}
+
+// The processor's time of the thread that waits, against the time that passes. One that asks again and again takes what
+// the system gives it: all of a free processor.
+TEST(FastLlm, WhoWaitsSleeps) {
+  const test::TempDir folder;
+  Model model(slow_model(folder.path()), {.machines = {.n_threads = 1}});
+  const auto used = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return std::chrono::seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  const int handle = model.LaunchResponseTokens(model.Encode("ROMEO:"), {});
+  const auto begin = Clock::now();
+  const auto used_before = used();
+  int n_tokens = 0;
+  for (; Clock::now() - begin < std::chrono::milliseconds(700); ++n_tokens) {
+    ASSERT_GE(model.FetchResponseTokens(handle), 0);
+  }
+  const double share = std::chrono::duration<double>(used() - used_before) / (Clock::now() - begin);
+  EXPECT_LT(share, 0.1) << n_tokens << " tokens";
+  std::printf("%d tokens; the thread that waits took %.2f %% of a processor\n", n_tokens, 100.0 * share);
+}
+
+TEST(FastLlm, AnAbortEndsWhoWaitsAndNobodyElse) {
+  const test::TempDir folder;
+  Model model(slow_model(folder.path()), {.machines = {.n_threads = 1}});
+  const int endless = model.LaunchResponseTokens(model.Encode("ROMEO:"));
+  const int other = model.LaunchResponseTokens(model.Encode("JULIET:"), {.output_token_limit = 50});
+  std::thread waiting([&] { EXPECT_LT(fetched(model, endless).size(), 8'000U); });
+  ASSERT_GE(model.FetchResponseTokens(other), 0);
+  model.AbortResponse(endless);
+  waiting.join();
+  EXPECT_EQ(fetched(model, other).size(), 49U);
+  model.AbortResponse(endless);
+  model.AbortResponse(other);
+  EXPECT_ERROR(model.FetchResponseTokens(endless), "handle 0 is closed");
+  EXPECT_ERROR(model.FetchResponseTokens(7), "there is no handle 7: launch gives them, and gave 2");
+  EXPECT_ERROR((model.AbortResponse(-1), 0), "there is no handle -1");
+}
+
+TEST(FastLlm, WhatWasNotFetchedEndsWithTheModel) {
+  const test::TempDir folder;
+  const fs::path file = slow_model(folder.path());
+  Model model(file, {.machines = {.n_threads = 1}});
+  for (int i = 0; i < 40; ++i) static_cast<void>(model.LaunchResponseTokens(model.Encode("ROMEO:")));
+  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all run; 8,000 tokens of each would take minutes
+}
+
+TEST(FastLlm, AnErrorIsOfTheFirstFetch) {
+  Model model(FOLIO_GOLDEN);
+  const int handle = model.LaunchResponseTokens(std::vector<int>(300, 1));
+  EXPECT_ERROR(model.FetchResponseTokens(handle), "the prompt has 300 tokens, more than the context of 256");
+  EXPECT_ERROR(model.FetchResponseTokens(handle), "is closed");
+  EXPECT_ERROR(model.Response(std::string(300, 'a'), {}), "300 tokens");
+  std::vector<std::string> outputs;
+  EXPECT_ERROR((model.ResponseBatch({"ROMEO:", std::string(300, 'a')}, outputs), 0), "300 tokens");
+  EXPECT_EQ(model.Response("ROMEO:", {}, {.output_token_limit = 5}).size(), 5U);
+}
+
+TEST(FastLlm, AnOptionOutOfItsRangeIsNamed) {
+  Model model(FOLIO_GOLDEN);
+  const std::vector<int> prompt = model.Encode("K");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.repeat_penalty = 0.0F}), "repeat_penalty is 0, but has to be in [");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.top_p = 1.5F}), "top_p is 1.5, but has to be in [0, 1]");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = -1.0F}), "temperature is -1, but has to be in [");
+  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = NAN}), "temperature is nan");
+}
+
+// 0, 1, 2, … with the texts of a token each, and -1 with the whole.
+TEST(FastLlm, ABatchsCallsAreInTheOrderOfItsTokens) {
+  LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);
+  Model model(FOLIO_GOLDEN);
+  const GenerationConfig config{.output_token_limit = 60, .top_k = 20, .stop_token_ids = {0}, .seed = 5};
+  std::vector<std::string> expected;
+  for (const std::string& prompt : kPrompts) expected.push_back(alone.generate(prompt, options_of(config)).text);
+  size_t longest = 0;
+  for (const std::string& text : expected) longest = std::max(longest, text.size());  // a letter each
+
+  std::vector<std::string> outputs{"what was here"};
+  std::vector<std::string> texts(kPrompts.size());
+  int next = 0;
+  bool ended = false;
+  model.ResponseBatch(
+      kPrompts, outputs,
+      [&](int index, std::vector<std::string>& contents) {
+        EXPECT_FALSE(ended);
+        ASSERT_EQ(contents.size(), kPrompts.size());
+        if (index == -1) {
+          ended = true;
+          EXPECT_EQ(contents, expected);
+          return;
+        }
+        EXPECT_EQ(index, next++);
+        for (size_t i = 0; i < contents.size(); ++i) {
+          EXPECT_EQ(contents[i], expected[i].substr(std::min<size_t>(index, expected[i].size()), 1));
+          texts[i] += contents[i];
+        }
+      },
+      config);
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(static_cast<size_t>(next), longest);
+  EXPECT_EQ(texts, expected);
+  EXPECT_EQ(outputs, expected);
+
+  std::string said;
+  const std::string text = model.Response(
+      kPrompts[0],
+      [&](int index, const char* content) { index >= 0 ? said += content : said += '|' + std::string(content); },
+      config);
+  EXPECT_EQ(text, expected[0]);
+  EXPECT_EQ(said, text + "|" + text);
+  model.ResponseBatch({}, outputs, [](int, auto&) { FAIL(); });
+  EXPECT_TRUE(outputs.empty());
+}
+
+TEST(FastLlm, WhatACallbackThrowsEndsItsText) {
+  Model model(FOLIO_GOLDEN);
+  EXPECT_ERROR(model.Response("ROMEO:", [](int, const char*) { core::fail("enough"); }), "enough");
+  EXPECT_EQ(model.Response("ROMEO:", {}, {.output_token_limit = 5}).size(), 5U);
+}
+
+TEST(FastLlm, WithoutATemplateTextsStandOneAfterTheOther) {
+  Model model(FOLIO_GOLDEN);
+  const std::string history = model.MakeHistory("not used", 0, "ROMEO:", " ay");
+  EXPECT_EQ(history, "ROMEO: ay");
+  EXPECT_EQ(model.MakeInput(history, 1, "\nJULIET:"), "ROMEO: ay\nJULIET:");
+  EXPECT_EQ(model.MakeInput(history, 0, "\nJULIET:"), "\nJULIET:");
+  model.WarmUp();
+}
+
+TEST(FastLlm, AHistoryIsWhatTheTemplateWritesOfTheWholeConversation) {
+  const test::TempDir folder;
+  Model model(chatting_model(folder.path()));
+  std::string history = model.MakeHistory("", 0, "Who", "I");
+  EXPECT_EQ(history, "user: WhoEND\nassistant: IEND\n");
+  history = model.MakeHistory(history, 1, "Why", "So");
+  EXPECT_EQ(model.MakeInput(history, 2, "Oh"),
+            "user: WhoEND\nassistant: IEND\nuser: WhyEND\nassistant: SoEND\nuser: OhEND\nassistant: ");
+}
+
+class FastLlmChat : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(FOLIO_SMOLLM2)) GTEST_SKIP() << FOLIO_SMOLLM2 << " is not there: make smollm2 fetches it";
+  }
+};
+
+TEST_F(FastLlmChat, AHistoryIsInTokensWhatTheConversationIs) {
+  using data::ChatRole;
+  Model model(FOLIO_SMOLLM2);
+  const data::ChatTemplate chat(model.tokenizer().chat_template(), "the file");
+  const std::vector<data::ChatMessage> messages{{.role = ChatRole::User, .content = "What is 2 + 2?"},
+                                                {.role = ChatRole::Assistant, .content = "4."},
+                                                {.role = ChatRole::User, .content = "And three more?"}};
+  const std::string history = model.MakeHistory("", 0, messages[0].content, messages[1].content);
+  EXPECT_EQ(model.Encode(model.MakeInput(history, 1, messages[2].content)),
+            data::encode_chat(model.tokenizer(), chat, messages));
+}
+
+// Tokens of this vocabulary are bytes where it must be, so a character may take several.
+TEST_F(FastLlmChat, CallsHaveWholeCharacters) {
+  LoadedModel alone = LoadedModel::open(FOLIO_SMOLLM2);
+  Model model(FOLIO_SMOLLM2);
+  const std::string prompt = "Ten emojis: 🦊 🌍 🎉 🥝";
+  const GenerationConfig config{.output_token_limit = 40, .top_k = 20, .temperature = 1.5F, .seed = 1};
+  std::string said;
+  size_t n_empty = 0;
+  const std::string text = model.Response(
+      prompt,
+      [&](int index, const char* content) {
+        if (index < 0) return;
+        EXPECT_EQ(core::complete_utf8_prefix(content), std::strlen(content)) << content;
+        if (*content == '\0') ++n_empty;
+        said += content;
+      },
+      config);
+  EXPECT_EQ(said, text);
+  EXPECT_EQ(text, alone.generate(prompt, options_of(config)).text);
+  EXPECT_GT(n_empty, 0U) << "no token was part of a character: " << text;
+}
+
+}  // namespace
+}  // namespace folio::infer::fast_llm
