@@ -91,19 +91,32 @@ void BlockManager::hold(BlockId block) {
 int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t> tokens) {
   Sequence& s = at(sequence);
   core::require(s.table.empty(), "sequence {} has blocks already", sequence);
-  s.table = prefixes_.find(tokens, s.adapter);
-  for (const BlockId block : s.table) hold(block);
+  const Known known = find_known(tokens, s.adapter);
+  s.table = known.blocks;
   s.n_cached = s.table.size();
-  s.length = static_cast<int64_t>(s.table.size()) * kBlockPositions;
+  s.length = static_cast<int64_t>(s.table.size()) * kBlockPositions + static_cast<int64_t>(known.tail.n_tokens);
+  if (known.tail.block >= 0) s.table.push_back(known.tail.block);
+  for (const BlockId block : s.table) hold(block);
   return s.length;
+}
+
+// A tail that somebody holds is about to be written: it would have to be copied for one of two.
+BlockManager::Known BlockManager::find_known(std::span<const int32_t> tokens, int32_t adapter) const {
+  Known known{.blocks = prefixes_.find(tokens, adapter)};
+  known.tail = prefixes_.find_tail(known.blocks, tokens, adapter,
+                                   [&](BlockId block) { return references_[static_cast<size_t>(block)] == 0; });
+  return known;
 }
 
 BlockManager::Prefix BlockManager::find_prefix(std::span<const int32_t> tokens, int32_t adapter) const {
   Prefix prefix;
-  for (const BlockId block : prefixes_.find(tokens, adapter)) {
+  const Known known = find_known(tokens, adapter);
+  for (const BlockId block : known.blocks) {
     prefix.length += kBlockPositions;
     prefix.free_blocks += references_[static_cast<size_t>(block)] == 0 ? 1 : 0;
   }
+  prefix.length += static_cast<int64_t>(known.tail.n_tokens);
+  prefix.free_blocks += known.tail.block >= 0 ? 1 : 0;
   return prefix;
 }
 
@@ -115,6 +128,14 @@ void BlockManager::remember(SequenceId sequence, std::span<const int32_t> tokens
   if (full <= s.n_cached) return;
   prefixes_.add(s.table, tokens, s.adapter);
   s.n_cached = full;
+}
+
+void BlockManager::remember_tail(SequenceId sequence, std::span<const int32_t> tokens) {
+  const Sequence& s = at(sequence);
+  core::require(static_cast<int64_t>(tokens.size()) == s.length, "sequence {} has {} positions, not {}", sequence,
+                s.length, tokens.size());
+  if (s.length % kBlockPositions == 0 || shared(s.table.back())) return;
+  prefixes_.add_tail(s.table.back(), tokens, s.adapter);
 }
 
 int64_t BlockManager::blocks_needed(SequenceId sequence, int64_t count) const {

@@ -2,7 +2,8 @@
 // block, so that sequences share a common prefix. Bookkeeping on the host, the same for every machine; what is in a
 // block is the machine's. A shared block is copied before it is written: reserve() lists the copies, a machine does
 // them. What was reserved is undone by roll_back() until commit() makes it count, so a step that fails leaves no trace.
-// A full block whose tokens were told is found again by them, also when nobody holds it any more (prefix_index.h).
+// A full block whose tokens were told is found again by them, and so is a text's last block that was remembered as its
+// tail, also when nobody holds it any more (prefix_index.h).
 #pragma once
 
 #include <cstddef>
@@ -56,10 +57,13 @@ class BlockManager {
   /// few; then, too, what was reserved before waits for commit() or roll_back().
   void reserve(SequenceId sequence, int64_t count);
   /// `sequence`, which is empty, shares the cached blocks that hold the first of `tokens`: the longest chain of whole
-  /// blocks. Returns its new length.
+  /// blocks, and a tail behind it. Returns its new length.
   int64_t share_prefix(SequenceId sequence, std::span<const int32_t> tokens);
   /// `tokens` are those of the sequence's first positions, which were computed: its full blocks are cached from now on.
   void remember(SequenceId sequence, std::span<const int32_t> tokens);
+  /// `tokens` are those of all of its positions, and it is about to be released: the last block, which is not full, can
+  /// be found until somebody goes on from it.
+  void remember_tail(SequenceId sequence, std::span<const int32_t> tokens);
   /// How many of the first `tokens` share_prefix() would find, and in how many blocks that nobody holds.
   struct Prefix {
     int64_t length = 0;
@@ -98,6 +102,12 @@ class BlockManager {
 
   [[nodiscard]] Sequence& at(SequenceId sequence);
   [[nodiscard]] const Sequence& at(SequenceId sequence) const;
+  // What the cache holds of the first tokens.
+  struct Known {
+    std::vector<BlockId> blocks{};  ///< full ones
+    PrefixIndex::Tail tail{};
+  };
+  [[nodiscard]] Known find_known(std::span<const int32_t> tokens, int32_t adapter) const;
   [[nodiscard]] bool shared(BlockId block) const { return references_[static_cast<size_t>(block)] > 1; }
   void hold(BlockId block);
   BlockId take_block();

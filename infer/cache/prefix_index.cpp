@@ -28,7 +28,8 @@ BlockId PrefixIndex::next(TextId before, std::span<const int32_t> tokens) const 
   const auto [first, last] = by_key_.equal_range(key_of(before, tokens));
   const auto found = std::find_if(first, last, [&](const auto& entry) {
     const Entry& cached = at(entry.second);
-    return cached.before == before && std::equal(tokens.begin(), tokens.end(), cached.tokens.begin());
+    return cached.n_tail == 0 && cached.before == before &&
+           std::equal(tokens.begin(), tokens.end(), cached.tokens.begin());
   });
   return found == last ? -1 : found->second;
 }
@@ -53,15 +54,45 @@ void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> t
     if (block < 0) {
       block = table[i];
       forget(block);  // it followed a text that was forgotten
-      if (entries_.size() <= static_cast<size_t>(block)) entries_.resize(static_cast<size_t>(block) + 1);
-      by_key_.emplace(key_of(text, own), block);
-      Entry& cached = at(block);
-      cached.text = ++n_texts_;
-      cached.before = text;
-      std::copy(own.begin(), own.end(), cached.tokens.begin());
+      enter(block, text, own, false);
     }
     text = at(block).text;
   }
+}
+
+void PrefixIndex::enter(BlockId block, TextId before, std::span<const int32_t> tokens, bool tail) {
+  if (entries_.size() <= static_cast<size_t>(block)) entries_.resize(static_cast<size_t>(block) + 1);
+  by_key_.emplace(key_of(before, tail ? std::span<const int32_t>{} : tokens), block);
+  Entry& cached = at(block);
+  cached.text = ++n_texts_;
+  cached.before = before;
+  cached.n_tail = tail ? tokens.size() : 0;
+  std::ranges::copy(tokens, cached.tokens.begin());
+}
+
+PrefixIndex::Tail PrefixIndex::find_tail(std::span<const BlockId> chain, std::span<const int32_t> tokens,
+                                         int32_t adapter, const std::function<bool(BlockId)>& is_free) const {
+  const TextId before = chain.empty() ? root_of(adapter) : at(chain.back()).text;
+  const auto next = tokens.subspan(chain.size() * kWhole);
+  Tail longest;
+  const auto [first, last] = by_key_.equal_range(key_of(before, {}));
+  for (auto entry = first; entry != last; ++entry) {
+    const Entry& cached = at(entry->second);
+    const auto own = std::span<const int32_t>(cached.tokens).first(cached.n_tail);
+    if (own.size() <= longest.n_tokens || own.size() > next.size() || cached.before != before) continue;
+    if (std::ranges::equal(own, next.first(own.size())) && is_free(entry->second)) {
+      longest = {.block = entry->second, .n_tokens = own.size()};
+    }
+  }
+  return longest;
+}
+
+void PrefixIndex::add_tail(BlockId block, std::span<const int32_t> tokens, int32_t adapter) {
+  const std::vector<BlockId> chain = find(tokens, adapter);
+  const size_t n_before = chain.size() * kWhole;
+  if (is_cached(block) || tokens.size() - n_before >= kWhole)
+    return;  // it is a tail already; or one before is not cached
+  enter(block, chain.empty() ? root_of(adapter) : at(chain.back()).text, tokens.subspan(n_before), true);
 }
 
 bool PrefixIndex::is_cached(BlockId block) const {
@@ -84,7 +115,8 @@ void PrefixIndex::take(BlockId block) {
 void PrefixIndex::forget(BlockId block) {
   if (!is_cached(block)) return;
   Entry& cached = at(block);
-  const auto [first, last] = by_key_.equal_range(key_of(cached.before, cached.tokens));
+  const auto own = cached.n_tail > 0 ? std::span<const int32_t>{} : std::span<const int32_t>(cached.tokens);
+  const auto [first, last] = by_key_.equal_range(key_of(cached.before, own));
   by_key_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == block; }));
   cached.text = kBeginning;
 }

@@ -36,6 +36,16 @@ Request checked(Request request, const core::ModelConfig& config) {
     require(b.token >= 0 && b.token < config.vocab_size, "there is a logit bias of token {}, but the vocabulary has {}",
             b.token, config.vocab_size);
   }
+  for (const auto* words : {&options.stop_words, &options.sampler.bad_words}) {
+    const std::string_view kind = words == &options.stop_words ? "stop" : "bad";
+    for (const std::vector<int32_t>& word : *words) {
+      require(!word.empty(), "a {} word has no token", kind);
+      for (const int32_t token : word) {
+        require(token >= 0 && token < config.vocab_size, "token {} of a {} word is outside the vocabulary of {}", token,
+                kind, config.vocab_size);
+      }
+    }
+  }
   require(request.tokenizer != nullptr || options.stops.empty(), "stop strings need a tokenizer");
   require(options.n >= 1, "{} texts are none", options.n);
   const int64_t width = options.beams.width;

@@ -240,13 +240,13 @@ void Branch::find_candidates(std::span<const float> logits) {
   const auto [low, high] = ranking_.total_bounds();
   const double log_total = largest + std::log((low + high) / 2);
   const auto width = static_cast<size_t>(request_.options.beams.width);
-  const std::span<const int32_t> never = sampler_.never();
   candidates_.clear();
   size_t n_going_on = 0;
   for (size_t i = 0; i < ranking_.size() && n_going_on < width; ++i) {
     const auto& [token, logit, weight] = ranking_[i];
-    if (std::ranges::find(never, token) != never.end()) continue;
-    const bool stops = request_.tokenizer != nullptr && filter_.would_stop(request_.tokenizer->token_bytes(token));
+    if (sampler_.forbids(token, history_)) continue;
+    const bool stops = ends_with_word(history_, token, request_.options.stop_words) ||
+                       (request_.tokenizer != nullptr && filter_.would_stop(request_.tokenizer->token_bytes(token)));
     using enum BeamSearch::Ending;
     const BeamSearch::Ending ending = ends(token) ? EndToken : stops ? StopText : None;
     candidates_.push_back(
@@ -274,10 +274,11 @@ void Branch::follow(const BeamSearch::Candidate& candidate) {
 void Branch::go_on(int32_t token, std::span<const float> logits) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   if (ends(token)) return finish(FinishReason::Stop);
+  const bool stops = ends_with_word(history_, token, request_.options.stop_words);
   history_.push_back(token);
   if (request_.on_token) request_.on_token(index(), token, logits);
   std::string text = request_.tokenizer == nullptr ? "" : filter_.push(request_.tokenizer->token_bytes(token));
-  text += filter_.stopped() ? end(FinishReason::Stop) : check_room();
+  text += stops || filter_.stopped() ? end(FinishReason::Stop) : check_room();
   show(text);
 }
 
@@ -321,6 +322,12 @@ void Branch::recall() {
 void Branch::remember() {
   const auto n = static_cast<size_t>(cache_.length(sequence())) - in_flight_;
   cache_.remember(sequence(), tokens().first(std::min(n, tokens().size())));
+}
+
+void Branch::remember_tail() {
+  if (!request_.options.remember_tail || !runs()) return;
+  remember();
+  cache_.remember_tail(sequence(), tokens().first(static_cast<size_t>(cache_.length(sequence()))));
 }
 
 void Branch::show(const std::string& text) {

@@ -71,6 +71,8 @@ class Branch final : public ScheduledBranch {
   void recall();
   /// The rows that were taken can be found by other prompts.
   void remember();
+  /// And, of a text that ends, those of its last block, if that is wanted.
+  void remember_tail();
 
   void finish(FinishReason reason);
   [[nodiscard]] GenerateResult result() const;

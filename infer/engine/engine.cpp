@@ -202,6 +202,7 @@ void Engine::retire_done() {
 void Engine::forget(Branch& branch) {
   branch.recall();
   std::erase_if(step_.planned, [&](const PlannedRows& rows) { return rows.branch == &branch; });
+  branch.remember_tail();
   scheduler_.remove(branch);
 }
 

@@ -22,14 +22,18 @@ struct GenerateOptions {
   SamplerOptions sampler{};
   std::vector<std::string> stops{};   ///< texts that end it; need a tokenizer
   std::vector<int32_t> end_tokens{};  ///< end the text, beside those of the tokenizer's ends_text()
+  /// End it, too, as its last tokens; the first ones of such a word may be the prompt's.
+  std::vector<std::vector<int32_t>> stop_words{};
   /// At most so many tokens are guessed (see Engine::draft_with) and tried in one step; 0: none. The result is the
   /// same, and comes faster where guesses are right. Nothing is guessed for beams.
   size_t speculate = 0;
   int64_t context = 0;           ///< positions that may be used; 0: the model's context length
   bool slide = false;            ///< at the end of the context keep the last half and go on
   int32_t adapter = kNoAdapter;  ///< of Engine::load_adapter(): it computes the prompt, too
+  /// Another prompt that goes on from the text finds what the cache holds of its last block, too.
+  bool remember_tail = false;
   int64_t n = 1;        ///< texts that are wanted: each sampled with its choice_seed(), or the best of the beams
-  BeamOptions beams{};  ///< without any, tokens are sampled; with them, nothing of the sampler's is used
+  BeamOptions beams{};  ///< without any, tokens are sampled; with them, bad_words alone are used of the sampler's
 };
 
 /// What text `choice` of a request draws with: the first with the seed itself, the others with a hash of both.

@@ -8,6 +8,21 @@
 #include "core/random.h"
 
 namespace folio::infer {
+namespace {
+
+// Whether the word's last token is all that is missing behind `history`. Words of one token are not asked for.
+bool comes_next(std::span<const int32_t> word, std::span<const int32_t> history) {
+  const auto before = word.first(word.size() - 1);
+  return !before.empty() && before.size() <= history.size() && std::ranges::equal(before, history.last(before.size()));
+}
+
+}  // namespace
+
+bool ends_with_word(std::span<const int32_t> history, int32_t token, std::span<const std::vector<int32_t>> words) {
+  return std::ranges::any_of(words, [&](const std::vector<int32_t>& word) {
+    return word.back() == token && (word.size() == 1 || comes_next(word, history));
+  });
+}
 
 Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt)
     : options_(options), never_(std::move(never)), n_prompt_(n_prompt) {
@@ -23,6 +38,14 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size
     require(b.bias >= -100.0F && b.bias <= 100.0F, "the logit bias of token {} is {}, but has to be in [-100, 100]",
             b.token, b.bias);
   }
+  for (const std::vector<int32_t>& word : options.bad_words) {
+    require(!word.empty(), "a bad word has no token");
+    if (word.size() == 1) never_.push_back(word.front());
+  }
+}
+
+bool Sampler::forbids(int32_t token, std::span<const int32_t> history) const {
+  return std::ranges::find(never_, token) != never_.end() || ends_with_word(history, token, options_.bad_words);
 }
 
 int32_t token_of(int32_t drawn, int64_t position) {
@@ -36,6 +59,9 @@ int32_t Sampler::draw(std::span<float> logits, std::span<const int32_t> history,
   if (!all_finite(logits)) return kNotFinite;
   penalize(logits, history);
   for (const int32_t id : never_) logit_of(id, logits) = kForbidden;
+  for (const std::vector<int32_t>& word : options_.bad_words) {
+    if (comes_next(word, history)) logit_of(word.back(), logits) = kForbidden;
+  }
   const float largest = largest_of(logits);
   if (largest == kForbidden) return kNothingLeft;
   if (options_.temperature == 0.0F) {

@@ -2,6 +2,7 @@
 // Its random number is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,6 +26,9 @@ struct SamplerOptions {
     float bias;
   };
   std::vector<Bias> logit_bias{};  ///< added to the logits of these tokens, each of which is there once
+  /// Tokens that never come one after the other, in the prompt and what follows it: the last of a word is not drawn
+  /// behind its others.
+  std::vector<std::vector<int32_t>> bad_words{};
   uint64_t seed = 0;
 
   /// The one list of the numbers: visit(name, member, low, high, what it is in a request that does not say it, help).
@@ -47,11 +51,15 @@ struct SamplerOptions {
 
   /// Whether a draw depends on the tokens before it by more than their logits.
   [[nodiscard]] bool needs_history() const {
-    return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F;
+    return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F || has_long_bad_words();
   }
   /// Whether a machine that draws itself can't do this: the host draws instead.
   [[nodiscard]] bool on_host() const {
-    return presence_penalty != 0.0F || frequency_penalty != 0.0F || !logit_bias.empty();
+    return presence_penalty != 0.0F || frequency_penalty != 0.0F || !logit_bias.empty() || has_long_bad_words();
+  }
+  /// Those of one token are Sampler::never()'s.
+  [[nodiscard]] bool has_long_bad_words() const {
+    return std::ranges::any_of(bad_words, [](const std::vector<int32_t>& word) { return word.size() > 1; });
   }
 };
 
@@ -62,14 +70,20 @@ inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 /// `drawn`, which is a token. Throws core::Error that says why it is none; `position` is the one that was sampled for.
 [[nodiscard]] int32_t token_of(int32_t drawn, int64_t position);
 
+/// Whether `history` and then `token` end with one of the words, none of which is empty.
+[[nodiscard]] bool ends_with_word(std::span<const int32_t> history, int32_t token,
+                                  std::span<const std::vector<int32_t>> words);
+
 class Sampler {
  public:
-  /// `never` are ids that are suppressed. The first n_prompt tokens of a history were not generated. Throws core::Error
-  /// if an option is out of its range.
+  /// `never` are ids that are suppressed, beside the bad words of one token. The first n_prompt tokens of a history
+  /// were not generated. Throws core::Error if an option is out of its range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt = 0);
 
   [[nodiscard]] const SamplerOptions& options() const { return options_; }
   [[nodiscard]] std::span<const int32_t> never() const { return never_; }
+  /// Whether `token` is suppressed behind these tokens.
+  [[nodiscard]] bool forbids(int32_t token, std::span<const int32_t> history) const;
 
   /// A token, kNotFinite, or kNothingLeft. `logits` (vocab_size) are used as scratch; `history` is the sequence so far,
   /// `position` the one that is sampled for. Throws core::Error if an id of `never` or `history` has no logit.

@@ -394,6 +394,88 @@ TEST(BlockManager, ATextThatTwoComputeIsKnownOnce) {
   append(cache, all, 8 * 32);  // every block is there to be taken
 }
 
+// Behind two full blocks, six positions of a third.
+TEST(BlockManager, ATailIsTakenByWhoGoesOnFromIt) {
+  BlockManager cache(8);
+  Memory memory(cache);
+  const auto text = random_tokens(80, 3, 50);
+  const auto known = std::span(text).first(70);
+  const SequenceId first = cache.add_sequence();
+  memory.fill(first, 70, 1);
+  cache.remember(first, known);
+  EXPECT_EQ(cache.find_prefix(text).length, 64);
+  cache.remember_tail(first, known);
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "the first may still write it";
+  cache.release(first);
+  EXPECT_EQ(cache.blocks_in_use(), 0);
+  EXPECT_EQ(cache.find_prefix(text).length, 70);
+  EXPECT_EQ(cache.find_prefix(text).free_blocks, 3);
+  EXPECT_EQ(cache.find_prefix(known.first(69)).length, 64) << "not all of it comes next";
+  EXPECT_EQ(cache.find_prefix(text, 0).length, 0) << "an adapter's";
+
+  const SequenceId second = cache.add_sequence();
+  EXPECT_EQ(cache.share_prefix(second, text), 70);
+  EXPECT_EQ(cache.blocks_in_use(), 3);
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "it is the second's";
+  EXPECT_EQ(cache.blocks_needed(second, 10), 0);
+  memory.fill(second, 80, 2);
+  EXPECT_TRUE(cache.copies().empty());
+  memory.expect(second, 0, 70, 1);
+  memory.expect(second, 70, 80, 2);
+  cache.release(second);
+  EXPECT_EQ(cache.find_prefix(text).length, 64) << "it was written, and nobody remembered it";
+}
+
+TEST(BlockManager, OfTailsBehindOneTextTheLongestThatFitsIsTaken) {
+  BlockManager cache(8);
+  const auto text = random_tokens(40, 4, 50);
+  for (const size_t n : {34U, 38U, 36U}) {
+    const SequenceId sequence = cache.add_sequence();
+    append(cache, sequence, static_cast<int64_t>(n));
+    cache.remember(sequence, std::span(text).first(n));
+    cache.remember_tail(sequence, std::span(text).first(n));
+    cache.release(sequence);
+  }
+  EXPECT_EQ(cache.find_prefix(text).length, 38);
+  EXPECT_EQ(cache.find_prefix(std::span(text).first(37)).length, 36);
+  auto other = text;
+  other[35] = 50;
+  EXPECT_EQ(cache.find_prefix(other).length, 34);
+  other[33] = 50;
+  EXPECT_EQ(cache.find_prefix(other).length, 32);
+}
+
+TEST(BlockManager, ATailThatIsForgottenIsABlockAsAnyOther) {
+  BlockManager cache(2);
+  const auto text = random_tokens(40, 5, 50);
+  const SequenceId first = cache.add_sequence();
+  append(cache, first, 40);
+  cache.remember(first, text);
+  cache.remember_tail(first, text);
+  cache.release(first);
+  const SequenceId other = cache.add_sequence();
+  append(cache, other, 32);  // takes the block that was left first: the tail
+  EXPECT_EQ(cache.find_prefix(text).length, 32);
+  append(cache, other, 32);
+  EXPECT_EQ(cache.find_prefix(text).length, 0);
+  EXPECT_THROW(append(cache, other, 1), core::Error);
+}
+
+TEST(BlockManager, ATailThatSomebodyElseHoldsIsNotRemembered) {
+  BlockManager cache(4);
+  const auto text = random_tokens(40, 6, 50);
+  const SequenceId first = cache.add_sequence();
+  append(cache, first, 40);
+  const SequenceId fork = cache.fork(first);
+  cache.remember(first, text);
+  cache.remember_tail(first, text);
+  cache.release(first);
+  EXPECT_EQ(cache.find_prefix(text).length, 32);
+  cache.release(fork);
+  EXPECT_EQ(cache.find_prefix(text).length, 32);
+  EXPECT_THROW(cache.remember_tail(cache.add_sequence(), text), core::Error);
+}
+
 TEST(BlockManager, OnlyWhatWasComputedCanBeRemembered) {
   BlockManager cache(4);
   const SequenceId sequence = cache.add_sequence();

@@ -367,6 +367,23 @@ TEST(Sampler, NeverDrawsWhatIsForbidden) {
   EXPECT_EQ(draw(greedy, logits_of(kShares), 0), 3);
 }
 
+TEST(Sampler, TheLastOfABadWordIsNotDrawnBehindItsOthers) {
+  SamplerOptions options = plain();
+  options.bad_words = {{3}, {2, 4}, {0, 2, 1}};
+  EXPECT_TRUE(options.needs_history() && options.on_host());
+  const std::vector<int32_t> none{1}, last{1, 2}, both{0, 2};
+  expect_distribution(options, normalized({0.10, 0.40, 0.05, 0.0, 0.15}), none);
+  expect_distribution(options, normalized({0.10, 0.40, 0.05, 0.0, 0.0}), last);
+  expect_distribution(options, normalized({0.10, 0.0, 0.05, 0.0, 0.0}), both);
+  Sampler sampler(options, {});
+  EXPECT_TRUE(sampler.forbids(3, none) && sampler.forbids(4, last) && sampler.forbids(1, both));
+  EXPECT_FALSE(sampler.forbids(4, none) || sampler.forbids(1, last) || sampler.forbids(4, {}));
+  options.bad_words = {{3}};
+  EXPECT_FALSE(options.needs_history() || options.on_host());
+  options.bad_words = {{}};
+  EXPECT_THROW(Sampler(options, {}), core::Error);
+}
+
 TEST(Sampler, IdsWithoutALogitAreErrors) {
   for (const int32_t wrong : {-1, 5, std::numeric_limits<int32_t>::max()}) {
     Sampler forbids(plain(), {1, wrong});

@@ -1,0 +1,199 @@
+// Laws of words of several tokens: those that end a text, and those that it never says; and of tails: who goes on from
+// a text computes nothing again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "infer/engine/engine.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::EngineOn;
+using test::MachineKind;
+using Tokens = std::vector<int32_t>;
+
+bool contains(const Tokens& text, const Tokens& word) {
+  return std::search(text.begin(), text.end(), word.begin(), word.end()) != text.end();
+}
+
+Tokens joined(const Tokens& a, const Tokens& b) {
+  Tokens both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
+
+class Words : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  static core::ModelConfig config() {
+    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+    c.context_length = 300;
+    return c;
+  }
+  static Request drawing(const Tokens& prompt, uint64_t seed, int64_t max_tokens = 40) {
+    return {.prompt = prompt,
+            .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
+  }
+  static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 37); }
+  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    return engine.take_all(id);
+  }
+  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request) const {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+    return run(engine, request);
+  }
+
+  core::StoredModel model_ = test::random_model(config());
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Words, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(Words, AStopWordEndsTheTextAndIsItsEnd) {
+  Request request = drawing(prompt(20, 1), 1);
+  const Tokens whole = alone(request).front().tokens;
+  const Tokens word = {whole[10], whole[11], whole[12]};
+  request.options.stop_words = {{whole[2], 36, 36}, word};
+  const GenerateResult cut = alone(request).front();
+  const auto end = std::search(whole.begin(), whole.end(), word.begin(), word.end()) + 3;
+  EXPECT_EQ(cut.tokens, Tokens(whole.begin(), end));
+  EXPECT_EQ(cut.finish_reason, FinishReason::Stop);
+}
+
+TEST_P(Words, AWordMayBeginInThePrompt) {
+  Request request = drawing(prompt(20, 2), 2);
+  const int32_t first = alone(request).front().tokens.front();
+  request.options.stop_words = {{request.prompt[18], request.prompt[19], first}};
+  EXPECT_EQ(alone(request).front().tokens, Tokens{first});
+  request.options.stop_words.clear();
+  request.options.sampler.bad_words = {{request.prompt[19], first}};
+  EXPECT_NE(alone(request).front().tokens.front(), first);
+}
+
+// Each token is the likeliest of those that complete no bad word.
+TEST_P(Words, ABadWordIsNeverThereAndTheRestIsAsItWas) {
+  Request request = drawing(prompt(20, 3), 3);
+  request.options.sampler.temperature = 0.0F;
+  const Tokens greedy = alone(request).front().tokens;
+  const std::vector<Tokens> words = {{greedy[3], greedy[4]}, {greedy[5]}, {greedy[0], greedy[1], greedy[2]}, {7, 8, 9}};
+  request.options.sampler.bad_words = words;
+  request.wants_token_logits = true;
+  Tokens text = request.prompt;
+  request.on_token = [&](size_t, int32_t token, std::span<const float> logits) {
+    const auto completes = [&](int32_t id) {
+      return std::ranges::any_of(words, [&](const Tokens& word) {
+        const Tokens with = joined(text, {id});
+        return with.size() >= word.size() && std::equal(word.rbegin(), word.rend(), with.rbegin());
+      });
+    };
+    int32_t best = -1;
+    for (int32_t id = 0; id < 37; ++id) {
+      if (!completes(id) && (best < 0 || logits[static_cast<size_t>(id)] > logits[static_cast<size_t>(best)]))
+        best = id;
+    }
+    EXPECT_EQ(token, best) << "token " << text.size();
+    text.push_back(token);
+  };
+  const Tokens got = alone(request).front().tokens;
+  EXPECT_NE(got, greedy);
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 2, greedy.begin()));
+  for (const Tokens& word : words) EXPECT_FALSE(contains(got, word));
+}
+
+TEST_P(Words, BeamsKeepToThem) {
+  Request request{.prompt = prompt(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
+  const auto free = alone(request);
+  const Tokens best = free.front().tokens;
+  const Tokens bad = {best[6], best[7]};
+  request.options.sampler.bad_words = {bad, {best[0]}};
+  for (const GenerateResult& r : alone(request)) {
+    EXPECT_FALSE(contains(joined(request.prompt, r.tokens), bad));
+    EXPECT_FALSE(contains(r.tokens, {best[0]}));
+  }
+  request.options.sampler.bad_words.clear();
+  const Tokens stop = {best[2], best[3]};
+  request.options.stop_words = {stop};
+  bool stopped = false;
+  for (const GenerateResult& r : alone(request)) {
+    if (r.finish_reason != FinishReason::Stop) continue;
+    stopped = true;
+    EXPECT_TRUE(std::equal(stop.rbegin(), stop.rend(), r.tokens.rbegin()));
+  }
+  EXPECT_TRUE(stopped);
+}
+
+TEST_P(Words, WhatIsNoWordIsRefused) {
+  EngineOn engine(GetParam(), model_);
+  Request request = drawing(prompt(5, 5), 5);
+  request.options.stop_words = {{}};
+  EXPECT_THROW(engine.add(request), core::Error);
+  request.options.stop_words = {{37}};
+  EXPECT_THROW(engine.add(request), core::Error);
+  request.options.stop_words.clear();
+  for (const Tokens& word : {Tokens{}, Tokens{-1}, Tokens{1, 37}}) {
+    request.options.sampler.bad_words = {word};
+    EXPECT_THROW(engine.add(request), core::Error);
+  }
+}
+
+// Every position of a text but the last, which is never computed.
+TEST_P(Words, WhoGoesOnFromATailComputesNothingAgain) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+  Request request = drawing(prompt(45, 6), 6, 20);
+  request.options.remember_tail = true;
+  Tokens text = joined(request.prompt, run(engine, request).front().tokens);
+  const uint64_t rows = engine.statistics().rows;
+  for (const size_t more : {7U, 0U, 60U}) {
+    request.prompt = joined(text, prompt(more, more));
+    const GenerateResult result = run(engine, request).front();
+    EXPECT_EQ(result.n_cached, text.size() - 1);
+    EXPECT_EQ(result.tokens, alone(request).front().tokens);
+    text = joined(request.prompt, result.tokens);
+  }
+  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  EXPECT_EQ(engine.statistics().rows - rows, text.size() - 1 - 64);
+}
+
+TEST_P(Words, WithoutTailsWholeBlocksAreFound) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
+  Request request = drawing(prompt(45, 6), 6, 30);
+  request.prompt = joined(request.prompt, run(engine, request).front().tokens);
+  EXPECT_EQ(run(engine, request).front().n_cached, 64U);
+}
+
+// Texts that go on from each other in a cache that holds a few of them, some at the same time.
+TEST_P(Words, TextsAreThoseOfAnEmptyCacheWhateverTailsThereAre) {
+  EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 14 * kBlockPositions});
+  std::vector<Tokens> texts = {prompt(3, 20), prompt(30, 21), prompt(33, 22)};
+  uint64_t seed = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::vector<Request> requests;
+    for (int i = 0; i < 4; ++i) {
+      const Tokens& from = texts[core::random_below(9, seed++, texts.size())];
+      const size_t keep = 1 + core::random_below(9, seed++, from.size());
+      const Tokens begin(from.begin(), i == 0 ? from.end() : from.begin() + static_cast<std::ptrdiff_t>(keep));
+      requests.push_back(drawing(joined(begin, prompt(core::random_below(9, seed, 12), seed)), seed, 9));
+      requests.back().options.remember_tail = true;
+      ++seed;
+    }
+    std::vector<RequestId> ids;
+    for (const Request& request : requests) ids.push_back(engine.add(request));
+    while (engine.step()) continue;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const Tokens tokens = engine.take(ids[i]).tokens;
+      ASSERT_EQ(tokens, alone(requests[i]).front().tokens) << "round " << round << ", text " << i;
+      texts.push_back(joined(requests[i].prompt, tokens));
+      if (texts.back().size() > 150) texts.back().resize(20);
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+  EXPECT_GT(engine.statistics().cached_tokens, 0U);
+}
+
+}  // namespace
+}  // namespace folio::infer
