@@ -1,0 +1,175 @@
+"""folio.fast_llm: its tokens and texts are folio.Model's, and what it refuses."""
+
+import resource
+import threading
+import time
+
+import pytest
+import support
+
+import folio
+from folio import fast_llm as llm
+
+PROMPTS = ["ROMEO:", "JULIET:\nWhat", "First Citizen:", "K"]
+CHAT = support.ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture(scope="module")
+def adapter(model):
+    return llm.model(model)
+
+
+@pytest.fixture(scope="module")
+def chat():
+    if not CHAT.exists():
+        pytest.skip(f"{CHAT} is not there: make smollm2 fetches it")
+    with folio.Model(CHAT, context=512) as model:
+        yield llm.model(model)
+
+
+def fetched(adapter, handle):
+    return list(iter(lambda: adapter.fetch_response(handle), -1))
+
+
+def options_of(i):
+    """Those of the i-th of many requests, by FastLLM's names and by ours."""
+    theirs = dict(output_token_limit=1 + i * 13 % 60, top_k=5 + i, top_p=0.9 if i % 4 else 1.0,
+                  temperature=1.3 if i % 5 == 2 else 1.0, repeat_penalty=1.2 if i % 3 else 1.0,
+                  last_n=0 if i % 6 == 1 else 32, seed=i)
+    ours = dict(max_tokens=theirs["output_token_limit"], repetition_penalty=theirs["repeat_penalty"],
+                repeat_last_n=theirs["last_n"] or 2**31 - 1,
+                **{key: theirs[key] for key in ("top_k", "top_p", "temperature", "seed")})
+    return theirs, ours
+
+
+def test_handles_give_the_tokens_of_the_models_texts(model, adapter):
+    handles = [adapter.launch_response(PROMPTS[i % 4], **options_of(i)[0]) for i in range(64)]
+    texts = {}
+
+    def fetch(some):
+        for i in some:
+            texts[i] = model.tokenizer.decode(fetched(adapter, handles[i]))
+
+    threads = [threading.Thread(target=fetch, args=(range(first, 64, 8),)) for first in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(handles)) == 64
+    assert texts == {i: model.generate(PROMPTS[i % 4], **options_of(i)[1]) for i in range(64)}
+
+
+def test_defaults_are_the_originals(model, adapter):
+    greedy = model.generate("ROMEO:", temperature=0, max_tokens=model.about["context"])
+    assert adapter.response("ROMEO:") == greedy
+    assert adapter.response("ROMEO:", config=llm.GenerationConfig(top_k=0, output_token_limit=9)) == greedy[:9]
+    assert adapter.response("ROMEO:", max_length=9, do_sample=False, top_k=50) == greedy[:9]  # a character a token
+    space = adapter.encode(" ")[0]
+    assert adapter.response("ROMEO:", stop_token_ids=[space]) == greedy.split(" ")[0]
+    assert fetched(adapter, adapter.launch_response(adapter.encode("ROMEO:"), stop_token_ids={space})) == adapter.encode(
+        greedy.split(" ")[0])
+
+
+def test_pieces_and_batches(model, adapter):
+    _, ours = options_of(3)
+    config = llm.GenerationConfig(**options_of(3)[0])
+    expected = model.generate(PROMPTS, **ours)
+    assert "".join(adapter.stream_response("ROMEO:", config=config)) == expected[0]
+    whole = list(adapter.stream_response("ROMEO:", config=config, one_by_one=False))
+    assert whole[-1] == expected[0] and all(b.startswith(a) for a, b in zip(whole, whole[1:]))
+    calls = []
+    assert adapter.response_batch(PROMPTS, lambda *call: calls.append(call), config) == expected
+    assert [index for index, _ in calls] == [*range(len(calls) - 1), -1] and calls[-1][1] == expected
+    assert ["".join(texts) for texts in zip(*(contents for _, contents in calls[:-1]))] == expected
+    assert adapter.response_batch(PROMPTS, config=config) == expected and adapter.response_batch([]) == []
+
+
+def test_who_waits_sleeps(chat):
+    """The processor's time of the thread that fetches: one that asks again and again takes all that it gets."""
+    before, begin = resource.getrusage(resource.RUSAGE_THREAD), time.perf_counter()
+    assert len(fetched(chat, chat.launch_response("Once", output_token_limit=24))) == 24
+    after, seconds = resource.getrusage(resource.RUSAGE_THREAD), time.perf_counter() - begin
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{seconds:.2f} s, in which the thread that waits took {100 * used / seconds:.2f} % of a processor")
+    assert used < 0.1 * seconds
+
+
+def test_what_is_not_open_is_an_error(adapter):
+    handle = adapter.launch_response("ROMEO:")
+    adapter.fetch_response(handle)
+    adapter.abort_handle(handle)
+    adapter.abort_handle(handle)
+    for closed in (handle, -1, 10**9):
+        with pytest.raises(folio.Error, match=f"^handle {closed} is not open"):
+            adapter.fetch_response(closed)
+
+
+def test_an_abort_ends_who_waits(chat):
+    handles = [chat.launch_response("Once upon a time") for _ in range(3)]
+    begun, counts = threading.Barrier(4), [0] * 3
+
+    def fetch(i):
+        assert chat.fetch_response(handles[i]) >= 0
+        begun.wait()
+        try:
+            while chat.fetch_response(handles[i]) != -1:
+                counts[i] += 1
+        except folio.Error as error:  # aborted between two fetches
+            assert "is not open" in str(error)
+
+    threads = [threading.Thread(target=fetch, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    for handle in handles:
+        chat.abort_handle(handle)
+    for thread in threads:
+        thread.join()
+    assert max(counts) < 200
+    chat.response("Hello", output_token_limit=1)
+    assert chat.model.statistics["running"] == 0
+
+
+def test_the_models_end_ends_its_requests(golden_gguf):
+    adapter = llm.model(golden_gguf, threads=1)
+    handle = adapter.launch_response("ROMEO:")
+    adapter.release_memory()
+    with pytest.raises(folio.Error):
+        adapter.fetch_response(handle)
+    with pytest.raises(folio.Error, match="closed"):
+        adapter.launch_response("ROMEO:")
+
+
+def test_what_is_refused(adapter):
+    for call in (adapter.launch_response, adapter.response, lambda prompt: adapter.response_batch([prompt])):
+        with pytest.raises(folio.Error, match="300 tokens"):
+            result = call("a" * 300)
+            if isinstance(result, int):
+                adapter.fetch_response(result)
+    with pytest.raises(TypeError, match="top_q"):
+        adapter.response("K", top_q=1)
+    with pytest.raises(ValueError, match="temperature"):
+        adapter.response("K", temperature=-1)
+    with pytest.raises(ValueError, match="top_p"):
+        adapter.launch_response("K", top_p=2)
+    with pytest.raises(ValueError, match="repeat_penalty is 0, but has to be in"):
+        adapter.response_batch(["K"], repeat_penalty=0)
+
+
+def test_without_a_template_texts_stand_one_after_the_other(model, adapter):
+    history = adapter.make_history("not used", 0, "ROMEO:", " ay")
+    assert history == "ROMEO: ay" and adapter.make_input(history, 1, "\nJULIET:") == "ROMEO: ay\nJULIET:"
+    assert adapter.response("\nJULIET:", [("ROMEO:", " ay")], output_token_limit=9) == model.generate(
+        "ROMEO: ay\nJULIET:", max_tokens=9, temperature=0)
+    adapter.warmup()
+
+
+def test_an_answer_is_the_chats(chat):
+    history = [("What is 2 + 2?", "4.")]
+    messages = [dict(role="user", content="What is 2 + 2?"), dict(role="assistant", content="4."),
+                dict(role="user", content="And one more?")]
+    answer = chat.model.chat(messages, temperature=0, max_tokens=20)
+    assert chat.response("And one more?", history, output_token_limit=20) == answer
+    text = chat.make_input(chat.make_history("", 0, *history[0]), 1, "And one more?")
+    assert chat.encode(text) == chat.model.tokenizer.apply_chat_template(messages)
+    assert chat.response_batch([text], output_token_limit=20) == [answer]

@@ -1,0 +1,213 @@
+"""Model.stream has the habits of transformers' TextIteratorStreamer: the same checks, on the same model files.
+
+Both give pieces of text while a text is generated on another thread. Where they differ, a test of its own says how.
+"""
+
+import itertools
+import queue
+import threading
+import time
+import types
+
+import pytest
+import support
+import tokenizers
+import torch
+import transformers
+
+import folio
+
+# Each byte of it is there once, so the next one is a function of the last. Characters of one to four bytes.
+CYCLE = "aé中🦊 ŧ\n"
+
+
+@pytest.fixture(scope="module")
+def bytes_model(tmp_path_factory):
+    """A model whose tokens are bytes, and which says CYCLE again and again: its layers add 0, W[what follows t] = E[t]."""
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|endoftext|>",
+                                                eos_token="<|endoftext|>", clean_up_tokenization_spaces=False)
+    config = transformers.LlamaConfig(vocab_size=257, hidden_size=264, intermediate_size=8, num_hidden_layers=1,
+                                      num_attention_heads=4, max_position_embeddings=512, bos_token_id=256,
+                                      eos_token_id=256, tie_word_embeddings=False)
+    model = transformers.LlamaForCausalLM(config).eval()
+    ids = fast(CYCLE)["input_ids"]
+    assert len(set(ids)) == len(ids) == len(CYCLE.encode())
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.model.embed_tokens.weight.copy_(torch.eye(257, 264))
+        model.lm_head.weight.zero_()
+        for last, following in zip(ids, ids[1:] + ids[:1]):
+            model.lm_head.weight[following, last] = 1.0
+    path = tmp_path_factory.mktemp("bytes") / "model"
+    model.save_pretrained(path)
+    fast.save_pretrained(path)
+    return path
+
+
+class Transformers:
+    """How transformers streams: generate() on a thread, the streamer on another."""
+
+    times_out_with = queue.Empty
+
+    def __init__(self, path):
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(path).eval()
+
+    def stream(self, prompt, max_tokens, timeout=None, skip_prompt=True):
+        streamer = transformers.TextIteratorStreamer(self.tokenizer, skip_prompt=skip_prompt, timeout=timeout)
+        inputs = self.tokenizer(prompt, return_tensors="pt")
+
+        thread = threading.Thread(target=self.model.generate, kwargs=dict(
+            inputs, streamer=streamer, max_new_tokens=max_tokens, do_sample=False))
+        thread.start()
+        return types.SimpleNamespace(pieces=streamer, wait_for_the_end=thread.join)
+
+
+class Folio:
+    times_out_with = TimeoutError
+
+    def __init__(self, path):
+        self.model = folio.Model(path, threads=1)
+
+    def stream(self, prompt, max_tokens, timeout=None):
+        tokens = self.model.statistics["tokens"]
+        pieces = self.model.stream(prompt, max_tokens=max_tokens, timeout=timeout, temperature=0)
+
+        def wait_for_the_end():
+            while self.model.statistics["running"] or self.model.statistics["tokens"] == tokens:
+                time.sleep(0.001)
+
+        return types.SimpleNamespace(pieces=pieces, wait_for_the_end=wait_for_the_end)
+
+
+@pytest.fixture(scope="module", params=[Transformers, Folio])
+def make(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def bytes_streamer(make, bytes_model):
+    return make(bytes_model)
+
+
+@pytest.fixture(scope="module")
+def streamer(make):
+    return make(support.GOLDEN)
+
+
+def following(prompt, n_bytes):
+    """What the bytes model says after a prompt that ends with a byte of CYCLE."""
+    all_bytes = CYCLE.encode()
+    start = all_bytes.index(prompt.encode()[-1:]) + 1
+    return bytes(itertools.islice(itertools.cycle(all_bytes), start, start + n_bytes))
+
+
+def test_pieces_joined_are_the_text_that_transformers_generates(streamer):
+    oracle = Transformers(support.GOLDEN)
+    for prompt in ("ROMEO:", "JULIET:\nWhat", "K"):
+        ids = oracle.tokenizer(prompt, return_tensors="pt")
+        greedy = oracle.model.generate(**ids, max_new_tokens=60, do_sample=False)[0, ids["input_ids"].shape[1]:]
+        pieces = list(streamer.stream(prompt, 60).pieces)
+        assert "".join(pieces) == oracle.tokenizer.decode(greedy)
+        assert len(pieces) > 1 and all(type(piece) is str for piece in pieces)
+
+
+def test_no_piece_has_half_a_character(bytes_streamer):
+    whole = len(CYCLE.encode())
+    for prompt in ("a", "🦊", "中"):
+        pieces = list(bytes_streamer.stream(prompt, 5 * whole).pieces)
+        assert "".join(pieces).encode() == following(prompt, 5 * whole)
+        assert len(pieces) > 1 and not any("�" in piece for piece in pieces)
+
+
+def test_a_text_that_is_cut_within_a_character_ends_with_u_fffd(bytes_streamer):
+    told = "".join(bytes_streamer.stream("中", 3).pieces)  # three of the fox's four bytes
+    assert told == "�"
+
+
+def test_the_end_is_stop_iteration(streamer):
+    pieces = streamer.stream("ROMEO:", 5).pieces
+    assert iter(pieces) is pieces
+    "".join(pieces)
+    pieces = streamer.stream("ROMEO:", 5).pieces
+    with pytest.raises(StopIteration):
+        while True:
+            next(pieces)
+
+
+def test_a_text_is_generated_though_nobody_takes_its_pieces(streamer):
+    stream = streamer.stream("ROMEO:", 40)
+    stream.wait_for_the_end()
+    assert "".join(stream.pieces) == "".join(streamer.stream("ROMEO:", 40).pieces)
+
+
+def test_several_threads_stream_at_once(streamer):
+    prompts = ["ROMEO:", "JULIET:", "K", "First"] * 2
+    alone = ["".join(streamer.stream(prompt, 30).pieces) for prompt in prompts]
+    streams = [streamer.stream(prompt, 30) for prompt in prompts]
+    texts = [None] * len(prompts)
+
+    def take(i):
+        texts[i] = "".join(streams[i].pieces)
+
+    threads = [threading.Thread(target=take, args=(i,)) for i in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == alone
+
+
+def test_who_waits_too_long_is_told(bytes_streamer):
+    pieces = bytes_streamer.stream("a" * 400, 40, timeout=1e-6).pieces
+    with pytest.raises(bytes_streamer.times_out_with):
+        "".join(pieces)
+
+
+def test_a_timeout_that_is_kept_changes_nothing(streamer):
+    text = "".join(streamer.stream("ROMEO:", 30, timeout=600).pieces)
+    assert text == "".join(streamer.stream("ROMEO:", 30).pieces)
+
+
+# Where they differ.
+
+
+def test_a_prompt_that_is_not_skipped_comes_first():
+    told = "".join(Transformers(support.GOLDEN).stream("ROMEO:", 20, skip_prompt=False).pieces)
+    with folio.Model(support.GOLDEN) as model:
+        assert told == "ROMEO:" + "".join(model.stream("ROMEO:", max_tokens=20, temperature=0))
+
+
+def test_an_error_reaches_who_takes_the_pieces(golden_gguf):
+    """With transformers it ends the thread that generates, and who waits does so until the timeout."""
+    with folio.Model(golden_gguf) as model:
+        with pytest.raises(folio.Error, match="300 tokens"):
+            list(model.stream("a" * 300))
+        pieces = model.stream("ROMEO:", max_tokens=100)
+        next(pieces)
+    with pytest.raises(folio.Error, match="closed"):
+        list(pieces)
+
+
+def test_to_leave_the_loop_ends_the_text(bytes_model):
+    with folio.Model(bytes_model, threads=1) as model:
+        for n in (1, 2, 5):
+            pieces = model.stream("a", max_tokens=500)
+            for _ in range(n):
+                next(pieces)
+            pieces.close()
+        model.generate("a", max_tokens=1)
+        assert model.statistics["running"] == 0
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_is_a_time(model, timeout):
+    with pytest.raises(ValueError, match="^timeout is"):
+        model.stream("K", timeout=timeout)
