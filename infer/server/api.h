@@ -41,6 +41,7 @@ struct ServedModel {
   const data::Tokenizer& tokenizer;
   std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
   size_t speculate = 0;                               ///< GenerateOptions::speculate of each
+  int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of each
   int64_t max_choices = 128;                          ///< of a request: n times its prompts
 };
 

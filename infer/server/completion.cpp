@@ -74,6 +74,7 @@ Request Completion::engine_request(size_t prompt) {
   };
   Request request{
       .prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &served_.tokenizer};
+  request.options.adapter = served_.adapter;
   request.on_text = [update](size_t choice, std::string_view text) { update(choice).text += text; };
   request.wants_token_logits = request_.top_logprobs.has_value();
   request.on_token = [self, update](size_t choice, int32_t token, std::span<const float> logits) {

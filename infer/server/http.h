@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,9 +23,11 @@ struct HttpRequest {
   std::string origin;
   std::string content_type;
   std::string authorization;
+  /// Of a caller in this process, who wants to repeat a request that names no seed: taken where it doesn't.
+  std::optional<uint64_t> random_seed{};
 };
 
-/// The answer to one request. Every call comes from the thread of HttpServer::run(). What is written for a client that
+/// The answer to one request. Every call comes from the thread that called the handler. What is written for a client that
 /// went away goes nowhere.
 class HttpReply {
  public:

@@ -26,14 +26,6 @@ Json body_of(const std::string& text) {
   }
 }
 
-// A line on stderr. It is dropped where it can't be written: a full disk or a pipe that nobody reads must not stop us.
-void log(const std::string& text) {
-  pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
-  const std::string line = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), text);
-  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
-}
-
 // In a time that does not depend on where they differ.
 bool same_secret(std::string_view given, std::string_view secret) {
   unsigned difference = given.size() == secret.size() ? 0 : 1;
@@ -104,41 +96,38 @@ const Service::Route* Service::route_of(std::string_view path) {
   return found == routes().end() ? nullptr : &*found;
 }
 
-Service::Service(Engine& engine, ServedModel served, ServiceOptions options)
-    : engine_(engine), served_(std::move(served)), options_(std::move(options)) {
+Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post)
+    : engine_(engine), served_(std::move(served)), options_(std::move(options)), post_(std::move(post)) {
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
 }
 
-void Service::run(const HttpOptions& options, const std::function<void(const std::string&)>& ready) {
-  HttpServer http(
-      options, [this](const HttpRequest& request, const Reply& reply) { handle(request, reply); },
-      [this](int status, std::string_view why) {
-        ++metrics_.requests[{"", status}];
-        log(fmt::format("{}: {}", status, why));
-        return error_body(ApiError(status, std::string(why)));
-      });
-  AsyncEngine async(engine_, [this, &http](Engine& engine) {
-    if (!updates_.empty()) {
-      http.post([all = std::make_shared<std::vector<ChoiceUpdate>>(updates_.take())] {
-        for (ChoiceUpdate& one : *all) {
-          const auto to = one.to;
-          to->receive(std::move(one));
-        }
-      });
-    }
-    if (auto note = live_view_.after_step(engine)) http.post([this, note = std::move(*note)] { show(note); });
-  });
-  http_ = &http;
-  async_ = &async;
-  options_.allowed_hosts.push_back(http.address());
-  if (options.host != http.address()) options_.allowed_hosts.push_back(options.host);
-  options_.allowed_hosts.emplace_back("localhost");
-  http.every(std::chrono::milliseconds(100), [this] { look_at_clock(); });
-  http.on_signal([this] { signalled(); });
-  ready(fmt::format("http://{}:{}", http.address(), http.port()));
-  http.run();
+void Service::after_step(Engine& engine) {
+  if (!updates_.empty()) {
+    post_([all = std::make_shared<std::vector<ChoiceUpdate>>(updates_.take())] {
+      for (ChoiceUpdate& one : *all) {
+        const auto to = one.to;
+        to->receive(std::move(one));
+      }
+    });
+  }
+  if (auto note = live_view_.after_step(engine)) post_([this, note = std::move(*note)] { show(note); });
+}
+
+std::string Service::refused(int status, std::string_view why) {
+  ++metrics_.requests[{"", status}];
+  log(fmt::format("{}: {}", status, why));
+  return error_body(ApiError(status, std::string(why)));
+}
+
+// A line on stderr. It is dropped where it can't be written: a full disk or a pipe that nobody reads must not stop us.
+void Service::log(const std::string& text) const {
+  if (!options_.log) return;
+  pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
+  const std::string line = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), text);
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 
 void Service::handle(const HttpRequest& request, const Reply& reply) {
@@ -217,7 +206,7 @@ void Service::send_health(const HttpRequest& request, const Reply& reply) {
 
 void Service::send_metrics(const HttpRequest& request, const Reply& reply) {
   ++metrics_.requests[{request.path, 200}];  // it counts itself
-  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(async_->statistics()));
+  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(engine_.statistics()));
 }
 
 void Service::send_description(const HttpRequest& request, const Reply& reply) {
@@ -251,7 +240,8 @@ void Service::detokenize(const HttpRequest& request, const Reply& reply) {
 void Service::complete(const HttpRequest& request, const Reply& reply) {
   const bool chat = request.path == "/v1/chat/completions";
   const Json body = body_of(request.body);
-  CompletionRequest completion_request = (chat ? parse_chat : parse_completion)(body, served_, random_seed());
+  CompletionRequest completion_request =
+      (chat ? parse_chat : parse_completion)(body, served_, request.random_seed.value_or(random_seed()));
   const size_t n = completion_request.prompts.size() * static_cast<size_t>(completion_request.n_sequences());
   if (end_) {
     reply->add_header("Retry-After", "5");
@@ -274,7 +264,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
                                    (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
   completions_.emplace(completion.get(), completion);
   n_choices_ += n;
-  completion->start(*async_, [this](const Completion& c) { done(c); });
+  completion->start(engine_, [this](const Completion& c) { done(c); });
 }
 
 void Service::done(const Completion& completion) {
@@ -333,7 +323,7 @@ void Service::watch(const HttpRequest& request, const Reply& reply) {
   });
   reply->begin(200, "text/event-stream");
   live_view_.set_watched(true);
-  async_->wake();
+  engine_.wake();
 }
 
 void Service::show(const LiveView::Note& note) {
@@ -349,14 +339,15 @@ void Service::look_at_clock() {
     if (now > completion->arrived() + options_.request_timeout) {
       completion->fail(ApiError(503, fmt::format("this took longer than {} s", options_.request_timeout.count())));
     }
-    if (end_ && now > *end_) completion->fail(ApiError(503, "the server ends"));
+    if (end_ && now >= *end_) completion->fail(ApiError(503, "the server ends"));
   }
-  if (!end_ || (!completions_.empty() && now < *end_ + std::chrono::seconds(2))) return;
-  http_->close();
 }
 
-// The first signal lets what runs end, a second one doesn't.
-void Service::signalled() {
+bool Service::has_ended() const {
+  return end_ && (completions_.empty() || Clock::now() >= *end_ + std::chrono::seconds(2));
+}
+
+void Service::end_soon() {
   const auto now = Clock::now();
   if (end_) {
     end_ = now;

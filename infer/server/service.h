@@ -1,8 +1,10 @@
-// The server's routes: who may ask, what is asked, and where the answer comes from. All of it is on the thread of the
-// HTTP server, but for what the engine's thread hands over.
+// The server's routes: who may ask, what is asked, and where the answer comes from. What is in front of it, HTTP
+// (serve_http.h) or a caller in this process (local_service.h), gives it a thread: every call comes from there, but
+// after_step().
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,20 +29,34 @@ struct ServiceOptions {
   size_t max_queue = 1024;                   ///< choices that run or wait
   std::chrono::seconds request_timeout{600};
   std::chrono::seconds grace{10};  ///< for what runs, when the server is to end
+  bool log = true;                 ///< a line on stderr for each request
   bool log_texts = false;
 };
 
 class Service {
  public:
-  /// The engine has to outlive the service, and nobody else may use it while run() runs.
-  Service(Engine& engine, ServedModel served, ServiceOptions options);
+  using Reply = std::shared_ptr<HttpReply>;
+  /// Runs work on the service's thread, soon.
+  using Post = std::function<void(std::function<void()> work)>;
 
-  /// Answers what comes until the process is told to end; see HttpServer::on_signal(). `ready` is called with the
-  /// address when requests can come. Throws core::Error as HttpServer does.
-  void run(const HttpOptions& http, const std::function<void(const std::string& address)>& ready);
+  /// `engine` has to outlive the service's last call. Its after_step has to call the service's, until the engine has
+  /// stopped; so the service is there before the first request and until then.
+  Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post);
+
+  void handle(const HttpRequest& request, const Reply& reply);
+  /// Notes that a front refused what was no request, and gives the body of the answer.
+  [[nodiscard]] std::string refused(int status, std::string_view why);
+  /// From the engine's thread.
+  void after_step(Engine& engine);
+  /// Ten times a second while there are requests: ends those that take too long.
+  void look_at_clock();
+  /// What runs has the grace to end, and nothing new begins. Called again: what runs is cut off.
+  void end_soon();
+  [[nodiscard]] bool has_ended() const;
+  /// No request runs or waits.
+  [[nodiscard]] bool idle() const { return completions_.empty(); }
 
  private:
-  using Reply = std::shared_ptr<HttpReply>;
   using Clock = std::chrono::steady_clock;
 
   struct Route {
@@ -50,7 +66,6 @@ class Service {
 
   [[nodiscard]] static const std::vector<Route>& routes();
   [[nodiscard]] static const Route* route_of(std::string_view path);
-  void handle(const HttpRequest& request, const Reply& reply);
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
   void route(const HttpRequest& request, const Reply& reply);
   void complete(const HttpRequest& request, const Reply& reply);
@@ -65,13 +80,13 @@ class Service {
   void watch(const HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
-  void look_at_clock();
-  void signalled();
+  void log(const std::string& text) const;
   [[nodiscard]] uint64_t random_seed();
 
-  Engine& engine_;
+  AsyncEngine& engine_;
   ServedModel served_;
   ServiceOptions options_;
+  Post post_;
   Metrics metrics_;
   ChoiceUpdates updates_;
   LiveView live_view_;
@@ -79,8 +94,6 @@ class Service {
   std::map<const Completion*, std::shared_ptr<Completion>> completions_;
   size_t n_choices_ = 0;  ///< of these
   std::map<const HttpReply*, Reply> watchers_;
-  HttpServer* http_ = nullptr;  ///< while run() runs
-  AsyncEngine* async_ = nullptr;
   std::optional<Clock::time_point> end_;  ///< when it is to end: then what still runs is cut off
 };
 

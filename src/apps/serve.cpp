@@ -7,7 +7,7 @@
 
 #include "apps/program.h"
 #include "core/error.h"
-#include "infer/server/service.h"
+#include "infer/server/serve_http.h"
 
 namespace {
 
@@ -105,11 +105,11 @@ int run(const CLI::App& app, Options& o) {
   std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
   o.service.request_timeout = std::chrono::seconds(o.request_timeout);
   o.service.grace = std::chrono::seconds(o.grace);
-  infer::server::Service service(model.engine(), std::move(served), std::move(o.service));
-  service.run(o.http, [](const std::string& address) {
-    fmt::print("{}\n", address);
-    std::fflush(stdout);
-  });
+  infer::server::serve_http(model.engine(), std::move(served), std::move(o.service), o.http,
+                            [](const std::string& address) {
+                              fmt::print("{}\n", address);
+                              std::fflush(stdout);
+                            });
   return 0;
 }
 
