@@ -5,7 +5,8 @@
 #   scripts/bootstrap.sh serving    the same without LibTorch
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
 #   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
-#                                   interop-library: without the server
+#                                   interop-library: without the server; Ray Serve, in build/venv-ray, and
+#                                   Gradio, in build/venv-gradio
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #   scripts/bootstrap.sh neon       as for serving, Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
 #
@@ -17,6 +18,8 @@ goal=${1:-build}
 torch="torch==2.13.0"
 minimum_torch="2.7"
 llama_cpp="llama-cpp-python==0.3.36"
+ray="ray[serve]==2.60.0 openai==3.57.0"
+gradio="gradio==6.31.0"
 venv=build/venv
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
@@ -169,6 +172,20 @@ build_llama_server() {
   rm -rf $folder
 }
 
+# In an environment of its own, since it wants its own versions of much. The Python is that of $venv, which the module
+# is built for.
+ray_packages() {
+  say "installing $ray into build/venv-ray (500 MB)"
+  $venv/bin/python -m venv build/venv-ray
+  venv=build/venv-ray pip_install $ray numpy pytest
+}
+
+gradio_packages() {
+  say "installing $gradio into build/venv-gradio (370 MB)"
+  $venv/bin/python -m venv build/venv-gradio
+  venv=build/venv-gradio pip_install "$gradio" numpy pytest
+}
+
 # The compiled libraries for Arm from Debian's packages, unpacked into a folder of the build. To install them beside the
 # system's own would ask for the same versions of both, and upgrade much of the system. Their headers are the same.
 arm_libraries() {
@@ -197,7 +214,7 @@ libtorch
 if [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
 fi
-case $goal in interop*) once interop "$llama_cpp" build_llama_cpp ;; esac
+case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages ;; esac
 if [ "$goal" = interop ]; then
   once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi

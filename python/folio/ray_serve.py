@@ -1,0 +1,200 @@
+"""Replicas of a model on Ray Serve, behind OpenAI's API. To be read and changed; docs/ray_serve.md explains it.
+
+    python -m folio.ray_serve MODEL --replicas 2
+
+An ingress takes requests and passes them on to replicas, each with an engine in its process. What a request may say,
+and what is answered, is the engine's (folio.service), as in build/serve. When a replica dies in the middle of a text,
+the ingress asks another for the same text, and goes on where the first one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import logging
+import math
+import random
+from typing import Any, AsyncIterator
+
+import ray
+from ray import serve
+from ray.exceptions import RayActorError
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, HTTPOptions, RequestRouterConfig
+from ray.serve.exceptions import BackPressureError
+from ray.serve.metrics import Counter, Gauge
+from ray.serve.request_router import RequestRouter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from folio import Model
+from folio.repeats import DONE, Rest
+from folio.service import Service
+
+BETWEEN_PIECES = 0.02  # seconds: what comes meanwhile is one message, since each costs more than a token of a small model
+BEGINNING = 256  # characters that requests have to share to go to the same replica
+ATTEMPTS = 10  # of a request whose replicas die: it may be why
+JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
+
+
+class Replica:
+    """An engine, in a process of its own."""
+
+    def __init__(self, path: str, options: dict[str, Any], service: dict[str, Any]) -> None:
+        self.model = Model(path, **options)
+        self.service = Service(self.model, **service)
+        self.before = self.model.statistics
+        self.gauges = {name: Gauge("folio_" + name) for name in ("running", "waiting", "blocks_in_use")}
+        self.counters = {name: Counter(f"folio_{name}_total") for name in ("steps", "tokens", "cached_tokens")}
+
+    async def answer(self, beginning: str, *request: Any) -> AsyncIterator[Any]:
+        """The status and the headers, then the pieces of the body. Who does not want them all closes this."""
+        reply = self.service.request(*request)
+        yield await reply.start(), reply.headers
+        async for piece in reply:
+            yield piece
+            await asyncio.sleep(BETWEEN_PIECES)
+
+    def check_health(self) -> None:
+        """Ray asks this now and then, and replaces a replica that throws. Feeds Ray's metrics, too."""
+        before, self.before = self.before, self.model.statistics
+        for name, gauge in self.gauges.items():
+            gauge.set(self.before[name])
+        for name, counter in self.counters.items():
+            if (new := self.before[name] - before[name]) > 0:
+                counter.inc(new)
+        if before["running"] and self.before["running"] and before["steps"] == self.before["steps"]:
+            raise RuntimeError("the engine has made no step since it was last asked")
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        return {"sequences": float(sum(self.model.statistics[name] for name in ("running", "waiting")))}
+
+
+def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
+    """As many replicas as it takes for each to have at most target_ongoing_requests sequences that run or wait."""
+    by_replica = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
+    return math.ceil(sum(by_replica.values()) / context.config.target_ongoing_requests), {}
+
+
+class SameBeginning(RequestRouter):
+    """Requests with the same beginning prefer the same replica, whose cache knows it (rendezvous hashing). Where that
+    is full they take the next in their order; when a replica comes or goes, only its own requests move."""
+
+    async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
+        beginning = pending_request.args[0] if pending_request else ""
+        weight = lambda r: hashlib.blake2b(f"{beginning}\0{r.replica_id.unique_id}".encode()).digest()  # noqa: E731
+        return [[replica] for replica in sorted(candidate_replicas, key=weight)]
+
+
+def beginning_of(body: bytes) -> str:
+    """Of a conversation, what stays the same from turn to turn: all up to what the user said first."""
+    try:
+        asked = json.loads(body)
+        said = asked.get("messages") or asked.get("prompt") or ""
+        if isinstance(said, list) and isinstance(said[0], dict):
+            first = next((i for i, message in enumerate(said) if message.get("role") == "user"), 0)
+            said = said[:first + 1]
+        return (said if isinstance(said, str) else json.dumps(said))[:BEGINNING]
+    except (ValueError, AttributeError):
+        return ""  # the replica says what is wrong
+
+
+class Ingress:
+    """Passes requests on. It keeps what it sent of each answer, to know where another replica has to go on."""
+
+    def __init__(self, replicas: Any) -> None:
+        self.replicas = replicas.options(stream=True)
+        self.repeats = Counter("folio_repeats_total")
+
+    async def __call__(self, request: Request) -> Response:
+        body = await request.body()
+        answer = self.answer(beginning_of(body), request.method, request.url.path, dict(request.headers), body,
+                             random.getrandbits(53))
+        status, headers, first = await anext(answer)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield first
+            async for _, _, piece in answer:
+                yield piece
+
+        response = StreamingResponse(pieces(), status)
+        response.raw_headers = [(name.lower().encode(), value.encode()) for name, value in headers]
+        return response
+
+    async def answer(self, *request: Any) -> AsyncIterator[tuple[int, Any, bytes]]:
+        """The status, the headers and a piece, for each piece of the body, from as many replicas as it takes."""
+        sent: list[bytes] = []
+        for attempt in range(ATTEMPTS):
+            replica = self.replicas.answer.remote(*request)
+            rest = Rest(b"".join(sent)) if sent else None
+            try:
+                status, headers = await anext(replica)
+                if rest and status != 200:
+                    raise RayActorError()  # it is full, or about to end
+                async for piece in replica:
+                    if piece := rest(piece) if rest else piece:
+                        sent.append(piece)
+                        yield status, headers, piece
+                if not sent:  # there is no body
+                    yield status, headers, b""
+                return
+            except RayActorError:
+                if sent and (sent[-1].endswith(DONE) or dict(headers)["Content-Type"] != "text/event-stream"):
+                    return  # it was whole
+                self.repeats.inc()
+                logging.getLogger("ray.serve").warning("repeats a request, of which %d pieces were sent", len(sent))
+            except BackPressureError:
+                if not sent:
+                    yield 429, JSON, error("rate_limit_error", "too many requests wait already")
+                    return
+            await asyncio.sleep(0.1 * 2**attempt)
+        body = error("server_error", "no replica could go on with this")
+        yield 503, JSON, b"data: " + body + b"\n" if sent else body
+
+
+def error(kind: str, message: str) -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": None}}).encode() + b"\n"
+
+
+def app(path: str, options: dict[str, Any], service: dict[str, Any], least: int, most: int, replica: type) -> Any:
+    """The application, with as many replicas as it needs, from `least` to `most`."""
+    sequences = options["max_sequences"]
+    scale = AutoscalingConfig(min_replicas=least, max_replicas=most, target_ongoing_requests=sequences, upscale_delay_s=5,
+                              look_back_period_s=5, policy=AutoscalingPolicy(policy_function=by_sequences))
+    replicas = serve.deployment(replica).options(
+        name="Replica", max_ongoing_requests=sequences, max_queued_requests=1024, health_check_period_s=5,
+        ray_actor_options={"num_cpus": options["threads"]}, autoscaling_config=scale,
+        request_router_config=RequestRouterConfig(request_router_class=SameBeginning))
+    ingress = serve.deployment(Ingress).options(max_ongoing_requests=10_000, ray_actor_options={"num_cpus": 0})
+    return ingress.bind(replicas.bind(path, options, service))
+
+
+def main(replica: type = Replica) -> None:
+    p = argparse.ArgumentParser("folio.ray_serve", description="Replicas of a model on Ray Serve, as OpenAI's API.")
+    p.add_argument("model")
+    for name, default, more in (("replicas", 2, ""), ("max-replicas", 0, "start more, up to so many, while all are full"),
+                                ("threads-per-replica", 1, ""), ("max-sequences", 16, "that run at once; more wait"),
+                                ("port", 8000, "")):
+        p.add_argument("--" + name, type=int, default=default, help=more)
+    p.add_argument("--host", default="127.0.0.1")
+    p.add_argument("--api-key", default="", help="ask for this key")
+    p.add_argument("--allowed-host", action="append", default=[], help="a name of this server, beside localhost")
+    a = p.parse_args()
+    if not ray.is_initialized():
+        ray.init()  # the cluster that runs, or one on this machine
+    serve.start(http_options=HTTPOptions(host=a.host, port=a.port))
+    serve.run(app(a.model, {"threads": a.threads_per_replica, "max_sequences": a.max_sequences},
+                  {"api_key": a.api_key, "allowed_hosts": [*a.allowed_host, a.host]}, a.replicas,
+                  max(a.replicas, a.max_replicas), replica))
+    print(f"http://{a.host}:{a.port}", flush=True)
+    try:
+        asyncio.run(asyncio.Event().wait())
+    except KeyboardInterrupt:
+        serve.shutdown()
+
+
+if __name__ == "__main__":
+    from folio import ray_serve  # so that Ray's processes find the classes by the module's name
+
+    ray_serve.main()

@@ -1,0 +1,87 @@
+"""The rest of a stream that was cut off, from a repetition of its request.
+
+A text is a function of its request and its seed, but how it is cut into events is not: that depends on what else ran.
+So what counts is characters (and entries of probabilities) of each choice.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterator
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Rest:
+    """rest(piece) is what a client who has `sent`, the events of the first stream, does not have of the repetition.
+
+    Pieces are whole events. The id and the time of the first stream stay.
+    """
+
+    def __init__(self, sent: bytes) -> None:
+        self._head: dict[str, Any] = {}
+        self._has: dict[int, dict[str, int]] = {}  # by choice: how many characters, entries, …
+        self._has_usage = False
+        for event in _events(sent):
+            self._head = self._head or {key: event[key] for key in ("id", "created") if key in event}
+            self._has_usage = self._has_usage or event.get("choices") == []
+            for choice in event.get("choices", ()):
+                has = self._has.setdefault(choice["index"], {"characters": 0, "entries": 0, "beginnings": 0, "ends": 0})
+                has["characters"] += len(_text(choice))
+                has["entries"] += _n_entries(choice)
+                has["beginnings"] += _is_beginning(choice)
+                has["ends"] += choice["finish_reason"] is not None
+
+    def __call__(self, piece: bytes) -> bytes:
+        rest = b""
+        for event in _events(piece):
+            if "choices" in event:
+                event.update(self._head)
+                had_choices = len(event["choices"])
+                event["choices"] = [choice for choice in event["choices"] if self._cut(choice)]
+                if not event["choices"] and (had_choices or self._has_usage):
+                    continue
+            rest += b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        return rest + DONE if piece.endswith(DONE) else rest
+
+    def _cut(self, choice: dict[str, Any]) -> bool:
+        """Whether anything is left of what a choice says here."""
+        has = self._has.get(choice["index"])
+        if has is None:
+            return True
+        if _is_beginning(choice):
+            return not has["beginnings"]
+        text = _text(choice)
+        n = min(len(text), has["characters"])
+        has["characters"] -= n
+        if "delta" not in choice:
+            choice["text"] = text[n:]
+        elif text:
+            choice["delta"]["content"] = text[n:]
+        n = min(_n_entries(choice), has["entries"])
+        has["entries"] -= n
+        if n:
+            lists = choice["logprobs"]
+            choice["logprobs"] = {key: value[n:] if isinstance(value, list) else value for key, value in lists.items()}
+        left = _n_entries(choice)
+        if not left:
+            choice["logprobs"] = None
+        return bool(_text(choice) or left or (choice["finish_reason"] is not None and not has["ends"]))
+
+
+def _events(piece: bytes) -> Iterator[dict[str, Any]]:
+    for event in piece.split(b"\n\n"):
+        if event.startswith(b"data: {"):
+            yield json.loads(event[6:])
+
+
+def _is_beginning(choice: dict[str, Any]) -> bool:
+    return "role" in choice.get("delta", ())
+
+
+def _text(choice: dict[str, Any]) -> str:
+    return choice["text"] if "text" in choice else choice["delta"].get("content", "")
+
+
+def _n_entries(choice: dict[str, Any]) -> int:
+    return len((choice.get("logprobs") or {}).get("content", ()))

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Measures folio.ray_serve with two replicas of one thread beside build/serve with two threads: the same load.
+
+Usage: build/venv-ray/bin/python scripts/bench_ray_serve.py [MODEL] [--streams N] [--at-once N] [--tokens N] [--rounds N]
+
+MODEL is SmolLM2-135M-Instruct in Q4_1 where none is named. Each round starts both afresh, in alternating order, and
+streams --streams completions of exactly --tokens tokens with --at-once at a time. Printed are medians over the rounds:
+tokens/s from the first request to the last byte, the time to the first token, and the processor's time of each kind of
+process for each token and each stream. PYTHONPATH has to name the package where it is not installed.
+"""
+import argparse
+import asyncio
+import contextlib
+import os
+import pathlib
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from servers import BUILD, Server
+from sse_client import Connection, post, read
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+KINDS = {"ServeReplica:default:Replica": "replicas", "ServeReplica:default:Ingress": "ingress", "ProxyActor": "proxy",
+         "ServeController": "controller", "raylet": "raylet", "gcs_server": "gcs", "serve": "serve"}
+
+
+def processor_seconds(of):
+    """By kind, of the descendants of a process, which Ray's are."""
+    parents, names, seconds = {}, {}, {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            pid = int(stat.parent.name)
+            parents[pid] = int(fields[1])
+            seconds[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            names[pid] = (stat.parent / "cmdline").read_text().replace("\0", " ")
+    found = {}
+    for pid, name in names.items():
+        ancestor = pid
+        while ancestor not in (0, 1, of):
+            ancestor = parents.get(ancestor, 0)
+        if ancestor == of:
+            kind = next((kind for part, kind in KINDS.items() if part in name.split(" ")[0]), "other")
+            found[kind] = found.get(kind, 0) + seconds[pid]
+    return found
+
+
+@contextlib.contextmanager
+def ray_serve(model, context):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"FOLIO_TEST_REPLICAS": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled",
+                                    "PYTHONPATH": f"{ROOT / 'tests' / 'interop'}:{os.environ.get('PYTHONPATH', '')}"}
+        process = subprocess.Popen(
+            [sys.executable, ROOT / "tests" / "interop" / "ray_app.py", model, "--replicas", "2", "--port", str(port)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            while not process.stdout.readline().startswith("http://"):
+                if process.poll() is not None:
+                    raise RuntimeError("folio.ray_serve did not start")
+            yield process, port
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+async def load(port, n, at_once, n_tokens, seed):
+    draw = random.Random(seed)
+    payloads = [post("/v1/completions", {"prompt": [draw.randrange(1000, 40000) for _ in range(32)], "max_tokens": n_tokens,
+                                         "seed": i, "stream": True, "stream_options": {"include_usage": True},
+                                         "logit_bias": {"0": -100, "2": -100}}) for i in range(n)]
+    turns = asyncio.Semaphore(at_once)
+    loop = asyncio.get_running_loop()
+
+    async def one(payload):
+        async with turns:
+            start, closed = time.perf_counter(), loop.create_future()
+            _, connection = await loop.create_connection(lambda: Connection(payload, closed), "127.0.0.1", port)
+            await closed
+            return start, connection.pieces
+
+    began = time.perf_counter()
+    pieces = await asyncio.gather(*map(one, payloads))
+    seconds = time.perf_counter() - began
+    answers = [read(p, start) for start, p in pieces]
+    assert all(answer.tokens == n_tokens for answer in answers), [answer.tokens for answer in answers]
+    return n * n_tokens / seconds, statistics.median(1e3 * (a.times[0] - a.start) for a in answers), [a.text for a in answers]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model", nargs="?", type=pathlib.Path, default=SMOLLM2)
+    p.add_argument("--streams", type=int, default=64)
+    p.add_argument("--at-once", type=int, default=16)
+    p.add_argument("--tokens", type=int, default=64)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--only", choices=("serve", "ray_serve"))
+    a = p.parse_args()
+    results = {name: [] for name in ("serve, 2 threads", "ray_serve, 2 replicas of 1")
+               if a.only is None or name.startswith(a.only + ",")}
+    for round_ in range(a.rounds):
+        texts = []
+        for name in list(results)[::1 if round_ % 2 == 0 else -1]:
+            with contextlib.ExitStack() as stack:
+                if name.startswith("ray"):
+                    process, port = stack.enter_context(ray_serve(a.model, 512))
+                else:
+                    server = stack.enter_context(Server("folio", a.model, sequences=16, context=512, threads=2))
+                    process, port = server.process, server.port
+                asyncio.run(load(port, a.at_once, a.at_once, a.tokens, "warm-up"))
+                before = processor_seconds(process.pid)
+                speed, first, text = asyncio.run(load(port, a.streams, a.at_once, a.tokens, round_))
+                after = processor_seconds(process.pid)
+            texts.append(text)
+            results[name].append((speed, first, {kind: after[kind] - before.get(kind, 0) for kind in after}))
+            print(f"round {round_ + 1}, {name}: {speed:.0f} tokens/s", file=sys.stderr)
+        assert texts[0] == texts[-1], "the texts differ"
+    print(f"{a.model.name}: {a.streams} streams of {a.tokens} tokens, {a.at_once} at once, {a.rounds} rounds; medians")
+    for name, rounds in results.items():
+        print(f"{name}: {statistics.median(r[0] for r in rounds):.0f} tokens/s, first token after "
+              f"{statistics.median(r[1] for r in rounds):.0f} ms")
+        for kind in sorted({kind for r in rounds for kind in r[2]}):
+            seconds = statistics.median(r[2].get(kind, 0) for r in rounds)
+            print(f"    {kind:10} {1e6 * seconds / a.streams / a.tokens:7.0f} µs a token, {1e3 * seconds / a.streams:6.1f} ms a stream")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+// Laws of infer/server/local_service.h: callers on many threads get what they would get over HTTP; a reply that nobody
+// wants ends its requests; a service ends whatever runs.
+#include "infer/server/local_service.h"
+
+#include <gtest/gtest.h>
+#include <sys/poll.h>
+
+#include <future>
+
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LocalServiceTest : public ::testing::Test {
+ protected:
+  static HttpRequest post(const std::string& path, const Json& body) {
+    return {
+        .method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"};
+  }
+  static Json completion(uint64_t seed) {
+    return {{"prompt", test::random_tokens(1 + seed % 20, seed, 37)}, {"max_tokens", 30}, {"seed", seed}};
+  }
+  static std::string body_of(LocalReply& reply) {
+    std::string body;
+    while (!reply.ended()) body += reply.next(1s);
+    return body;
+  }
+  Json answer(HttpRequest request) { return Json::parse(body_of(*service_.request(std::move(request)))); }
+
+  test::LetterTokenizer tokenizer_;
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_, {.max_positions = 400}};
+  std::promise<LocalService*> made_;
+  std::shared_future<LocalService*> is_made_{made_.get_future()};
+  AsyncEngine async_{engine_, [this](Engine& engine) { is_made_.get()->after_step(engine); }};
+  LocalService service_{async_, {.name = "m", .context = 100, .tokenizer = tokenizer_}, {.log = false}};
+
+  void SetUp() override { made_.set_value(&service_); }
+  void TearDown() override { async_.stop(); }  // nobody is called from now on
+};
+
+TEST_F(LocalServiceTest, ManyCallersGetTheTextsThatTheyGetAlone) {
+  constexpr uint64_t kRequests = 24;
+  std::vector<std::string> expected;
+  for (uint64_t i = 0; i < kRequests; ++i) {
+    expected.push_back(answer(post("/v1/completions", completion(i)))["choices"][0]["text"]);
+  }
+  std::vector<std::future<int>> threads;
+  for (uint64_t thread = 0; thread < 4; ++thread) {
+    threads.push_back(std::async(std::launch::async, [&, thread] {
+      int n_wrong = 0;
+      for (uint64_t i = thread; i < kRequests; i += 4) {
+        Json body = completion(i);
+        body["stream"] = true;
+        const auto reply = service_.request(post("/v1/completions", body));
+        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // and gives up
+        std::string events = body_of(*reply);
+        std::string text;
+        for (size_t at = 0; events.compare(at, 7, "data: {") == 0; at = events.find("\n\n", at) + 2) {
+          text += Json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6))["choices"][0]["text"];
+        }
+        n_wrong += text == expected[i] && events.ends_with("data: [DONE]\n\n") ? 0 : 1;
+      }
+      return n_wrong;
+    }));
+  }
+  for (auto& thread : threads) EXPECT_EQ(thread.get(), 0);
+}
+
+TEST_F(LocalServiceTest, StatusAndHeadersAreThoseOfTheServer) {
+  const auto reply = service_.request(post("/v1/completions", {{"prompt", "0"}, {"nonsense", 1}}));
+  EXPECT_EQ(reply->status(10s), 400);
+  EXPECT_EQ(Json::parse(body_of(*reply))["error"]["message"], "unknown field: nonsense");
+  EXPECT_EQ(service_.request(post("/v1/completions", std::string(5'000'000, 'a')))->status(10s), 413);
+  HttpRequest get{.method = "DELETE", .path = "/v1/models", .host = "localhost"};
+  const auto refused = service_.request(get);
+  EXPECT_EQ(refused->status(10s), 405);
+  const std::pair<std::string, std::string> allow{"Allow", "GET, HEAD, OPTIONS"};
+  EXPECT_EQ(std::ranges::count(refused->headers(), allow), 1);
+  get.method = "HEAD";
+  const auto head = service_.request(get);
+  EXPECT_EQ(head->status(10s), 200);
+  EXPECT_EQ(body_of(*head), "");
+}
+
+TEST_F(LocalServiceTest, TheCallersSeedIsForARequestThatNamesNone) {
+  Json body = completion(5);
+  const Json named = answer(post("/v1/completions", body));
+  body.erase("seed");
+  HttpRequest request = post("/v1/completions", body);
+  request.random_seed = 5;
+  const Json given = answer(request);
+  EXPECT_EQ(given["seed"], 5);
+  EXPECT_EQ(given["choices"], named["choices"]);
+}
+
+TEST_F(LocalServiceTest, AReplyThatIsGivenUpEndsItsRequests) {
+  const auto notifier = std::make_shared<Notifier>();
+  Json body = completion(1);
+  body.update({{"stream", true}, {"n", 8}, {"max_tokens", 80}});
+  auto reply = service_.request(post("/v1/completions", body), notifier);
+  pollfd readable{.fd = notifier->fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&readable, 1, 10'000), 1);
+  reply.reset();
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (async_.statistics().running + async_.statistics().waiting > 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), until);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_LT(async_.statistics().tokens, 8U * 80U);
+}
+
+TEST_F(LocalServiceTest, AServiceThatStopsEndsWhatRuns) {
+  Json body = completion(1);
+  body.update({{"stream", true}, {"n", 8}, {"max_tokens", 80}});
+  const auto runs = service_.request(post("/v1/completions", body));
+  const auto waits = service_.request(post("/v1/completions", completion(2)));
+  EXPECT_EQ(runs->status(10s), 200);
+  service_.stop();
+  static_cast<void>(body_of(*runs));
+  static_cast<void>(body_of(*waits));
+  const auto late = service_.request(post("/v1/completions", completion(3)));
+  EXPECT_EQ(late->status(10s), 503);
+}
+
+}  // namespace
+}  // namespace folio::infer::server

@@ -1,0 +1,274 @@
+"""folio.ray_serve under load, by OpenAI's client, while replicas are killed: no stream breaks, and each text is the one
+that the model writes alone, though the replicas run on different instruction sets. Ray and the client are installed in
+build/venv-ray, by scripts/bootstrap.sh."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import openai
+import pytest
+
+from folio import Model
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+STREAMS = int(os.environ.get("FOLIO_RAY_STREAMS", 500))
+AT_ONCE = 16
+SETTINGS = {"temperature": 0.8, "top_p": 0.95}
+PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fibonacci(n):", "La tour Eiffel est située à",
+           "Shopping list: 1. milk 2.", "To be, or not to be", "🦙🦙🦙", "東京は"]
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class App:
+    """`python -m folio.ray_serve`, running."""
+
+    def __init__(self, folder, *flags, isa=""):
+        self.folder = folder
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = folder / "log"
+        replicas = folder / "replicas"
+        replicas.mkdir()
+        self.replicas = replicas
+        env = os.environ | {"FOLIO_TEST_REPLICAS": str(replicas), "FOLIO_TEST_ISA": isa, "RAY_USAGE_STATS_ENABLED": "0",
+                            "RAY_AUTH_MODE": "disabled", "PYTHONDONTWRITEBYTECODE": "1"}
+        env.pop("RAY_ADDRESS", None)
+        env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *env.get("PYTHONPATH", "").split(os.pathsep)])
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("ray_app.py"), SMOLLM2, "--port", str(port), *flags],
+            stdout=subprocess.PIPE, stderr=self.log.open("w"), text=True, env=env)
+        for line in self.process.stdout:
+            if line.startswith("http://"):
+                break
+        else:
+            raise AssertionError(self.log.read_text())
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=300)
+
+    def pids(self):
+        """Of the replicas that were there, by rank."""
+        return {int(file.name): int(file.read_text() or 0) for file in self.replicas.iterdir()}
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    running = App(tmp_path_factory.mktemp("ray"), "--replicas", "2", isa="avx2 avx512vnni")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def server():
+    process = subprocess.Popen([BUILD / "serve", "-m", SMOLLM2, "--port", "0", "--threads", "1"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+    yield process.stdout.readline().strip()
+    process.kill()
+    process.wait()
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def call(url, path, data=None, method=None, **headers):
+    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json", **headers}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.headers["Content-Type"], reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read()
+
+
+@pytest.mark.parametrize("request_", [
+    ("/v1/completions", b'{"prompt": "a", "nonsense": 1, "top_n": 2}'),
+    ("/v1/completions", b'{"prompt": "a", "temperature": 101}'),
+    ("/v1/completions", b'{"prompt": "a", "model": "another"}'),
+    ("/v1/completions", b'{"prompt": "a", "stream": true, "n": 4000}'),
+    ("/v1/completions", b'{"prompt": '),
+    ("/v1/completions", b"[]"),
+    ("/v1/chat/completions", b'{"messages": []}'),
+    ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": "a"}], "tools": []}'),
+    ("/v1/completions", None),
+    ("/v1/nothing", None),
+    ("/v1/models", None),
+    ("/tokenize", b'{"prompt": "Once upon a time"}'),
+    ("/health", None),
+])
+def test_what_is_refused_and_how_is_as_by_serve(app, server, request_):
+    assert call(app.url, *request_) == call(server, *request_)
+
+
+def test_headers_are_looked_at_as_by_serve(app, server):
+    for headers in ({"Host": "evil.example"}, {"Content-Type": "text/plain"}):
+        theirs = call(server, "/v1/completions", b'{"prompt": "a"}', **headers)
+        assert call(app.url, "/v1/completions", b'{"prompt": "a"}', **headers) == theirs
+        assert theirs[0] in (403, 415)
+    assert call(app.url, "/v1/models", method="HEAD")[::2] == (200, b"")
+
+
+def test_requests_with_the_same_beginning_find_it_in_the_cache(app):
+    for i in range(12):
+        prompt = f"Chapter {i * 7919}. " + "It was a dark and stormy night. " * 8
+        cached = []
+        for end in ("The", "But", "And"):
+            answer = app.client.completions.create(model=SMOLLM2.stem, prompt=prompt + end, max_tokens=1)
+            cached.append(answer.usage.prompt_tokens_details.cached_tokens)
+        assert cached[0] < 32 <= min(cached[1:]), cached  # else one of two had gone elsewhere
+
+
+def test_a_client_that_goes_away_ends_its_text(app):
+    def running():  # on the replica that requests without a beginning prefer
+        lines = call(app.url, "/metrics")[2].decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(("folio_requests_running", "folio_requests_waiting")))
+
+    chunks = app.client.completions.create(model=SMOLLM2.stem, prompt="", max_tokens=2000, n=8, stream=True)
+    next(iter(chunks))
+    assert running() > 0
+    chunks.close()
+    until = time.monotonic() + 10
+    while running() > 0:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def request_of(i):
+    chance = random.Random(i)
+    return {"chat": chance.random() < 0.3, "prompt": chance.choice(PROMPTS), "seed": i, "n": 2 if chance.random() < 0.1 else 1,
+            "max_tokens": chance.randint(16, 64), "logprobs": chance.random() < 0.2}
+
+
+def stream(client, r, begun):
+    """The texts of a stream, how many tokens its probabilities are of, and how each choice ended."""
+    more = {"max_tokens": r["max_tokens"], "seed": r["seed"], "n": r["n"], "stream": True, "model": SMOLLM2.stem,
+            "stream_options": {"include_usage": True}, **SETTINGS}
+    if r["chat"]:
+        if r["logprobs"]:
+            more |= {"logprobs": True}
+        chunks = client.chat.completions.create(messages=[{"role": "user", "content": r["prompt"]}], **more)
+    else:
+        if r["logprobs"]:
+            more |= {"logprobs": 1}
+        chunks = client.completions.create(prompt=r["prompt"], **more)
+    texts, tokens, ends, heads, usages = [""] * r["n"], [""] * r["n"], [[] for _ in range(r["n"])], set(), []
+    for chunk in chunks:
+        begun()
+        heads.add((chunk.id, chunk.created))
+        if chunk.usage:
+            usages.append(chunk.usage)
+        for choice in chunk.choices:
+            texts[choice.index] += (choice.delta.content or "") if r["chat"] else choice.text
+            content = getattr(choice.logprobs, "content", None) or []
+            entry = (lambda e: e["token"] if isinstance(e, dict) else e.token)
+            tokens[choice.index] += "".join(entry(e) for e in content)
+            if choice.finish_reason:
+                ends[choice.index].append(choice.finish_reason)
+    assert len(heads) == 1 and len(usages) == 1, (heads, usages)
+    assert all(len(end) == 1 for end in ends), ends
+    return texts, tokens, ends
+
+
+def test_no_stream_breaks_while_replicas_are_killed(app):
+    expected = []
+    with Model(SMOLLM2, threads=os.cpu_count()) as model:
+        def alone(r):
+            more = {"max_tokens": r["max_tokens"], "seed": r["seed"], "n": r["n"], **SETTINGS}
+            texts = model.chat(r["prompt"], **more) if r["chat"] else model.generate(r["prompt"], **more)
+            return texts if r["n"] > 1 else [texts]
+
+        requests = [request_of(i) for i in range(STREAMS)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            expected = list(pool.map(alone, requests))
+
+    over = threading.Event()
+    killed = []
+    in_the_middle = set()
+
+    def kill_in_turn():
+        rank = 0
+        while not over.wait(0.5):
+            pids = app.pids()
+            if len(pids) < 2 or not all(alive(pid) for pid in pids.values()) or len(in_the_middle) < AT_ONCE // 2:
+                continue
+            time.sleep(random.uniform(0.5, 2))
+            if over.is_set():
+                return
+            os.kill(pids[rank], signal.SIGKILL)
+            killed.append(rank)
+            rank = 1 - rank
+
+    killer = threading.Thread(target=kill_in_turn)
+    killer.start()
+    began = time.monotonic()
+
+    def ask(i):
+        try:
+            return stream(app.client, requests[i], lambda: in_the_middle.add(i))
+        finally:
+            in_the_middle.discard(i)
+
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            got = list(pool.map(ask, range(STREAMS)))
+    finally:
+        over.set()
+        killer.join()
+    wrong = [i for i in range(STREAMS) if got[i][0] != expected[i]]
+    assert not wrong, [(requests[i], got[i], expected[i]) for i in wrong[:3]]
+    for i, request in enumerate(requests):  # entries of probabilities are those of the text, once
+        if request["logprobs"]:
+            for text, tokens in zip(*got[i][:2], strict=True):
+                assert tokens.startswith(text) or "\ufffd" in text + tokens or any(ord(c) > 127 for c in text), (text, tokens)
+    time.sleep(1)
+    repeats = [int(line.split(" pieces were sent")[0].rsplit(" ", 1)[1]) for line in app.log.read_text().splitlines()
+               if " pieces were sent" in line]
+    print(f"{STREAMS} streams in {time.monotonic() - began:.0f} s, {len(killed)} replicas were killed, {len(repeats)} "
+          f"requests repeated, {sum(n > 0 for n in repeats)} of them in the middle")
+    assert {0, 1} <= set(killed)
+    assert sum(n > 0 for n in repeats) >= len(killed)
+
+
+def test_a_second_replica_starts_when_the_first_is_full(tmp_path, app):
+    app.stop()  # two of them would take the machine from each other
+    running = App(tmp_path, "--replicas", "1", "--max-replicas", "2", "--max-sequences", "4")
+    try:
+        with ThreadPoolExecutor(12) as pool:
+            until = time.monotonic() + 90
+
+            def ask(i):
+                while len(running.pids()) < 2 and time.monotonic() < until:
+                    stream(running.client, request_of(i) | {"max_tokens": 64}, lambda: None)
+
+            list(pool.map(ask, range(12)))
+        assert len(running.pids()) == 2
+    finally:
+        running.stop()

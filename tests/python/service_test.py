@@ -1,0 +1,114 @@
+"""Laws of folio/service.py: requests in this process are answered as by build/serve, waited for or awaited; a reply that
+is forgotten ends its request; a model that closes ends all."""
+
+import asyncio
+import gc
+import json
+import threading
+import time
+
+import folio
+import pytest
+from folio.service import Service
+
+
+@pytest.fixture(scope="module")
+def served(golden_gguf):
+    with folio.Model(golden_gguf, threads=1) as model:
+        yield Service(model, allowed_hosts=["models.example"])
+
+
+def body(prompt="ROMEO:", **options):
+    return json.dumps({"prompt": prompt, "temperature": 0.8, "top_p": 0.95, **options}).encode()
+
+
+def ask(service, *args, **more):
+    return service.request("POST", "/v1/completions", *args, **more)
+
+
+def texts_of(events):
+    *events, done = events.removesuffix(b"\n\n").split(b"\n\n")
+    assert done == b"data: [DONE]"
+    return "".join(json.loads(event[6:])["choices"][0]["text"] for event in events)
+
+
+def test_texts_are_those_of_the_model(served):
+    whole = json.loads(ask(served, body=body(max_tokens=50, seed=3)).read())
+    assert whole["choices"][0]["text"] == served.model.generate("ROMEO:", max_tokens=50, seed=3)
+    stream = ask(served, body=body(max_tokens=50, seed=3, stream=True))
+    assert stream.status == 200
+    assert ("Content-Type", "text/event-stream") in stream.headers
+    assert texts_of(b"".join(stream)) == whole["choices"][0]["text"]
+
+
+def test_tasks_await_the_same(served):
+    async def one(i):
+        reply = ask(served, body=body(max_tokens=30, seed=i, stream=True))
+        assert await reply.start() == 200
+        return texts_of(b"".join([piece async for piece in reply]))
+
+    async def all_of_them():
+        return await asyncio.gather(*(one(i) for i in range(64)))
+
+    for _ in range(2):  # each in a loop of its own
+        assert asyncio.run(all_of_them()) == [served.model.generate("ROMEO:", max_tokens=30, seed=i) for i in range(64)]
+
+
+def test_refusals_are_the_servers(served):
+    reply = ask(served, body=body(nonsense=1))
+    assert reply.status == 400
+    assert json.loads(reply.read())["error"]["message"] == "unknown field: nonsense"
+    assert ask(served, {"host": "evil.example", "content-type": "application/json"}, body()).status == 403
+    assert ask(served, {"host": "models.example", "content-type": "application/json"}, body()).status == 200
+    assert ask(served, {"host": "localhost"}, body()).status == 415
+    assert served.request("GET", "/v1/nothing").status == 404
+    head = served.request("HEAD", "/v1/models")
+    assert head.status == 200 and head.read() == b""
+
+
+def test_the_callers_seed_is_for_a_request_that_names_none(served):
+    given = json.loads(ask(served, body=body(), seed=77).read())
+    named = json.loads(ask(served, body=body(seed=77), seed=5).read())
+    assert given["seed"] == named["seed"] == 77
+    assert given["choices"] == named["choices"]
+
+
+def test_a_reply_that_is_forgotten_ends_its_request(served):
+    reply = ask(served, body=body(max_tokens=200, n=100, stream=True))
+    assert reply.status == 200
+    del reply
+    gc.collect()
+    until = time.monotonic() + 10
+    while served.model.statistics["running"] or served.model.statistics["waiting"]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_complete_gives_the_whole_answer_and_raises_as_generate(served):
+    answer = served.model.complete("ROMEO:", max_tokens=5, logprobs=2, seed=1)
+    assert answer["usage"]["completion_tokens"] == 5
+    assert len(answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
+    with pytest.raises(ValueError, match="temperature"):
+        served.model.complete("ROMEO:", temperature=1000)
+    with pytest.raises(TypeError, match="nonsense"):
+        served.model.complete("ROMEO:", nonsense=1)
+    with pytest.raises(folio.Error, match="chat template"):
+        served.model.complete(messages="Hello")
+
+
+def test_a_model_that_closes_ends_what_runs(golden_gguf):
+    model = folio.Model(golden_gguf, threads=1)
+    service = Service(model)
+    with pytest.raises(folio.Error, match="one Service"):
+        Service(model)
+    replies = [ask(service, body=body(max_tokens=200, n=50, stream=i % 2 == 0)) for i in range(8)]
+    assert replies[0].status == 200
+    readers = [threading.Thread(target=reply.read) for reply in replies]
+    for reader in readers:
+        reader.start()
+    model.close()
+    for reader in readers:
+        reader.join(10)
+        assert not reader.is_alive()
+    with pytest.raises(folio.Error, match="closed"):
+        ask(service, body=body())
