@@ -12,29 +12,38 @@ AsyncEngine::AsyncEngine(Engine& engine, std::function<void(Engine&)> after_step
       statistics_(engine.statistics()),
       thread_([this] { run(); }) {}
 
-AsyncEngine::~AsyncEngine() {
+AsyncEngine::~AsyncEngine() { stop(); }
+
+void AsyncEngine::stop() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 RequestId AsyncEngine::submit(Request request, OnEnd on_end) {
   RequestId id = 0;
+  bool stops = false;
   {
     const std::lock_guard lock(mutex_);
     id = engine_.new_id();
-    messages_.push_back({.id = id, .request = std::move(request), .on_end = std::move(on_end)});
+    stops = stops_;
+    if (!stops) messages_.push_back({.id = id, .request = std::move(request), .on_end = std::move(on_end)});
   }
-  wake_.notify_one();
+  if (stops) {
+    on_end({.error = std::make_exception_ptr(core::Error("the engine was stopped"))});
+  } else {
+    wake_.notify_one();
+  }
   return id;
 }
 
 void AsyncEngine::cancel(RequestId id) {
   {
     const std::lock_guard lock(mutex_);
+    if (stops_) return;
     messages_.push_back({.id = id});
   }
   wake_.notify_one();

@@ -32,15 +32,19 @@ class AsyncEngine {
   /// The engine has to outlive this. `after_step`, which must not throw, is called from the engine's thread when a
   /// step's results, and the ends of requests, were handed out.
   explicit AsyncEngine(Engine& engine, std::function<void(Engine&)> after_step = {});
-  /// Requests that have not ended end as Interrupted.
+  /// Stops, if it has not.
   ~AsyncEngine();
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
+  /// Requests that have not ended end as Interrupted. Those that come later end at once, with an error, on the thread
+  /// that submits them.
+  void stop();
+
   /// The request's callbacks, and then `on_end` once, are called from the engine's thread: they should be short. They
   /// may call submit() and cancel(). `on_end` must not throw. A request that can't run ends with the error.
   RequestId submit(Request request, OnEnd on_end);
-  /// The request ends as Interrupted within a step, unless it has ended.
+  /// The request ends as Interrupted within a step, unless it has ended, as all have that were there when it stopped.
   void cancel(RequestId id);
 
   /// Calls after_step soon, also if there is nothing to do.

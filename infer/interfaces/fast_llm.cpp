@@ -71,7 +71,7 @@ struct Model::Open {
 Model::Model(const std::string& path, const LoadOptions& options)
     : model_(LoadedModel::open(path, for_many(options))),
       chat_(chat_template_of(model_)),
-      engine_(model_.engine(), [this](Engine&) { streams_.hand_over(); }) {}
+      engine_(std::make_shared<AsyncEngine>(model_.engine(), [this](Engine&) { streams_.hand_over(); })) {}
 
 Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const {
   check(config);

@@ -86,7 +86,7 @@ class Model {
   LoadedModel model_;
   Chat chat_;
   TextStreams streams_;
-  AsyncEngine engine_;
+  std::shared_ptr<AsyncEngine> engine_;
 
   std::mutex mutex_;  ///< of what follows
   int n_handles_ = 0;

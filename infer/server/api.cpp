@@ -16,8 +16,13 @@
 namespace folio::infer::server {
 namespace {
 
-[[noreturn]] void refuse(const std::string& field, const std::string& why) {
-  throw ApiError(400, fmt::format("'{}' {}", field, why), field);
+[[noreturn]] void refuse(const std::string& field, const std::string& why, std::string code = {}) {
+  throw ApiError(400, fmt::format("'{}' {}", field, why), field, std::move(code));
+}
+
+// A value of another type than the field's.
+[[noreturn]] void refuse_type(const std::string& field, const std::string& what) {
+  refuse(field, "has to be " + what, "invalid_type");
 }
 
 // The fields of a request, as its schema has them: all else is unknown. null is as if it were not there.
@@ -43,7 +48,7 @@ class Fields {
     throw ApiError(400,
                    fmt::format("unknown field{}: {}{}", n == 1 ? "" : "s", fmt::join(unknown, ", "),
                                n > unknown.size() ? fmt::format(" and {} more", n - unknown.size()) : ""),
-                   first);
+                   first, "unknown_parameter");
   }
 
   [[nodiscard]] const Json* find(const std::string& name) const {
@@ -56,7 +61,7 @@ class Fields {
     const auto high = schema(name)["maximum"].get<double>();
     const Json* value = find(name);
     if (value == nullptr) return schema(name)["default"];
-    if (!value->is_number()) refuse(name, "has to be a number");
+    if (!value->is_number()) refuse_type(name, "a number");
     const auto number = value->get<double>();
     if (!(number >= low && number <= high)) {
       refuse(name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
@@ -71,7 +76,7 @@ class Fields {
     const Json* value = find(name);
     if (value == nullptr && !schema(name).contains("default")) return std::nullopt;
     if (value == nullptr) return schema(name)["default"].get<int64_t>();
-    if (!value->is_number_integer()) refuse(name, "has to be an integer");
+    if (!value->is_number_integer()) refuse_type(name, "an integer");
     const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
     if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
       refuse(name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
@@ -81,7 +86,7 @@ class Fields {
   [[nodiscard]] bool flag(const std::string& name) const {
     const Json* value = find(name);
     if (value == nullptr) return schema(name)["default"];
-    if (!value->is_boolean()) refuse(name, "has to be true or false");
+    if (!value->is_boolean()) refuse_type(name, "true or false");
     return value->get<bool>();
   }
   /// A field that is there for others, and may have this value alone.
@@ -103,11 +108,11 @@ std::vector<std::string> stops_of(const Json* value) {
     stops.push_back(value->get<std::string>());
   } else if (value->is_array()) {
     for (const Json& stop : *value) {
-      if (!stop.is_string()) refuse("stop", "has to be a text or a list of texts");
+      if (!stop.is_string()) refuse_type("stop", "a text or a list of texts");
       stops.push_back(stop.get<std::string>());
     }
   } else {
-    refuse("stop", "has to be a text or a list of texts");
+    refuse_type("stop", "a text or a list of texts");
   }
   if (stops.size() > kMost)
     refuse("stop", fmt::format("has {} texts, but at most {} are possible", stops.size(), kMost));
@@ -120,7 +125,7 @@ std::vector<std::string> stops_of(const Json* value) {
 std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel& served) {
   std::vector<SamplerOptions::Bias> biases;
   if (value == nullptr) return biases;
-  if (!value->is_object()) refuse("logit_bias", "has to be an object of token ids and biases");
+  if (!value->is_object()) refuse_type("logit_bias", "an object of token ids and biases");
   for (const auto& [key, bias] : value->items()) {
     int64_t token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
@@ -139,7 +144,7 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
 void take_model(const Fields& fields, const ServedModel& served) {
   const Json* model = fields.find("model");
   if (model == nullptr) return;
-  if (!model->is_string()) refuse("model", "has to be a text");
+  if (!model->is_string()) refuse_type("model", "a text");
   if (*model != served.name) {
     throw ApiError(404,
                    fmt::format("there is no model {}; this server has {}",
@@ -203,7 +208,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
     if (!request.stream) refuse("stream_options", "is for \"stream\": true");
     request.include_usage = Fields(*options, fields.schema("stream_options")).flag("include_usage");
   }
-  if (const Json* user = fields.find("user"); user != nullptr && !user->is_string()) refuse("user", "has to be a text");
+  if (const Json* user = fields.find("user"); user != nullptr && !user->is_string()) refuse_type("user", "a text");
 }
 
 // So many tokens fit behind the longest prompt.
@@ -263,7 +268,7 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedMod
 std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served) {
   if (prompt == nullptr) return {encoded("", served)};
   if (prompt->is_string()) return {encoded(*prompt, served)};
-  if (!prompt->is_array() || prompt->empty()) refuse("prompt", "has to be a text, token ids, or a list of these");
+  if (!prompt->is_array() || prompt->empty()) refuse_type("prompt", "a text, token ids, or a list of these");
   if (prompt->front().is_number()) return {prompt_of_ids(*prompt, "prompt", served)};
   if (std::ssize(*prompt) > served.max_choices) {
     refuse("prompt", fmt::format("has {} texts, but at most {} are possible", prompt->size(), served.max_choices));
@@ -275,7 +280,7 @@ std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served) {
     } else if (one.is_array()) {
       prompts.push_back(prompt_of_ids(one, "prompt", served));
     } else {
-      refuse("prompt", "has to be a text, token ids, or a list of these");
+      refuse_type("prompt", "a text, token ids, or a list of these");
     }
   }
   return prompts;
@@ -402,7 +407,7 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served)
   const Json* prompt = fields.find("prompt");
   if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
   if (messages != nullptr) return chat_prompt(messages, served).tokens;
-  if (!prompt->is_string()) refuse("prompt", "has to be a text");
+  if (!prompt->is_string()) refuse_type("prompt", "a text");
   return encoded(*prompt, served).tokens;
 }
 
@@ -410,7 +415,7 @@ std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& serve
   const Fields fields(body, schema("DetokenizeRequest"));
   take_model(fields, served);
   const Json* tokens = fields.find("tokens");
-  if (tokens == nullptr || !tokens->is_array()) refuse("tokens", "has to be a list of token ids");
+  if (tokens == nullptr || !tokens->is_array()) refuse_type("tokens", "a list of token ids");
   return prompt_of_ids(*tokens, "tokens", served).tokens;
 }
 

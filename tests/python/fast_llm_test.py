@@ -66,8 +66,8 @@ def test_defaults_are_the_originals(model, adapter):
     assert adapter.response("ROMEO:", max_length=9, do_sample=False, top_k=50) == greedy[:9]  # a character a token
     space = adapter.encode(" ")[0]
     assert adapter.response("ROMEO:", stop_token_ids=[space]) == greedy.split(" ")[0]
-    assert fetched(adapter, adapter.launch_response(adapter.encode("ROMEO:"), stop_token_ids={space})) == adapter.encode(
-        greedy.split(" ")[0])
+    handle = adapter.launch_response(adapter.encode("ROMEO:"), stop_token_ids={space})
+    assert fetched(adapter, handle) == adapter.encode(greedy.split(" ")[0])
 
 
 def test_pieces_and_batches(model, adapter):

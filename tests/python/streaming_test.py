@@ -23,7 +23,7 @@ CYCLE = "aé中🦊 ŧ\n"
 
 @pytest.fixture(scope="module")
 def bytes_model(tmp_path_factory):
-    """A model whose tokens are bytes, and which says CYCLE again and again: its layers add 0, W[what follows t] = E[t]."""
+    """A model of bytes that says CYCLE again and again: its layers add 0, and W[what follows t] = E[t]."""
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))

@@ -1,0 +1,12 @@
+"""Folio's engine in Python: a model that generates, scores, and shows what it computes.
+
+    from folio import Model
+    with Model("runs/tinyshakespeare") as model:
+        print(model.generate("ROMEO:", max_tokens=100, seed=1))
+"""
+
+from ._engine import Error, version as __version__
+from .model import Model
+from .runs import Run, runs
+
+__all__ = ["Error", "Model", "Run", "__version__", "runs"]

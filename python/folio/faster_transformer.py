@@ -1,0 +1,177 @@
+"""NVIDIA FasterTransformer's decoder models over Folio's engine: its calls, with dicts of NumPy arrays as tensors.
+
+    import numpy as np
+    from folio.faster_transformer import Llama
+
+    llama = Llama("model.gguf")
+    inputs = {"input_ids": [[5, 3, 9], [7, 0, 0]], "input_lengths": [3, 1], "output_seq_len": 20}
+    outputs = llama.forward(llama.outputs(inputs, beam_width=4, names=["cum_log_probs"]), inputs)
+    print(outputs["output_ids"], outputs["sequence_length"])
+
+docs/interfaces.md has the table of tensors, and what differs from the original.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterable, Mapping, Union
+
+import numpy as np
+
+from . import _engine
+from .model import CACHE_TYPES, RANGES, _gpu
+
+__all__ = ["Llama"]
+
+_INT = ("int32",)
+# What an input tensor is made of if it is not an array of one of these types already.
+_TYPES: dict[str, tuple[str, ...]] = {
+    "input_ids": _INT, "input_lengths": _INT, "output_seq_len": ("uint32", "int32"), "runtime_top_k": ("uint32", "int32"),
+    "runtime_top_p": ("float32",), "temperature": ("float32",), "repetition_penalty": ("float32",),
+    "len_penalty": ("float32",), "random_seed": ("uint64", "uint32", "int32"), "stop_words_list": _INT,
+    "bad_words_list": _INT, "start_id": _INT, "end_id": _INT, "session_len": ("uint32", "int32"), "continue_gen": ("bool",),
+}
+_OUTPUTS = {"output_ids": "int32", "sequence_length": "int32", "cum_log_probs": "float32", "output_log_probs": "float32"}
+
+
+class Llama:
+    """A model in the calls of FasterTransformer.
+
+    path                          a GGUF, a Hugging Face directory, a llama2.c file, or the folder of a run
+    tokenizer                     a file, where the model has none in it
+    threads                       of the CPU; None: all cores
+    device                        "cpu", "cuda" or "cuda:N"
+    cache_type                    of keys and values: "f32", "f16" or "q8_0"; None: as the model's weights
+    start_id, end_id              where a call has no such tensor; None: the tokenizer's
+    is_free_buffer_after_forward  give the engine and its cache back at the end of each forward()
+
+    The weights are mapped as long as this object lives. Arrays stay the caller's. The buffer is there from
+    allocateBuffer(), which forward() calls where it has to, to freeBuffer(). Calls from several threads take turns.
+    """
+
+    def __init__(
+        self,
+        path: Union[str, os.PathLike[str]],
+        *,
+        tokenizer: Union[str, os.PathLike[str], None] = None,
+        threads: int | None = None,
+        device: str = "cpu",
+        cache_type: str | None = None,
+        start_id: int | None = None,
+        end_id: int | None = None,
+        is_free_buffer_after_forward: bool = False,
+    ) -> None:
+        options: dict[str, Any] = {"is_free_buffer_after_forward": bool(is_free_buffer_after_forward), **_gpu(device)}
+        if threads is not None:
+            options["threads"] = _whole("threads", threads, *RANGES["threads"])
+        for name, value in (("start_id", start_id), ("end_id", end_id)):
+            if value is not None:
+                options[name] = _whole(name, value, 0 if name == "start_id" else -1, 2**31 - 1)
+        if cache_type is not None:
+            if cache_type not in CACHE_TYPES:
+                raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
+            options["cache_type"] = CACHE_TYPES[cache_type]
+        self._llama = _engine.FasterTransformerLlama(
+            os.fspath(path), "" if tokenizer is None else os.fspath(tokenizer), options)
+
+    def initialize(self) -> None:
+        """Starts the threads, or opens the GPU. Other calls do it where it was not done."""
+        self._llama.initialize()
+
+    def allocateBuffer(self, batch_size: int, beam_width: int, max_seq_len: int, max_input_len: int) -> None:
+        """Makes the engine, with a cache for so many texts of so many beams of max_seq_len tokens."""
+        sizes = {"batch_size": batch_size, "beam_width": beam_width, "max_seq_len": max_seq_len,
+                 "max_input_len": max_input_len}
+        self._llama.allocate_buffer(*(_whole(name, size, 1, 2**31 - 1) for name, size in sizes.items()))
+
+    def freeBuffer(self) -> None:
+        """Gives the engine, its cache and the session back."""
+        self._llama.free_buffer()
+
+    @property
+    def has_buffer(self) -> bool:
+        return self._llama.has_buffer()
+
+    def forward(self, output_tensors: Mapping[str, np.ndarray], input_tensors: Mapping[str, Any],
+                weights: Llama | None = None) -> dict[str, np.ndarray]:
+        """Writes the output tensors, and returns them as a dict.
+
+        Inputs may be arrays, numbers or lists; an output has to be an array of its type, in rows, as outputs() makes
+        it. `weights` are this object's own. Raises folio.Error, and writes nothing, if a tensor is not what it has to
+        be.
+        """
+        if weights is not None and weights is not self:
+            raise ValueError("weights have to be this object's own: leave them out")
+        inputs = {name: _tensor(name, value) for name, value in input_tensors.items()}
+        outputs = dict(output_tensors)
+        for name, array in outputs.items():
+            if not isinstance(array, np.ndarray):
+                raise TypeError(f"{name} has to be an array that is written, not {type(array).__name__}")
+            if not (array.flags.c_contiguous and array.flags.writeable):
+                raise ValueError(f"{name} has to lie in rows and to be writable")
+        self._llama.forward(outputs, inputs)
+        return outputs
+
+    def outputs(self, input_tensors: Mapping[str, Any], beam_width: int = 1, names: Iterable[str] = ()) \
+            -> dict[str, np.ndarray]:
+        """Arrays for forward(): output_ids, sequence_length and those in `names`, of the shapes that these inputs need.
+
+        For output_log_probs with continue_gen its last dimension is the call's to say: it depends on the session.
+        """
+        ids = np.asarray(input_tensors["input_ids"])
+        lengths = np.asarray(input_tensors["input_lengths"])
+        most = np.broadcast_to(np.asarray(input_tensors["output_seq_len"], np.int64), lengths.shape)
+        shape = (len(ids), _whole("beam_width", beam_width, 1, 2**31 - 1))
+        shapes: dict[str, tuple[int, ...]] = {"output_ids": (*shape, int(most.max())), "sequence_length": shape,
+                                              "cum_log_probs": shape}
+        if not np.any(input_tensors.get("continue_gen", False)):
+            shapes["output_log_probs"] = (*shape, int((most - lengths).max()))
+        wanted = ["output_ids", "sequence_length", *names]
+        for name in wanted:
+            if name not in shapes:
+                raise ValueError(f"there is no output tensor {name!r} to make; there are {', '.join(shapes)}")
+        return {name: np.zeros(shapes[name], _OUTPUTS[name]) for name in wanted}
+
+    def statistics(self) -> dict[str, int]:
+        """Of the buffer's engine: steps, rows that were computed, cached_tokens that were not, tokens generated."""
+        return self._llama.statistics()
+
+    @property
+    def vocab_size(self) -> int:
+        return self._llama.vocab_size
+
+    @property
+    def context_length(self) -> int:
+        return self._llama.context_length
+
+    @property
+    def end_tokens(self) -> list[int]:
+        """What ends a text that says no end_id."""
+        return self._llama.end_tokens
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise TypeError(f"{name} has to be a whole number, not {type(value).__name__}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} is {number}, but has to be in [{low}, {high}]")
+    return number
+
+
+def _tensor(name: str, value: Any) -> np.ndarray:
+    """In rows, of a type that the tensor may have, with the same values."""
+    array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+    types = _TYPES.get(name)
+    if types is None or str(array.dtype) in types:
+        return array
+    kinds = {"bool": "b", "float32": "fiu"}.get(types[0], "iu")
+    if array.size and array.dtype.kind not in kinds:
+        raise TypeError(f"{name} is of the type {array.dtype}, but has to be {' or '.join(types)}")
+    with np.errstate(over="ignore"):
+        for kind in types:
+            converted = array.astype(kind)
+            if kinds == "fiu" or np.array_equal(converted, array):
+                return converted
+    raise ValueError(f"{name} has a value that is no {' or '.join(types)}")

@@ -1,0 +1,159 @@
+#include "src/shared_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <type_traits>
+#include <utility>
+
+#include "core/error.h"
+#include "infer/sampling/sampler.h"
+
+namespace folio::python {
+namespace {
+
+using infer::server::Json;
+
+constexpr int64_t kMaxTokens = 256;      // of generate, where nothing is said
+constexpr int64_t kMostTexts = 1 << 20;  // of a call
+
+infer::LoadOptions for_many(infer::LoadOptions load) {
+  if (load.cache_positions == 0) load.n_contexts = static_cast<int64_t>(std::min<size_t>(load.limits.max_sequences, 4));
+  return load;
+}
+
+std::string name_of(const std::string& path, const OpenOptions& options) {
+  if (!options.name.empty()) return options.name;
+  const auto file = std::filesystem::absolute(path).lexically_normal();
+  if (file.filename() == "model.gguf") return file.parent_path().filename().string();
+  return file.has_extension() ? file.stem().string() : file.filename().string();
+}
+
+std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& model, const OpenOptions& options) {
+  if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template);
+  if (model.tokenizer().chat_template().empty()) return std::nullopt;
+  return data::ChatTemplate(model.tokenizer().chat_template(), model.file().path);
+}
+
+}  // namespace
+
+std::string model_file_of(const std::string& path) {
+  const std::filesystem::path in_run = std::filesystem::path(path) / "model.gguf";
+  return std::filesystem::exists(in_run) ? in_run.string() : path;
+}
+
+SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
+    : loaded(infer::LoadedModel::open(path, for_many(options.load))),
+      served{.name = name_of(path, options),
+             .context = loaded.context(),
+             .tokenizer = loaded.tokenizer(),
+             .chat_template = chat_template_of(loaded, options),
+             .speculate = options.speculate,
+             .max_choices = kMostTexts},
+      streams(std::max<size_t>(256, 2 * options.load.limits.max_sequences)),
+      async(std::make_shared<infer::AsyncEngine>(loaded.engine(), [this](infer::Engine& engine) {
+        streams.hand_over();
+        if (infer::server::LocalService* service = serving) service->after_step(engine);
+      })) {}
+
+SharedModel::SharedModel(const std::string& path, const OpenOptions& options)
+    : parts_(std::make_unique<Parts>(model_file_of(path), options)) {
+  std::random_device device;
+  std::seed_seq seed{device(), device(), device(), device()};
+  random_.seed(seed);
+}
+
+SharedModel::~SharedModel() {
+  if (getpid() != process_) {
+    static_cast<void>(parts_.release());
+    return;
+  }
+  close();
+}
+
+SharedModel::Use::Use(SharedModel& model) : model_(model) {
+  core::require(
+      getpid() == model.process_,
+      "this process was forked from the one that opened the model, and the engine's thread stayed there; open "
+      "the model in each process, or start processes by spawn");
+  const std::lock_guard lock(model.mutex_);
+  core::require(!model.closed_, "the model is closed; open it again");
+  ++model.n_users_;
+}
+
+SharedModel::Use::~Use() {
+  const std::lock_guard lock(model_.mutex_);
+  if (--model_.n_users_ == 0) model_.unused_.notify_all();
+}
+
+infer::server::LocalService& SharedModel::Use::service() const {
+  infer::server::LocalService* service = model_.parts_->serving;
+  core::require(service != nullptr, "the model does not answer requests yet; make a Service of it");
+  return *service;
+}
+
+void SharedModel::serve(infer::server::ServiceOptions options) {
+  const Use use(*this);
+  infer::server::ServedModel served{.name = use.served().name,
+                                    .context = use.served().context,
+                                    .tokenizer = use.tokenizer(),
+                                    .chat_template = use.served().chat_template,
+                                    .speculate = use.served().speculate,
+                                    .adapter = use.loaded().adapter()};
+  auto service = std::make_unique<infer::server::LocalService>(use.engine(), std::move(served), std::move(options));
+  const std::lock_guard lock(mutex_);
+  core::require(parts_->service == nullptr, "the model answers requests already; a model has one Service");
+  parts_->serving = service.get();
+  parts_->service = std::move(service);
+}
+
+void SharedModel::close() {
+  if (getpid() != process_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    if (parts_ == nullptr) return;
+  }
+  parts_->async->stop();
+  std::unique_lock lock(mutex_);
+  unused_.wait(lock, [this] { return n_users_ == 0; });
+  parts_.reset();
+}
+
+bool SharedModel::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+// Such that a caller whose numbers are doubles gets it back unchanged.
+uint64_t SharedModel::random_seed() {
+  const std::lock_guard lock(mutex_);
+  return random_() >> 11U;
+}
+
+infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body,
+                                               uint64_t random_seed) {
+  if (!body.value("use_beam_search", false)) {
+    infer::SamplerOptions defaults;
+    infer::SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
+      if (!body.contains(name) || body[name].is_null()) body[name] = defaults.*member;
+    });
+  }
+  if (chat) return infer::server::parse_chat(body, use.served(), random_seed);
+  if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
+  auto request = infer::server::parse_completion(body, use.served(), random_seed);
+  // Not what the longest prompt has room for: each text goes on to the end of its own context.
+  request.options.max_tokens = body["max_tokens"].get<int64_t>();
+  return request;
+}
+
+std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {
+  const int32_t adapter = use.loaded().adapter();
+  std::vector<infer::Request> requests;
+  for (infer::server::Prompt& prompt : request.prompts) {
+    requests.push_back({.prompt = std::move(prompt.tokens), .options = request.options, .tokenizer = &use.tokenizer()});
+    requests.back().options.adapter = adapter;
+  }
+  return requests;
+}
+
+}  // namespace folio::python

@@ -1,0 +1,163 @@
+// Laws of infer/engine/text_stream.h: the pieces of a stream are its texts, whenever they are fetched; whoever waits is
+// told; what is given up ends.
+#include "infer/engine/text_stream.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <thread>
+#include <utility>
+
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using namespace std::chrono_literals;
+using test::random_tokens;
+
+class TextStreamTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] Request request(uint64_t seed, int64_t n = 1) const {
+    return {.prompt = random_tokens(1 + seed * 7 % 20, seed % 5, 37),
+            .options = {.max_tokens = static_cast<int64_t>(20 + seed * 11 % 30),
+                        .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
+                        .n = n},
+            .tokenizer = &tokenizer_};
+  }
+  [[nodiscard]] std::vector<std::string> alone(const Request& request) const {
+    Cpu cpu({.n_threads = 1});
+    Engine engine(model_, cpu);
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    std::vector<std::string> texts;
+    for (const GenerateResult& result : engine.take_all(id)) texts.push_back(result.text);
+    return texts;
+  }
+  [[nodiscard]] std::unique_ptr<TextStream> submit(std::vector<Request> requests, bool pieces = true,
+                                                   std::shared_ptr<Notifier> notifier = {}) {
+    return streams_.submit(async_, std::move(requests), pieces, std::move(notifier));
+  }
+  // All that a stream says, by choice.
+  static std::vector<std::string> read(TextStream& stream, size_t n_choices) {
+    std::vector<std::string> texts(n_choices);
+    while (!stream.ended()) {
+      for (const TextPiece& piece : stream.next(1s)) texts[piece.choice] += piece.text;
+    }
+    return texts;
+  }
+  static bool readable(const Notifier& notifier, int milliseconds) {
+    pollfd one{.fd = notifier.fd(), .events = POLLIN, .revents = 0};
+    return poll(&one, 1, milliseconds) == 1;
+  }
+
+  test::LetterTokenizer tokenizer_;
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_, {.max_positions = 400}};
+  TextStreams streams_;
+  std::shared_ptr<AsyncEngine> async_ =
+      std::make_shared<AsyncEngine>(engine_, [this](Engine&) { streams_.hand_over(); });
+};
+
+TEST_F(TextStreamTest, PiecesAreTheTextsOfTheirChoices) {
+  const auto stream = submit({request(1), request(2, 3), request(3)});
+  auto expected = alone(request(1));
+  for (const auto& more : {alone(request(2, 3)), alone(request(3))}) {
+    expected.insert(expected.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(read(*stream, 5), expected);
+  const auto results = stream->take_results();
+  ASSERT_EQ(results.size(), 5U);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(results[i].text, expected[i]);
+}
+
+TEST_F(TextStreamTest, WithoutPiecesThereAreResultsAlone) {
+  const auto stream = submit({request(1), request(4)}, false);
+  while (!stream->ended()) EXPECT_TRUE(stream->next(1s).empty());
+  EXPECT_EQ(stream->take_results()[1].text, alone(request(4))[0]);
+}
+
+TEST_F(TextStreamTest, WhatIsFetchedLateIsOnePiece) {
+  const auto late = submit({request(1)});
+  static_cast<void>(read(*submit({request(8)}), 1));  // runs beside the first, and ends after it
+  static_cast<void>(read(*submit({request(8)}), 1));
+  const auto pieces = late->next(1s);
+  ASSERT_EQ(pieces.size(), 1U);
+  EXPECT_EQ(pieces[0].text, alone(request(1))[0]);
+  EXPECT_EQ(pieces[0].tokens.size(), late->take_results()[0].tokens.size());
+  EXPECT_TRUE(pieces[0].ended);
+  EXPECT_TRUE(late->ended());
+}
+
+TEST_F(TextStreamTest, ANotifierCanBeReadWhenThereAreNews) {
+  const auto notifier = std::make_shared<Notifier>();
+  EXPECT_FALSE(readable(*notifier, 0));
+  const auto stream = submit({request(1)}, true, notifier);
+  std::string text;
+  while (!stream->ended()) {
+    ASSERT_TRUE(readable(*notifier, 10'000));
+    notifier->clear();
+    for (const TextPiece& piece : stream->next(0ms)) text += piece.text;
+  }
+  EXPECT_EQ(text, alone(request(1))[0]);
+}
+
+TEST_F(TextStreamTest, AnErrorComesOnceAndEndsTheOthers) {
+  Request bad = request(1);
+  bad.prompt = {37};
+  const auto stream = submit({request(2), bad, request(3)}, false);
+  const auto wait = [&] {
+    while (!stream->ended()) static_cast<void>(stream->next(1s));
+  };
+  EXPECT_ERROR(wait(), "outside the vocabulary");
+  wait();
+  EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));
+}
+
+TEST_F(TextStreamTest, WhatIsCancelledOrGivenUpEnds) {
+  std::vector<Request> many(40, request(8));
+  const auto stream = submit(many);
+  static_cast<void>(stream->next(1s));
+  stream->cancel();
+  while (!stream->ended()) static_cast<void>(stream->next(1s));
+  EXPECT_EQ(stream->take_results().back().finish_reason, FinishReason::Interrupted);
+  submit(many).reset();
+  static_cast<void>(read(*submit({request(1)}), 1));
+  while (async_->statistics().running + async_->statistics().waiting > 0) std::this_thread::yield();
+  EXPECT_EQ(async_->statistics().blocks_in_use, 0);
+}
+
+TEST_F(TextStreamTest, AnEngineThatStopsEndsItsStreamsAndTakesNoOthers) {
+  const auto stream = submit(std::vector<Request>(40, request(8)));
+  async_->stop();
+  while (!stream->ended()) static_cast<void>(stream->next(1s));
+  const auto later = submit({request(1)});
+  EXPECT_ERROR(later->next(10s), "the engine was stopped");
+  EXPECT_TRUE(later->ended());
+}
+
+TEST_F(TextStreamTest, AnEngineMayStopWhileManySubmitLongLists) {
+  std::vector<std::thread> threads;
+  std::atomic<int> n_ended = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      try {
+        const auto stream = submit(std::vector<Request>(3000, request(8)), t % 2 == 0);
+        while (!stream->ended()) stream->next(20ms);
+        EXPECT_EQ(stream->take_results().back().finish_reason, FinishReason::Interrupted);
+      } catch (const core::Error& error) {
+        EXPECT_STREQ(error.what(), "the engine was stopped");
+      }
+      ++n_ended;
+    });
+  }
+  std::this_thread::sleep_for(30ms);
+  async_->stop();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(n_ended, 4);
+}
+
+}  // namespace
+}  // namespace folio::infer

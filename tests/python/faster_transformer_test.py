@@ -1,0 +1,298 @@
+"""FasterTransformer's interface against transformers: greedy texts, beams, log-probabilities, for ragged batches.
+
+Both compute in float32. Of the golden model, whose tokens are characters, any character can be the end_id.
+"""
+
+import gc
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import folio
+from folio.faster_transformer import Llama
+from support import EXPECTED, GOLDEN, generate
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "apps" / "files"))
+import random_models  # noqa: E402
+
+torch.set_num_threads(1)
+LOG_PROB = 1e-4
+LENGTH = 48  # of a text with its prompt
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return Llama(GOLDEN, threads=1)
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return AutoModelForCausalLM.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(GOLDEN)
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer):
+    text = "".join(entry["text"] for entry in EXPECTED["greedy"])
+    return [tokenizer(text[i * 40:i * 40 + n])["input_ids"] for i, n in enumerate((20, 3, 31, 1, 12))]
+
+
+def batch(prompts, length=LENGTH, **more):
+    """Input tensors, padded on the right with what is never looked at."""
+    ids = np.full((len(prompts), max(map(len, prompts))), -1, np.int32)
+    for row, prompt in zip(ids, prompts):
+        row[:len(prompt)] = prompt
+    return {"input_ids": ids, "input_lengths": [len(p) for p in prompts], "output_seq_len": length, **more}
+
+
+def run(llama, inputs, beam_width=1, names=()):
+    return llama.forward(llama.outputs(inputs, beam_width, names), inputs)
+
+
+def texts_of(outputs):
+    """[text][beam], each with its prompt."""
+    return [[ids[:n].tolist() for ids, n in zip(beams, lengths)]
+            for beams, lengths in zip(outputs["output_ids"], outputs["sequence_length"])]
+
+
+def log_probs_of(model, text, n_prompt):
+    with torch.no_grad():
+        rows = model(torch.tensor([text])).logits[0, :-1].double().log_softmax(-1)
+    return rows.gather(1, torch.tensor(text[1:])[:, None])[n_prompt - 1:, 0].numpy()
+
+
+def theirs(model, prompt, never, length=LENGTH, **more):
+    ids = torch.tensor([prompt])
+    return model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=length - len(prompt),
+                          do_sample=False, suppress_tokens=[never], pad_token_id=never, return_dict_in_generate=True,
+                          output_scores=True, **more)
+
+
+def check_log_probs(model, outputs, prompts, width=1):
+    for i, prompt in enumerate(prompts):
+        for b, text in enumerate(texts_of(outputs)[i]):
+            expected = log_probs_of(model, text, len(prompt))
+            own = outputs["output_log_probs"][i, b]
+            assert np.abs(own[:len(expected)] - expected).max() <= LOG_PROB
+            assert not own[len(expected):].any()
+            assert abs(outputs["cum_log_probs"][i, b] - expected.sum()) <= LOG_PROB * len(expected)
+
+
+def test_greedy_texts_and_their_log_probabilities(llama, oracle, tokenizer, prompts):
+    outputs = run(llama, batch(prompts), names=["cum_log_probs", "output_log_probs"])
+    for prompt, (text,) in zip(prompts, texts_of(outputs), strict=True):
+        assert text == theirs(oracle, prompt, tokenizer.eos_token_id).sequences[0].tolist()
+        assert len(text) == LENGTH
+    check_log_probs(oracle, outputs, prompts)
+
+
+@pytest.mark.parametrize("width", [2, 4, 8])
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
+def test_beams_their_order_and_their_log_probabilities(llama, oracle, tokenizer, prompts, width, penalty):
+    (end,) = tokenizer("e" if penalty == 1.0 else " ")["input_ids"]
+    inputs = batch(prompts, len_penalty=penalty, end_id=end)
+    outputs = run(llama, inputs, width, ["cum_log_probs", "output_log_probs"])
+    ended = 0
+    for i, prompt in enumerate(prompts):
+        out = theirs(oracle, prompt, tokenizer.eos_token_id, num_beams=width, num_return_sequences=width,
+                     length_penalty=penalty, eos_token_id=end)
+        for b in range(width):
+            text = texts_of(outputs)[i][b]
+            expected = out.sequences[b].tolist()
+            assert text == expected[:len(text)]
+            assert set(expected[len(text):]) <= {tokenizer.eos_token_id}
+            assert set(outputs["output_ids"][i, b, len(text):].tolist()) <= {end}
+            n = len(text) - len(prompt)
+            assert abs(outputs["cum_log_probs"][i, b] / n**penalty - out.sequences_scores[b].item()) <= LOG_PROB
+            ended += text[-1] == end and len(text) < LENGTH
+    assert ended > 0
+    check_log_probs(oracle, outputs, prompts, width)
+
+
+@pytest.mark.parametrize("name", ["llama wide heads", "mistral window", "qwen2 untied", "qwen3"])
+def test_other_families(tmp_path, name):
+    model = random_models.make(name)
+    llama = Llama(random_models.write(model, tmp_path), threads=1)
+    torch.manual_seed(3)
+    prompts = [torch.randint(0, 5, (n,)).tolist() for n in (40, 7, 1)]
+    never = model.config.eos_token_id
+    outputs = run(llama, batch(prompts, 60), names=["cum_log_probs", "output_log_probs"])
+    for prompt, (text,) in zip(prompts, texts_of(outputs), strict=True):
+        assert text == theirs(model, prompt, never, 60).sequences[0].tolist()
+    check_log_probs(model, outputs, prompts)
+    outputs = run(llama, batch(prompts, 60, len_penalty=1.0), 3, ["cum_log_probs", "output_log_probs"])
+    for prompt, beams in zip(prompts, texts_of(outputs), strict=True):
+        expected = theirs(model, prompt, never, 60, num_beams=3, num_return_sequences=3, length_penalty=1.0)
+        assert beams == expected.sequences.tolist()
+    check_log_probs(model, outputs, prompts)
+
+
+def test_a_sampled_text_is_the_programs(llama, golden_gguf, prompts):
+    inputs = batch(prompts[:3], 60, runtime_top_k=[20, 0, 7], runtime_top_p=[0.9, 0.8, 0.0], temperature=[0.7, 1.5, 1.0],
+                   repetition_penalty=1.2, random_seed=np.array([5, 2**63 + 1, 6], np.uint64))
+    texts = texts_of(run(llama, inputs))
+    for i, flags in enumerate([("--top-k", 20, "--top-p", 0.9, "--temp", 0.7, "--seed", 5),
+                               ("--top-p", 0.8, "--temp", 1.5, "--seed", 2**63 + 1),
+                               ("--top-k", 7, "--top-p", 1, "--temp", 1, "--seed", 6)]):
+        text = AutoTokenizer.from_pretrained(GOLDEN).decode(prompts[i])
+        program = generate(golden_gguf, "-p", text, "-n", 60 - len(prompts[i]), "--repeat-penalty", 1.2,
+                           "--repeat-last-n", 1000, *flags)
+        assert program["prompt_tokens"] == prompts[i]
+        assert texts[i] == [prompts[i] + program["tokens"]]
+
+
+def word_list(*words):
+    """As the original's to_word_list_format."""
+    ids = [token for word in words for token in word]
+    ends = np.cumsum([len(word) for word in words]).tolist()
+    return np.array([ids, ends + [-1] * (len(ids) - len(ends))], np.int32)
+
+
+def test_words_that_end_a_text_and_words_that_are_never_there(llama, oracle, tokenizer, prompts):
+    free = texts_of(run(llama, batch(prompts)))[0][0]
+    word = free[30:33]
+    stopped = texts_of(run(llama, batch(prompts[:1], stop_words_list=word_list(free[40:45], word)[None])))[0][0]
+    assert stopped[-3:] == word and stopped == free[:len(stopped)] and len(stopped) <= 33
+
+    bad = [free[22:24], free[30:33], [free[25]]]
+    inputs = batch(prompts, bad_words_list=word_list(*bad))
+    for width in (1, 3):
+        outputs = run(llama, {**inputs, "len_penalty": 1.0}, width)
+        for prompt, beams in zip(prompts, texts_of(outputs), strict=True):
+            expected = theirs(oracle, prompt, tokenizer.eos_token_id, bad_words_ids=bad, num_beams=width,
+                              num_return_sequences=width, **({"length_penalty": 1.0} if width > 1 else {}))
+            assert beams == expected.sequences.tolist()
+
+
+def test_a_session_goes_on_and_computes_nothing_twice(llama, prompts):
+    llama.freeBuffer()
+    inputs = batch(prompts[:3], 60, session_len=200)
+    first = [text for (text,) in texts_of(run(llama, inputs))]
+    assert llama.statistics()["rows"] == sum(len(text) - 1 for text in first)
+    more = prompts[2:5]
+    whole = [text + prompt for text, prompt in zip(first, more)]
+    second = [text for (text,) in texts_of(run(llama, batch(more, 150, continue_gen=True)))]
+    assert llama.statistics()["rows"] == sum(len(text) - 1 for text in second) == 3 * 149
+    anew = [text for (text,) in texts_of(run(Llama(GOLDEN, threads=1), batch(whole, 150)))]
+    assert second == anew
+    llama.freeBuffer()
+    with pytest.raises(folio.Error, match="continue_gen goes on from a call with session_len"):
+        run(llama, batch(more, 150, continue_gen=True))
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_the_buffer_comes_and_goes(prompts):
+    llama = Llama(GOLDEN, threads=1, is_free_buffer_after_forward=True)
+    llama.initialize()
+    assert not llama.has_buffer
+    llama.allocateBuffer(5, 1, LENGTH, 31)
+    assert llama.has_buffer and llama.statistics()["blocks"] == 5 * 2
+    texts = texts_of(run(llama, batch(prompts)))
+    assert not llama.has_buffer and llama.statistics()["rows"] == 0
+    assert texts_of(run(llama, batch(prompts))) == texts
+    llama.freeBuffer()
+    for sizes in ((0, 1, 8, 8), (1, 1, 8, 0)):
+        with pytest.raises(ValueError, match="has to be in"):
+            llama.allocateBuffer(*sizes)
+    with pytest.raises(folio.Error, match=r"max_seq_len is 4096, but has to be in \[1, 256\]"):
+        llama.allocateBuffer(1, 1, 4096, 8)
+
+
+def test_calls_leave_no_memory_behind(prompts):
+    llama = Llama(GOLDEN, threads=1)
+
+    def calls(n):
+        for _ in range(n):
+            run(llama, batch(prompts), 2, ["cum_log_probs"])
+            llama.freeBuffer()
+        gc.collect()
+        return resident()
+
+    before = calls(10)
+    assert calls(30) - before < 2 << 20
+
+
+def test_threads_take_turns(llama, prompts):
+    expected = texts_of(run(llama, batch(prompts)))
+    got = [None] * 6
+
+    def call(i):
+        got[i] = texts_of(run(llama, batch(prompts)))
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(got))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [expected] * len(got)
+
+
+def test_outputs_are_the_callers_arrays(llama, prompts):
+    inputs = batch(prompts)
+    mine = llama.outputs(inputs)
+    got = llama.forward(mine, inputs, weights=llama)
+    assert got["output_ids"] is mine["output_ids"] and mine["sequence_length"].all()
+    assert mine["output_ids"].dtype == np.int32 and mine["output_ids"].shape == (5, 1, LENGTH)
+
+
+@pytest.mark.parametrize("change, error, message", [
+    ({"input_ids": np.zeros(3, np.int32)}, folio.Error, r"input_ids has the shape \[3\], but needs \[batch_size, max_input"),
+    ({"input_ids": np.zeros((5, 31))}, TypeError, "input_ids is of the type float64, but has to be int32"),
+    ({"input_ids": np.full((5, 31), 2**40)}, ValueError, "input_ids has a value that is no int32"),
+    ({"input_lengths": [1, 2]}, folio.Error, r"input_lengths has the shape \[2\], but needs \[5\]"),
+    ({"output_seq_len": [40] * 4}, folio.Error, r"output_seq_len has the shape \[4\], but needs \[1\] or \[5\]"),
+    ({"output_seq_len": -1}, folio.Error, "output_seq_len is -1 for text 0, but has to be in"),
+    ({"temperature": "warm"}, TypeError, "temperature is of the type"),
+    ({"temperature": -1}, folio.Error, r"temperature is -1 for text 0, but has to be in \[0, 100\]"),
+    ({"top_k": 3}, folio.Error, "there is no input tensor top_k; there are input_ids, "),
+    ({"min_length": 3}, folio.Error, "the input tensor min_length is not supported"),
+    ({"continue_gen": 1}, TypeError, "continue_gen is of the type int64, but has to be bool"),
+])
+def test_what_is_not_right_is_refused(llama, prompts, change, error, message):
+    outputs = llama.outputs(batch(prompts))
+    llama.freeBuffer()
+    with pytest.raises(error, match=message):
+        llama.forward(outputs, {**batch(prompts), **change})
+    assert not outputs["output_ids"].any()
+
+
+def test_wrong_outputs_and_options_are_refused(llama, prompts):
+    inputs = batch(prompts)
+    outputs = llama.outputs(inputs)
+    with pytest.raises(folio.Error, match="there is no output tensor sequence_length"):
+        llama.forward({"output_ids": outputs["output_ids"]}, inputs)
+    with pytest.raises(folio.Error, match=r"output_ids has the shape \[5, 1, 9\], but needs \[5, 1, 48\]"):
+        llama.forward({**outputs, "output_ids": np.zeros((5, 1, 9), np.int32)}, inputs)
+    with pytest.raises(folio.Error, match="output_ids is of the type float32, but has to be int32"):
+        llama.forward({**outputs, "output_ids": np.zeros((5, 1, LENGTH), np.float32)}, inputs)
+    with pytest.raises(folio.Error, match="output_ids is of a type that no tensor has"):
+        llama.forward({**outputs, "output_ids": np.zeros((5, 1, LENGTH), np.int64)}, inputs)
+    with pytest.raises(ValueError, match="output_ids has to lie in rows"):
+        llama.forward({**outputs, "output_ids": np.zeros((5, LENGTH, 1), np.int32).transpose(0, 2, 1)}, inputs)
+    with pytest.raises(TypeError, match="output_ids has to be an array"):
+        llama.forward({**outputs, "output_ids": [1]}, inputs)
+    with pytest.raises(ValueError, match="there is no output tensor 'logits' to make"):
+        llama.outputs(inputs, names=["logits"])
+    with pytest.raises(ValueError, match="weights have to be this object's own"):
+        llama.forward(outputs, inputs, weights=Llama(GOLDEN))
+    with pytest.raises(ValueError, match="cache_type is 'int4'"):
+        Llama(GOLDEN, cache_type="int4")
+    with pytest.raises(ValueError, match="threads is 0"):
+        Llama(GOLDEN, threads=0)
+    with pytest.raises(TypeError, match="end_id has to be a whole number"):
+        Llama(GOLDEN, end_id="x")
+    with pytest.raises(folio.Error):
+        Llama("/nonexistent/model.gguf")

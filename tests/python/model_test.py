@@ -1,0 +1,228 @@
+"""folio.Model against the programs and transformers: the same texts, the same numbers, and what is refused."""
+
+import asyncio
+
+import numpy as np
+import pytest
+import support
+
+import folio
+
+PROMPTS = ["ROMEO:", "JULIET:\nWhat", "First Citizen:", "K"]
+
+
+def told(golden_gguf, prompt, *flags):
+    return support.generate(golden_gguf, *flags, prompt)["text"]
+
+
+def test_a_text_is_the_programs(golden_gguf, model):
+    for prompt in PROMPTS:
+        assert model.generate(prompt, max_tokens=40, seed=3) == told(golden_gguf, prompt, "-n", 40, "-s", 3)
+    assert model.generate("ROMEO:", seed=5) == told(golden_gguf, "ROMEO:", "-s", 5)
+    options = dict(temperature=1.3, top_k=20, top_p=0.9, min_p=0.01, repetition_penalty=1.1, repeat_last_n=32,
+                   presence_penalty=0.2, frequency_penalty=0.1, logit_bias={"3": -5, 7: 2.5}, stop=["\n\n"])
+    flags = ["--temperature", 1.3, "--top-k", 20, "--top-p", 0.9, "--min-p", 0.01, "--repetition-penalty", 1.1,
+             "--repeat-last-n", 32, "--presence-penalty", 0.2, "--frequency-penalty", 0.1, "--logit-bias", "3=-5",
+             "--logit-bias", "7=2.5", "--stop", "\n\n"]
+    text = model.generate("ROMEO:", seed=8, max_tokens=120, **options)
+    assert text == told(golden_gguf, "ROMEO:", "-s", 8, "-n", 120, *flags) and text
+
+
+def test_a_list_of_prompts_is_a_batch_of_the_same_texts(model):
+    alone = [model.generate(prompt, max_tokens=30, seed=1) for prompt in PROMPTS]
+    assert model.generate(PROMPTS, max_tokens=30, seed=1) == alone
+    assert model.generate(tuple(PROMPTS), max_tokens=30, seed=1) == alone
+    ids = [model.tokenizer.encode(prompt) for prompt in PROMPTS]
+    assert model.generate(ids, max_tokens=30, seed=1) == alone
+    assert model.generate(np.array(ids[0]), max_tokens=30, seed=1) == alone[0]
+    several = model.generate(PROMPTS[:2], max_tokens=30, seed=1, n=3)
+    assert [each[0] for each in several] == alone[:2] and [len(each) for each in several] == [3, 3]
+    assert model.generate(PROMPTS[0], max_tokens=30, seed=1, n=3) == several[0]
+
+
+def test_the_shorter_prompts_of_a_batch_have_the_room_that_they_have_alone(model):
+    context = model.about["context"]
+    long = "ROMEO: " * context
+    prompts = [long[:context - 5], "ROMEO:"]
+    assert model.generate(prompts, max_tokens=20, seed=1) == [
+        model.generate(prompt, max_tokens=20, seed=1) for prompt in prompts]
+
+
+def test_a_stream_says_the_same(model):
+    for prompt in PROMPTS:
+        pieces = list(model.stream(prompt, max_tokens=60, seed=2))
+        assert "".join(pieces) == model.generate(prompt, max_tokens=60, seed=2)
+    texts = ["", ""]
+    for choice, piece in model.stream(PROMPTS[:2], max_tokens=20, seed=2):
+        texts[choice] += piece
+    assert texts == model.generate(PROMPTS[:2], max_tokens=20, seed=2)
+
+
+def test_leaving_a_stream_ends_its_text(model):
+    for _ in model.stream("ROMEO:", max_tokens=10**6 if model.about["context"] > 10**6 else 200, seed=2):
+        break
+    while model.statistics["running"]:
+        pass
+    assert model.statistics["blocks_in_use"] == 0
+
+
+def test_tasks_share_the_engine(model):
+    async def one(i):
+        if i % 2:
+            return await model.agenerate(PROMPTS[i % 4], max_tokens=40, seed=i)
+        return "".join([piece async for piece in model.astream(PROMPTS[i % 4], max_tokens=40, seed=i)])
+
+    async def all_of_them():
+        return await asyncio.gather(*map(one, range(20)))
+
+    expected = [model.generate(PROMPTS[i % 4], max_tokens=40, seed=i) for i in range(20)]
+    for _ in range(2):  # another loop each time
+        assert asyncio.run(all_of_them()) == expected
+
+
+def test_a_task_that_is_cancelled_ends_its_text(model):
+    async def main():
+        task = asyncio.create_task(model.agenerate(["ROMEO:"] * 5000, max_tokens=200, seed=1))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await model.agenerate("ROMEO:", max_tokens=20, seed=1)
+
+    assert asyncio.run(main()) == model.generate("ROMEO:", max_tokens=20, seed=1)
+
+
+def test_beams_are_the_programs(golden_gguf, model):
+    found = model.beam("ROMEO:", 4, max_tokens=20, length_penalty=0.5)
+    json = support.generate(golden_gguf, "--beams", 4, "--beams-out", 4, "--length-penalty", 0.5, "-n", 20, "ROMEO:")
+    assert [text for text, _ in found] == [beam["text"] for beam in json["beams"]]
+    assert [score for _, score in found] == pytest.approx([beam["score"] for beam in json["beams"]], abs=0)
+    assert model.beam("ROMEO:", 4, n=1, max_tokens=20, length_penalty=0.5) == found[:1]
+
+
+def test_numbers_are_those_of_transformers(model):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(support.GOLDEN)
+    theirs = AutoModelForCausalLM.from_pretrained(support.GOLDEN, attn_implementation="eager").eval()
+    text = "ROMEO: What light through yonder window breaks?\nJULIET: "
+    ids = model.tokenizer.encode(text)
+    assert ids == tokenizer(text)["input_ids"] and model.tokenizer.decode(ids) == text
+    with torch.no_grad():
+        out = theirs(torch.tensor([ids]), output_attentions=True, output_hidden_states=True)
+    logits = model.logits(ids)
+    assert logits.dtype == np.float32 and logits.shape == (len(ids), model.config["vocab_size"])
+    assert logits.flags.owndata or logits.base is not None
+    np.testing.assert_allclose(logits, out.logits[0].numpy(), atol=1e-4)
+    expected = torch.log_softmax(out.logits[0].double(), -1)[range(len(ids) - 1), ids[1:]].numpy()
+    np.testing.assert_allclose(model.score(text), expected, atol=1e-4)
+    np.testing.assert_allclose(model.score(ids), expected, atol=1e-4)
+    places = model.trace(ids)
+    for layer in range(model.config["n_layers"]):
+        np.testing.assert_allclose(model.attention(ids, layer), out.attentions[layer][0].numpy(), atol=1e-5)
+        residual = places["embedding"] if layer == 0 else places[f"layers.{layer - 1}.ffn_residual"]
+        np.testing.assert_allclose(residual, out.hidden_states[layer][0].numpy(), atol=1e-4)
+    np.testing.assert_array_equal(places["logits"], logits)
+    for name, place in places.items():
+        assert place.dtype == np.float32 and len(place) == len(ids), name
+
+
+def test_arrays_outlive_the_model(golden_gguf):
+    with folio.Model(golden_gguf, threads=1) as other:
+        logits = other.logits(other.tokenizer.encode("ROMEO:"))
+        again = logits.copy()
+        places = other.trace([1, 2, 3])
+    del other
+    assert np.array_equal(logits, again) and all(np.isfinite(place).all() for place in places.values())
+
+
+def test_a_chat_is_the_servers():
+    if not support.SMOLLM2.exists():
+        pytest.skip("make smollm2 fetches the model")
+    with folio.Model(support.SMOLLM2, threads=2) as chats:
+        messages = [{"role": "user", "content": "What is the capital of France?"}]
+        answer = chats.chat(messages, temperature=0, max_tokens=12)
+        assert chats.chat("What is the capital of France?", temperature=0, max_tokens=12) == answer
+        assert "".join(chats.chat(messages, stream=True, temperature=0, max_tokens=12)) == answer
+        json = support.one_json(support.succeed("chat", "-m", support.SMOLLM2, "--temp", 0, "-n", 12, "--json",
+                                                "--prompt", messages[0]["content"]).stdout)
+        assert json["text"] == answer
+        ids = chats.tokenizer.apply_chat_template(messages)
+        assert ids == json["prompt_tokens"]
+        assert chats.generate(ids, temperature=0, max_tokens=12) == answer
+
+
+WRONG = [
+    (TypeError, "unknown field: temprature", dict(temprature=1)),
+    (TypeError, "'temperature' has to be a number", dict(temperature="hot")),
+    (TypeError, "'max_tokens' has to be an integer", dict(max_tokens=1.5)),
+    (TypeError, "'stop' has to be a text or a list of texts", dict(stop=7)),
+    (TypeError, "'logprobs' is an option of the server's alone", dict(logprobs=3)),
+    (ValueError, "'temperature' is -1, but has to be in [0, 100]", dict(temperature=-1)),
+    (ValueError, "'temperature' is nan, but has to be in [0, 100]", dict(temperature=float("nan"))),
+    (ValueError, "'top_p' is 1.5, but has to be in [0, 1]", dict(top_p=np.float32(1.5))),
+    (ValueError, "'max_tokens' is 0, but has to be in [1, 2147483647]", dict(max_tokens=0)),
+    (ValueError, "'max_tokens' is 18446744073709551615", dict(max_tokens=10**30)),
+    (ValueError, "'n' is 129, but has to be in [1, 128]", dict(n=129)),
+    (ValueError, "'logit_bias' names token 4096", dict(logit_bias={4096: 1})),
+    (ValueError, "'stop' has an empty text", dict(stop=[""])),
+    (folio.Error, "the prompt has 1400 tokens, but the context is", dict(prompt="ROMEO: " * 200)),
+    (folio.Error, "'prompt' has 999999, which is no token", dict(prompt=[999999])),
+    (TypeError, "a prompt is a text, token ids, or a list of these, not float", dict(prompt=1.5)),
+]
+
+
+@pytest.mark.parametrize("kind, message, options", WRONG, ids=[message[:40] for _, message, _ in WRONG])
+def test_what_is_wrong_is_said_in_one_line(model, kind, message, options):
+    for call in (model.generate, lambda **o: list(model.stream(**o))):
+        with pytest.raises(kind) as caught:
+            call(**{"prompt": "ROMEO:", **options})
+        assert type(caught.value) is kind
+        assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_opened_is_said_in_one_line(golden_gguf, tmp_path):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF no more")
+    for kind, message, path, options in [
+        (folio.Error, "no such file", tmp_path / "absent.gguf", {}),
+        (folio.Error, "bad.gguf", tmp_path / "bad.gguf", {}),
+        (ValueError, "threads is 0, but has to be in [1, 1024]", golden_gguf, dict(threads=0)),
+        (TypeError, "threads has to be an integer", golden_gguf, dict(threads=1.5)),
+        (ValueError, "device is 'gpu', but has to be cpu, cuda or cuda:N", golden_gguf, dict(device="gpu")),
+        (ValueError, "cache_type is 'q4', but has to be one of f32, f16, q8_0", golden_gguf, dict(cache_type="q4")),
+        (folio.Error, "--context is 4096, but the model's is", golden_gguf, dict(context=4096)),
+        (folio.Error, "absent.gguf", golden_gguf, dict(draft_model=tmp_path / "absent.gguf")),
+    ]:
+        with pytest.raises(kind) as caught:
+            folio.Model(path, **options)
+        assert message.lower() in str(caught.value).lower() and "\n" not in str(caught.value), str(caught.value)
+    with pytest.raises(folio.Error, match="GPU|CUDA"):
+        folio.Model(golden_gguf, device="cuda:7")
+    with pytest.raises(TypeError, match="unknown_option"):
+        folio.Model(golden_gguf, unknown_option=1)
+
+
+def test_a_closed_model_says_so(golden_gguf):
+    other = folio.Model(golden_gguf, threads=1)
+    stream = other.stream("ROMEO:", max_tokens=200, seed=1)
+    next(stream)
+    other.close()
+    other.close()
+    assert other.closed and "closed" in repr(other)
+    for use in (lambda: list(stream), lambda: other.generate("a"), lambda: list(other.stream("a")),
+                lambda: other.logits([1]), lambda: other.tokenizer.encode("a"), lambda: other.statistics):
+        with pytest.raises(folio.Error, match="the model is closed"):
+            use()
+
+
+def test_a_draft_changes_no_text(golden_gguf, model):
+    with folio.Model(golden_gguf, threads=1, draft_model=golden_gguf) as drafts:
+        assert drafts.generate(PROMPTS, max_tokens=40, seed=4) == model.generate(PROMPTS, max_tokens=40, seed=4)
+
+
+def test_other_files_of_the_same_model(model, tmp_path):
+    text = model.generate("ROMEO:", max_tokens=30, seed=1)
+    with folio.Model(support.GOLDEN, threads=1) as directory:
+        assert directory.generate("ROMEO:", max_tokens=30, seed=1) == text
+        assert directory.config == model.config

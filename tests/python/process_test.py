@@ -1,0 +1,122 @@
+"""What a process does to its models: Ctrl-C, its end, forks."""
+
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+HEAD = "import folio, os, signal, sys, threading, time\nmodel = folio.Model(sys.argv[1], threads=1)\n"
+
+
+def python(golden_gguf, code, timeout=60):
+    done = subprocess.run([sys.executable, "-c", HEAD + textwrap.dedent(code), str(golden_gguf)], capture_output=True,
+                          text=True, timeout=timeout)
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("call", ["model.generate(many, max_tokens=200)", "list(model.stream(many, max_tokens=200))",
+                                  "[model.logits(list(range(60)) * 4) for _ in range(10**6)]"])
+def test_ctrl_c_ends_a_call_and_the_model_still_works(golden_gguf, call):
+    out, _ = python(golden_gguf, f"""
+        many = ["ROMEO:"] * 20000
+        text = model.generate("ROMEO:", max_tokens=20, seed=1)
+        def interrupt():
+            time.sleep(0.5)
+            global when
+            when = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt).start()
+        try:
+            {call}
+        except KeyboardInterrupt:
+            print(time.monotonic() - when < 1.0)
+        assert model.generate("ROMEO:", max_tokens=20, seed=1) == text
+        while model.statistics["running"] + model.statistics["waiting"]:
+            time.sleep(0.01)
+        print(model.statistics["blocks_in_use"])
+    """)
+    assert out == "True\n0\n"
+
+
+@pytest.mark.parametrize("how", ["", "sys.exit(0)", "stream = model.stream('a', max_tokens=200); next(stream)",
+                                 "held.append(model)"])
+def test_a_process_ends_with_requests_in_flight(golden_gguf, how):
+    start = time.monotonic()
+    _, errors = python(golden_gguf, f"""
+        held = []
+        def work():
+            try:
+                model.generate(["ROMEO:"] * 100000, max_tokens=200)
+            except folio.Error as error:
+                assert "the model is closed" in str(error)
+        def tell():
+            try:
+                for _ in model.stream(["ROMEO:"] * 100000, max_tokens=200): pass
+            except folio.Error as error:
+                assert "the model is closed" in str(error)
+        for target in (work, tell) * 2:
+            threading.Thread(target=target, daemon=True).start()
+        time.sleep(0.5)
+        {how}
+    """)
+    assert errors == "" and time.monotonic() - start < 20
+
+
+def test_a_process_ends_with_tasks_in_flight(golden_gguf):
+    _, errors = python(golden_gguf, """
+        import asyncio
+        async def main():
+            tasks = [asyncio.create_task(model.agenerate("ROMEO:", max_tokens=200)) for _ in range(500)]
+            await asyncio.sleep(0.1)
+        asyncio.run(main())
+    """)
+    assert errors == ""
+
+
+def test_after_a_fork_the_model_says_why_it_does_not_work(golden_gguf):
+    out, errors = python(golden_gguf, """
+        text = model.generate("ROMEO:", max_tokens=20, seed=1)
+        stream = model.stream("ROMEO:", max_tokens=200, seed=1)
+        next(stream)
+        sys.stdout.flush()
+        if os.fork() == 0:
+            for use in (lambda: model.generate("a"), lambda: next(stream), lambda: model.statistics):
+                try:
+                    use()
+                except folio.Error as error:
+                    assert "forked" in str(error), error
+                    print("said")
+            model.close()  # nothing of it is the child's
+            other = folio.Model(sys.argv[1], threads=1)
+            assert other.generate("ROMEO:", max_tokens=20, seed=1) == text
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+        assert model.generate("ROMEO:", max_tokens=20, seed=1) == text
+        print("parent")
+    """)
+    assert out.split() == ["said"] * 3 + ["parent"] and errors == ""
+
+
+def test_processes_of_a_pool_open_their_own(golden_gguf):
+    python(golden_gguf, """
+        import multiprocessing
+        def work(seed):
+            with folio.Model(sys.argv[1], threads=1) as own:
+                return own.generate("ROMEO:", max_tokens=20, seed=seed)
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            texts = pool.map(work, range(4))
+        assert texts == [model.generate("ROMEO:", max_tokens=20, seed=seed) for seed in range(4)]
+    """)
+
+
+def test_nothing_but_numpy_is_imported(golden_gguf):
+    out, _ = python(golden_gguf, """
+        tops = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+        print(sorted(name for name in tops if getattr(sys.modules[name], "__file__", None)
+                     and "site-packages" in sys.modules[name].__file__))
+    """)
+    names = eval(out)
+    assert "numpy" in names and set(names) <= {"folio", "numpy", "_distutils_hack"}, names
