@@ -77,5 +77,5 @@ def test_a_chat_of_three_lines(tmp_path):
     model.close()
     with Page(tmp_path, PAGES[1], ('"model.gguf"', f"{str(SMOLLM2)!r}, context=1024"),
               ("stream=True", "stream=True, temperature=0, max_tokens=20")) as client:
-        assert client.predict("What is 2 + 2?", api_name="/chat") == first
-        assert client.predict("And one more?", api_name="/chat") == second
+        assert client.predict("What is 2 + 2?", api_name="/answer") == first
+        assert client.predict("And one more?", api_name="/answer") == second
