@@ -1,6 +1,7 @@
 // Runs the laws of an exercise in their order, up to the first that fails, and shows why it does. The exit code is 1 if
 // one fails. They run in a child process, so that a crash is the failure of a law, too, and is told in words. All of
-// GoogleTest's flags work: --gtest_fail_fast=0 goes on after a failure.
+// GoogleTest's flags work: --gtest_fail_fast=0 goes on after a failure. With --each, the tests ask for many runs at
+// once.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -8,9 +9,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "experiments/exercises/asan_options.h"
 #include "experiments/exercises/crash.h"
@@ -111,10 +115,9 @@ int run_laws(int argc, char** argv, Progress& progress) {
   return code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // if a law crashes, the ones before it were shown
+// Runs the laws that the arguments ask for in a child process, says what it did not come to say, and gives the exit
+// code.
+int judge(int argc, char** argv) {
   void* memory = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int errors[2];  // a pipe: what the child writes to stderr
   if (memory == MAP_FAILED || pipe(errors) != 0) return std::perror("exercise"), 2;
@@ -124,12 +127,15 @@ int main(int argc, char** argv) {
   if (child == 0) {
     dup2(errors[1], STDERR_FILENO);
     close(errors[0]);
-    return run_laws(argc, argv, progress);
+    const int code = run_laws(argc, argv, progress);
+    std::fflush(nullptr);
+    std::_Exit(code);  // what LibTorch would take down, piece by piece, goes with the process
   }
   close(errors[1]);
   std::string text;
   char buffer[4096];
   for (ssize_t n; (n = read(errors[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  close(errors[0]);
   int status = 0;
   waitpid(child, &status, 0);
   const bool crashed = !progress.finished && progress.law[0] != '\0';
@@ -140,4 +146,30 @@ int main(int argc, char** argv) {
   print_failure(progress.law, words, progress.file, progress.line);
   std::printf("%d of %d laws hold\n", progress.n_held, progress.n_laws);
   return 1;
+}
+
+// Many runs in one process, since LibTorch takes a second to load. Each line of stdin has a mistake, a space, and a
+// flag of GoogleTest. "exit CODE" ends what a run prints.
+int judge_each(char* program) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(std::cin, line);) lines.push_back(line);
+  for (const std::string& line : lines) {
+    std::istringstream words(line);
+    std::string mistake, flag;
+    std::getline(words, mistake, ' ');
+    std::getline(words, flag);
+    setenv("FOLIO_MISTAKE", mistake.c_str(), 1);
+    char* arguments[] = {program, flag.data(), nullptr};
+    const int code = judge(2, arguments);
+    std::printf("exit %d\n", code);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // if a law crashes, the ones before it were shown
+  if (argc == 2 && std::strcmp(argv[1], "--each") == 0) return judge_each(argv[0]);
+  return judge(argc, argv);
 }
