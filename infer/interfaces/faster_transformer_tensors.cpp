@@ -1,0 +1,247 @@
+#include "infer/interfaces/faster_transformer_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace folio::infer::faster_transformer {
+namespace {
+
+using core::require;
+
+struct Name {
+  std::string_view name;
+  std::string_view refusal = "";  ///< why this engine doesn't have it
+};
+
+constexpr std::string_view kSoftPrompts = "this engine's prompts are tokens";
+
+constexpr std::array kInputs = {
+    Name{"input_ids"},
+    Name{"input_lengths"},
+    Name{"output_seq_len"},
+    Name{"runtime_top_k"},
+    Name{"runtime_top_p"},
+    Name{"temperature"},
+    Name{"repetition_penalty"},
+    Name{"len_penalty"},
+    Name{"random_seed"},
+    Name{"stop_words_list"},
+    Name{"bad_words_list"},
+    Name{"start_id"},
+    Name{"end_id"},
+    Name{"session_len"},
+    Name{"continue_gen"},
+    Name{"input_lengths_h", "input_lengths lie in the CPU's memory"},
+    Name{"prompt_learning_task_name_ids", kSoftPrompts},
+    Name{"request_prompt_lengths", kSoftPrompts},
+    Name{"request_prompt_lengths_h", kSoftPrompts},
+    Name{"request_prompt_embedding", kSoftPrompts},
+    Name{"request_prompt_type", kSoftPrompts},
+    Name{"beam_search_diversity_rate", "beams are those of transformers, without diversity"},
+    Name{"presence_penalty", "the original's counts the prompt, this engine's does not; take repetition_penalty"},
+    Name{"min_length", "nothing keeps a text from ending"},
+    Name{"is_return_context_cum_log_probs", "the log-probabilities are those of generated tokens"},
+    Name{"is_return_context_embeddings", "embeddings are not handed out"},
+    Name{"memory_len", "attention sees the whole text"},
+    Name{"top_p_decay", "top-p stays what it is"},
+    Name{"top_p_min", "top-p stays what it is"},
+    Name{"top_p_reset_ids", "top-p stays what it is"},
+};
+
+constexpr std::array kOutputs = {
+    Name{"output_ids"},
+    Name{"sequence_length"},
+    Name{"cum_log_probs"},
+    Name{"output_log_probs"},
+    Name{"response_input_lengths", "it would be input_lengths again"},
+    Name{"context_embeddings", "embeddings are not handed out"},
+    Name{"is_finished", "a text that is shorter than its output_seq_len has finished"},
+};
+
+void check_names(std::string_view kind, std::span<const Name> names, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    const auto found = std::ranges::find(names, name, &Name::name);
+    if (found == names.end()) {
+      std::vector<std::string_view> known;
+      for (const Name& n : names) {
+        if (n.refusal.empty()) known.push_back(n.name);
+      }
+      core::fail("there is no {} tensor {}; there are {}", kind, name, fmt::join(known, ", "));
+    }
+    require(found->refusal.empty(), "the {} tensor {} is not supported: {}", kind, name, found->refusal);
+  }
+}
+
+std::string_view type_name(DataType type) {
+  switch (type) {
+    case TYPE_BOOL:
+      return "bool";
+    case TYPE_INT32:
+      return "int32";
+    case TYPE_UINT32:
+      return "uint32";
+    case TYPE_UINT64:
+      return "uint64";
+    default:
+      return "float32";
+  }
+}
+
+}  // namespace
+
+size_t Tensor::size() const {
+  size_t n = 1;
+  for (const size_t s : shape) n *= s;
+  return n;
+}
+
+std::string shape_text(std::span<const size_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+void require_shape(std::string_view name, const Tensor& tensor, std::initializer_list<size_t> shape,
+                   std::string_view why) {
+  const auto text = [&] { return shape_text({shape.begin(), shape.size()}); };
+  const auto own = [&] { return shape_text(tensor.shape); };
+  require(std::ranges::equal(tensor.shape, shape), "{} has the shape {}, but needs {}{}{}", name, own, text,
+          why.empty() ? "" : ": ", why);
+}
+
+void require_data(std::string_view name, const Tensor& tensor, std::initializer_list<DataType> types) {
+  require(tensor.where != MEMORY_GPU, "{} lies in a GPU's memory, but has to lie in the CPU's", name);
+  const auto needed = [&] {
+    std::vector<std::string_view> names;
+    for (const DataType type : types) names.push_back(type_name(type));
+    return fmt::format("{}", fmt::join(names, " or "));
+  };
+  require(std::ranges::find(types, tensor.type) != types.end(), "{} is of the type {}, but has to be {}", name,
+          type_name(tensor.type), needed);
+  require(tensor.data != nullptr || tensor.size() == 0, "{} has no data", name);
+}
+
+void check_output_names(const TensorMap& tensors) { check_names("output", kOutputs, tensors); }
+
+int64_t integer_at(const Tensor& tensor, size_t i) {
+  switch (tensor.type) {
+    case TYPE_INT32:
+      return static_cast<const int32_t*>(tensor.data)[i];
+    case TYPE_UINT32:
+      return static_cast<const uint32_t*>(tensor.data)[i];
+    default:
+      return static_cast<int64_t>(static_cast<const uint64_t*>(tensor.data)[i]);
+  }
+}
+
+Inputs::Inputs(const TensorMap& tensors) : tensors_(tensors) { check_names("input", kInputs, tensors); }
+
+const Tensor* Inputs::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+const Tensor* Inputs::integers(std::string_view name, size_t n_dimensions, std::string_view needs) const {
+  const Tensor* tensor = find(name);
+  if (tensor == nullptr) return nullptr;
+  require(
+      tensor->shape.size() == n_dimensions, "{} has the shape {}, but needs {}", name,
+      [&] { return shape_text(tensor->shape); }, needs);
+  require_data(name, *tensor, {TYPE_INT32, TYPE_UINT32});
+  return tensor;
+}
+
+const Tensor& Inputs::required(std::string_view name, size_t n_dimensions, std::string_view needs) const {
+  const Tensor* tensor = integers(name, n_dimensions, needs);
+  require(tensor != nullptr, "there is no input tensor {}, of the shape {}", name, needs);
+  return *tensor;
+}
+
+const Tensor* Inputs::values_of_each(std::string_view name, size_t n, std::initializer_list<DataType> types) const {
+  const Tensor* tensor = find(name);
+  if (tensor == nullptr) return nullptr;
+  const std::vector<size_t>& shape = tensor->shape;
+  require(
+      shape.empty() || (shape.size() == 1 && (shape[0] == 1 || shape[0] == n)), "{} has the shape {}, but needs [1]{}",
+      name, [&] { return shape_text(shape); }, n == 1 ? "" : fmt::format(" or [{}], a value for each text", n));
+  require_data(name, *tensor, types);
+  return tensor;
+}
+
+std::vector<int64_t> Inputs::integer_of_each(std::string_view name, size_t n, int64_t low, int64_t high) const {
+  const Tensor* tensor = values_of_each(name, n, {TYPE_INT32, TYPE_UINT32});
+  if (tensor == nullptr) return {};
+  std::vector<int64_t> values(n);
+  for (size_t i = 0; i < n; ++i) {
+    values[i] = integer_at(*tensor, tensor->size() == 1 ? 0 : i);
+    require(values[i] >= low && values[i] <= high, "{} is {} for text {}, but has to be in [{}, {}]", name, values[i],
+            i, low, high);
+  }
+  return values;
+}
+
+std::vector<float> Inputs::float_of_each(std::string_view name, size_t n, float low, float high) const {
+  const Tensor* tensor = values_of_each(name, n, {TYPE_FP32});
+  if (tensor == nullptr) return {};
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) {
+    values[i] = static_cast<const float*>(tensor->data)[tensor->size() == 1 ? 0 : i];
+    require(values[i] >= low && values[i] <= high, "{} is {} for text {}, but has to be in [{}, {}]", name, values[i],
+            i, low, high);
+  }
+  return values;
+}
+
+std::vector<uint64_t> Inputs::bits_of_each(std::string_view name, size_t n) const {
+  const Tensor* tensor = values_of_each(name, n, {TYPE_UINT64, TYPE_UINT32, TYPE_INT32});
+  if (tensor == nullptr) return {};
+  std::vector<uint64_t> values(n);
+  for (size_t i = 0; i < n; ++i) {
+    values[i] = static_cast<uint64_t>(integer_at(*tensor, tensor->size() == 1 ? 0 : i));
+  }
+  return values;
+}
+
+std::optional<int64_t> Inputs::integer(std::string_view name, int64_t low, int64_t high) const {
+  const auto values = integer_of_each(name, 1, low, high);
+  return values.empty() ? std::nullopt : std::optional(values.front());
+}
+
+bool Inputs::flag(std::string_view name) const {
+  const Tensor* tensor = values_of_each(name, 1, {TYPE_BOOL});
+  return tensor != nullptr && *static_cast<const bool*>(tensor->data);
+}
+
+std::vector<Words> Inputs::words_of_each(std::string_view name, size_t n, int64_t vocab_size) const {
+  const Tensor* tensor = find(name);
+  if (tensor == nullptr) return {};
+  const std::vector<size_t>& shape = tensor->shape;
+  const bool of_all = shape.size() == 2 && shape[0] == 2;
+  require(
+      of_all || (shape.size() == 3 && shape[0] == n && shape[1] == 2),
+      "{} has the shape {}, but needs [{}, 2, L] or [2, L]: ids, and the ends of words in them", name,
+      [&] { return shape_text(shape); }, n);
+  require_data(name, *tensor, {TYPE_INT32});
+  const size_t length = shape.back();
+  std::vector<Words> words(n);
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t* ids = static_cast<const int32_t*>(tensor->data) + (of_all ? 0 : i * 2 * length);
+    const std::span<const int32_t> ends(ids + length, length);
+    int32_t begin = 0;
+    for (const int32_t end : ends) {
+      if (end < 0) continue;
+      require(end > begin && static_cast<size_t>(end) <= length,
+              "a word of {} ends at {} of {} ids, behind one that ends at {}", name, end, length, begin);
+      for (int32_t at = begin; at < end; ++at) {
+        require(ids[at] >= 0 && ids[at] < vocab_size, "{} has token {}, which is outside the vocabulary of {}", name,
+                ids[at], vocab_size);
+      }
+      words[i].emplace_back(ids + begin, ids + end);
+      begin = end;
+    }
+  }
+  return words;
+}
+
+}  // namespace folio::infer::faster_transformer
