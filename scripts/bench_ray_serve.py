@@ -53,7 +53,7 @@ def processor_seconds(of):
 
 
 @contextlib.contextmanager
-def ray_serve(model, context):
+def ray_serve(model):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -75,7 +75,7 @@ def ray_serve(model, context):
 
 async def load(port, n, at_once, n_tokens, seed):
     draw = random.Random(seed)
-    payloads = [post("/v1/completions", {"prompt": [draw.randrange(1000, 40000) for _ in range(32)], "max_tokens": n_tokens,
+    payloads = [post("/v1/completions", {"prompt": "".join(draw.choices("etaoin shrdlu", k=64)), "max_tokens": n_tokens,
                                          "seed": i, "stream": True, "stream_options": {"include_usage": True},
                                          "logit_bias": {"0": -100, "2": -100}}) for i in range(n)]
     turns = asyncio.Semaphore(at_once)
@@ -112,9 +112,9 @@ def main():
         for name in list(results)[::1 if round_ % 2 == 0 else -1]:
             with contextlib.ExitStack() as stack:
                 if name.startswith("ray"):
-                    process, port = stack.enter_context(ray_serve(a.model, 512))
+                    process, port = stack.enter_context(ray_serve(a.model))
                 else:
-                    server = stack.enter_context(Server("folio", a.model, sequences=16, context=512, threads=2))
+                    server = stack.enter_context(Server("folio", a.model, sequences=16, context=256, threads=2))
                     process, port = server.process, server.port
                 asyncio.run(load(port, a.at_once, a.at_once, a.tokens, "warm-up"))
                 before = processor_seconds(process.pid)

@@ -48,7 +48,7 @@ struct LocalReply::State final : public HttpReply {
   bool done = false;  // the service's thread's alone, as the next
   std::function<void()> lost{};
 
-  mutable std::mutex mutex;  // of what follows
+  std::mutex mutex;  // of what follows
   std::condition_variable came;
   std::vector<std::pair<std::string, std::string>> headers;
   int status = 0;

@@ -7,16 +7,19 @@ and what is answered, is the engine's (folio.service), as in build/serve. When a
 the ingress asks another for the same text, and goes on where the first one stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import hashlib
 import json
 import logging
 import math
+import os
 import random
 from typing import Any, AsyncIterator
+
+# Messages between processes cost half with these (docs/ray_serve.md); Ray's processes take them from its first one.
+for setting in "USE_GRPC_BY_DEFAULT=1 RUN_USER_CODE_IN_SEPARATE_THREAD=0 RUN_ROUTER_IN_SEPARATE_LOOP=0".split():
+    os.environ.setdefault("RAY_SERVE_" + setting[:-2], setting[-1])
 
 import ray
 from ray import serve
@@ -32,8 +35,8 @@ from folio import Model
 from folio.repeats import DONE, Rest
 from folio.service import Service
 
-BETWEEN_PIECES = 0.02  # seconds: what comes meanwhile is one message, since each costs more than a token of a small model
-BEGINNING = 256  # characters that requests have to share to go to the same replica
+BETWEEN_PIECES = 0.02  # seconds: what a stream gets meanwhile is one message
+BEGINNING = 256  # characters: requests that share them go to the same replica
 ATTEMPTS = 10  # of a request whose replicas die: it may be why
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
@@ -57,7 +60,7 @@ class Replica:
             await asyncio.sleep(BETWEEN_PIECES)
 
     def check_health(self) -> None:
-        """Ray asks this now and then, and replaces a replica that throws. Feeds Ray's metrics, too."""
+        """Ray replaces a replica that throws here, where Ray's metrics are fed, too."""
         before, self.before = self.before, self.model.statistics
         for name, gauge in self.gauges.items():
             gauge.set(self.before[name])
@@ -118,9 +121,7 @@ class Ingress:
             async for _, _, piece in answer:
                 yield piece
 
-        response = StreamingResponse(pieces(), status)
-        response.raw_headers = [(name.lower().encode(), value.encode()) for name, value in headers]
-        return response
+        return StreamingResponse(pieces(), status, dict(headers))
 
     async def answer(self, *request: Any) -> AsyncIterator[tuple[int, Any, bytes]]:
         """The status, the headers and a piece, for each piece of the body, from as many replicas as it takes."""
@@ -181,8 +182,7 @@ def main(replica: type = Replica) -> None:
     p.add_argument("--api-key", default="", help="ask for this key")
     p.add_argument("--allowed-host", action="append", default=[], help="a name of this server, beside localhost")
     a = p.parse_args()
-    if not ray.is_initialized():
-        ray.init()  # the cluster that runs, or one on this machine
+    ray.init(ignore_reinit_error=True)  # the cluster that runs, or one on this machine
     serve.start(http_options=HTTPOptions(host=a.host, port=a.port))
     serve.run(app(a.model, {"threads": a.threads_per_replica, "max_sequences": a.max_sequences},
                   {"api_key": a.api_key, "allowed_hosts": [*a.allowed_host, a.host]}, a.replicas,

@@ -1,0 +1,29 @@
+"""folio.ray_serve as ray_test.py runs it: a small Ray of its own, replicas with another instruction set each, and a file
+in $FOLIO_TEST_REPLICAS for each replica that is there, which names its process."""
+
+import os
+from pathlib import Path
+
+import ray
+
+from folio import ray_serve
+
+SETS = os.environ.get("FOLIO_TEST_ISA", "").split()
+
+
+class Marked(ray_serve.Replica):
+    def __init__(self, *args):
+        from ray import serve
+
+        rank = getattr(serve.get_replica_context().rank, "rank", serve.get_replica_context().rank)
+        if SETS:
+            os.environ["FOLIO_ISA"] = SETS[rank % len(SETS)]
+        super().__init__(*args)
+        (Path(os.environ["FOLIO_TEST_REPLICAS"]) / str(rank)).write_text(str(os.getpid()))
+
+
+if __name__ == "__main__":
+    import ray_app  # so that Ray's processes find the class by the module's name
+
+    ray.init(num_cpus=8, object_store_memory=100_000_000, include_dashboard=False)
+    ray_serve.main(ray_app.Marked)
