@@ -4,7 +4,7 @@
     PYTHONPATH=build/python build/venv/bin/python scripts/bench_python.py MODEL.gguf [--rounds 5] [--tokens 240] [--no-llama-cpp]
 
 Tokens per second of a call, as its caller sees it, with all prompts' tokens counted; medians of the rounds. The program
-says its own decoding speed (generate --json), which leaves out what loading took. One and sixteen prompts; the program's
+says its own times (generate --json), which leave out what loading took. One and sixteen prompts; the program's
 sixteen are a file of --prompts.
 """
 
@@ -19,16 +19,24 @@ from pathlib import Path
 import folio
 
 ROOT = Path(__file__).resolve().parents[1]
-PROMPT = "ROMEO:\nWhat "
 
 
-def program(model, n_prompts, tokens, threads):
+def program(model, prompts, tokens, threads):
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(f"{PROMPT.splitlines()[0]}{i:x}" for i in range(n_prompts)) + "\n")
+        file.write("".join(prompt + "\n" for prompt in prompts))
         file.flush()
         done = subprocess.run([str(ROOT / "build/generate"), "-m", model, "--prompts", file.name, "-n", str(tokens), "-s",
                                "1", "-t", str(threads), "--json"], capture_output=True, check=True)
-    return json.loads(done.stdout)["decode_tokens_per_s"]
+    # Its own times of all prompts and all tokens after each text's first, as a caller would see them together.
+    said = json.loads(done.stdout)
+    n_prompt = sum(len(result["prompt_tokens"]) for result in said["results"])
+    n_decoded = sum(len(result["tokens"]) - 1 for result in said["results"])
+    seconds = n_prompt / said["prefill_tokens_per_s"] + n_decoded / said["decode_tokens_per_s"]
+    return (n_decoded + len(prompts)) / seconds
+
+
+def letter(number):
+    return chr(ord("A") + number % 26)
 
 
 def timed(call, n):
@@ -53,20 +61,20 @@ def main():
     options = dict(max_tokens=o.tokens, seed=1)
     rows = {}
     with folio.Model(o.model, threads=o.threads) as model:
-        for _ in range(o.rounds):
+        for round in range(o.rounds):
             for n in (1, 16):
-                prompts = [f"ROMEO:{i:x}" for i in range(n)]
-                total = o.tokens * n
-                prompt = prompts if n > 1 else prompts[0]
-                rows.setdefault((n, "build/generate"), []).append(program(o.model, n, o.tokens, o.threads))
-                rows.setdefault((n, "generate()"), []).append(timed(lambda: model.generate(prompt, **options), total))
-                rows.setdefault((n, "stream()"), []).append(
-                    timed(lambda: [None for _ in model.stream(prompt, **options)], total))
-            if llama:
-                call = dict(max_tokens=o.tokens, temperature=0.8, top_p=0.95, seed=1)
-                rows.setdefault((1, "llama-cpp-python, a call"), []).append(timed(lambda: llama(prompts[0], **call), o.tokens))
-                rows.setdefault((1, "llama-cpp-python, stream=True"), []).append(
-                    timed(lambda: [None for _ in llama(prompts[0], stream=True, **call)], o.tokens))
+                # Others for each call, so that none finds its prompts in the cache.
+                of = lambda call: [f"{letter(round)}{letter(i)}{letter(n)}{letter(call)}:" for i in range(n)]
+                one_or_all = lambda call: of(call) if n > 1 else of(call)[0]
+                note = lambda name, rate: rows.setdefault((n, name), []).append(rate)
+                note("build/generate", program(o.model, of(0), o.tokens, o.threads))
+                note("generate()", timed(lambda: model.generate(one_or_all(1), **options), o.tokens * n))
+                note("stream()", timed(lambda: [None for _ in model.stream(one_or_all(2), **options)], o.tokens * n))
+                if llama and n == 1:
+                    call = dict(max_tokens=o.tokens, temperature=0.8, top_p=0.95, seed=1)
+                    note("llama-cpp-python, a call", timed(lambda: llama(of(3)[0], **call), o.tokens))
+                    note("llama-cpp-python, stream=True",
+                         timed(lambda: [None for _ in llama(of(4)[0], stream=True, **call)], o.tokens))
     print(f"{o.model}, {o.threads} threads, {o.tokens} tokens, medians of {o.rounds} rounds")
     for (n, name), rates in sorted(rows.items()):
         base = statistics.median(rows[(n, "build/generate")])

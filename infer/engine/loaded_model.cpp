@@ -34,6 +34,12 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     throw core::UsageError(fmt::format("--context is {}, but the model's is {}", options.context, most));
   }
   if (options.context == 0) model.options_.context = most;
+  if (options.cache_positions == kForMany) {
+    constexpr int64_t kUsually = 16'384;
+    const int64_t one = model.options_.context;
+    const int64_t each = one * static_cast<int64_t>(std::min<size_t>(options.limits.max_sequences, INT16_MAX));
+    model.options_.cache_positions = std::min(each, std::max(4 * one, kUsually));
+  }
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
   if (!options.adapter.empty()) {
     model.adapter_ = core::read_adapter(options.adapter, model.config(), options.adapter_scale);

@@ -21,6 +21,10 @@
 
 namespace folio::infer {
 
+/// LoadOptions::cache_positions for a server: a full context for each of limits.max_sequences texts, but no more than
+/// 16,384 positions, or four contexts where these are more. (Memory is taken when texts come to need it.)
+inline constexpr int64_t kForMany = -1;
+
 struct LoadOptions {
   std::string tokenizer{};     ///< a file, where the model has none in it
   std::string draft_model{};   ///< a smaller model of the same vocabulary, for requests that speculate; empty: none

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/random.h"
 #include "infer/server/assets.h"
 
 namespace folio::infer::server {
@@ -98,8 +99,9 @@ const Service::Route* Service::route_of(std::string_view path) {
 
 Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post)
     : engine_(engine), served_(std::move(served)), options_(std::move(options)), post_(std::move(post)) {
-  std::random_device device;
-  std::seed_seq seed{device(), device(), device(), device()};
+  const uint64_t a = core::system_random();
+  const uint64_t b = core::system_random();
+  std::seed_seq seed{a, a >> 32U, b, b >> 32U};
   random_.seed(seed);
 }
 

@@ -40,7 +40,7 @@ class Model:
     device           "cpu", "cuda" or "cuda:N"
     context          positions of one sequence; None: the model's
     cache_type       of keys and values: "f32", "f16" or "q8_0"; None: as the model's weights
-    cache_tokens     positions of the cache; None: four contexts, or one for each sequence if these are fewer
+    cache_tokens     positions of the cache; None: a context for each sequence, but at most 16,384, or four contexts
     max_sequences    sequences that run at once; more wait
     max_batch_tokens rows of a step
     draft_model      a smaller model of the same vocabulary, which guesses

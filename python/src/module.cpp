@@ -18,6 +18,7 @@
 
 #include "core/error.h"
 #include "core/manifest.h"
+#include "core/random.h"
 #include "core/version.h"
 #include "core/weights.h"
 #include "data/chat/chat_template.h"
@@ -204,7 +205,7 @@ std::shared_ptr<SharedModel> open(const std::string& path, nb::dict given) {
   load.adapter = o.value("adapter", "");
   load.adapter_scale = o.value("adapter_scale", 1.0F);
   load.context = o.value("context", int64_t{0});
-  load.cache_positions = o.value("cache_tokens", int64_t{0});
+  load.cache_positions = o.value("cache_tokens", infer::kForMany);
   load.limits = {.max_rows = o.value("max_batch_tokens", size_t{256}),
                  .max_sequences = o.value("max_sequences", size_t{16})};
   load.machines.n_threads = o.value("threads", size_t{0});
@@ -283,7 +284,7 @@ std::unique_ptr<Stream> submit(const std::shared_ptr<SharedModel>& model, bool c
   Json json = json_of(body);
   const WithoutGil away;
   const SharedModel::Use use(*model);
-  auto request = parse_request(use, chat, std::move(json), model->random_seed());
+  auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U);
   auto requests = engine_requests(use, std::move(request));
   for (infer::Request& r : requests) {
     r.options.end_tokens.insert(r.options.end_tokens.end(), end_tokens.begin(), end_tokens.end());

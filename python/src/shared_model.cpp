@@ -16,11 +16,6 @@ using infer::server::Json;
 constexpr int64_t kMaxTokens = 256;      // of generate, where nothing is said
 constexpr int64_t kMostTexts = 1 << 20;  // of a call
 
-infer::LoadOptions for_many(infer::LoadOptions load) {
-  if (load.cache_positions == 0) load.n_contexts = static_cast<int64_t>(std::min<size_t>(load.limits.max_sequences, 4));
-  return load;
-}
-
 std::string name_of(const std::string& path, const OpenOptions& options) {
   if (!options.name.empty()) return options.name;
   const auto file = std::filesystem::absolute(path).lexically_normal();
@@ -42,7 +37,7 @@ std::string model_file_of(const std::string& path) {
 }
 
 SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
-    : loaded(infer::LoadedModel::open(path, for_many(options.load))),
+    : loaded(infer::LoadedModel::open(path, options.load)),
       served{.name = name_of(path, options),
              .context = loaded.context(),
              .tokenizer = loaded.tokenizer(),
@@ -56,11 +51,7 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
       })) {}
 
 SharedModel::SharedModel(const std::string& path, const OpenOptions& options)
-    : parts_(std::make_unique<Parts>(model_file_of(path), options)) {
-  std::random_device device;
-  std::seed_seq seed{device(), device(), device(), device()};
-  random_.seed(seed);
-}
+    : parts_(std::make_unique<Parts>(model_file_of(path), options)) {}
 
 SharedModel::~SharedModel() {
   if (getpid() != process_) {
@@ -122,12 +113,6 @@ void SharedModel::close() {
 bool SharedModel::closed() const {
   const std::lock_guard lock(mutex_);
   return closed_;
-}
-
-// Such that a caller whose numbers are doubles gets it back unchanged.
-uint64_t SharedModel::random_seed() {
-  const std::lock_guard lock(mutex_);
-  return random_() >> 11U;
 }
 
 infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body,

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -66,7 +65,6 @@ class SharedModel {
   /// Ends what runs as interrupted, waits for those who use the model, and gives its memory back.
   void close();
   [[nodiscard]] bool closed() const;
-  [[nodiscard]] uint64_t random_seed();
 
  private:
   // What stands below uses what stands above.
@@ -86,7 +84,6 @@ class SharedModel {
   std::condition_variable unused_;
   size_t n_users_ = 0;
   bool closed_ = false;
-  std::mt19937_64 random_;
 };
 
 /// A request for texts, "chat" or not, from the fields of the server's; where a sampler's number or max_tokens is not
@@ -97,11 +94,5 @@ class SharedModel {
 /// The engine's requests for these texts, each with its choices.
 [[nodiscard]] std::vector<infer::Request> engine_requests(const SharedModel::Use& use,
                                                           infer::server::CompletionRequest request);
-
-/// (ids) → (ids, vocab_size) logits. The stream has no news but its end; `values` are whole then.
-struct Rows {
-  std::vector<float> values;
-  size_t n_rows = 0;
-};
 
 }  // namespace folio::python

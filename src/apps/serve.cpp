@@ -50,7 +50,7 @@ void add_flags(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option(
          "--cache-tokens", o.model.load.cache_positions,
-         "positions of the KV cache (default: of four full contexts, or one for each sequence if these are fewer)")
+         "positions of the KV cache (default: a context for each sequence, but at most 16,384, or four contexts)")
       ->check(apps::in_range(1, 1e9));
   app.add_option("--speculate", o.speculate, "try up to N tokens of each text at once; no text changes")
       ->check(apps::in_range(0, 64))
@@ -93,7 +93,7 @@ std::optional<data::ChatTemplate> chat_template_of(const CLI::App& app, const Op
 int run(const CLI::App& app, Options& o) {
   if (app.count("--api-key") > 0 && o.service.api_key.empty()) throw core::UsageError("--api-key: the key is empty");
   infer::LoadOptions& load = o.model.load;
-  if (load.cache_positions == 0) load.n_contexts = static_cast<int64_t>(std::min<size_t>(load.limits.max_sequences, 4));
+  if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   infer::LoadedModel model = apps::open_model(o.model);
   infer::server::ServedModel served{.name = o.name.empty() ? name_of(model.file().path) : o.name,
                                     .context = model.context(),

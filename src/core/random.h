@@ -2,7 +2,11 @@
 // SplitMix64 (Steele, Lea & Flood 2014): a bijection that passes BigCrush when fed a counter.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
+
+#include "core/error.h"
 
 namespace folio::core {
 
@@ -26,6 +30,14 @@ namespace folio::core {
 /// Uniform in [0, n), n > 0, by multiplication (Lemire 2019; the bias is below n / 2^64).
 [[nodiscard]] constexpr uint64_t random_below(uint64_t seed, uint64_t counter, uint64_t n) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, counter)) * n) >> 64U);
+}
+
+/// 64 bits from the system, others each time. Throws Error if it has none. (std::random_device asks for a newer C library
+/// than the Python package is to need.)
+[[nodiscard]] inline uint64_t system_random() {
+  uint64_t bits = 0;
+  require(getentropy(&bits, sizeof bits) == 0, "the system gives no random numbers");
+  return bits;
 }
 
 }  // namespace folio::core
