@@ -91,7 +91,7 @@ def draw_logit_lens(model, text, path):
     logits = logit_lens(model, ids)
     chances = np.exp(logits - logits.max(-1, keepdims=True))
     chances /= chances.sum(-1, keepdims=True)
-    cell, row, left, top = 34, 26, 90, 40
+    cell, row, left, top = 34, 26, 120, 40
     parts = [label(left - 8, top - 14, "after", "end")]
     for column, token in enumerate(ids):
         parts.append(label(left + cell * (column + 0.5), top - 14, shown(model.tokenizer.decode([token])), color="#136"))

@@ -1,0 +1,74 @@
+"""folio.runs() and Run against the files of a run, and the walk of python/examples/look_inside.py on it."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+import support
+
+import folio
+
+
+SHAPE = support.LEARNING_RUN[:support.LEARNING_RUN.index("--steps")]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    if not (support.BUILD / "train").exists():
+        pytest.skip("this build has no trainer")
+    home = tmp_path_factory.mktemp("home")
+    text = home / "text.txt"
+    text.write_text("ROMEO:\nWhat light through yonder JULIET KING RICHARD III First Citizen\n" * 40 + support.TEXT,
+                    encoding="utf-8")
+    for name in ("first", "second"):
+        support.succeed("train", text, "--out", home / "runs" / name, *SHAPE, "--steps", 60, "--eval-every", 20,
+                        "--lr", "1e-2", "--warmup-steps", 5, "--threads", 1, home=home)
+    return home
+
+
+def test_a_runs_log_is_its_lines(home, monkeypatch):
+    monkeypatch.setenv("FOLIO_HOME", str(home))
+    assert [run.name for run in folio.runs()] == ["first", "second"] == [run.name for run in folio.runs(home)]
+    run = folio.runs()[-1]
+    lines = [json.loads(line) for line in (run.path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert list(run.log["step"]) == [line["step"] for line in lines] and run.log["step"].dtype == np.int64
+    assert list(run.log["loss"]) == [line["loss"] for line in lines]
+    steps, losses = run.curve("val_loss")
+    assert list(zip(steps, losses)) == [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
+    assert len(steps) == 3 and np.isnan(run.log["val_loss"]).sum() == len(lines) - 3
+    assert run.config["steps"] == 60 and run.config["optimizer"] == "adamw" and run.config["tie-embeddings"] is True
+    with run.model(threads=1) as model:
+        text = model.generate("ROMEO:", max_tokens=20, seed=1)
+    with folio.Model(run.path, threads=1) as model:
+        assert model.generate("ROMEO:", max_tokens=20, seed=1) == text
+        assert model.about["name"] == "second"
+
+
+def test_what_is_no_run_is_said_in_one_line(home, tmp_path):
+    with pytest.raises(folio.Error, match="no folder of a run"):
+        folio.Run(tmp_path)
+    run = folio.Run(home / "runs" / "first")
+    with pytest.raises(folio.Error, match="its log has no number 'accuracy'; it has step, tokens, loss"):
+        run.curve("accuracy")
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": \n', encoding="utf-8")
+    with pytest.raises(folio.Error, match="log.jsonl:2: this line is no JSON object"):
+        folio.Run(tmp_path).log
+
+
+def test_the_walk_draws_its_pictures(home, tmp_path):
+    walk = support.ROOT / "python" / "examples" / "look_inside.py"
+    out = tmp_path / "pictures"
+    done = subprocess.run([sys.executable, walk, home / "runs" / "second", "--out", out], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    texts = {}
+    for name in ("loss", "attention", "logit_lens", "texts"):
+        root = xml.etree.ElementTree.parse(out / f"{name}.svg").getroot()
+        texts[name] = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(text.startswith("val_loss ") for text in texts["loss"])
+    assert texts["attention"][-1] == "layer 1, head 3"
+    assert "the embedding" in texts["logit_lens"] and "layer 1" in texts["logit_lens"]
+    assert "ROMEO:" in texts["texts"]
