@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs test long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help demo programs wheel test long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,10 @@ programs: ## build all programs: train, generate, chat, serve, perplexity, inspe
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target programs
+
+wheel: ## the Python package as a wheel, in build/wheelhouse/, and build/venv-wheel with it (minutes)
+	@scripts/bootstrap.sh test
+	@scripts/wheel.sh
 
 CORPUS := build/venv/bin/python scripts/get_tinyshakespeare.py
 SMOLLM2 := build/venv/bin/python scripts/get_smollm2.py

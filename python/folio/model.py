@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import math
 import os
 import weakref
@@ -440,7 +441,5 @@ def _close_all() -> None:
     _engine.wait_for_threads()
 
 
-# Before the interpreter ends: a thread that waits for a text has to come back while it can.
-import atexit  # noqa: E402
-
+# A thread that waits for a text has to come back before the interpreter ends.
 atexit.register(_close_all)
