@@ -14,15 +14,15 @@
 namespace folio::infer::server {
 
 struct HttpRequest {
-  std::string method;       ///< GET for HEAD
+  std::string method{};       ///< GET for HEAD
   bool head_only = false;  ///< it was HEAD: no body is sent
-  std::string path;  ///< without the query
-  std::string body;
+  std::string path{};  ///< without the query
+  std::string body{};
   // Headers; empty where there is none.
-  std::string host;
-  std::string origin;
-  std::string content_type;
-  std::string authorization;
+  std::string host{};
+  std::string origin{};
+  std::string content_type{};
+  std::string authorization{};
   /// Of a caller in this process, who wants to repeat a request that names no seed: taken where it doesn't.
   std::optional<uint64_t> random_seed{};
 };

@@ -9,15 +9,14 @@
 #include <limits>
 #include <utility>
 
+#include "infer/engine/text_stream.h"
 #include "tests/infer/engine/letter_tokenizer.h"
-#include "tests/infer/engine/text_stream.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
 using test::random_tokens;
-using test::TextStream;
 
 class AsyncEngineTest : public ::testing::Test {
  protected:
@@ -47,59 +46,73 @@ class AsyncEngineTest : public ::testing::Test {
     return promise.get_future().get();
   }
 
+  // An engine whose texts are read from streams.
+  [[nodiscard]] std::shared_ptr<AsyncEngine> streaming() {
+    return std::make_shared<AsyncEngine>(engine_, [this](Engine&) { streams_.hand_over(); });
+  }
+  [[nodiscard]] std::unique_ptr<TextStream> stream(const std::shared_ptr<AsyncEngine>& engine, Request request) {
+    std::vector<Request> requests;
+    requests.push_back(std::move(request));
+    return streams_.submit(engine, std::move(requests), true);
+  }
+  static std::string text_of(TextStream& stream) {
+    std::string text;
+    while (!stream.ended()) {
+      for (const TextPiece& piece : stream.next(std::chrono::seconds(1))) text += piece.text;
+    }
+    return text;
+  }
+
   test::LetterTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
+  TextStreams streams_;
 };
 
 TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
   constexpr uint64_t kRequests = 24;
   std::vector<std::string> expected;
   for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(request(i)));
-  AsyncEngine async(engine_);
+  const auto async = streaming();
   std::vector<std::future<void>> threads;
   std::atomic<int> n_wrong = 0;
   for (uint64_t thread = 0; thread < 4; ++thread) {
     threads.push_back(std::async(std::launch::async, [&, thread] {
       for (uint64_t i = thread; i < kRequests; i += 4) {
-        TextStream stream(async, request(i));
-        std::string text;
-        while (const auto more = stream.next()) text += *more;
-        n_wrong += text == expected[i] && stream.result().text == text ? 0 : 1;
-        if (i % 3 == 0) TextStream given_up(async, request(i));
-        static_cast<void>(async.statistics());
+        const auto own = stream(async, request(i));
+        const std::string text = text_of(*own);
+        n_wrong += text == expected[i] && own->take_results().front().text == text ? 0 : 1;
+        if (i % 3 == 0) static_cast<void>(stream(async, request(i)));  // is given up
+        static_cast<void>(async->statistics());
       }
     }));
   }
   for (auto& thread : threads) thread.get();
   EXPECT_EQ(n_wrong, 0);
-  static_cast<void>(ended(async, request(1)));
-  const EngineStatistics all = async.statistics();
+  static_cast<void>(ended(*async, request(1)));
+  const EngineStatistics all = async->statistics();
   EXPECT_GE(all.tokens, kRequests);
   EXPECT_GT(all.cached_tokens, 0U);
 }
 
 TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {
-  AsyncEngine async(engine_);
+  const auto async = streaming();
   Request bad = request(1);
   bad.prompt = {3, 37};
-  EXPECT_ERROR(ended(async, bad), "outside the vocabulary");
-  TextStream stream(async, bad);
-  EXPECT_ERROR(stream.next(), "outside the vocabulary");
-  EXPECT_EQ(ended(async, request(3)).text, alone(request(3)));
+  EXPECT_ERROR(ended(*async, bad), "outside the vocabulary");
+  EXPECT_ERROR(text_of(*stream(async, bad)), "outside the vocabulary");
+  EXPECT_EQ(ended(*async, request(3)).text, alone(request(3)));
 }
 
 TEST_F(AsyncEngineTest, AFaultEndsTheRequestThatHasIt) {
-  AsyncEngine async(engine_);
+  const auto async = streaming();
   Request failing = request(5);
   failing.options.max_tokens = 30;
   failing.on_text = [](size_t, std::string_view) { throw std::runtime_error("enough"); };
-  TextStream beside(async, request(4));
-  EXPECT_THROW(ended(async, failing), std::runtime_error);
-  std::string text;
-  while (const auto more = beside.next()) text += *more;
-  EXPECT_EQ(text, alone(request(4)));
+  const auto beside = stream(async, request(4));
+  EXPECT_THROW(ended(*async, failing), std::runtime_error);
+  EXPECT_EQ(text_of(*beside), alone(request(4)));
 }
 
 TEST_F(AsyncEngineTest, DamagedWeightsEndEveryRequestWithAnError) {
