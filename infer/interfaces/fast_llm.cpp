@@ -102,7 +102,7 @@ int Model::LaunchResponseTokens(const std::vector<int>& inputTokens, const Gener
   return n_handles_++;
 }
 
-// None if it is closed and that is no mistake.
+// None if it is closed.
 std::shared_ptr<Model::Open> Model::take_open(int handle, bool close) {
   const std::lock_guard lock(mutex_);
   core::require(handle >= 0 && handle < n_handles_, "there is no handle {}: launch gives them, and gave {}", handle,
@@ -116,7 +116,7 @@ std::shared_ptr<Model::Open> Model::take_open(int handle, bool close) {
 
 int Model::FetchResponseTokens(int handle) {
   const std::shared_ptr<Open> open = take_open(handle, false);
-  core::require(open != nullptr, "handle {} is closed: its last token was fetched, or it was aborted", handle);
+  if (open == nullptr) return -1;
   const std::lock_guard lock(open->mutex);
   try {
     while (open->tokens.empty() && !open->stream->ended()) {

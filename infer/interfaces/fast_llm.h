@@ -49,8 +49,9 @@ class Model {
   /// range. A prompt that can't be run, such as one that is too long, is an error of the first fetch.
   [[nodiscard]] int LaunchResponseTokens(const std::vector<int>& inputTokens, const GenerationConfig& config = {});
 
-  /// The next token of a request, or -1 where there is none, and then the handle is closed. Sleeps until it is there.
-  /// Throws the request's error, once, which closes the handle too, and core::Error if the handle is not open.
+  /// The next token of a request, or -1 where there is none, and then the handle is closed: -1 from then on. Sleeps
+  /// until it is there. Throws the request's error, once, which closes the handle too, and core::Error if the handle
+  /// was never given.
   [[nodiscard]] int FetchResponseTokens(int handle);
 
   /// Ends a request within a step and closes its handle. Who waits for a token of it gets -1. Of a handle that is

@@ -45,8 +45,9 @@ class model:
     def __init__(self, path: Union[str, os.PathLike[str], Model], **options: Any) -> None:
         self.model = path if isinstance(path, Model) else Model(path, **options)
         self._own = self.model is not path
-        self._handles = itertools.count()
         self._open: dict[int, _Response] = {}
+        self._n_handles = 0
+        self._launching = threading.Lock()
 
     def release_memory(self) -> None:
         """Ends what runs, and gives the memory back."""
@@ -96,15 +97,20 @@ class model:
         """A number for a request that runs from now on; none is given twice."""
         ids = self.encode(prompt) if isinstance(prompt, str) else prompt
         response = _Response(self._submit([ids], _config(config, options)))
-        handle = next(self._handles)
-        self._open[handle] = response
+        with self._launching:
+            handle = self._n_handles
+            self._open[handle] = response
+            self._n_handles += 1
         return handle
 
     def fetch_response(self, handle: int) -> int:
-        """The next token, or -1 where there is none, and then the handle is closed. Waits for it without spinning."""
-        response = self._open.get(handle)
+        """The next token, or -1 where there is none, and then the handle is closed: -1 from then on.
+
+        Waits without spinning. Raises the request's error, once, which closes the handle, too.
+        """
+        response = self._response(handle)
         if response is None:
-            raise _engine.Error(f"handle {handle} is not open: it was not given, its -1 was fetched, or it was aborted")
+            return -1
         try:
             token = response.next_token()
         except BaseException:  # of the request, or Ctrl-C, which ends it
@@ -116,9 +122,13 @@ class model:
 
     def abort_handle(self, handle: int) -> None:
         """Ends a request within a step and closes its handle; nothing is done if it is closed."""
-        response = self._open.pop(handle, None)
-        if response is not None:
+        if self._response(handle) is not None and (response := self._open.pop(handle, None)):
             response.stream.cancel()
+
+    def _response(self, handle: int) -> _Response | None:
+        if not 0 <= handle < self._n_handles:
+            raise _engine.Error(f"there is no handle {handle}: launch_response gives them, and gave {self._n_handles}")
+        return self._open.get(handle)
 
     def make_input(self, history: str, round: int, input: str) -> str:
         """What to continue: the conversation so far, what is said now, and the beginning of an answer."""
