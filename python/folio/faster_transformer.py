@@ -162,9 +162,11 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
 
 def _tensor(name: str, value: Any) -> np.ndarray:
     """In rows, of a type that the tensor may have, with the same values."""
-    array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
     types = _TYPES.get(name)
-    if types is None or str(array.dtype) in types:
+    if types is None:  # refused by its name
+        return np.zeros(0, np.int32)
+    array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+    if str(array.dtype) in types:
         return array
     kinds = {"bool": "b", "float32": "fiu"}.get(types[0], "iu")
     if array.size and array.dtype.kind not in kinds:

@@ -3,7 +3,9 @@
 #include "infer/interfaces/faster_transformer.h"
 
 #include <nanobind/stl/string.h>
+#include <unistd.h>
 
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -20,20 +22,37 @@ namespace ft = infer::faster_transformer;
 class Llama {
  public:
   Llama(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
-      : weights_(model_file_of(path), tokenizer), llama_(weights_, options) {}
+      : parts_(std::make_unique<Parts>(path, tokenizer, options)) {}
+  ~Llama() {
+    if (forked()) static_cast<void>(parts_.release());  // its threads are not there to end
+  }
+  Llama(const Llama&) = delete;
+  Llama& operator=(const Llama&) = delete;
 
   template <typename F>
   auto with(F f) {
+    core::require(
+        !forked(),
+        "this process was forked from the one that opened the model, and its threads stayed there; open the model "
+        "in each process, or start processes by spawn");
     const WithoutGil away;
-    const std::lock_guard lock(mutex_);
-    return f(llama_, weights_);
+    const std::lock_guard lock(parts_->mutex);
+    return f(parts_->llama, parts_->weights);
   }
-  [[nodiscard]] const ft::LlamaWeight& weights() const { return weights_; }
+  [[nodiscard]] const ft::LlamaWeight& weights() const { return parts_->weights; }
 
  private:
-  ft::LlamaWeight weights_;
-  ft::Llama llama_;
-  std::mutex mutex_;
+  struct Parts {
+    Parts(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
+        : weights(model_file_of(path), tokenizer), llama(weights, options) {}
+    ft::LlamaWeight weights;
+    ft::Llama llama;
+    std::mutex mutex;
+  };
+  [[nodiscard]] bool forked() const { return getpid() != process_; }
+
+  std::unique_ptr<Parts> parts_;
+  pid_t process_ = getpid();
 };
 
 ft::LlamaOptions options_of(const nb::dict& given) {

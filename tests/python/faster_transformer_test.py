@@ -4,6 +4,8 @@ Both compute in float32. Of the golden model, whose tokens are characters, any c
 """
 
 import gc
+import os
+import runpy
 import sys
 import threading
 from pathlib import Path
@@ -159,9 +161,11 @@ def word_list(*words):
 
 def test_words_that_end_a_text_and_words_that_are_never_there(llama, oracle, tokenizer, prompts):
     free = texts_of(run(llama, batch(prompts)))[0][0]
-    word = free[30:33]
-    stopped = texts_of(run(llama, batch(prompts[:1], stop_words_list=word_list(free[40:45], word)[None])))[0][0]
-    assert stopped[-3:] == word and stopped == free[:len(stopped)] and len(stopped) <= 33
+    n_prompt = len(prompts[0])
+    for words in ([free[30:33]], [free[40:46], free[33:35]], [free[n_prompt - 2:n_prompt + 2]]):
+        end = min(n for n in range(n_prompt + 1, LENGTH + 1) for word in words if free[:n][-len(word):] == word)
+        stopped = run(llama, batch(prompts[:1], stop_words_list=word_list(*words)[None]))
+        assert texts_of(stopped)[0][0] == free[:end] and end < LENGTH
 
     bad = [free[22:24], free[30:33], [free[25]]]
     inputs = batch(prompts, bad_words_list=word_list(*bad))
@@ -211,6 +215,15 @@ def test_the_buffer_comes_and_goes(prompts):
         llama.allocateBuffer(1, 1, 4096, 8)
 
 
+def test_the_example_tells_of_the_memory(capsys):
+    example = Path(__file__).parents[2] / "python" / "examples" / "faster_transformer_memory.py"
+    runpy.run_path(str(example))["main"](GOLDEN, 40, 8)
+    said = [line.rsplit(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert [what for what, _, _ in said] == ["nothing yet", "weights mapped", "initialize", "allocateBuffer", "forward",
+                                             "freeBuffer", "forward", "freeBuffer"]
+    assert all(float(size) > 1 and unit == "MB" for _, size, unit in said)
+
+
 def test_calls_leave_no_memory_behind(prompts):
     llama = Llama(GOLDEN, threads=1)
 
@@ -238,6 +251,18 @@ def test_threads_take_turns(llama, prompts):
     for thread in threads:
         thread.join()
     assert got == [expected] * len(got)
+
+
+def test_a_fork_says_why_it_does_not_work(llama, prompts):
+    run(llama, batch(prompts))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            llama.freeBuffer()
+        except folio.Error as e:
+            os._exit(0 if "forked" in str(e) else 2)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_outputs_are_the_callers_arrays(llama, prompts):
@@ -281,7 +306,7 @@ def test_wrong_outputs_and_options_are_refused(llama, prompts):
     with pytest.raises(folio.Error, match="output_ids is of a type that no tensor has"):
         llama.forward({**outputs, "output_ids": np.zeros((5, 1, LENGTH), np.int64)}, inputs)
     with pytest.raises(ValueError, match="output_ids has to lie in rows"):
-        llama.forward({**outputs, "output_ids": np.zeros((5, LENGTH, 1), np.int32).transpose(0, 2, 1)}, inputs)
+        llama.forward({**outputs, "output_ids": np.zeros((5, 1, 2 * LENGTH), np.int32)[..., ::2]}, inputs)
     with pytest.raises(TypeError, match="output_ids has to be an array"):
         llama.forward({**outputs, "output_ids": [1]}, inputs)
     with pytest.raises(ValueError, match="there is no output tensor 'logits' to make"):
