@@ -1,6 +1,6 @@
 # `cmake --install build --prefix DIR`: the programs, and for programs of one's own the serving half's headers and
-# libraries, which find_package(Folio) finds: target_link_libraries(… Folio::engine). Names of headers are as here,
-# such as "infer/engine/loaded_model.h".
+# libraries, which find_package(Folio) finds: target_link_libraries(… Folio::engine), or Folio::interfaces. Names of
+# headers are as here, such as "infer/engine/loaded_model.h".
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,10 +15,13 @@ install(TARGETS ${FOLIO_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 set(FOLIO_INCLUDE ${CMAKE_INSTALL_INCLUDEDIR}/folio)
 set_target_properties(folio_engine PROPERTIES EXPORT_NAME engine)
-install(TARGETS folio_options folio_core folio_jinja folio_data folio_reference folio_infer folio_cuda folio_engine
+set_target_properties(folio_interfaces PROPERTIES EXPORT_NAME interfaces)
+install(TARGETS folio_options folio_core folio_jinja folio_data folio_forms folio_reference folio_infer folio_cuda folio_engine
+                folio_interfaces
         EXPORT FolioTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/folio INCLUDES DESTINATION ${FOLIO_INCLUDE})
 install(EXPORT FolioTargets NAMESPACE Folio:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
-foreach(folder IN ITEMS src/core data infer/cache infer/cpu infer/engine infer/forward infer/reference infer/sampling infer/shards)
+foreach(folder IN ITEMS src/core data infer/cache infer/cpu infer/engine infer/forms infer/forward infer/interfaces infer/reference
+                        infer/sampling infer/shards)
   string(REGEX REPLACE "^src/" "" there ${folder})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${FOLIO_INCLUDE}/${there} FILES_MATCHING PATTERN "*.h")
 endforeach()

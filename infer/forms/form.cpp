@@ -1,0 +1,255 @@
+#include "infer/forms/form.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/error.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr size_t kMostWays = 4096;       // of a place
+constexpr size_t kMostPlaces = 1 << 20;  // of a form
+
+}  // namespace
+
+TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.token_bytes(id).empty()) tokens_.push_back(id);
+  }
+  std::ranges::stable_sort(tokens_, {}, [&](int32_t id) -> std::string_view { return tokenizer.token_bytes(id); });
+  // A node is made when the first token that passes it comes, and ended when one comes that doesn't.
+  std::vector<uint32_t> way;
+  std::string_view before;
+  const auto leave = [&](size_t depth, uint32_t rank) {
+    while (way.size() > depth) {
+      Node& node = nodes_[way.back()];
+      node.last = rank;
+      node.next = static_cast<uint32_t>(nodes_.size());
+      way.pop_back();
+      if (!way.empty()) {
+        Node& above = nodes_[way.back()];
+        above.bytes_below |= node.bytes_below;
+        above.bytes_below.set(node.byte);
+      }
+    }
+  };
+  for (uint32_t rank = 0; rank < tokens_.size(); ++rank) {
+    const std::string_view bytes = tokenizer.token_bytes(tokens_[rank]);
+    const size_t common = static_cast<size_t>(std::ranges::mismatch(bytes, before).in1 - bytes.begin());
+    leave(common, rank);
+    for (size_t i = common; i < bytes.size(); ++i) {
+      way.push_back(static_cast<uint32_t>(nodes_.size()));
+      nodes_.push_back({.byte = static_cast<uint8_t>(bytes[i]), .next = 0, .first = rank, .own = rank, .last = 0});
+      bytes_.set(static_cast<uint8_t>(bytes[i]));
+    }
+    nodes_[way.back()].own = rank + 1;
+    longest_ = std::max(longest_, bytes.size());
+    before = bytes;
+  }
+  leave(0, static_cast<uint32_t>(tokens_.size()));
+}
+
+size_t Form::HashWays::operator()(const std::pair<std::vector<Way>, bool>& key) const {
+  uint64_t hash = key.second ? 1 : 2;
+  for (const Way& way : key.first) {
+    const uint64_t both =
+        (static_cast<uint64_t>(static_cast<uint32_t>(way.state)) << 32U) | static_cast<uint32_t>(way.stack);
+    hash = (hash ^ both) * 0x9E3779B97F4A7C15ULL;
+    hash ^= hash >> 29U;
+  }
+  return hash;
+}
+
+Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens)
+    : grammar_(std::move(grammar)),
+      tokens_(std::move(tokens)),
+      start_(place_of({{.state = grammar_.part(grammar_.start()).begin, .stack = -1}})) {}
+
+int32_t Form::push(Grammar::State back, int32_t below) {
+  const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(back)) << 32U) | static_cast<uint32_t>(below);
+  const auto [found, is_new] = stack_numbers_.try_emplace(key, static_cast<int32_t>(stacks_.size()));
+  if (is_new) {
+    stacks_.push_back({.back = back, .below = below});
+    alike_stacks_.push_back(-2);
+  }
+  return found->second;
+}
+
+int32_t Form::alike_stack(int32_t stack) {
+  std::vector<int32_t> unknown;
+  for (; stack >= 0 && alike_stacks_[static_cast<size_t>(stack)] == -2;
+       stack = stacks_[static_cast<size_t>(stack)].below) {
+    unknown.push_back(stack);
+  }
+  int32_t alike = stack < 0 ? -1 : alike_stacks_[static_cast<size_t>(stack)];
+  for (; !unknown.empty(); unknown.pop_back()) {
+    const auto index = static_cast<size_t>(unknown.back());
+    alike = push(grammar_.alike(stacks_[index].back), alike);
+    alike_stacks_[index] = alike;
+    alike_stacks_[static_cast<size_t>(alike)] = alike;
+  }
+  return alike;
+}
+
+// What can be reached from these without a byte: the ways that read one, and whether the text may end.
+Form::Place Form::place_of(std::vector<Way> reached) {
+  std::vector<Way> ways;
+  std::vector<Way> todo = std::move(reached);
+  std::map<Way, bool> seen;
+  bool may_end = false;
+  while (!todo.empty()) {
+    const Way way = todo.back();
+    todo.pop_back();
+    if (!seen.try_emplace(way, true).second) continue;
+    core::require(seen.size() <= kMostWays, "a text of this form can be read in more than {} ways", kMostWays);
+    if (grammar_.ends_rule(way.state)) {
+      if (way.stack < 0) {
+        may_end = true;
+      } else {
+        const StackNode& node = stacks_[static_cast<size_t>(way.stack)];
+        todo.push_back({.state = node.back, .stack = node.below});
+      }
+    }
+    bool reads = false;
+    for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
+      if (edge.kind == Grammar::Edge::Kind::Bytes) {
+        reads = true;
+      } else if (edge.kind == Grammar::Edge::Kind::Empty) {
+        todo.push_back({.state = edge.to, .stack = way.stack});
+      } else {
+        const int32_t stack = grammar_.is_last(edge.to) ? way.stack : push(edge.to, way.stack);
+        todo.push_back({.state = grammar_.part(edge.rule).begin, .stack = stack});
+      }
+    }
+    if (reads) ways.push_back(way);
+  }
+  if (ways.empty() && !may_end) return kNowhere;
+  return intern(std::move(ways), may_end);
+}
+
+Form::Place Form::intern(std::vector<Way> ways, bool may_end) {
+  std::ranges::sort(ways);
+  ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
+  const auto [found, is_new] =
+      place_numbers_.try_emplace({std::move(ways), may_end}, static_cast<Place>(places_.size()));
+  if (is_new) {
+    core::require(places_.size() < kMostPlaces, "texts of this form come to more than {} places", kMostPlaces);
+    places_.push_back({.ways = found->first.first, .may_end = may_end});
+  }
+  return found->second;
+}
+
+void Form::expand(Place place) {
+  if (places_[static_cast<size_t>(place)].is_expanded) return;
+  const std::vector<Way> ways = places_[static_cast<size_t>(place)].ways;
+  // Where the set of edges that a byte takes changes.
+  std::bitset<257> cuts;
+  for (const Way& way : ways) {
+    for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
+      if (edge.kind != Grammar::Edge::Kind::Bytes) continue;
+      cuts.set(edge.low);
+      cuts.set(static_cast<size_t>(edge.high) + 1);
+    }
+  }
+  std::vector<Step> steps;
+  std::bitset<256> loop;
+  for (size_t low = 0; low < 256;) {
+    size_t high = low;
+    while (high < 255 && !cuts[high + 1]) ++high;
+    std::vector<Way> reached;
+    for (const Way& way : ways) {
+      for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
+        if (edge.kind == Grammar::Edge::Kind::Bytes && edge.low <= low && high <= edge.high) {
+          reached.push_back({.state = edge.to, .stack = way.stack});
+        }
+      }
+    }
+    const Place to = reached.empty() ? kNowhere : place_of(std::move(reached));
+    if (to != kNowhere) {
+      if (!steps.empty() && steps.back().to == to && size_t{steps.back().high} + 1 == low) {
+        steps.back().high = static_cast<uint8_t>(high);
+      } else {
+        steps.push_back({.low = static_cast<uint8_t>(low), .high = static_cast<uint8_t>(high), .to = to});
+      }
+      if (to == place) {
+        for (size_t byte = low; byte <= high; ++byte) loop.set(byte);
+      }
+    }
+    low = high + 1;
+  }
+  PlaceData& data = places_[static_cast<size_t>(place)];
+  data.steps = std::move(steps);
+  data.loop = loop;
+  data.is_expanded = true;
+}
+
+Form::Place Form::after(Place place, uint8_t byte) {
+  expand(place);
+  for (const Step& step : places_[static_cast<size_t>(place)].steps) {
+    if (step.low <= byte && byte <= step.high) return step.to;
+  }
+  return kNowhere;
+}
+
+Form::Place Form::after(Place place, std::string_view bytes) {
+  for (const char byte : bytes) {
+    if (place == kNowhere) break;
+    place = after(place, static_cast<uint8_t>(byte));
+  }
+  return place;
+}
+
+std::optional<uint8_t> Form::forced(Place place) {
+  expand(place);
+  const PlaceData& data = places_[static_cast<size_t>(place)];
+  if (data.may_end || data.steps.size() != 1 || data.steps[0].low != data.steps[0].high) return {};
+  return data.steps[0].low;
+}
+
+const Form::Ranges& Form::allowed(Place place) {
+  if (const auto& known = places_[static_cast<size_t>(place)].allowed) return *known;
+  std::vector<Way> alike = places_[static_cast<size_t>(place)].ways;
+  for (Way& way : alike) way = {.state = grammar_.alike(way.state), .stack = alike_stack(way.stack)};
+  const Place same = intern(std::move(alike), places_[static_cast<size_t>(place)].may_end);
+  if (!places_[static_cast<size_t>(same)].allowed) {
+    Ranges ranges;
+    walk(0, tokens_->nodes().size(), same, ranges);
+    places_[static_cast<size_t>(same)].allowed = std::move(ranges);
+  }
+  if (same != place) return *places_[static_cast<size_t>(same)].allowed;
+  return *places_[static_cast<size_t>(place)].allowed;
+}
+
+// Of the siblings from `first` on, those whose byte may come. Both are in order of bytes.
+void Form::walk(size_t first, size_t end, Place place, Ranges& to) {
+  expand(place);
+  const auto add = [&](uint32_t from, uint32_t until) {
+    if (from == until) return;
+    if (!to.empty() && to.back().second == from) {
+      to.back().second = until;
+    } else {
+      to.emplace_back(from, until);
+    }
+  };
+  size_t s = 0;
+  for (size_t n = first; n < end; n = tokens_->nodes()[n].next) {
+    const TokenTree::Node& node = tokens_->nodes()[n];
+    const auto& steps = places_[static_cast<size_t>(place)].steps;
+    while (s < steps.size() && steps[s].high < node.byte) ++s;
+    if (s == steps.size()) return;
+    if (node.byte < steps[s].low) continue;
+    const Place next = steps[s].to;
+    add(node.first, node.own);
+    if (node.own == node.last) continue;
+    expand(next);
+    if ((node.bytes_below & ~places_[static_cast<size_t>(next)].loop).none()) {
+      add(node.own, node.last);
+    } else {
+      walk(n + 1, node.next, next, to);
+    }
+  }
+}
+
+}  // namespace folio::infer::forms

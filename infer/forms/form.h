@@ -1,0 +1,113 @@
+// What may come next in a text of a grammar: which bytes, which tokens, and whether it may end. A place is the set of
+// all ways in which the text so far may be read: states of the grammar, each with the rules that it returns to. Places
+// are found as they are needed and numbered, so a text that comes to one again pays nothing. Not for several threads at
+// once.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+#include "infer/forms/grammar.h"
+
+namespace folio::infer::forms {
+
+/// The tokens of a vocabulary in the order of their bytes, as a tree. Tokens without bytes, which are no text, are not
+/// in it.
+class TokenTree {
+ public:
+  struct Node {
+    uint8_t byte;               ///< the last one of what leads here
+    uint32_t next;              ///< the node behind this one's subtree; its first child is the node behind it
+    uint32_t first, own, last;  ///< ranks of tokens: [first, own) end here, [first, last) begin with what leads here
+    std::bitset<256> bytes_below{};  ///< that are in the subtree
+  };
+
+  explicit TokenTree(const data::Tokenizer& tokenizer);
+
+  [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
+  [[nodiscard]] std::span<const int32_t> tokens() const { return tokens_; }  ///< by rank
+  [[nodiscard]] const std::bitset<256>& bytes() const { return bytes_; }     ///< that some token has
+  [[nodiscard]] size_t longest() const { return longest_; }                  ///< bytes of a token
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<int32_t> tokens_;
+  std::bitset<256> bytes_;
+  size_t longest_ = 0;
+};
+
+class Form {
+ public:
+  using Place = int32_t;
+  static constexpr Place kNowhere = -1;
+  /// Ranks of tokens: [first, second) of each.
+  using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
+
+  /// `grammar` is finished, for this vocabulary's bytes and its longest token.
+  Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens);
+
+  [[nodiscard]] const TokenTree& tokens() const { return *tokens_; }
+  [[nodiscard]] Place start() const { return start_; }
+  /// kNowhere: no text of the form goes on so. Throws core::Error if the ways to read a text become too many.
+  [[nodiscard]] Place after(Place place, uint8_t byte);
+  [[nodiscard]] Place after(Place place, std::string_view bytes);
+  [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
+  /// The one byte that may come, where the text can't end.
+  [[nodiscard]] std::optional<uint8_t> forced(Place place);
+  /// Tokens whose bytes may all come, in order of rank.
+  [[nodiscard]] const Ranges& allowed(Place place);
+  [[nodiscard]] size_t n_places() const { return places_.size(); }
+
+ private:
+  struct Way {
+    Grammar::State state;
+    int32_t stack;  ///< of the rules that it returns to, or -1
+    auto operator<=>(const Way&) const = default;
+  };
+  struct StackNode {
+    Grammar::State back;
+    int32_t below;
+    auto operator<=>(const StackNode&) const = default;
+  };
+  struct Step {
+    uint8_t low, high;
+    Place to;
+  };
+  struct PlaceData {
+    std::vector<Way> ways;
+    bool may_end;
+    bool is_expanded = false;
+    std::vector<Step> steps{};  ///< in order of bytes
+    std::bitset<256> loop{};    ///< bytes that lead back here
+    std::optional<Ranges> allowed{};
+  };
+  struct HashWays {
+    size_t operator()(const std::pair<std::vector<Way>, bool>& key) const;
+  };
+
+  [[nodiscard]] int32_t push(Grammar::State back, int32_t below);
+  [[nodiscard]] int32_t alike_stack(int32_t stack);
+  [[nodiscard]] Place place_of(std::vector<Way> reached);
+  [[nodiscard]] Place intern(std::vector<Way> ways, bool may_end);
+  void expand(Place place);
+  void walk(size_t first, size_t end, Place place, Ranges& to);
+
+  Grammar grammar_;
+  std::shared_ptr<const TokenTree> tokens_;
+  std::vector<StackNode> stacks_;
+  std::vector<int32_t> alike_stacks_;  ///< -2: not known yet
+  std::unordered_map<uint64_t, int32_t> stack_numbers_;
+  std::vector<PlaceData> places_;
+  std::unordered_map<std::pair<std::vector<Way>, bool>, Place, HashWays> place_numbers_;
+  Place start_;
+};
+
+}  // namespace folio::infer::forms

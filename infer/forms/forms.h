@@ -1,0 +1,43 @@
+// What the text of an answer has to be, as people say it: a regular expression, a grammar, a JSON schema, one of some
+// texts. Each becomes a Grammar (grammar.h), and with a vocabulary a Form (form.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "infer/forms/form.h"
+#include "infer/forms/grammar.h"
+
+namespace folio::infer::forms {
+
+struct FormOptions {
+  enum class Kind : uint8_t { None, Regex, Grammar, JsonSchema, JsonObject, Choice };
+  Kind kind = Kind::None;
+  std::string text{};                  ///< the expression, the grammar, or the schema, as JSON
+  std::vector<std::string> choices{};  ///< of Choice
+  bool free_whitespace = false;        ///< of JSON: spaces and lines where JSON allows them; else none
+};
+
+// What these don't support is refused by name, and never ignored. All throw core::Error of one line.
+
+/// The texts that the whole expression matches: RE2's syntax without its flags and its empty assertions but ^ at the
+/// beginning and $ at the end. In a text of UTF-8 . is any character but a line's end.
+[[nodiscard]] Grammar::Part regex_part(Grammar& grammar, std::string_view expression);
+
+/// A grammar as llama.cpp writes it (GBNF), whose rule "root" is the text.
+[[nodiscard]] Grammar::Part gbnf_part(Grammar& grammar, std::string_view text);
+
+/// The JSON texts that a schema takes. Errors begin with the place in the schema, as a JSON pointer: "#/properties/a".
+[[nodiscard]] Grammar::Part json_schema_part(Grammar& grammar, std::string_view schema, bool free_whitespace);
+
+/// Any JSON object.
+[[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, bool free_whitespace);
+
+/// For a vocabulary. `options` is none of kind None. Throws core::Error also if no text fits, or if the vocabulary
+/// can't write any.
+[[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens);
+
+}  // namespace folio::infer::forms

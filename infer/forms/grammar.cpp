@@ -1,0 +1,424 @@
+#include "infer/forms/grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr uint32_t kLastCharacter = 0x10FFFF;
+
+// Bytes of a range of code points that have the same number of bytes: one range for each byte, if only the last of the
+// bytes that differ may take all values.
+struct Utf8 {
+  std::array<uint8_t, 4> low{};
+  std::array<uint8_t, 4> high{};
+  size_t n = 0;
+};
+
+size_t n_bytes(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
+
+std::array<uint8_t, 4> encode(uint32_t c) {
+  switch (n_bytes(c)) {
+    case 1:
+      return {static_cast<uint8_t>(c)};
+    case 2:
+      return {static_cast<uint8_t>(0xC0U | (c >> 6U)), static_cast<uint8_t>(0x80U | (c & 0x3FU))};
+    case 3:
+      return {static_cast<uint8_t>(0xE0U | (c >> 12U)), static_cast<uint8_t>(0x80U | ((c >> 6U) & 0x3FU)),
+              static_cast<uint8_t>(0x80U | (c & 0x3FU))};
+    default:
+      return {static_cast<uint8_t>(0xF0U | (c >> 18U)), static_cast<uint8_t>(0x80U | ((c >> 12U) & 0x3FU)),
+              static_cast<uint8_t>(0x80U | ((c >> 6U) & 0x3FU)), static_cast<uint8_t>(0x80U | (c & 0x3FU))};
+  }
+}
+
+// As in RE2 and Russ Cox's "Regular Expression Matching in the Wild": a range is cut where the number of bytes changes,
+// and where a byte that is not the last one would differ without all bytes behind it being free.
+void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
+  if (low > high) return;
+  for (const uint32_t last : {0x7FU, 0x7FFU, 0xD7FFU, 0xDFFFU, 0xFFFFU}) {
+    if (low <= last && last < high) {
+      cut(low, last, to);
+      return cut(last + 1, high, to);
+    }
+  }
+  if (low >= 0xD800 && high <= 0xDFFF) return;  // surrogates
+  const size_t n = n_bytes(low);
+  for (size_t i = 1; i < n; ++i) {
+    const uint32_t mask = (1U << (6 * i)) - 1;
+    if ((low & ~mask) == (high & ~mask)) continue;
+    if ((low & mask) != 0) {
+      cut(low, low | mask, to);
+      return cut((low | mask) + 1, high, to);
+    }
+    if ((high & mask) != mask) {
+      cut(low, (high & ~mask) - 1, to);
+      return cut(high & ~mask, high, to);
+    }
+  }
+  to.push_back({.low = encode(low), .high = encode(high), .n = n});
+}
+
+}  // namespace
+
+Grammar::Grammar(const GrammarLimits& limits) : limits_(limits) {}
+
+Grammar::State Grammar::add_state() {
+  core::require(states_.size() < limits_.max_states,
+                "it needs more than {} states; ask for less: fewer repetitions, or smaller bounds", limits_.max_states);
+  const auto state = static_cast<State>(states_.size());
+  states_.push_back({.edges = {}, .alike = state});
+  return state;
+}
+
+void Grammar::join(State from, State to) {
+  states_[static_cast<size_t>(from)].edges.push_back({Edge::Kind::Empty, 0, 0, -1, to});
+}
+
+Grammar::Part Grammar::empty() {
+  const State state = add_state();
+  const Part part{.begin = state, .end = add_state()};
+  join(part.begin, part.end);
+  return part;
+}
+
+Grammar::Part Grammar::bytes(uint8_t low, uint8_t high) {
+  const State begin = add_state();
+  const State end = add_state();
+  states_[static_cast<size_t>(begin)].edges.push_back({Edge::Kind::Bytes, low, high, -1, end});
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>> ranges) {
+  std::vector<Utf8> all;
+  for (const auto& [low, high] : ranges) cut(low, std::min(high, kLastCharacter), all);
+  const State begin = add_state();
+  const State end = add_state();
+  // What comes after the first byte is shared by ranges that have it in common: nearly all have 80-BF there.
+  std::vector<std::pair<std::vector<std::pair<uint8_t, uint8_t>>, State>> tails;
+  const auto tail_of = [&](const Utf8& u, auto&& self, size_t from) -> State {
+    if (from == u.n) return end;
+    std::vector<std::pair<uint8_t, uint8_t>> tail;
+    for (size_t i = from; i < u.n; ++i) tail.emplace_back(u.low[i], u.high[i]);
+    const auto found = std::ranges::find(tails, tail, &decltype(tails)::value_type::first);
+    if (found != tails.end()) return found->second;
+    const State to = self(u, self, from + 1);
+    const State state = add_state();
+    states_[static_cast<size_t>(state)].edges.push_back({Edge::Kind::Bytes, u.low[from], u.high[from], -1, to});
+    tails.emplace_back(std::move(tail), state);
+    return state;
+  };
+  for (const Utf8& u : all) {
+    const State to = tail_of(u, tail_of, 1);
+    states_[static_cast<size_t>(begin)].edges.push_back({Edge::Kind::Bytes, u.low[0], u.high[0], -1, to});
+  }
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::text(std::string_view text) {
+  if (text.empty()) return empty();
+  const State begin = add_state();
+  State end = begin;
+  for (const char c : text) {
+    const State next = add_state();
+    const auto byte = static_cast<uint8_t>(c);
+    states_[static_cast<size_t>(end)].edges.push_back({Edge::Kind::Bytes, byte, byte, -1, next});
+    end = next;
+  }
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::call(Rule rule) {
+  const State begin = add_state();
+  const State end = add_state();
+  states_[static_cast<size_t>(begin)].edges.push_back({Edge::Kind::Call, 0, 0, rule, end});
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::sequence(std::span<const Part> parts) {
+  if (parts.empty()) return empty();
+  for (size_t i = 1; i < parts.size(); ++i) join(parts[i - 1].end, parts[i].begin);
+  return {.begin = parts.front().begin, .end = parts.back().end};
+}
+
+Grammar::Part Grammar::choice(std::span<const Part> parts) {
+  const State begin = add_state();
+  const State end = add_state();
+  for (const Part& part : parts) {
+    join(begin, part.begin);
+    join(part.end, end);
+  }
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::optional(Part part) {
+  const State begin = add_state();
+  const State end = add_state();
+  join(begin, part.begin);
+  join(part.end, end);
+  join(begin, end);
+  return {.begin = begin, .end = end};
+}
+
+// States [first, first + n) look like those from `same` on.
+void Grammar::look_alike(size_t first, size_t n, size_t same) {
+  for (size_t i = 0; i < n; ++i) states_[first + i].alike = static_cast<State>(same + i);
+}
+
+Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
+  core::require(least >= 0 && (most < 0 || least <= most), "it is to be repeated {} to {} times", least, most);
+  const State begin = add_state();
+  const State end = add_state();
+  // Loops that stand for copies far from the least and from the most: without a way out, and with one.
+  const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
+  const auto loop = [&](bool ends) {
+    const size_t first = states_.size();
+    const Part one = build();
+    join(one.end, one.begin);
+    if (ends) join(one.end, end);
+    return first;
+  };
+  std::optional<size_t> closed;
+  std::optional<size_t> open;
+  if (least > far) {
+    closed = loop(false);
+    if (may_read_nothing({.begin = static_cast<State>(*closed), .end = -1})) {  // one may leave at any time
+      return repeat(build, 0, most);
+    }
+  }
+  if (most > far) open = loop(true);
+  State at = begin;
+  if (least == 0) join(at, end);
+  for (int64_t i = 1; i <= (most < 0 ? std::max<int64_t>(least, 1) : most); ++i) {
+    const size_t first = states_.size();
+    const Part one = build();
+    join(at, one.begin);
+    if (i >= least) join(one.end, end);
+    if (most < 0 && i >= least) join(one.end, one.begin);
+    // The state before it, from which one may go on or end, is within the copy before: its end.
+    if (i < least - far) {
+      look_alike(first, states_.size() - first, *closed);
+    } else if (i >= least && most >= 0 && i < most - far) {
+      look_alike(first, states_.size() - first, *open);
+    }
+    at = one.end;
+  }
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Rule Grammar::declare() {
+  rules_.push_back({.begin = -1, .end = -1});
+  return static_cast<Rule>(rules_.size() - 1);
+}
+
+void Grammar::define(Rule rule, Part part) { rules_[static_cast<size_t>(rule)] = part; }
+
+// Whether a part may read nothing, if every call may. An end of -1 is that of a loop: an edge back to its beginning.
+bool Grammar::may_read_nothing(Part part) const {
+  std::vector<State> seen{part.begin};
+  for (size_t i = 0; i < seen.size(); ++i) {
+    for (const Edge& edge : edges(seen[i])) {
+      if (edge.kind == Edge::Kind::Bytes) continue;
+      if (edge.to == (part.end < 0 ? part.begin : part.end)) return true;
+      if (std::ranges::find(seen, edge.to) == seen.end()) seen.push_back(edge.to);
+    }
+  }
+  return false;
+}
+
+void Grammar::finish(Rule start, const std::bitset<256>& available) {
+  start_ = start;
+  for (const Node& node : states_) {
+    for (const Edge& edge : node.edges) {
+      core::require(edge.kind != Edge::Kind::Call || part(edge.rule).begin >= 0,
+                    "a rule is called that is not defined");
+    }
+  }
+  for (const Part& part : rules_) {
+    if (part.end >= 0) states_[static_cast<size_t>(part.end)].ends_rule = true;
+  }
+  refuse_left_recursion();
+  const auto begin = static_cast<size_t>(part(start).begin);
+  core::require(productive()[begin], "no text fits it");
+  const int missing = missing_byte(available);
+  trim(available);
+  core::require(productive()[begin], "the model's vocabulary can't write it: no token has the byte {:#04x}{}", missing,
+                missing > 0x20 && missing < 0x7F ? fmt::format(", \"{}\"", static_cast<char>(missing)) : "");
+  const std::vector<bool> lives = productive();
+  for (size_t s = 0; s < states_.size(); ++s) {
+    std::erase_if(states_[s].edges, [&](const Edge& edge) {
+      const bool calls_dead = edge.kind == Edge::Kind::Call && !lives[static_cast<size_t>(part(edge.rule).begin)];
+      return calls_dead || !lives[static_cast<size_t>(edge.to)];
+    });
+  }
+  for (size_t s = 0; s < states_.size(); ++s) {
+    size_t last = s;
+    for (int i = 0; i < 16 && states_[last].edges.size() == 1 && states_[last].edges[0].kind == Edge::Kind::Empty;
+         ++i) {
+      last = static_cast<size_t>(states_[last].edges[0].to);
+    }
+    states_[s].is_last = states_[last].ends_rule;
+  }
+}
+
+// From which states the end of their rule can be reached.
+std::vector<bool> Grammar::productive() const {
+  const size_t n = states_.size();
+  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // who leads there, and by a call of whom
+  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // calls of rules that are not known to end
+  std::vector<Rule> rule_of(n, -1);
+  for (size_t r = 0; r < rules_.size(); ++r) {
+    if (rules_[r].begin >= 0) rule_of[static_cast<size_t>(rules_[r].begin)] = static_cast<Rule>(r);
+  }
+  for (size_t s = 0; s < n; ++s) {
+    for (const Edge& edge : states_[s].edges) {
+      back[static_cast<size_t>(edge.to)].emplace_back(static_cast<State>(s),
+                                                      edge.kind == Edge::Kind::Call ? edge.rule : -1);
+    }
+  }
+  std::vector<bool> lives(n);
+  std::vector<State> todo;
+  const auto live = [&](State state) {
+    if (lives[static_cast<size_t>(state)]) return;
+    lives[static_cast<size_t>(state)] = true;
+    todo.push_back(state);
+  };
+  for (size_t s = 0; s < n; ++s) {
+    if (states_[s].ends_rule) live(static_cast<State>(s));
+  }
+  while (!todo.empty()) {
+    const State state = todo.back();
+    todo.pop_back();
+    for (const auto& [from, called] : back[static_cast<size_t>(state)]) {
+      if (called >= 0 && !lives[static_cast<size_t>(part(called).begin)]) {
+        waiting[static_cast<size_t>(called)].emplace_back(from, state);
+      } else {
+        live(from);
+      }
+    }
+    const Rule rule = rule_of[static_cast<size_t>(state)];
+    if (rule < 0) continue;
+    for (const auto& [from, to] : std::exchange(waiting[static_cast<size_t>(rule)], {})) live(from);
+  }
+  return lives;
+}
+
+// Edges of bytes become edges of those that are available.
+void Grammar::trim(const std::bitset<256>& available) {
+  if (available.all()) return;
+  for (Node& node : states_) {
+    std::vector<Edge> kept;
+    for (const Edge& edge : node.edges) {
+      if (edge.kind != Edge::Kind::Bytes) {
+        kept.push_back(edge);
+        continue;
+      }
+      for (int byte = edge.low; byte <= edge.high; ++byte) {
+        if (!available[static_cast<size_t>(byte)]) continue;
+        Edge part = edge;
+        part.low = static_cast<uint8_t>(byte);
+        while (byte < edge.high && available[static_cast<size_t>(byte) + 1]) ++byte;
+        part.high = static_cast<uint8_t>(byte);
+        kept.push_back(part);
+      }
+    }
+    node.edges = std::move(kept);
+  }
+}
+
+// The first byte that is not available on a way into the text by bytes that are.
+int Grammar::missing_byte(const std::bitset<256>& available) const {
+  std::vector<bool> seen(states_.size());
+  std::vector<State> way{part(start_).begin};
+  seen[static_cast<size_t>(way[0])] = true;
+  for (size_t i = 0; i < way.size(); ++i) {
+    for (const Edge& edge : edges(way[i])) {
+      State to = edge.kind == Edge::Kind::Call ? part(edge.rule).begin : edge.to;
+      if (edge.kind == Edge::Kind::Bytes) {
+        int byte = edge.low;
+        while (byte <= edge.high && !available[static_cast<size_t>(byte)]) ++byte;
+        if (byte > edge.high) return edge.low;
+      }
+      for (int twice = edge.kind == Edge::Kind::Call ? 2 : 1; twice > 0; --twice, to = edge.to) {
+        if (seen[static_cast<size_t>(to)]) continue;
+        seen[static_cast<size_t>(to)] = true;
+        way.push_back(to);
+      }
+    }
+  }
+  return 0;
+}
+
+// A rule that calls itself before it has read anything would be called without end.
+void Grammar::refuse_left_recursion() const {
+  const size_t n = rules_.size();
+  // Which rules can read nothing: to the fixed point.
+  std::vector<bool> nullable(n);
+  std::vector<size_t> stamp(states_.size());
+  size_t walk = 0;
+  const auto reachable = [&](Rule rule) {
+    std::vector<State> seen;
+    ++walk;
+    const auto see = [&](State state) {
+      if (std::exchange(stamp[static_cast<size_t>(state)], walk) != walk) seen.push_back(state);
+    };
+    if (part(rule).begin >= 0) see(part(rule).begin);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      for (const Edge& edge : edges(seen[i])) {
+        if (edge.kind == Edge::Kind::Empty ||
+            (edge.kind == Edge::Kind::Call && nullable[static_cast<size_t>(edge.rule)])) {
+          see(edge.to);
+        }
+      }
+    }
+    return seen;
+  };
+  for (bool changes = true; changes;) {
+    changes = false;
+    for (size_t r = 0; r < n; ++r) {
+      if (nullable[r]) continue;
+      const auto seen = reachable(static_cast<Rule>(r));
+      nullable[r] = std::ranges::find(seen, rules_[r].end) != seen.end();
+      changes |= nullable[r];
+    }
+  }
+  std::vector<std::vector<Rule>> calls(n);  // before anything is read
+  for (size_t r = 0; r < n; ++r) {
+    for (const State state : reachable(static_cast<Rule>(r))) {
+      for (const Edge& edge : edges(state)) {
+        if (edge.kind == Edge::Kind::Call) calls[r].push_back(edge.rule);
+      }
+    }
+  }
+  std::vector<uint8_t> color(n);  // 1: on the way, 2: done
+  std::vector<std::pair<size_t, size_t>> way;
+  for (size_t r = 0; r < n; ++r) {
+    if (color[r] != 0) continue;
+    way.emplace_back(r, 0);
+    color[r] = 1;
+    while (!way.empty()) {
+      auto& [rule, next] = way.back();
+      if (next == calls[rule].size()) {
+        color[rule] = 2;
+        way.pop_back();
+        continue;
+      }
+      const auto called = static_cast<size_t>(calls[rule][next++]);
+      core::require(color[called] != 1,
+                    "a rule begins with itself, which is not supported; write it with a repetition");
+      if (color[called] == 0) {
+        color[called] = 1;
+        way.emplace_back(called, 0);
+      }
+    }
+  }
+}
+
+}  // namespace folio::infer::forms
