@@ -75,24 +75,35 @@ def field(reader, key):
 
 
 @functools.cache
-def smollm2():
-    """The published vocabulary in `tokenizers`, and the file."""
+def published(key):
+    """A field of SmolLM2's file: its lists take seconds to read."""
+    return field(published_file(), key)
+
+
+@functools.cache
+def published_file():
     if not SMOLLM2.exists():
         pytest.skip("SmolLM2 is there after `make smollm2`")
-    reader = gguf.GGUFReader(SMOLLM2)
-    tokens, merges = field(reader, "ggml.tokens"), field(reader, "ggml.merges")
+    return gguf.GGUFReader(SMOLLM2)
+
+
+@functools.cache
+def smollm2():
+    """The published vocabulary in `tokenizers`, and the file."""
+    tokens, merges = published("ggml.tokens"), published("ggml.merges")
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
     tokenizer.pre_tokenizer = PRE_TOKENIZERS["smollm"]()
     tokenizer.decoder = decoders.ByteLevel()
-    types = field(reader, "ggml.token_type")
+    types = published("ggml.token_type")
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False)
                                   for t, kind in zip(tokens, types) if kind == gguf.TokenType.CONTROL])
     tokenizer.encode_special_tokens = True  # "<|im_end|>" in a text is text
     return tokenizer, SMOLLM2
 
 
-def trained(pre, folder):
-    """A vocabulary that `tokenizers` trains, as a Hugging Face directory."""
+@functools.cache
+def training(pre):
+    """A vocabulary that `tokenizers` trains: tokenizer.json and tokenizer_config.json."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
@@ -111,9 +122,15 @@ def trained(pre, folder):
         tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
     data = json.loads(tokenizer.to_str())
     data["model"]["ignore_merges"] = pre == "llama-bpe"
-    (folder / "tokenizer.json").write_text(json.dumps(data))
-    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": "{{ messages }}"}))
-    tokenizer = Tokenizer.from_str(json.dumps(data))
+    return json.dumps(data), json.dumps(config | {"chat_template": "{{ messages }}"})
+
+
+def trained(pre, folder):
+    """The vocabulary of a training in `tokenizers`, and as a Hugging Face directory."""
+    data, config = training(pre)
+    (folder / "tokenizer.json").write_text(data)
+    (folder / "tokenizer_config.json").write_text(config)
+    tokenizer = Tokenizer.from_str(data)
     tokenizer.encode_special_tokens = True
     return tokenizer, folder
 
@@ -220,11 +237,11 @@ def test_every_format_gives_the_same_tokens(pair, tmp_path):
 def test_the_gguf_keeps_what_smollm2s_says(tmp_path):
     theirs, path = smollm2()
     ours("to-gguf", path, tmp_path / "a.gguf")
-    before, after = gguf.GGUFReader(path), gguf.GGUFReader(tmp_path / "a.gguf")
+    after = gguf.GGUFReader(tmp_path / "a.gguf")
     for key in ("ggml.model", "ggml.pre", "ggml.tokens", "ggml.token_type", "ggml.merges", "ggml.bos_token_id",
                 "ggml.eos_token_id", "ggml.unknown_token_id", "ggml.padding_token_id", "ggml.add_bos_token",
                 "chat_template"):
-        assert field(before, key) is not None and field(before, key) == field(after, key), key
+        assert published(key) is not None and published(key) == field(after, key), key
     shown = json.loads(ours("show", path))
     assert (shown["kind"], shown["end_of_text"], shown["prefix_tokens"]) == ("byte-level BPE", 2, [])
     assert shown["ends_text"] == [0, 1, 2] and shown["special_tokens"]["<|im_end|>"] == 2
