@@ -1,4 +1,4 @@
-"""What is installed is enough for a project of one's own: the README's program, by find_package(Folio)."""
+"""What is installed is enough for a project of one's own: the documents' programs, by find_package(Folio)."""
 
 import os
 import re
@@ -13,14 +13,22 @@ def run(*command):
     return done.stdout
 
 
-def test_the_program_of_the_readme_runs_outside_the_tree(tmp_path):
+def program_of(document):
+    return re.search(r"```cpp\n(.*?)```", (ROOT / document).read_text(), re.DOTALL).group(1)
+
+
+def test_the_programs_of_the_documents_run_outside_the_tree(tmp_path):
     run("cmake", "--install", BUILD, "--prefix", tmp_path / "folio")
-    program = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    (tmp_path / "main.cpp").write_text(program)
+    (tmp_path / "main.cpp").write_text(program_of("README.md"))
+    (tmp_path / "interfaces.cpp").write_text(program_of("docs/interfaces.md"))
     run("cmake", "-S", ROOT / "tests/apps/install", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={tmp_path / 'folio'}",
-        f"-DREADME_MAIN={tmp_path / 'main.cpp'}", "-DCMAKE_BUILD_TYPE=Release")
+        f"-DREADME_MAIN={tmp_path / 'main.cpp'}", f"-DINTERFACES_MAIN={tmp_path / 'interfaces.cpp'}",
+        "-DCMAKE_BUILD_TYPE=Release")
     run("cmake", "--build", tmp_path / "build")
     text = run(tmp_path / "build/mine", GOLDEN)
     assert text == generate(GOLDEN, "-p", "ROMEO:", "-n", "100", "-s", "0")["text"] and len(text) > 50
+    ids = [int(id) for id in run(tmp_path / "build/interfaces", GOLDEN).split()]
+    for own, prompt in ((ids[:20], "Fir"), (ids[20:], "F")):
+        assert own[len(prompt):] == generate(GOLDEN, "-p", prompt, "-n", 20 - len(prompt), "--temp", 0)["tokens"]
     assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "build").rglob("*.d"))  # no header of the tree
     assert run(tmp_path / "folio/bin/generate", "--version") == run(BUILD / "generate", "--version")
