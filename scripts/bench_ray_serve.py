@@ -19,10 +19,10 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 
-from servers import BUILD, Server
+from servers import BUILD
 from sse_client import Connection, post, read
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -53,24 +53,25 @@ def processor_seconds(of):
 
 
 @contextlib.contextmanager
-def ray_serve(model):
+def running(name, model):
+    """(process, port)"""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"FOLIO_TEST_REPLICAS": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled",
-                                    "PYTHONPATH": f"{ROOT / 'tests' / 'interop'}:{os.environ.get('PYTHONPATH', '')}"}
-        process = subprocess.Popen(
-            [sys.executable, ROOT / "tests" / "interop" / "ray_app.py", model, "--replicas", "2", "--port", str(port)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            while not process.stdout.readline().startswith("http://"):
-                if process.poll() is not None:
-                    raise RuntimeError("folio.ray_serve did not start")
-            yield process, port
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(60)
+    command = ([BUILD / "serve", "-m", model, "--threads", "2"] if name.startswith("serve") else
+               [sys.executable, "-m", "folio.ray_serve", model, "--replicas", "2"])
+    process = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled",
+                                                 "RAY_ADDRESS": "local"})
+    try:
+        while not process.stdout.readline().startswith("http://"):
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} did not start")
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        yield process, port
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
 
 
 async def load(port, n, at_once, n_tokens, seed):
@@ -110,12 +111,7 @@ def main():
     for round_ in range(a.rounds):
         texts = []
         for name in list(results)[::1 if round_ % 2 == 0 else -1]:
-            with contextlib.ExitStack() as stack:
-                if name.startswith("ray"):
-                    process, port = stack.enter_context(ray_serve(a.model))
-                else:
-                    server = stack.enter_context(Server("folio", a.model, sequences=16, context=256, threads=2))
-                    process, port = server.process, server.port
+            with running(name, a.model) as (process, port):
                 asyncio.run(load(port, a.at_once, a.at_once, a.tokens, "warm-up"))
                 before = processor_seconds(process.pid)
                 speed, first, text = asyncio.run(load(port, a.streams, a.at_once, a.tokens, round_))

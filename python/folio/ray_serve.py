@@ -17,9 +17,10 @@ import os
 import random
 from typing import Any, AsyncIterator
 
-# Messages between processes cost half with these (docs/ray_serve.md); Ray's processes take them from its first one.
-for setting in "USE_GRPC_BY_DEFAULT=1 RUN_USER_CODE_IN_SEPARATE_THREAD=0 RUN_ROUTER_IN_SEPARATE_LOOP=0".split():
-    os.environ.setdefault("RAY_SERVE_" + setting[:-2], setting[-1])
+# With these a message from process to process costs a third. Ray's processes have them from the one that starts Ray.
+for setting in ("USE_GRPC_BY_DEFAULT=1", "RUN_USER_CODE_IN_SEPARATE_THREAD=0", "RUN_ROUTER_IN_SEPARATE_LOOP=0",
+                "REPLICA_GRPC_MAX_MESSAGE_LENGTH=67108864"):
+    os.environ.setdefault(*f"RAY_SERVE_{setting}".split("="))
 
 import ray
 from ray import serve
@@ -76,8 +77,8 @@ class Replica:
 
 def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
     """As many replicas as it takes for each to have at most target_ongoing_requests sequences that run or wait."""
-    by_replica = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
-    return math.ceil(sum(by_replica.values()) / context.config.target_ongoing_requests), {}
+    each = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
+    return math.ceil(sum(each.values()) / context.config.target_ongoing_requests), {}
 
 
 class SameBeginning(RequestRouter):
@@ -174,9 +175,8 @@ def app(path: str, options: dict[str, Any], service: dict[str, Any], least: int,
 def main(replica: type = Replica) -> None:
     p = argparse.ArgumentParser("folio.ray_serve", description="Replicas of a model on Ray Serve, as OpenAI's API.")
     p.add_argument("model")
-    for name, default, more in (("replicas", 2, ""), ("max-replicas", 0, "start more, up to so many, while all are full"),
-                                ("threads-per-replica", 1, ""), ("max-sequences", 16, "that run at once; more wait"),
-                                ("port", 8000, "")):
+    for name, default, more in (("replicas", 2, ""), ("threads-per-replica", 1, ""), ("port", 8000, ""),
+                                ("max-replicas", 0, "more, while all are full"), ("max-sequences", 16, "at once")):
         p.add_argument("--" + name, type=int, default=default, help=more)
     p.add_argument("--host", default="127.0.0.1")
     p.add_argument("--api-key", default="", help="ask for this key")
