@@ -50,7 +50,9 @@ class App:
         replicas.mkdir()
         self.replicas = replicas
         env = os.environ | {"FOLIO_TEST_REPLICAS": str(replicas), "FOLIO_TEST_ISA": isa, "RAY_USAGE_STATS_ENABLED": "0",
-                            "RAY_AUTH_MODE": "disabled", "RAY_DEDUP_LOGS": "0", "RAY_ADDRESS": "local"}
+                            "RAY_AUTH_MODE": "disabled", "RAY_DEDUP_LOGS": "0", "RAY_ADDRESS": "local",
+                            # on a busy machine
+                            "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60"}
         env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *env.get("PYTHONPATH", "").split(os.pathsep)])
         self.process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("ray_app.py"), SMOLLM2, "--port", str(port), *flags],
