@@ -14,9 +14,9 @@
 namespace folio::infer::server {
 
 struct HttpRequest {
-  std::string method{};       ///< GET for HEAD
+  std::string method{};    ///< GET for HEAD
   bool head_only = false;  ///< it was HEAD: no body is sent
-  std::string path{};  ///< without the query
+  std::string path{};      ///< without the query
   std::string body{};
   // Headers; empty where there is none.
   std::string host{};
@@ -27,8 +27,8 @@ struct HttpRequest {
   std::optional<uint64_t> random_seed{};
 };
 
-/// The answer to one request. Every call comes from the thread that called the handler. What is written for a client that
-/// went away goes nowhere.
+/// The answer to one request. Every call comes from the thread that called the handler. What is written for a client
+/// that went away goes nowhere.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;

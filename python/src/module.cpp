@@ -141,6 +141,7 @@ class Stream {
       const double left = timeout - Seconds(std::chrono::steady_clock::now() - begin).count();
       std::vector<infer::TextPiece> news;
       {
+        const SharedModel::Use use(*model_);  // before that: it may say that the model is closed
         const WithoutGil away;
         news = next(left < Seconds(kBetweenSignals).count()
                         ? std::chrono::ceil<std::chrono::milliseconds>(Seconds(std::max(left, 0.0)))
@@ -282,8 +283,8 @@ std::unique_ptr<Stream> submit(const std::shared_ptr<SharedModel>& model, bool c
                                const std::shared_ptr<infer::Notifier>& notifier,
                                const std::vector<int32_t>& end_tokens) {
   Json json = json_of(body);
-  const WithoutGil away;
   const SharedModel::Use use(*model);
+  const WithoutGil away;
   auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U);
   auto requests = engine_requests(use, std::move(request));
   for (infer::Request& r : requests) {
