@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -78,9 +79,16 @@ Grammar::State Grammar::add_state() {
   return state;
 }
 
-void Grammar::join(State from, State to) {
-  states_[static_cast<size_t>(from)].edges.push_back({Edge::Kind::Empty, 0, 0, -1, to});
+void Grammar::add_edge(State from, const Edge& edge) {
+  core::require(
+      n_edges_ < limits_.max_edges,
+      "it needs more than {} edges between states; ask for less: fewer repetitions, or smaller sets of characters",
+      limits_.max_edges);
+  ++n_edges_;
+  states_[static_cast<size_t>(from)].edges.push_back(edge);
 }
+
+void Grammar::join(State from, State to) { add_edge(from, {Edge::Kind::Empty, 0, 0, -1, to}); }
 
 Grammar::Part Grammar::empty() {
   const State state = add_state();
@@ -92,7 +100,7 @@ Grammar::Part Grammar::empty() {
 Grammar::Part Grammar::bytes(uint8_t low, uint8_t high) {
   const State begin = add_state();
   const State end = add_state();
-  states_[static_cast<size_t>(begin)].edges.push_back({Edge::Kind::Bytes, low, high, -1, end});
+  add_edge(begin, {Edge::Kind::Bytes, low, high, -1, end});
   return {.begin = begin, .end = end};
 }
 
@@ -102,22 +110,21 @@ Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>>
   const State begin = add_state();
   const State end = add_state();
   // What comes after the first byte is shared by ranges that have it in common: nearly all have 80-BF there.
-  std::vector<std::pair<std::vector<std::pair<uint8_t, uint8_t>>, State>> tails;
+  std::map<std::vector<std::pair<uint8_t, uint8_t>>, State> tails;
   const auto tail_of = [&](const Utf8& u, auto&& self, size_t from) -> State {
     if (from == u.n) return end;
     std::vector<std::pair<uint8_t, uint8_t>> tail;
     for (size_t i = from; i < u.n; ++i) tail.emplace_back(u.low[i], u.high[i]);
-    const auto found = std::ranges::find(tails, tail, &decltype(tails)::value_type::first);
-    if (found != tails.end()) return found->second;
+    if (const auto found = tails.find(tail); found != tails.end()) return found->second;
     const State to = self(u, self, from + 1);
     const State state = add_state();
-    states_[static_cast<size_t>(state)].edges.push_back({Edge::Kind::Bytes, u.low[from], u.high[from], -1, to});
-    tails.emplace_back(std::move(tail), state);
+    add_edge(state, {Edge::Kind::Bytes, u.low[from], u.high[from], -1, to});
+    tails.emplace(std::move(tail), state);
     return state;
   };
   for (const Utf8& u : all) {
     const State to = tail_of(u, tail_of, 1);
-    states_[static_cast<size_t>(begin)].edges.push_back({Edge::Kind::Bytes, u.low[0], u.high[0], -1, to});
+    add_edge(begin, {Edge::Kind::Bytes, u.low[0], u.high[0], -1, to});
   }
   return {.begin = begin, .end = end};
 }
@@ -129,7 +136,7 @@ Grammar::Part Grammar::text(std::string_view text) {
   for (const char c : text) {
     const State next = add_state();
     const auto byte = static_cast<uint8_t>(c);
-    states_[static_cast<size_t>(end)].edges.push_back({Edge::Kind::Bytes, byte, byte, -1, next});
+    add_edge(end, {Edge::Kind::Bytes, byte, byte, -1, next});
     end = next;
   }
   return {.begin = begin, .end = end};
@@ -138,7 +145,7 @@ Grammar::Part Grammar::text(std::string_view text) {
 Grammar::Part Grammar::call(Rule rule) {
   const State begin = add_state();
   const State end = add_state();
-  states_[static_cast<size_t>(begin)].edges.push_back({Edge::Kind::Call, 0, 0, rule, end});
+  add_edge(begin, {Edge::Kind::Call, 0, 0, rule, end});
   return {.begin = begin, .end = end};
 }
 
@@ -167,11 +174,6 @@ Grammar::Part Grammar::optional(Part part) {
   return {.begin = begin, .end = end};
 }
 
-// States [first, first + n) look like those from `same` on.
-void Grammar::look_alike(size_t first, size_t n, size_t same) {
-  for (size_t i = 0; i < n; ++i) states_[first + i].alike = static_cast<State>(same + i);
-}
-
 Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   core::require(least >= 0 && (most < 0 || least <= most), "it is to be repeated {} to {} times", least, most);
   const State begin = add_state();
@@ -183,17 +185,15 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     const Part one = build();
     join(one.end, one.begin);
     if (ends) join(one.end, end);
-    return first;
+    return Loop{.first = first, .one = one};
   };
   std::optional<size_t> closed;
-  std::optional<size_t> open;
+  size_t open = 0;
   if (least > far) {
-    closed = loop(false);
-    if (may_read_nothing({.begin = static_cast<State>(*closed), .end = -1})) {  // one may leave at any time
-      return repeat(build, 0, most);
-    }
+    closed_loops_.push_back(loop(false));  // after those within it
+    closed = closed_loops_.size() - 1;
   }
-  if (most > far) open = loop(true);
+  if (std::max(least, most) > far) open = loop(true).first;
   State at = begin;
   if (least == 0) join(at, end);
   for (int64_t i = 1; i <= (most < 0 ? std::max<int64_t>(least, 1) : most); ++i) {
@@ -204,54 +204,63 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     if (most < 0 && i >= least) join(one.end, one.begin);
     // The state before it, from which one may go on or end, is within the copy before: its end.
     if (i < least - far) {
-      look_alike(first, states_.size() - first, *closed);
+      copies_.push_back({.first = first, .n = states_.size() - first, .closed = closed, .open = open});
     } else if (i >= least && most >= 0 && i < most - far) {
-      look_alike(first, states_.size() - first, *open);
+      copies_.push_back({.first = first, .n = states_.size() - first, .closed = {}, .open = open});
     }
     at = one.end;
   }
   return {.begin = begin, .end = end};
 }
 
-Grammar::Rule Grammar::declare() {
+Grammar::Rule Grammar::declare(std::string_view name) {
   rules_.push_back({.begin = -1, .end = -1});
+  names_.emplace_back(name);
   return static_cast<Rule>(rules_.size() - 1);
 }
 
 void Grammar::define(Rule rule, Part part) { rules_[static_cast<size_t>(rule)] = part; }
 
-// Whether a part may read nothing, if every call may. An end of -1 is that of a loop: an edge back to its beginning.
-bool Grammar::may_read_nothing(Part part) const {
-  std::vector<State> seen{part.begin};
-  for (size_t i = 0; i < seen.size(); ++i) {
-    for (const Edge& edge : edges(seen[i])) {
-      if (edge.kind == Edge::Kind::Bytes) continue;
-      if (edge.to == (part.end < 0 ? part.begin : part.end)) return true;
-      if (std::ranges::find(seen, edge.to) == seen.end()) seen.push_back(edge.to);
+std::string Grammar::name_of(Rule rule) const {
+  const std::string& name = names_[static_cast<size_t>(rule)];
+  return name.empty() ? "a rule" : fmt::format("the rule {}", core::printable(name));
+}
+
+// If one copy may read nothing, those far from the least may be left as those after it. Loops are older than their
+// copies, and a copy's own repetitions may be copies: those of the loop in turn.
+void Grammar::share_copies(const std::vector<bool>& ends_unread) {
+  for (const Copy& copy : copies_) {
+    size_t same = copy.open;
+    if (copy.closed) {
+      const Loop& loop = closed_loops_[*copy.closed];
+      if (!ends_unread[static_cast<size_t>(loop.one.begin)]) same = loop.first;
     }
+    for (size_t i = 0; i < copy.n; ++i) states_[copy.first + i].alike = static_cast<State>(same + i);
   }
-  return false;
+  for (Node& node : states_) node.alike = states_[static_cast<size_t>(node.alike)].alike;
 }
 
 void Grammar::finish(Rule start, const std::bitset<256>& available) {
   start_ = start;
   for (const Node& node : states_) {
     for (const Edge& edge : node.edges) {
-      core::require(edge.kind != Edge::Kind::Call || part(edge.rule).begin >= 0,
-                    "a rule is called that is not defined");
+      core::require(edge.kind != Edge::Kind::Call || part(edge.rule).begin >= 0, "{} is not defined",
+                    [&] { return name_of(edge.rule); });
     }
   }
   for (const Part& part : rules_) {
     if (part.end >= 0) states_[static_cast<size_t>(part.end)].ends_rule = true;
   }
-  refuse_left_recursion();
+  const std::vector<bool> ends_unread = ending(false);
+  refuse_left_recursion(ends_unread);
+  share_copies(ends_unread);
   const auto begin = static_cast<size_t>(part(start).begin);
-  core::require(productive()[begin], "no text fits it");
+  core::require(ending(true)[begin], "no text fits it");
   const int missing = missing_byte(available);
   trim(available);
-  core::require(productive()[begin], "the model's vocabulary can't write it: no token has the byte {:#04x}{}", missing,
+  core::require(ending(true)[begin], "the model's vocabulary can't write it: no token has the byte {:#04x}{}", missing,
                 missing > 0x20 && missing < 0x7F ? fmt::format(", \"{}\"", static_cast<char>(missing)) : "");
-  const std::vector<bool> lives = productive();
+  const std::vector<bool> lives = ending(true);
   for (size_t s = 0; s < states_.size(); ++s) {
     std::erase_if(states_[s].edges, [&](const Edge& edge) {
       const bool calls_dead = edge.kind == Edge::Kind::Call && !lives[static_cast<size_t>(part(edge.rule).begin)];
@@ -268,8 +277,9 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
   }
 }
 
-// From which states the end of their rule can be reached.
-std::vector<bool> Grammar::productive() const {
+// From which states the end of their rule can be reached, or of a loop that stands for copies; without reading, if not
+// `by_reading`.
+std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
   std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // who leads there, and by a call of whom
   std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // calls of rules that are not known to end
@@ -279,6 +289,7 @@ std::vector<bool> Grammar::productive() const {
   }
   for (size_t s = 0; s < n; ++s) {
     for (const Edge& edge : states_[s].edges) {
+      if (edge.kind == Edge::Kind::Bytes && !by_reading) continue;
       back[static_cast<size_t>(edge.to)].emplace_back(static_cast<State>(s),
                                                       edge.kind == Edge::Kind::Call ? edge.rule : -1);
     }
@@ -293,6 +304,7 @@ std::vector<bool> Grammar::productive() const {
   for (size_t s = 0; s < n; ++s) {
     if (states_[s].ends_rule) live(static_cast<State>(s));
   }
+  for (const Loop& loop : closed_loops_) live(loop.one.end);
   while (!todo.empty()) {
     const State state = todo.back();
     todo.pop_back();
@@ -357,43 +369,24 @@ int Grammar::missing_byte(const std::bitset<256>& available) const {
 }
 
 // A rule that calls itself before it has read anything would be called without end.
-void Grammar::refuse_left_recursion() const {
+void Grammar::refuse_left_recursion(const std::vector<bool>& ends_unread) const {
   const size_t n = rules_.size();
-  // Which rules can read nothing: to the fixed point.
-  std::vector<bool> nullable(n);
-  std::vector<size_t> stamp(states_.size());
-  size_t walk = 0;
-  const auto reachable = [&](Rule rule) {
-    std::vector<State> seen;
-    ++walk;
-    const auto see = [&](State state) {
-      if (std::exchange(stamp[static_cast<size_t>(state)], walk) != walk) seen.push_back(state);
-    };
-    if (part(rule).begin >= 0) see(part(rule).begin);
-    for (size_t i = 0; i < seen.size(); ++i) {
-      for (const Edge& edge : edges(seen[i])) {
-        if (edge.kind == Edge::Kind::Empty ||
-            (edge.kind == Edge::Kind::Call && nullable[static_cast<size_t>(edge.rule)])) {
-          see(edge.to);
-        }
-      }
-    }
-    return seen;
-  };
-  for (bool changes = true; changes;) {
-    changes = false;
-    for (size_t r = 0; r < n; ++r) {
-      if (nullable[r]) continue;
-      const auto seen = reachable(static_cast<Rule>(r));
-      nullable[r] = std::ranges::find(seen, rules_[r].end) != seen.end();
-      changes |= nullable[r];
-    }
-  }
+  std::vector<bool> is_seen(states_.size());
   std::vector<std::vector<Rule>> calls(n);  // before anything is read
   for (size_t r = 0; r < n; ++r) {
-    for (const State state : reachable(static_cast<Rule>(r))) {
-      for (const Edge& edge : edges(state)) {
+    std::vector<State> seen;
+    const auto see = [&](State state) {
+      if (!is_seen[static_cast<size_t>(state)]) seen.push_back(state);
+      is_seen[static_cast<size_t>(state)] = true;
+    };
+    if (rules_[r].begin >= 0) see(rules_[r].begin);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      for (const Edge& edge : edges(seen[i])) {
         if (edge.kind == Edge::Kind::Call) calls[r].push_back(edge.rule);
+        if (edge.kind == Edge::Kind::Empty ||
+            (edge.kind == Edge::Kind::Call && ends_unread[static_cast<size_t>(part(edge.rule).begin)])) {
+          see(edge.to);
+        }
       }
     }
   }
@@ -411,8 +404,8 @@ void Grammar::refuse_left_recursion() const {
         continue;
       }
       const auto called = static_cast<size_t>(calls[rule][next++]);
-      core::require(color[called] != 1,
-                    "a rule begins with itself, which is not supported; write it with a repetition");
+      core::require(color[called] != 1, "{} begins with itself, which is not supported; write it with a repetition",
+                    [&] { return name_of(static_cast<Rule>(called)); });
       if (color[called] == 0) {
         color[called] = 1;
         way.emplace_back(called, 0);

@@ -6,7 +6,9 @@
 #include <bitset>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@ namespace folio::infer::forms {
 
 struct GrammarLimits {
   size_t max_states = 200'000;  ///< of a grammar
+  size_t max_edges = 600'000;
   /// A walk from a state reads at most so many bytes: those of the longest token. Long repetitions look the same that
   /// far from their end, and share what is known of them.
   size_t longest_token = 128;
@@ -39,6 +42,12 @@ class Grammar {
     State end;
   };
   using Build = std::function<Part()>;
+  /// Of an automaton with states of its own, from 0 on.
+  struct Transition {
+    int32_t from;
+    uint8_t low, high;
+    int32_t to;
+  };
 
   explicit Grammar(const GrammarLimits& limits = {});
 
@@ -55,8 +64,12 @@ class Grammar {
   /// `build` makes the part anew each time. `most` < 0: without end.
   [[nodiscard]] Part repeat(const Build& build, int64_t least, int64_t most);
 
-  /// For a rule that is defined later, so that rules may call each other.
-  [[nodiscard]] Rule declare();
+  /// Begins in state 0 and may end in the `accepting`.
+  [[nodiscard]] Part automaton(size_t n_states, std::span<const Transition> transitions,
+                               std::span<const int32_t> accepting);
+
+  /// For a rule that is defined later, so that rules may call each other. `name` is for messages.
+  [[nodiscard]] Rule declare(std::string_view name = {});
   void define(Rule rule, Part part);
   /// The rule that the whole text is. What can't be part of a text is taken away: the bytes that are not `available`,
   /// and what leads nowhere. Throws core::Error if a rule that is called is not defined or begins with itself, or if no
@@ -81,19 +94,35 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
+  /// Stands for copies of a repeated part that are far from the least and from the most.
+  struct Loop {
+    size_t first;  ///< of its states
+    Part one;
+  };
+  /// Its states, [first, first + n), look like those of a loop that can't be left, or of one that can.
+  struct Copy {
+    size_t first, n;
+    std::optional<size_t> closed;  ///< if it is far from the least: which of `closed_loops_`
+    size_t open;                   ///< the first state of the loop that can be left
+  };
 
   [[nodiscard]] State add_state();
+  void add_edge(State from, const Edge& edge);
   void join(State from, State to);
-  void look_alike(size_t first, size_t n, size_t same);
-  [[nodiscard]] bool may_read_nothing(Part part) const;
-  [[nodiscard]] std::vector<bool> productive() const;
+  void share_copies(const std::vector<bool>& ends_unread);
+  [[nodiscard]] std::string name_of(Rule rule) const;
+  [[nodiscard]] std::vector<bool> ending(bool by_reading) const;
   void trim(const std::bitset<256>& available);
   [[nodiscard]] int missing_byte(const std::bitset<256>& available) const;
-  void refuse_left_recursion() const;
+  void refuse_left_recursion(const std::vector<bool>& ends_unread) const;
 
   GrammarLimits limits_;
   std::vector<Node> states_;
+  size_t n_edges_ = 0;
   std::vector<Part> rules_;  ///< begin is -1 where it is not defined
+  std::vector<std::string> names_;
+  std::vector<Loop> closed_loops_;
+  std::vector<Copy> copies_;
   Rule start_ = -1;
 };
 

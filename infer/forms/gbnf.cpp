@@ -1,0 +1,283 @@
+// GBNF: grammars as llama.cpp writes them (grammars/README.md there). Rules, literals, sets of characters, groups,
+// alternatives, repetitions and comments; its tokens, <think> and <[1000]>, are refused.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "infer/forms/forms.h"
+#include "infer/forms/syntax.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr size_t kMostGrammarBytes = size_t{1} << 18U;
+constexpr int kMostGroups = 200;         // nested
+constexpr int64_t kMostOfOne = 100'000;  // repetitions
+
+Syntax character_set(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
+
+class GbnfParser {
+ public:
+  GbnfParser(Grammar& grammar, std::string_view text) : grammar_(grammar), text_(text) {
+    core::require(text.size() <= kMostGrammarBytes, "it has {} bytes; at most {} are read", text.size(),
+                  kMostGrammarBytes);
+    for (size_t at = 0; at < text.size();) {
+      const core::Utf8Char c = core::decode_utf8(text, at);
+      at_ = at;
+      if (!c.valid) refuse("not UTF-8");
+      at += c.length;
+    }
+    at_ = 0;
+  }
+
+  Grammar::Part parse() {
+    skip(true);
+    while (!at_end()) {
+      define();
+      skip(true);
+    }
+    for (const auto& [name, rule] : rules_) {
+      core::require(rule.is_defined, "line {}: the rule {} is not defined", rule.line, name);
+    }
+    const auto root = rules_.find("root");
+    core::require(root != rules_.end(), "there is no rule \"root\", which is the whole text");
+    return grammar_.call(root->second.rule);
+  }
+
+ private:
+  struct Named {
+    Grammar::Rule rule;
+    size_t line;  // where it is named first
+    bool is_defined = false;
+  };
+
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  [[nodiscard]] bool comes(std::string_view what) const { return text_.substr(at_).starts_with(what); }
+  bool take(std::string_view what) {
+    const bool here = comes(what);
+    if (here) at_ += what.size();
+    return here;
+  }
+  [[nodiscard]] size_t line() const { return 1 + static_cast<size_t>(std::ranges::count(text_.substr(0, at_), '\n')); }
+  [[noreturn]] void refuse(std::string_view what) const { core::fail("line {}: {}", line(), what); }
+
+  // Spaces and comments, and lines' ends where they mean nothing.
+  void skip(bool lines) {
+    while (!at_end()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        at_ = std::min(text_.find_first_of("\r\n", at_), text_.size());
+      } else if (c == ' ' || c == '\t' || (lines && (c == '\r' || c == '\n'))) {
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+
+  [[nodiscard]] static bool is_of_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  }
+
+  // Empty if none comes.
+  std::string_view name() {
+    const size_t from = at_;
+    while (!at_end() && is_of_name(text_[at_])) ++at_;
+    return text_.substr(from, at_ - from);
+  }
+
+  Named& named(std::string_view name) {
+    const auto found = rules_.find(name);
+    if (found != rules_.end()) return found->second;
+    const Named rule{.rule = grammar_.declare(name), .line = line()};
+    return rules_.emplace(name, rule).first->second;
+  }
+
+  void define() {
+    const std::string_view name = this->name();
+    if (name.empty()) refuse(core::message("a rule's name is expected, not \"{}\"", rest()));
+    Named& rule = named(name);
+    if (rule.is_defined) refuse(core::message("the rule {} is defined twice", core::printable(name)));
+    rule.is_defined = true;
+    skip(false);
+    if (!take("::=")) refuse(core::message("::= is expected behind {}, not \"{}\"", core::printable(name), rest()));
+    skip(true);
+    const Syntax syntax = choice(false);
+    if (!at_end() && !comes("\n") && !comes("\r")) refuse(core::message("\"{}\" is not understood here", rest()));
+    grammar_.define(rule.rule, build(grammar_, syntax, [&](auto ranges) { return grammar_.characters(ranges); }));
+  }
+
+  // What comes, for messages.
+  [[nodiscard]] std::string rest() const {
+    return core::printable(text_.substr(at_, std::min(text_.find_first_of("\r\n", at_) - at_, size_t{20})), 20);
+  }
+
+  Syntax choice(bool lines) {
+    std::vector<Syntax> branches;
+    branches.push_back(sequence(lines));
+    while (take("|")) {
+      skip(true);
+      branches.push_back(sequence(lines));
+    }
+    if (branches.size() == 1) return std::move(branches.front());
+    return {.kind = Syntax::Kind::Choice, .parts = std::move(branches)};
+  }
+
+  Syntax sequence(bool lines) {
+    Syntax all;
+    for (skip(lines); !at_end() && !comes("|") && !comes(")") && !comes("\n") && !comes("\r"); skip(lines)) {
+      all.parts.push_back(repeated(lines));
+    }
+    return all;
+  }
+
+  Syntax repeated(bool lines) {
+    Syntax one = atom();
+    skip(lines);
+    int64_t least = 0;
+    int64_t most = -1;
+    if (take("+")) {
+      least = 1;
+    } else if (take("?")) {
+      most = 1;
+    } else if (take("{")) {
+      least = most = number();
+      skip(false);
+      if (take(",")) {
+        skip(false);
+        most = comes("}") ? -1 : number();
+      }
+      skip(false);
+      if (!take("}")) refuse("a repetition is {m}, {m,} or {m,n}");
+      if (most >= 0 && most < least) refuse("a repetition from more to fewer");
+    } else if (!take("*")) {
+      return one;
+    }
+    skip(lines);
+    if (comes("*") || comes("+") || comes("?") || comes("{")) {
+      refuse("a repetition of a repetition; put the inner one into ( )");
+    }
+    return {.kind = Syntax::Kind::Repeat, .parts = {std::move(one)}, .least = least, .most = most};
+  }
+
+  int64_t number() {
+    skip(false);
+    const size_t from = at_;
+    int64_t value = 0;
+    for (; !at_end() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      value = value * 10 + (text_[at_] - '0');
+      if (value > kMostOfOne) refuse(core::message("more than {} repetitions", kMostOfOne));
+    }
+    if (at_ == from) refuse("a repetition is {m}, {m,} or {m,n}");
+    return value;
+  }
+
+  Syntax atom() {
+    if (take("\"")) return literal();
+    if (take("[")) return character_set(set());
+    if (take(".")) return character_set({{0, kLastCodePoint}});
+    if (take("(")) {
+      if (++nested_ > kMostGroups) refuse(core::message("groups are nested more than {} deep", kMostGroups));
+      Syntax inner = choice(true);
+      if (!take(")")) refuse("a ( without its )");
+      --nested_;
+      return inner;
+    }
+    if (comes("<") || comes("!")) refuse("tokens (<name>, <[id]>) are not supported; write their text");
+    const std::string_view name = this->name();
+    if (name.empty()) refuse(core::message("\"{}\" is not understood here", rest()));
+    return {.kind = Syntax::Kind::Call, .rule = named(name).rule};
+  }
+
+  Syntax literal() {
+    Syntax all;
+    while (!take("\"")) {
+      if (at_end()) refuse("a literal without its closing \"");
+      const uint32_t c = character();
+      all.parts.push_back(character_set({{c, c}}));
+    }
+    return all;
+  }
+
+  CharacterRanges set() {
+    const bool negated = take("^");
+    CharacterRanges ranges;
+    while (!take("]")) {
+      if (at_end()) refuse("a [ without its ]");
+      const uint32_t low = character();
+      uint32_t high = low;
+      if (comes("-") && !comes("-]")) {
+        ++at_;
+        if (at_end()) refuse("a [ without its ]");
+        high = character();
+        if (low > high) refuse("a range of characters goes upwards");
+      }
+      ranges.emplace_back(low, high);
+    }
+    if (ranges.empty()) refuse("an empty set of characters; a ] in it is \\]");
+    ranges = merged(std::move(ranges));
+    return negated ? others(ranges) : ranges;
+  }
+
+  uint32_t character() {
+    if (!take("\\")) {
+      const core::Utf8Char c = core::decode_utf8(text_, at_);
+      at_ += c.length;
+      return c.code_point;
+    }
+    if (at_end()) refuse("nothing stands behind the \\");
+    const char c = text_[at_++];
+    switch (c) {
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 't':
+        return '\t';
+      case 'x':
+        return hexadecimal(2);
+      case 'u':
+        return hexadecimal(4);
+      case 'U':
+        return hexadecimal(8);
+      case '\\':
+      case '"':
+      case '[':
+      case ']':
+      case '-':
+        return static_cast<uint8_t>(c);
+      default:
+        --at_;
+        refuse(core::message("there is no escape \\{}", core::printable(rest().substr(0, 1))));
+    }
+  }
+
+  uint32_t hexadecimal(int n) {
+    uint64_t value = 0;
+    for (int i = 0; i < n; ++i) {
+      const char c = at_end() ? ' ' : text_[at_];
+      const char lower = static_cast<char>(c | 0x20);
+      const bool is_digit = c >= '0' && c <= '9';
+      if (!is_digit && (lower < 'a' || lower > 'f')) refuse("an escape is \\xHH, \\uHHHH or \\UHHHHHHHH");
+      value = value * 16 + static_cast<uint64_t>(is_digit ? c - '0' : lower - 'a' + 10);
+      ++at_;
+    }
+    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse("there is no such character");
+    return static_cast<uint32_t>(value);
+  }
+
+  Grammar& grammar_;
+  std::string_view text_;
+  size_t at_ = 0;
+  int nested_ = 0;
+  std::map<std::string, Named, std::less<>> rules_;
+};
+
+}  // namespace
+
+Grammar::Part gbnf_part(Grammar& grammar, std::string_view text) { return GbnfParser(grammar, text).parse(); }
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,375 @@
+#include "infer/forms/regex.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "infer/forms/forms.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 16U;  // of an expression
+constexpr int kMostNested = 200;                 // groups
+constexpr int64_t kMostRepeats = 1000;           // as in RE2
+
+// As in RE2: of ASCII alone, and \s without the vertical tab.
+const CharacterRanges kDigits{{'0', '9'}};
+const CharacterRanges kSpaces{{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
+const CharacterRanges kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+
+struct NamedClass {
+  std::string_view name;
+  CharacterRanges ranges;
+};
+
+const std::array<NamedClass, 14> kClasses{{
+    {"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}},
+    {"alpha", {{'A', 'Z'}, {'a', 'z'}}},
+    {"ascii", {{0, 0x7F}}},
+    {"blank", {{'\t', '\t'}, {' ', ' '}}},
+    {"cntrl", {{0, 0x1F}, {0x7F, 0x7F}}},
+    {"digit", {{'0', '9'}}},
+    {"graph", {{'!', '~'}}},
+    {"lower", {{'a', 'z'}}},
+    {"print", {{' ', '~'}}},
+    {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
+    {"space", {{'\t', '\r'}, {' ', ' '}}},
+    {"upper", {{'A', 'Z'}}},
+    {"word", {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
+    {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}},
+}};
+
+bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
+bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
+Syntax characters(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
+
+class Parser {
+ public:
+  explicit Parser(std::string_view expression) {
+    core::require(expression.size() <= kMostBytes, "it has {} bytes; at most {} are read", expression.size(),
+                  kMostBytes);
+    for (size_t at = 0; at < expression.size();) {
+      const core::Utf8Char c = core::decode_utf8(expression, at);
+      core::require(c.valid, "character {}: not UTF-8", text_.size() + 1);
+      text_.push_back(c.code_point);
+      at += c.length;
+    }
+  }
+
+  Syntax parse() {
+    Syntax all = choice();
+    if (!at_end()) refuse(at_, "a ) without its (");
+    return all;
+  }
+
+ private:
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  [[nodiscard]] bool comes(char c) const { return !at_end() && text_[at_] == static_cast<uint8_t>(c); }
+  [[nodiscard]] bool comes(std::string_view all) const {
+    return text_.size() - at_ >= all.size() &&
+           std::equal(all.begin(), all.end(), text_.begin() + static_cast<std::ptrdiff_t>(at_),
+                      [](char a, uint32_t b) { return static_cast<uint8_t>(a) == b; });
+  }
+  bool take(std::string_view all) {
+    const bool here = comes(all);
+    if (here) at_ += all.size();
+    return here;
+  }
+  [[noreturn]] static void refuse(size_t at, std::string_view what) { core::fail("character {}: {}", at + 1, what); }
+
+  Syntax choice() {
+    std::vector<Syntax> branches;
+    do branches.push_back(sequence());
+    while (take("|"));
+    if (branches.size() == 1) return std::move(branches.front());
+    return {.kind = Syntax::Kind::Choice, .parts = std::move(branches)};
+  }
+
+  Syntax sequence() {
+    Syntax all;
+    while (!at_end() && !comes('|') && !comes(')')) all.parts.push_back(repeated());
+    return all;
+  }
+
+  Syntax repeated() {
+    const size_t from = at_;
+    if (comes('*') || comes('+') || comes('?')) refuse(at_, "nothing stands before the repetition");
+    if (repetition()) refuse(from, "nothing stands before the repetition");
+    Syntax one = atom();
+    const auto times = repetition();
+    if (!times) return one;
+    take("?");  // a lazy repetition has the same texts
+    const size_t next = at_;
+    if (comes('+')) refuse(next, "possessive repetitions are not supported");
+    if (comes('*') || comes('?') || repetition())
+      refuse(next, "a repetition of a repetition; put the inner one into ( )");
+    return {.kind = Syntax::Kind::Repeat, .parts = {std::move(one)}, .least = times->first, .most = times->second};
+  }
+
+  // A { that begins none is itself, as in RE2.
+  std::optional<std::pair<int64_t, int64_t>> repetition() {
+    if (take("*")) return std::pair{0, -1};
+    if (take("+")) return std::pair{1, -1};
+    if (take("?")) return std::pair{0, 1};
+    const size_t from = at_;
+    if (!take("{")) return {};
+    const auto least = number();
+    auto most = least;
+    if (take(",")) {
+      most = number();
+      if (!least && most && comes('}')) refuse(from, "programs differ on {,n}; write {0,n}, or \\{ for the brace");
+      if (!most) most = -1;
+    }
+    if (!least || !take("}")) {
+      at_ = from;
+      return {};
+    }
+    if (std::max(*least, *most) > kMostRepeats) refuse(from, core::message("more than {} repetitions", kMostRepeats));
+    if (*most >= 0 && *most < *least) refuse(from, "a repetition from more to fewer");
+    return std::pair{*least, *most};
+  }
+
+  std::optional<int64_t> number() {
+    const size_t from = at_;
+    int64_t value = 0;
+    for (; !at_end() && is_digit(text_[at_]); ++at_)
+      value = std::min(value * 10 + (text_[at_] - '0'), kMostRepeats + 1);
+    if (at_ == from) return {};
+    return value;
+  }
+
+  Syntax atom() {
+    const size_t from = at_;
+    if (take("(")) return group(from);
+    if (take("[")) return characters(character_class(from));
+    if (take(".")) return characters(others({{'\n', '\n'}}));
+    if (take("^") || take("\\A")) return {.kind = Syntax::Kind::Begin, .at = from};
+    if (take("$") || take("\\z")) return {.kind = Syntax::Kind::End, .at = from};
+    if (take("\\")) return characters(escape(from));
+    const uint32_t c = text_[at_++];
+    return characters({{c, c}});
+  }
+
+  Syntax group(size_t from) {
+    if (take("?")) {
+      if (comes("=") || comes("!")) refuse(from, "look-ahead is not supported");
+      if (comes("<=") || comes("<!")) refuse(from, "look-behind is not supported");
+      if (comes("P=")) refuse(from, "backreferences are not supported");
+      if (take("P<") || take("<")) {
+        const size_t name = at_;
+        while (!at_end() && (is_letter(text_[at_]) || is_digit(text_[at_]) || comes('_'))) ++at_;
+        if (at_ == name || !take(">")) refuse(from, "the name of a group has letters, digits and _, and ends with >");
+      } else if (!take(":")) {
+        refuse(from, "flags, and groups but (...), (?:...) and (?P<name>...), are not supported");
+      }
+    }
+    if (++nested_ > kMostNested) refuse(from, core::message("groups are nested more than {} deep", kMostNested));
+    Syntax inner = choice();
+    if (!take(")")) refuse(from, "a ( without its )");
+    --nested_;
+    return inner;
+  }
+
+  CharacterRanges character_class(size_t from) {
+    const bool negated = take("^");
+    CharacterRanges ranges;
+    for (bool first = true; first || !comes(']'); first = false) {
+      if (at_end()) refuse(from, "a [ without its ]");
+      const size_t low_at = at_;
+      if (take("[:")) {
+        named_class(low_at, ranges);
+        continue;
+      }
+      const CharacterRanges low = class_item();
+      if (!comes('-') || comes("-]")) {
+        ranges.insert(ranges.end(), low.begin(), low.end());
+        continue;
+      }
+      ++at_;
+      if (at_end()) refuse(from, "a [ without its ]");
+      const CharacterRanges high = class_item();
+      const auto is_one = [](const CharacterRanges& r) { return r.size() == 1 && r[0].first == r[0].second; };
+      if (!is_one(low) || !is_one(high)) refuse(low_at, "a range of characters goes from one to another; escape its -");
+      if (low[0].first > high[0].first) refuse(low_at, "a range of characters goes upwards");
+      ranges.emplace_back(low[0].first, high[0].first);
+    }
+    ++at_;
+    ranges = merged(std::move(ranges));
+    return negated ? others(ranges) : ranges;
+  }
+
+  void named_class(size_t from, CharacterRanges& to) {
+    const bool negated = take("^");
+    for (const NamedClass& c : kClasses) {
+      if (!take(std::string(c.name) + ":]")) continue;
+      const CharacterRanges ranges = negated ? others(c.ranges) : c.ranges;
+      to.insert(to.end(), ranges.begin(), ranges.end());
+      return;
+    }
+    refuse(from, "there is no such class; escape the [ if it is a character");
+  }
+
+  CharacterRanges class_item() {
+    const size_t from = at_;
+    if (take("\\")) return escape(from);
+    const uint32_t c = text_[at_++];
+    return {{c, c}};
+  }
+
+  // What stands behind a \.
+  CharacterRanges escape(size_t from) {
+    if (at_end()) refuse(from, "nothing stands behind the \\");
+    const uint32_t c = text_[at_++];
+    const auto one = [](uint32_t value) { return CharacterRanges{{value, value}}; };
+    switch (c) {
+      case 'd':
+        return kDigits;
+      case 'D':
+        return others(kDigits);
+      case 's':
+        return kSpaces;
+      case 'S':
+        return others(kSpaces);
+      case 'w':
+        return kWords;
+      case 'W':
+        return others(kWords);
+      case 'a':
+        return one('\a');
+      case 'f':
+        return one('\f');
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 't':
+        return one('\t');
+      case 'v':
+        return one('\v');
+      case 'x':
+        return one(take("{") ? hex(from, 1, 6, true) : hex(from, 2, 2, false));
+      case 'u':  // not RE2's, but what JSON schemas write
+        return one(hex(from, 4, 4, false));
+      case '0': {
+        uint32_t value = 0;
+        for (int i = 0; i < 2 && !at_end() && text_[at_] >= '0' && text_[at_] <= '7'; ++i) {
+          value = value * 8 + (text_[at_++] - '0');
+        }
+        return one(value);
+      }
+      case 'b':
+      case 'B':
+        refuse(from, core::message("boundaries of words (\\{}) are not supported", static_cast<char>(c)));
+      case 'p':
+      case 'P':
+        refuse(from, core::message("Unicode classes (\\{}) are not supported", static_cast<char>(c)));
+      default:
+        if (is_digit(c) || c == 'k') refuse(from, "backreferences are not supported");
+        if (c < 0x80 && is_letter(c)) refuse(from, core::message("\\{} is not supported here", static_cast<char>(c)));
+        return one(c);
+    }
+  }
+
+  uint32_t hex(size_t from, int least, int most, bool braced) {
+    uint32_t value = 0;
+    int n = 0;
+    for (; n < most && !at_end(); ++n, ++at_) {
+      const uint32_t c = text_[at_];
+      const uint32_t lower = c | 0x20U;
+      if (is_digit(c)) {
+        value = value * 16 + (c - '0');
+      } else if (c < 0x80 && lower >= 'a' && lower <= 'f') {
+        value = value * 16 + (lower - 'a' + 10);
+      } else {
+        break;
+      }
+    }
+    if (n < least || (braced && !take("}"))) refuse(from, "hexadecimal digits are \\xHH, \\x{H...} or \\uHHHH");
+    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse(from, "there is no such character");
+    return value;
+  }
+
+  std::vector<uint32_t> text_;  // code points
+  size_t at_ = 0;
+  int nested_ = 0;
+};
+
+const Syntax* find(const Syntax& syntax, Syntax::Kind kind) {
+  if (syntax.kind == kind) return &syntax;
+  for (const Syntax& part : syntax.parts) {
+    if (const Syntax* found = find(part, kind)) return found;
+  }
+  return nullptr;
+}
+
+// Takes ^, or $, from where the text begins, or ends; anything else there may be preceded, or followed, by any text if
+// the expression is searched for.
+class Anchors {
+ public:
+  Anchors(Syntax::Kind kind, RegexMatch match) : kind_(kind), match_(match) {}
+
+  void resolve(Syntax& syntax) const {
+    if (find(syntax, kind_) == nullptr) {
+      if (match_ == RegexMatch::Whole) return;
+      Syntax any{.kind = Syntax::Kind::Repeat, .parts = {characters({{0, kLastCodePoint}})}, .least = 0, .most = -1};
+      Syntax both;
+      both.parts.push_back(std::move(any));
+      both.parts.insert(is_begin() ? both.parts.end() : both.parts.begin(), std::move(syntax));
+      syntax = std::move(both);
+      return;
+    }
+    switch (syntax.kind) {
+      case Syntax::Kind::Choice:
+        for (Syntax& part : syntax.parts) resolve(part);
+        return;
+      case Syntax::Kind::Sequence: {
+        auto& parts = syntax.parts;
+        if (!is_begin()) std::ranges::reverse(parts);
+        const auto inner = std::ranges::find_if(parts, [&](const Syntax& part) { return part.kind != kind_; });
+        const bool is_anchored = inner != parts.begin();
+        parts.erase(parts.begin(), inner);
+        for (size_t i = is_anchored ? 0 : 1; i < parts.size(); ++i) refuse_in(parts[i]);
+        if (!is_anchored) resolve(parts.front());
+        if (!is_begin()) std::ranges::reverse(parts);
+        return;
+      }
+      default:
+        if (syntax.kind != kind_) refuse_in(syntax);
+        syntax = {};
+    }
+  }
+
+ private:
+  [[nodiscard]] bool is_begin() const { return kind_ == Syntax::Kind::Begin; }
+
+  void refuse_in(const Syntax& syntax) const {
+    if (const Syntax* found = find(syntax, kind_)) {
+      core::fail("character {}: {}", found->at + 1,
+                 is_begin() ? "^ is supported at the beginning only; write \\^ for the character"
+                            : "$ is supported at the end only; write \\$ for the character");
+    }
+  }
+
+  Syntax::Kind kind_;
+  RegexMatch match_;
+};
+
+}  // namespace
+
+Syntax parse_regex(std::string_view expression, RegexMatch match) {
+  Syntax all = Parser(expression).parse();
+  Anchors(Syntax::Kind::Begin, match).resolve(all);
+  Anchors(Syntax::Kind::End, match).resolve(all);
+  return all;
+}
+
+Grammar::Part regex_part(Grammar& grammar, std::string_view expression) {
+  return build(grammar, parse_regex(expression), [&](auto ranges) { return grammar.characters(ranges); });
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,50 @@
+#include "infer/forms/syntax.h"
+
+#include <algorithm>
+
+namespace folio::infer::forms {
+
+CharacterRanges merged(CharacterRanges ranges) {
+  std::ranges::sort(ranges);
+  CharacterRanges result;
+  for (const auto& [low, high] : ranges) {
+    if (!result.empty() && low <= uint64_t{result.back().second} + 1) {
+      result.back().second = std::max(result.back().second, high);
+    } else {
+      result.emplace_back(low, high);
+    }
+  }
+  return result;
+}
+
+CharacterRanges others(const CharacterRanges& ranges) {
+  CharacterRanges result;
+  uint32_t next = 0;
+  for (const auto& [low, high] : ranges) {
+    if (low > next) result.emplace_back(next, low - 1);
+    next = high + 1;
+  }
+  if (next <= kLastCodePoint) result.emplace_back(next, kLastCodePoint);
+  return result;
+}
+
+Grammar::Part build(Grammar& grammar, const Syntax& syntax, const CharacterPart& characters) {
+  switch (syntax.kind) {
+    case Syntax::Kind::Characters:
+      return characters(syntax.ranges);
+    case Syntax::Kind::Call:
+      return grammar.call(syntax.rule);
+    case Syntax::Kind::Repeat: {
+      const auto one = [&] { return build(grammar, syntax.parts.front(), characters); };
+      if (syntax.least == 0 && syntax.most == 1) return grammar.optional(one());
+      return grammar.repeat(one, syntax.least, syntax.most);
+    }
+    default: {
+      std::vector<Grammar::Part> parts;
+      for (const Syntax& part : syntax.parts) parts.push_back(build(grammar, part, characters));
+      return syntax.kind == Syntax::Kind::Choice ? grammar.choice(parts) : grammar.sequence(parts);
+    }
+  }
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,103 @@
+// GBNF: the texts of grammars, and what is refused, with its line.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "infer/forms/forms.h"
+#include "tests/infer/forms/support.h"
+
+namespace folio::infer::forms {
+namespace {
+
+std::shared_ptr<Form> gbnf_form(std::string_view text) {
+  static const auto tokens = test::all_bytes();
+  Grammar grammar({.longest_token = tokens->longest()});
+  const auto rule = grammar.declare();
+  grammar.define(rule, gbnf_part(grammar, text));
+  grammar.finish(rule, tokens->bytes());
+  return std::make_shared<Form>(std::move(grammar), tokens);
+}
+
+std::string gbnf_refusal(std::string_view text) {
+  try {
+    static_cast<void>(gbnf_form(text));
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct GbnfCase {
+  std::string_view grammar;
+  std::vector<std::string> texts;
+  std::vector<std::string> others;
+};
+
+TEST(Gbnf, ItsTextsAreThoseOfRoot) {
+  const std::vector<GbnfCase> cases{
+      {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "yesno"}},
+      {"# a comment\n\nroot::=word(\" \" word)*  # words\nword ::= [a-z]+\n", {"a", "ab c"}, {"", "a ", " a"}},
+      {"root ::= item{2} end\r\nitem ::= \"ab\" ?\r\nend ::= \".\"", {".", "ab.", "abab."}, {"ababab.", "a."}},
+      {"root ::= \"a\"{2,} \"b\"{ 1 , 2 } \"c\"{0,1}", {"aab", "aaabbc"}, {"ab", "aabbb"}},
+      {"root ::= (\n  \"a\" # first\n  | \"b\"\n)\n", {"a", "b"}, {"ab"}},
+      {"root ::= \"a\" |\n  \"b\"\nother ::= \"c\"", {"a", "b"}, {"c"}},
+      {"root ::=\n  \"a\"\n", {"a"}, {""}},
+      {"root ::= | \"a\" root", {"", "a", "aaa"}, {"b"}},
+      {"root ::= \"(\" root \")\" | \"x\"", {"x", "((x))"}, {"((x)", "()"}},
+      {"root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\r\\\\\\\"\\[\\]\\-\"", {"Aé😀\n\t\r\\\"[]-"}, {"A"}},
+      {"root ::= [^\\n\"] [\\]x] [a\\-c] [+-]", {"a]-+", "éxc-"}, {"\n]-+", "axb+"}},
+      {"root ::= .", {"a", "\n", "日"}, {"", "ab"}},
+      {"root ::= \"\" \"a\"", {"a"}, {""}},
+      {"root ::= a-b_C1\na-b_C1 ::= \"x\"", {"x"}, {""}},
+      {"root ::= sum\nsum ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" sum \")\"",
+       {"1", "1+23", "(1+2)+3", "((4))"},
+       {"", "+", "1+", "(1"}},
+  };
+  for (const GbnfCase& c : cases) {
+    const auto form = gbnf_form(c.grammar);
+    for (const std::string& text : c.texts) EXPECT_TRUE(test::takes(*form, text)) << c.grammar << ": " << text;
+    for (const std::string& text : c.others) EXPECT_FALSE(test::takes(*form, text)) << c.grammar << ": " << text;
+  }
+}
+
+TEST(Gbnf, RefusesByNameWhatItDoesNotSupport) {
+  const std::vector<std::pair<std::string_view, std::string_view>> cases{
+      {"", "there is no rule \"root\", which is the whole text"},
+      {"start ::= \"a\"", "there is no rule \"root\", which is the whole text"},
+      {"root ::= \"a\"\n  other", "line 2: ::= is expected behind other, not \"\""},
+      {"root ::= a |\n  b\na ::= \"x\"", "line 2: the rule b is not defined"},
+      {"root ::= \"a\"\nroot ::= \"b\"", "line 2: the rule root is defined twice"},
+      {"root ::= root \"a\" | \"a\"",
+       "the rule root begins with itself, which is not supported; write it with a repetition"},
+      {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a | \"y\"",
+       "the rule a begins with itself, which is not supported; write it with a repetition"},
+      {"root ::= \"a\" root", "no text fits it"},
+      {"root ::= <think> \"a\"", "line 1: tokens (<name>, <[id]>) are not supported; write their text"},
+      {"root ::= !<[5]>", "line 1: tokens (<name>, <[id]>) are not supported; write their text"},
+      {"root ::= \"a", "line 1: a literal without its closing \""},
+      {"root ::= \"\\q\"", "line 1: there is no escape \\q"},
+      {"root ::= \"\\u12\"", "line 1: an escape is \\xHH, \\uHHHH or \\UHHHHHHHH"},
+      {"root ::= \"\\U00110000\"", "line 1: there is no such character"},
+      {"root ::= [a", "line 1: a [ without its ]"},
+      {"root ::= []", "line 1: an empty set of characters; a ] in it is \\]"},
+      {"root ::= [z-a]", "line 1: a range of characters goes upwards"},
+      {"root ::= (\"a\"\n", "line 2: a ( without its )"},
+      {"root ::= \"a\")", "line 1: \")\" is not understood here"},
+      {"root ::= * \"a\"", "line 1: \"* \"a\"\" is not understood here"},
+      {"root ::= \"a\"**", "line 1: a repetition of a repetition; put the inner one into ( )"},
+      {"root ::= \"a\"{,3}", "line 1: a repetition is {m}, {m,} or {m,n}"},
+      {"root ::= \"a\"{3", "line 1: a repetition is {m}, {m,} or {m,n}"},
+      {"root ::= \"a\"{3,2}", "line 1: a repetition from more to fewer"},
+      {"root ::= \"a\"{100001}", "line 1: more than 100000 repetitions"},
+      {"= \"a\"", "line 1: a rule's name is expected, not \"= \"a\"\""},
+      {"root ::= \"\xFF\"", "line 1: not UTF-8"},
+  };
+  for (const auto& [grammar, message] : cases) EXPECT_EQ(gbnf_refusal(grammar), message) << grammar;
+  EXPECT_EQ(gbnf_refusal("root ::= " + std::string(300, '(') + "\"a\"" + std::string(300, ')')),
+            "line 1: groups are nested more than 200 deep");
+}
+
+}  // namespace
+}  // namespace folio::infer::forms

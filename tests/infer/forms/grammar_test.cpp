@@ -1,0 +1,404 @@
+// Laws of infer/forms/grammar.h and form.h, on grammars drawn at random: their texts are those that a plain recognizer
+// takes, and a token may come exactly if its bytes may come one by one.
+#include "infer/forms/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+
+#include "core/error.h"
+#include "infer/forms/form.h"
+#include "infer/forms/syntax.h"
+#include "tests/infer/forms/support.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr std::string_view kLetters = "abc";
+
+// Rules as trees. The recognizer below reads the trees, and knows nothing of states and edges.
+struct Rules {
+  std::vector<Syntax> trees;
+};
+
+class Recognizer {
+ public:
+  Recognizer(const Rules& rules, std::string_view text) : rules_(rules), text_(text) {}
+
+  bool takes() { return ends(rules_.trees[0], 0).contains(text_.size()); }
+
+ private:
+  // Where a reading of `tree` from `begin` on may end.
+  const std::set<size_t>& ends(const Syntax& tree, size_t begin) {
+    const auto key = std::pair{&tree, begin};
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    std::set<size_t> result;
+    switch (tree.kind) {
+      case Syntax::Kind::Characters:
+        for (const auto& [low, high] : tree.ranges) {
+          const bool reads = begin < text_.size() && low <= static_cast<uint8_t>(text_[begin]) &&
+                             static_cast<uint8_t>(text_[begin]) <= high;
+          if (reads) result.insert(begin + 1);
+        }
+        break;
+      case Syntax::Kind::Sequence:
+        result = {begin};
+        for (const Syntax& part : tree.parts) result = all_ends(part, result);
+        break;
+      case Syntax::Kind::Choice:
+        for (const Syntax& part : tree.parts) result.merge(std::set(ends(part, begin)));
+        break;
+      case Syntax::Kind::Repeat: {
+        std::set<size_t> now{begin};
+        // More than a text of so many bytes can tell apart, if each reads one; those that read none change nothing.
+        const auto enough = tree.least + static_cast<int64_t>(text_.size()) + 1;
+        const auto most = tree.most < 0 ? enough : tree.most;
+        for (int64_t i = 0; i <= most && !now.empty(); ++i) {
+          if (i >= tree.least) result.insert(now.begin(), now.end());
+          if (i < most) now = all_ends(tree.parts[0], now);
+        }
+        break;
+      }
+      default:
+        result = ends(rules_.trees[static_cast<size_t>(tree.rule)], begin);
+    }
+    return known_[key] = result;
+  }
+
+  std::set<size_t> all_ends(const Syntax& tree, const std::set<size_t>& begins) {
+    std::set<size_t> result;
+    for (const size_t begin : begins) result.merge(std::set(ends(tree, begin)));
+    return result;
+  }
+
+  const Rules& rules_;
+  std::string_view text_;
+  std::map<std::pair<const Syntax*, size_t>, std::set<size_t>> known_;
+};
+
+class Drawn {
+ public:
+  Drawn(uint32_t seed, int64_t most_repeats) : random_(seed), most_repeats_(most_repeats) {
+    n_rules_ = 1 + random_() % 4;
+    for (size_t i = 0; i < n_rules_; ++i) rules_.trees.push_back(tree(3));
+  }
+
+  [[nodiscard]] const Rules& rules() const { return rules_; }
+
+ private:
+  Syntax letters() {
+    CharacterRanges ranges;
+    for (const char c : kLetters) {
+      if (random_() % 2 == 0) ranges.emplace_back(c, c);
+    }
+    if (ranges.empty()) ranges = {{'a', 'b'}};
+    return {.kind = Syntax::Kind::Characters, .ranges = ranges};
+  }
+
+  Syntax call() {
+    Syntax call{.kind = Syntax::Kind::Call, .rule = static_cast<Grammar::Rule>(random_() % n_rules_)};
+    if (random_() % 8 == 0) return call;  // may begin with itself: such grammars are refused
+    Syntax all;
+    all.parts = {letters(), std::move(call)};
+    return all;
+  }
+
+  Syntax tree(int depth) {
+    const auto parts = [&] {
+      std::vector<Syntax> result;
+      for (size_t n = random_() % 4; n > 0; --n) result.push_back(tree(depth - 1));
+      return result;
+    };
+    switch (depth == 0 ? random_() % 3 : random_() % 9) {
+      case 0:
+      case 1:
+        return letters();
+      case 2:
+        return call();
+      case 3:
+      case 4:
+        return {.kind = Syntax::Kind::Sequence, .parts = parts()};
+      case 5: {
+        auto branches = parts();
+        branches.push_back(tree(depth - 1));
+        return {.kind = Syntax::Kind::Choice, .parts = std::move(branches)};
+      }
+      default: {
+        const auto least = static_cast<int64_t>(random_() % 3 == 0 ? random_() % most_repeats_ : random_() % 2);
+        const auto more = static_cast<int64_t>(random_() % most_repeats_);
+        const bool has_end = random_() % 3 != 0;
+        return {.kind = Syntax::Kind::Repeat,
+                .parts = {tree(depth - 1)},
+                .least = least,
+                .most = has_end ? least + more : -1};
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  int64_t most_repeats_;
+  size_t n_rules_;
+  Rules rules_;
+};
+
+Grammar grammar_of(const Rules& rules, const GrammarLimits& limits) {
+  Grammar grammar(limits);
+  for (size_t i = 0; i < rules.trees.size(); ++i) static_cast<void>(grammar.declare());
+  for (size_t i = 0; i < rules.trees.size(); ++i) {
+    grammar.define(static_cast<Grammar::Rule>(i),
+                   build(grammar, rules.trees[i], [&](auto ranges) { return grammar.characters(ranges); }));
+  }
+  return grammar;
+}
+
+// Places to look at: some steps of some walks by bytes that may come.
+std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_walks, size_t length, std::mt19937& random,
+                                                        Form::Place from) {
+  std::vector<std::pair<Form::Place, std::string>> places{{from, ""}};
+  for (size_t w = 0; w < n_walks; ++w) {
+    Form::Place place = from;
+    std::string text;
+    for (size_t i = 0; i < length; ++i) {
+      std::vector<char> next;
+      for (const char c : kLetters) {
+        if (form.after(place, static_cast<uint8_t>(c)) != Form::kNowhere) next.push_back(c);
+      }
+      if (next.empty()) break;
+      text += next[random() % next.size()];
+      place = form.after(place, static_cast<uint8_t>(text.back()));
+      places.emplace_back(place, text);
+    }
+  }
+  return places;
+}
+
+// Every text of up to `length` letters, in order of length.
+std::vector<std::string> all_texts(std::string_view letters, size_t length) {
+  std::vector<std::string> texts{""};
+  for (size_t i = 0; i < texts.size() && texts[i].size() < length; ++i) {
+    for (const char c : letters) texts.push_back(texts[i] + c);
+  }
+  return texts;
+}
+
+// A text that leads from the place to an end. "?" if none was found, though there may be one; nothing if there is none.
+std::optional<std::string> completion(Form& form, Form::Place from, std::mt19937& random) {
+  std::vector<std::pair<Form::Place, std::string>> queue{{from, ""}};
+  std::set<Form::Place> seen{from};
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const auto [place, text] = queue[i];
+    if (form.may_end(place)) return text;
+    if (i == 300) break;
+    for (const char c : kLetters) {
+      const Form::Place next = form.after(place, static_cast<uint8_t>(c));
+      if (next != Form::kNowhere && seen.insert(next).second) queue.emplace_back(next, text + c);
+    }
+    if (i + 1 == queue.size()) return {};
+  }
+  for (int i = 0; i < 20; ++i) {
+    for (const auto& [place, text] : walked(form, 1, 200, random, from)) {
+      if (form.may_end(place)) return text;
+    }
+  }
+  return "?";
+}
+
+struct Counts {
+  size_t built = 0, too_large = 0, taken = 0, masks = 0, completed = 0;
+};
+
+void check_form(const Rules& rules, Form& form, std::string_view letters, const data::Tokenizer& tokenizer,
+                std::mt19937& random, Counts& counts) {
+  for (const std::string& text : all_texts(letters, 5)) {
+    const bool expected = Recognizer(rules, text).takes();
+    counts.taken += expected ? 1 : 0;
+    ASSERT_EQ(test::takes(form, text), expected) << "\"" << text << "\"";
+  }
+  for (const auto& [place, text] : walked(form, 3, 25, random, form.start())) {
+    ASSERT_EQ(form.may_end(place), Recognizer(rules, text).takes()) << "\"" << text << "\"";
+    ++counts.masks;
+    ASSERT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << "\"" << text << "\"";
+    std::vector<uint8_t> next;
+    for (int byte = 0; byte < 256; ++byte) {
+      if (form.after(place, static_cast<uint8_t>(byte)) != Form::kNowhere) next.push_back(static_cast<uint8_t>(byte));
+    }
+    const bool is_forced = next.size() == 1 && !form.may_end(place);
+    ASSERT_EQ(form.forced(place), is_forced ? std::optional(next[0]) : std::nullopt) << "\"" << text << "\"";
+    const auto rest = completion(form, place, random);
+    ASSERT_TRUE(rest) << "\"" << text << "\" leads nowhere";
+    if (*rest == "?") continue;
+    ++counts.completed;
+    ASSERT_TRUE(Recognizer(rules, text + *rest).takes()) << "\"" << text << "\", then \"" << *rest << "\"";
+  }
+}
+
+// Each seed is a grammar and a vocabulary. With tokens of few bytes, repetitions are long after few copies.
+void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
+  Counts counts;
+  for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const Drawn drawn(seed, most_repeats);
+    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // one may be lacking
+    const test::ListTokenizer tokenizer(test::random_texts(30, letters, longest, random));
+    const auto tokens = std::make_shared<TokenTree>(tokenizer);
+    try {
+      Grammar grammar = grammar_of(drawn.rules(), {.max_states = 2000, .longest_token = tokens->longest()});
+      grammar.finish(0, tokens->bytes());
+      Form form(std::move(grammar), tokens);
+      ++counts.built;
+      check_form(drawn.rules(), form, letters, tokenizer, random, counts);
+    } catch (const core::Error& error) {  // begins with itself, has no text, or is too large
+      const std::string_view what = error.what();
+      counts.too_large += what.find("in more than 4096 ways") != std::string_view::npos ? 1 : 0;
+    }
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  // That the draws were not all refused or empty.
+  EXPECT_GT(counts.built, n_seeds / 3);
+  EXPECT_LT(counts.too_large, n_seeds / 10);
+  EXPECT_GT(counts.taken, counts.built);
+  EXPECT_GT(counts.masks, 5 * counts.built);
+  EXPECT_GT(counts.completed, counts.masks * 9 / 10);
+}
+
+TEST(Grammar, ItsTextsAreThoseOfAPlainRecognizer) { check_drawn(0, 400, 4, 4); }
+
+TEST(Grammar, LongRepetitionsAreExact) { check_drawn(100'000, 400, 20, 3); }
+
+TEST(Grammar, TokensOfOneByteShareMost) { check_drawn(200'000, 200, 12, 1); }
+
+// A part that is a call may read nothing or not: `finish` knows.
+TEST(Grammar, ARepeatedCallIsRepeatedAsOftenAsItSays) {
+  for (const bool reads_nothing : {false, true}) {
+    Grammar grammar({.longest_token = 2});
+    const auto text = grammar.declare();
+    const auto item = grammar.declare();
+    grammar.define(text, grammar.repeat([&] { return grammar.call(item); }, 20, 22));
+    const Grammar::Part letter = grammar.text("a");
+    grammar.define(item, reads_nothing ? grammar.optional(letter) : letter);
+    grammar.finish(text);
+    const test::ListTokenizer tokenizer({"a", "aa", "b"});
+    Form form(std::move(grammar), std::make_shared<TokenTree>(tokenizer));
+    for (size_t n = 0; n < 25; ++n) {
+      EXPECT_EQ(test::takes(form, std::string(n, 'a')), n <= 22 && (reads_nothing || n >= 20)) << n;
+      if (n > 22) continue;
+      const auto place = form.after(form.start(), std::string(n, 'a'));
+      EXPECT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << n;
+    }
+  }
+}
+
+// Two thousand copies look like those near the ends, and two more.
+TEST(Grammar, LongRepetitionsShareWhatIsKnownOfThem) {
+  Grammar grammar({.longest_token = 3});
+  const auto text = grammar.declare();
+  const auto item = [&] { return grammar.text("ab"); };
+  grammar.define(text, grammar.repeat([&] { return grammar.repeat(item, 10, 10); }, 500, 2000));
+  grammar.finish(text);
+  std::set<Grammar::State> different;
+  for (size_t s = 0; s < grammar.n_states(); ++s) different.insert(grammar.alike(static_cast<Grammar::State>(s)));
+  EXPECT_GT(grammar.n_states(), 60'000U);
+  EXPECT_LT(different.size(), 600U);
+}
+
+TEST(Grammar, RefusesWhatHasNoTextOrNoEnd) {
+  const auto message = [](const std::function<void(Grammar&, Grammar::Rule)>& make, const std::bitset<256>& bytes) {
+    Grammar grammar;
+    const auto rule = grammar.declare("first");
+    try {
+      make(grammar, rule);
+      grammar.finish(rule, bytes);
+    } catch (const core::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::bitset<256> all = std::bitset<256>().set();
+  EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.choice({})); }, all), "no text fits it");
+  EXPECT_EQ(message(
+                [](Grammar& g, Grammar::Rule r) {
+                  g.define(r, g.sequence(std::array{g.text("a"), g.call(r)}));
+                },
+                all),
+            "no text fits it");
+  EXPECT_EQ(message(
+                [](Grammar& g, Grammar::Rule r) {
+                  g.define(r, g.sequence(std::array{g.optional(g.text("a")), g.call(r)}));
+                },
+                all),
+            "the rule first begins with itself, which is not supported; write it with a repetition");
+  EXPECT_EQ(message([](Grammar& g, Grammar::Rule r) { g.define(r, g.call(g.declare("second"))); }, all),
+            "the rule second is not defined");
+  EXPECT_EQ(
+      message([](Grammar& g, Grammar::Rule r) { g.define(r, g.text("a{")); }, all & ~(std::bitset<256>(1) << '{')),
+      "the model's vocabulary can't write it: no token has the byte 0x7b, \"{\"");
+  // Another way is left.
+  EXPECT_EQ(message(
+                [](Grammar& g, Grammar::Rule r) {
+                  g.define(r, g.choice(std::array{g.text("a{"), g.text("b")}));
+                },
+                all & ~(std::bitset<256>(1) << '{')),
+            "");
+  EXPECT_NE(
+      message([](Grammar& g, Grammar::Rule r) { g.define(r, g.repeat([&] { return g.text("abc"); }, 0, 1'000'000)); },
+              all)
+          .find("it needs more than 200000 states"),
+      std::string::npos);
+}
+
+// Every code point's bytes are read, and no other bytes.
+TEST(Grammar, CharactersAreUtf8) {
+  std::mt19937 random(5);
+  const auto tokens = test::all_bytes();
+  const auto encoded = [](uint32_t c) {  // RFC 3629, section 3
+    std::string bytes;
+    if (c < 0x80) return std::string(1, static_cast<char>(c));
+    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    bytes += static_cast<char>((0xFF00U >> static_cast<unsigned>(more + 1)) | (c >> static_cast<unsigned>(6 * more)));
+    for (int i = more - 1; i >= 0; --i)
+      bytes += static_cast<char>(0x80U | ((c >> static_cast<unsigned>(6 * i)) & 0x3FU));
+    return bytes;
+  };
+  const std::vector<uint32_t> edges{0,       1,       0x7F,    0x80,     0x7FF,   0x800,  0xFFF,
+                                    0x1000,  0xD7FF,  0xD800,  0xDFFF,   0xE000,  0xFFFF, 0x10000,
+                                    0x3FFFF, 0x40000, 0xFFFFF, 0x100000, 0x10FFFF};
+  for (int round = 0; round < 60; ++round) {
+    CharacterRanges ranges;
+    for (size_t n = 1 + random() % 3; n > 0; --n) {
+      uint32_t low = random() % 2 == 0 ? edges[random() % edges.size()] : random() % 0x110000;
+      uint32_t high = random() % 2 == 0 ? edges[random() % edges.size()] : random() % 0x110000;
+      if (low > high) std::swap(low, high);
+      ranges.emplace_back(low, high);
+    }
+    Grammar grammar;
+    const auto rule = grammar.declare();
+    grammar.define(rule, grammar.characters(ranges));
+    try {
+      grammar.finish(rule);
+    } catch (const core::Error&) {  // surrogates alone
+      continue;
+    }
+    Form form(std::move(grammar), tokens);
+    std::vector<uint32_t> tried = edges;
+    for (const auto& [low, high] : ranges) tried.insert(tried.end(), {low, low - 1, low + 1, high, high - 1, high + 1});
+    for (int i = 0; i < 200; ++i) tried.push_back(random() % 0x110000);
+    for (const uint32_t c : tried) {
+      if (c > 0x10FFFF) continue;
+      const bool is_surrogate = c >= 0xD800 && c <= 0xDFFF;
+      const bool is_in = std::ranges::any_of(ranges, [&](const auto& r) { return r.first <= c && c <= r.second; });
+      ASSERT_EQ(test::takes(form, encoded(c)), is_in && !is_surrogate) << "round " << round << ", " << c;
+    }
+    for (const std::string_view bad : {"\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                                       "\xFF", "\x80", "\xF0\x80\x80\x80", "\xC2"}) {
+      ASSERT_FALSE(test::takes(form, bad)) << "round " << round;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::forms

@@ -1,0 +1,177 @@
+// Regular expressions: what their texts are, and what is refused, by name. regex_oracle_test.py compares with Python's.
+#include "infer/forms/regex.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "infer/forms/forms.h"
+#include "tests/infer/forms/support.h"
+
+namespace folio::infer::forms {
+namespace {
+
+std::shared_ptr<Form> regex_form(std::string_view expression, RegexMatch match = RegexMatch::Whole) {
+  static const auto tokens = test::all_bytes();
+  Grammar grammar({.longest_token = tokens->longest()});
+  const auto rule = grammar.declare();
+  grammar.define(
+      rule, build(grammar, parse_regex(expression, match), [&](auto ranges) { return grammar.characters(ranges); }));
+  grammar.finish(rule, tokens->bytes());
+  return std::make_shared<Form>(std::move(grammar), tokens);
+}
+
+std::string refusal(std::string_view expression) {
+  try {
+    static_cast<void>(parse_regex(expression));
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Case {
+  std::string_view expression;
+  std::vector<std::string> texts;
+  std::vector<std::string> others;
+};
+
+TEST(Regex, ItsTextsAreThoseThatTheWholeMatches) {
+  const std::vector<Case> cases{
+      {"", {""}, {"a"}},
+      {"abc", {"abc"}, {"", "ab", "abcd"}},
+      {"a|b|", {"", "a", "b"}, {"ab"}},
+      {"(a|b)c", {"ac", "bc"}, {"abc", "c"}},
+      {"(?:a)(?P<x>b)(?<y_1>c)", {"abc"}, {"ab"}},
+      {"a*b+c?", {"b", "aabbc"}, {"", "ac"}},
+      {"a*?b+?c??", {"b", "aabbc"}, {"", "ac"}},
+      {"a{2}b{1,}c{0,2}", {"aab", "aabbcc"}, {"ab", "aaab", "aabccc"}},
+      {"a{0}", {""}, {"a"}},
+      {"a{2,3}?", {"aa", "aaa"}, {"a"}},
+      {"a{,", {"a{,"}, {"a"}},
+      {"a{}{x}", {"a{}{x}"}, {"a"}},
+      {".", {"a", "\r", "é", "日", "😀"}, {"", "\n", "ab", "\xC3", "\xED\xA0\x80"}},
+      {"[abc-e]", {"a", "d", "e"}, {"-", "f"}},
+      {"[^abc-e]", {"-", "f", "\n", "日"}, {"a", "d", "e", ""}},
+      {"[]a]", {"]", "a"}, {"b"}},
+      {"[^]a]", {"b"}, {"]", "a"}},
+      {"[a-]", {"a", "-"}, {"b"}},
+      {"[-a]", {"a", "-"}, {"b"}},
+      {"[+--]", {"+", ",", "-"}, {"."}},
+      {"[\\d\\-x]", {"0", "-", "x"}, {"d"}},
+      {"[à-ü]", {"é"}, {"a", "ý"}},
+      {"[[:alpha:][:^digit:]_]", {"a", "_", "-"}, {"1"}},
+      {"\\d\\D", {"1a", "1٣"}, {"11", "٣a"}},
+      {"\\w\\W", {"_-", "zé"}, {"éz", "zz"}},
+      {"\\s", {" ", "\t", "\n", "\f", "\r"}, {"\v", "\xC2\xA0"}},
+      {"\\S", {"\v", "a"}, {" "}},
+      {"\\x41\\x{1F600}\\u00e9\\n\\t\\.\\/\\-", {"A😀é\n\t./-"}, {"A"}},
+      {"\\0\\07\\101", {}, {}},
+      {"^abc$", {"abc"}, {"ab"}},
+      {"\\Aabc\\z", {"abc"}, {"ab"}},
+      {"(^a|b)(c|d$)", {"ac", "bd"}, {"a"}},
+      {"^$", {""}, {"a"}},
+      {"^^a$$", {"a"}, {"aa"}},
+      {"(a*)*", {"", "aaa"}, {"b"}},
+      {"()*()+x", {"x"}, {""}},
+      {"a]}", {"a]}"}, {"a"}},
+  };
+  for (const Case& c : cases) {
+    if (c.texts.empty()) continue;
+    const auto form = regex_form(c.expression);
+    for (const std::string& text : c.texts) EXPECT_TRUE(test::takes(*form, text)) << c.expression << ": " << text;
+    for (const std::string& text : c.others) EXPECT_FALSE(test::takes(*form, text)) << c.expression << ": " << text;
+  }
+}
+
+TEST(Regex, ASearchTakesAnyTextAroundIt) {
+  const std::vector<Case> cases{
+      {"b", {"b", "abc", "\nb\n"}, {"", "a"}},
+      {"", {"", "abc"}, {}},
+      {"^b", {"b", "bc"}, {"ab"}},
+      {"b$", {"b", "ab"}, {"bc"}},
+      {"^b$", {"b"}, {"ab", "bc"}},
+      {"^", {"", "x"}, {}},
+      {"$", {"", "x"}, {}},
+      {"^$", {""}, {"x"}},
+      {"^a|b$", {"a", "ax", "b", "xb"}, {"xa", "bx"}},
+      {"(^|,)x(,|$)", {"x", "a,x", "x,b", "a,x,b"}, {"ax", "xb", "a,xb"}},
+      {"(?:^a)?", {}, {}},
+  };
+  for (const Case& c : cases) {
+    if (c.texts.empty()) continue;
+    const auto form = regex_form(c.expression, RegexMatch::Search);
+    for (const std::string& text : c.texts) EXPECT_TRUE(test::takes(*form, text)) << c.expression << ": " << text;
+    for (const std::string& text : c.others) EXPECT_FALSE(test::takes(*form, text)) << c.expression << ": " << text;
+  }
+}
+
+TEST(Regex, RefusesByNameWhatItDoesNotSupport) {
+  const std::vector<std::pair<std::string_view, std::string_view>> cases{
+      {"a(?=b)", "character 2: look-ahead is not supported"},
+      {"a(?!b)", "character 2: look-ahead is not supported"},
+      {"(?<=a)b", "character 1: look-behind is not supported"},
+      {"(?<!a)b", "character 1: look-behind is not supported"},
+      {"(a)\\1", "character 4: backreferences are not supported"},
+      {"(?P<n>a)(?P=n)", "character 9: backreferences are not supported"},
+      {"é\\b", "character 2: boundaries of words (\\b) are not supported"},
+      {"\\B", "character 1: boundaries of words (\\B) are not supported"},
+      {"(?i)a", "character 1: flags, and groups but (...), (?:...) and (?P<name>...), are not supported"},
+      {"\\p{L}", "character 1: Unicode classes (\\p) are not supported"},
+      {"\\Z", "character 1: \\Z is not supported here"},
+      {"[\\z]", "character 2: \\z is not supported here"},
+      {"\\C", "character 1: \\C is not supported here"},
+      {"a++", "character 3: possessive repetitions are not supported"},
+      {"a**", "character 3: a repetition of a repetition; put the inner one into ( )"},
+      {"a*{2}", "character 3: a repetition of a repetition; put the inner one into ( )"},
+      {"*a", "character 1: nothing stands before the repetition"},
+      {"(+a)", "character 2: nothing stands before the repetition"},
+      {"a|{2}", "character 3: nothing stands before the repetition"},
+      {"a{1001}", "character 2: more than 1000 repetitions"},
+      {"a{99999999999999999999}", "character 2: more than 1000 repetitions"},
+      {"a{3,2}", "character 2: a repetition from more to fewer"},
+      {"a{,5}", "character 2: programs differ on {,n}; write {0,n}, or \\{ for the brace"},
+      {"a(b", "character 2: a ( without its )"},
+      {"ab)", "character 3: a ) without its ("},
+      {"[ab", "character 1: a [ without its ]"},
+      {"[a-", "character 1: a [ without its ]"},
+      {"[z-a]", "character 2: a range of characters goes upwards"},
+      {"[\\d-z]", "character 2: a range of characters goes from one to another; escape its -"},
+      {"[[:nothing:]]", "character 2: there is no such class; escape the [ if it is a character"},
+      {"\\", "character 1: nothing stands behind the \\"},
+      {"\\x4", "character 1: hexadecimal digits are \\xHH, \\x{H...} or \\uHHHH"},
+      {"\\x{110000}", "character 1: there is no such character"},
+      {"\\ud800", "character 1: there is no such character"},
+      {"a^b", "character 2: ^ is supported at the beginning only; write \\^ for the character"},
+      {"a$b", "character 2: $ is supported at the end only; write \\$ for the character"},
+      {"(^a)*", "character 2: ^ is supported at the beginning only; write \\^ for the character"},
+      {"a\xFF", "character 2: not UTF-8"},
+  };
+  for (const auto& [expression, message] : cases) EXPECT_EQ(refusal(expression), message) << expression;
+  EXPECT_EQ(refusal(std::string(300, '(') + std::string(300, ')')),
+            "character 201: groups are nested more than 200 deep");
+  EXPECT_EQ(refusal(std::string(70'000, 'a')), "it has 70000 bytes; at most 65536 are read");
+}
+
+// Long before it would be computed.
+TEST(Regex, RefusesWhatWouldNeedTooManyStates) {
+  const std::vector<std::pair<std::string_view, std::string_view>> cases{
+      {"(a{1000}){1000}", "it needs more than 200000 states"},
+      {"(((a?){1000}){1000}){1000}", "it needs more than 200000 states"},
+      {"(a*[acegikmoqsuwy13579ACEGIKMOQSUWY]{1000}){60}", "it needs more than 600000 edges"},
+      {"(.?.?.?.?.?.?){1000}", "a text of this form can be read in more than 4096 ways"},
+  };
+  for (const auto& [expression, message] : cases) {
+    try {
+      static_cast<void>(regex_form(expression));
+      ADD_FAILURE() << expression;
+    } catch (const core::Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with(message)) << expression << ": " << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::forms
