@@ -47,6 +47,7 @@ Request checked(Request request, const core::ModelConfig& config) {
     }
   }
   require(request.tokenizer != nullptr || options.stops.empty(), "stop strings need a tokenizer");
+  require(request.tokenizer != nullptr || !options.form, "a form needs a tokenizer");
   require(options.n >= 1, "{} texts are none", options.n);
   const int64_t width = options.beams.width;
   require(!request.observer || (options.n == 1 && width == 0), "an observer sees one text, neither several nor beams");
@@ -73,6 +74,8 @@ std::string_view finish_reason_name(FinishReason reason) {
       return "stop";
     case FinishReason::Interrupted:
       return "interrupted";
+    case FinishReason::Form:
+      return "form";
     default:
       return "length";
   }
@@ -82,12 +85,15 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     : request_(checked(std::move(request), config)) {
   const GenerateOptions& options = request_.options;
   const int64_t most = std::min(options.max_tokens, options.context - std::ssize(request_.prompt));
-  if (options.beams.width > 0 && most > 0) {
+  std::optional<FormMask> form;
+  if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, request_.prompt.size());
+  const bool goes_on = most > 0 && (!form || form->way_on(request_.prompt) == WayOn::Tokens);
+  if (options.beams.width > 0 && goes_on) {
     search_.emplace(options.beams, static_cast<size_t>(most));
     beams_ = {0};
   }
   const size_t n = search_ ? search_->width() : static_cast<size_t>(options.n);
-  for (size_t i = 0; i < n; ++i) branches_.emplace_back(id, i, request_, config, cache);
+  for (size_t i = 0; i < n; ++i) branches_.emplace_back(id, i, request_, config, cache, form);
 }
 
 void ActiveRequest::start(Scheduler<Branch>& scheduler) {
@@ -109,7 +115,7 @@ void ActiveRequest::follow_beams(Scheduler<Branch>& scheduler) {
   std::vector<std::span<const int32_t>> texts(branches_.size());
   for (const size_t beam : beams_) {
     const Branch& branch = branches_[beam];
-    if (branch.candidates().empty()) return;
+    if (!branch.has_candidates()) return;
     candidates.insert(candidates.end(), branch.candidates().begin(), branch.candidates().end());
     texts[beam] = branch.generated();
   }
@@ -146,6 +152,10 @@ void ActiveRequest::keep_best(std::span<const BeamSearch::Finished> finished) {
   for (const BeamSearch::Finished& f :
        finished.first(std::min(finished.size(), static_cast<size_t>(request_.options.n)))) {
     results_.push_back(result_of(f.tokens, reason_of(f.ending), f.score));
+  }
+  // A form may have fewer texts than are wanted.
+  if (request_.options.form) {
+    results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = FinishReason::Form});
   }
   show_results();
 }

@@ -24,13 +24,14 @@ std::vector<int32_t> suppressed(const data::Tokenizer* tokenizer) {
 
 }  // namespace
 
-Branch::Branch(RequestId id, size_t index, const Request& request, const core::ModelConfig& config, BlockManager& cache)
+Branch::Branch(RequestId id, size_t index, const Request& request, const core::ModelConfig& config, BlockManager& cache,
+               std::optional<FormMask> form)
     : ScheduledBranch(id, index),
       request_(request),
       cache_(cache),
       vocab_size_(static_cast<size_t>(config.vocab_size)),
       context_(request.options.context == 0 ? config.context_length : request.options.context),
-      sampler_(sampler_options(request, index), suppressed(request.tokenizer), request.prompt.size()),
+      sampler_(sampler_options(request, index), suppressed(request.tokenizer), request.prompt.size(), std::move(form)),
       filter_(request.options.stops),
       pace_(request.options.speculate),
       history_(request.prompt),
@@ -52,6 +53,7 @@ void Branch::was_preempted() {
   drafted_.resize(n_copied_);
   draft_memory_.reset();
   candidates_.clear();  // its last row is computed again, too
+  has_candidates_ = false;
 }
 
 std::span<const int32_t> Branch::tokens() const {
@@ -115,6 +117,7 @@ size_t Branch::append_rows(std::vector<Row>& rows, size_t most, size_t& most_rep
 // Rows of tokens that may come next. Each is drawn after, too: if the token drawn before it is the draft, its own is
 // that of the text.
 void Branch::append_drafts(std::vector<Row>& rows, size_t most) {
+  cut_drafts();
   n_drafts_ = std::min(most, n_drafts());
   for (size_t n = history_.size(); n < history_.size() + n_drafts_; ++n) {
     rows.push_back({.token = drafted_[n],
@@ -132,7 +135,8 @@ size_t Branch::n_drafts() const { return drafted_.size() - std::min(drafted_.siz
 // the next step.
 std::optional<Drafter::Text> Branch::to_draft(size_t most) {
   drafted_.resize(n_copied_);
-  most = std::min(most, pace_.n_wanted());
+  const bool has_form = sampler_.form() != nullptr;
+  if (!has_form) most = std::min(most, pace_.n_wanted());
   if (most == 0 || !goes_on() || shows_logits() || !runs() || n_fresh() != 1) return {};
   const auto n = static_cast<int64_t>(history_.size());
   const int64_t by_tokens = request_.options.max_tokens - (n - static_cast<int64_t>(n_prompt_)) - 1;
@@ -141,12 +145,35 @@ std::optional<Drafter::Text> Branch::to_draft(size_t most) {
   if (most == 0) return {};
   drafted_.insert(drafted_.end(), history_.begin() + static_cast<std::ptrdiff_t>(n_copied_), history_.end());
   n_copied_ = history_.size();
+  if (has_form) {
+    draft_forced(most);
+    most = std::min(most - n_drafts(), pace_.n_wanted());
+    if (most == 0) return {};
+  }
   return Drafter::Text{.tokens = drafted_,
                        .first = forgotten_,
                        .most = most,
                        .n_misses = pace_.n_misses(),
                        .sampler = sampler_,
                        .memory = draft_memory_};
+}
+
+// Tokens that come next whatever the model says.
+void Branch::draft_forced(size_t most) {
+  for (; most > 0; --most) {
+    const int32_t token = sampler_.form()->forced(drafted_);
+    if (token < 0) return;
+    drafted_.push_back(token);
+  }
+}
+
+// A draft that the form refuses is not drawn: no row is spent on it, nor on those behind it.
+void Branch::cut_drafts() {
+  FormMask* form = sampler_.form();
+  if (form == nullptr) return;
+  for (size_t n = history_.size(); n < drafted_.size(); ++n) {
+    if (!form->allows(drafted_[n], std::span(drafted_).first(n))) drafted_.resize(n);
+  }
 }
 
 Row Branch::row_ahead(size_t draw) {
@@ -160,8 +187,8 @@ Row Branch::row_ahead(size_t draw) {
 
 bool Branch::needs_next_token() const {
   if (n_fresh() > 0 || searches()) return true;
-  return !ends_next() && (request_.options.sampler.needs_history() || request_.options.speculate > 0 ||
-                          context_ends(history_.size() + 1));
+  return !ends_next() && (request_.options.form || request_.options.sampler.needs_history() ||
+                          request_.options.speculate > 0 || context_ends(history_.size() + 1));
 }
 
 bool Branch::ends_next() const {
@@ -184,9 +211,7 @@ StepOutput Branch::take(const StepOutput& output, size_t n_rows) {
   if (n_reported > 0) report(logits.first(n_reported * vocab_size_), std::max(first, reported_));
   const auto drawn = output.tokens.first(drew ? 1 + n_drafts_ : 0);
   if (drew) {
-    const int32_t token = token_of(drawn.front(), static_cast<int64_t>(history_.size()));
-    --in_flight_;
-    go_on(token, wanted ? logits.last(vocab_size_) : std::span<const float>{});
+    take_token(drawn.front(), wanted ? logits.last(vocab_size_) : std::span<const float>{});
     take_drafts(drawn);
   } else {
     if (wanted) find_candidates(logits.last(vocab_size_));
@@ -196,6 +221,20 @@ StepOutput Branch::take(const StepOutput& output, size_t n_rows) {
   return {.logits = output.logits.subspan(logits.size()), .tokens = output.tokens.subspan(drawn.size())};
 }
 
+// Nothing is drawn where the form leaves nothing: then the text ends, and that is no fault.
+void Branch::take_token(int32_t drawn, std::span<const float> logits) {
+  FormMask* form = sampler_.form();
+  if (drawn == kNothingLeft && form != nullptr) {
+    const FinishReason reason =
+        end_of_form().value_or(form->may_end(history_) ? FinishReason::Stop : FinishReason::Form);
+    --in_flight_;
+    return finish(reason);
+  }
+  const int32_t token = token_of(drawn, static_cast<int64_t>(history_.size()));
+  --in_flight_;
+  go_on(token, logits);
+}
+
 // drawn[i + 1] comes after draft i, so it counts if drawn[i] was that draft and the text goes on. The rows behind the
 // last draft that was right are taken back.
 void Branch::take_drafts(std::span<const int32_t> drawn) {
@@ -203,10 +242,8 @@ void Branch::take_drafts(std::span<const int32_t> drawn) {
   const size_t n_before = history_.size() - (done_ ? 0 : 1);  // before the drafts
   size_t n_right = 0;
   while (n_right < n_drafts && !done_ && drawn[n_right] == drafted_[n_before + n_right]) {
-    const int32_t token = token_of(drawn[n_right + 1], static_cast<int64_t>(history_.size()));
-    --in_flight_;
+    take_token(drawn[n_right + 1], {});
     ++n_right;
-    go_on(token, {});
   }
   pace_.learn(n_drafts, n_right);
   n_tried_ += n_drafts;
@@ -231,7 +268,8 @@ void Branch::report(std::span<const float> logits, size_t first) {
   if (!log_probs.empty()) request_.on_log_probs(log_probs);
 }
 
-// Of a beam. p is the model's, over the whole vocabulary, of which some tokens are never taken.
+// Of a beam. p is the model's, over the whole vocabulary, of which some tokens are never taken. A text whose form is
+// whole with a token ends with it, as one does with a stop text; one that could not go on behind it is none.
 void Branch::find_candidates(std::span<const float> logits) {
   const int64_t position = std::ssize(history_);
   if (!all_finite(logits)) static_cast<void>(token_of(kNotFinite, position));
@@ -241,11 +279,22 @@ void Branch::find_candidates(std::span<const float> logits) {
   const double log_total = largest + std::log((low + high) / 2);
   const auto width = static_cast<size_t>(request_.options.beams.width);
   candidates_.clear();
+  has_candidates_ = true;
+  FormMask* form = sampler_.form();
+  if (form != nullptr) {
+    allowed_logits_.assign(logits.begin(), logits.end());
+    if (!form->keep_allowed(allowed_logits_, history_)) return;
+    const float likeliest = largest_of(allowed_logits_);
+    if (likeliest == kForbidden) return;
+    ranking_.reset(allowed_logits_, likeliest, 1.0, 0);
+  }
   size_t n_going_on = 0;
   for (size_t i = 0; i < ranking_.size() && n_going_on < width; ++i) {
     const auto& [token, logit, weight] = ranking_[i];
     if (sampler_.forbids(token, history_)) continue;
-    const bool stops = ends_with_word(history_, token, request_.options.stop_words) ||
+    const WayOn way_on = form == nullptr || ends(token) ? WayOn::Tokens : form->way_on(history_, token);
+    if (way_on == WayOn::None) continue;
+    const bool stops = way_on == WayOn::End || ends_with_word(history_, token, request_.options.stop_words) ||
                        (request_.tokenizer != nullptr && filter_.would_stop(request_.tokenizer->token_bytes(token)));
     using enum BeamSearch::Ending;
     const BeamSearch::Ending ending = ends(token) ? EndToken : stops ? StopText : None;
@@ -253,7 +302,7 @@ void Branch::find_candidates(std::span<const float> logits) {
         {.beam = index(), .token = token, .log_prob = log_prob_ + (logit - log_total), .ending = ending});
     n_going_on += ending == None ? 1 : 0;
   }
-  if (candidates_.empty()) static_cast<void>(token_of(kNothingLeft, position));
+  if (candidates_.empty() && form == nullptr) static_cast<void>(token_of(kNothingLeft, position));
 }
 
 void Branch::become(const Branch& other) {
@@ -265,6 +314,7 @@ void Branch::become(const Branch& other) {
 void Branch::follow(const BeamSearch::Candidate& candidate) {
   if (history_.size() == n_prompt_) first_token_ = Clock::now();
   candidates_.clear();
+  has_candidates_ = false;
   log_prob_ = candidate.log_prob;
   history_.push_back(candidate.token);
   if (request_.tokenizer != nullptr) static_cast<void>(filter_.push(request_.tokenizer->token_bytes(candidate.token)));
@@ -288,8 +338,18 @@ bool Branch::ends(int32_t token) const {
          std::find(more.begin(), more.end(), token) != more.end();
 }
 
-// Ends for want of tokens or positions, or makes room by sliding; returns text that was held back.
+// What the form makes of the text: whether it ends, without a token that says so.
+std::optional<FinishReason> Branch::end_of_form() {
+  FormMask* form = sampler_.form();
+  if (form == nullptr) return {};
+  const WayOn way_on = form->way_on(history_);
+  if (way_on == WayOn::Tokens) return {};
+  return way_on == WayOn::End ? FinishReason::Stop : FinishReason::Form;
+}
+
+// Ends by its form, or for want of tokens or positions, or makes room by sliding; returns text that was held back.
 std::string Branch::check_room() {
+  if (const auto reason = end_of_form()) return end(*reason);
   if (static_cast<int64_t>(history_.size() - n_prompt_) >= request_.options.max_tokens)
     return end(FinishReason::Length);
   if (!context_ends(history_.size())) return {};

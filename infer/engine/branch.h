@@ -21,7 +21,8 @@ class Branch final : public ScheduledBranch {
  public:
   /// The request and the cache have to outlive it. Branch 0 reports what is asked of the prompt's rows. Throws
   /// core::Error if an option is out of its range.
-  Branch(RequestId id, size_t index, const Request& request, const core::ModelConfig& config, BlockManager& cache);
+  Branch(RequestId id, size_t index, const Request& request, const core::ModelConfig& config, BlockManager& cache,
+         std::optional<FormMask> form = {});
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;
 
@@ -78,7 +79,9 @@ class Branch final : public ScheduledBranch {
   [[nodiscard]] GenerateResult result() const;
 
   // One of several beams: the request says how it goes on.
-  /// How it may go on, most likely first: once its last row was taken, and until it goes on or is preempted.
+  /// Once its last row was taken, and until it goes on or is preempted.
+  [[nodiscard]] bool has_candidates() const { return has_candidates_; }
+  /// How it may go on, most likely first. None if its form allows nothing.
   [[nodiscard]] std::span<const BeamSearch::Candidate> candidates() const { return candidates_; }
   /// Behind the prompt.
   [[nodiscard]] std::span<const int32_t> generated() const { return std::span(history_).subspan(n_prompt_); }
@@ -104,11 +107,15 @@ class Branch final : public ScheduledBranch {
   [[nodiscard]] size_t n_fresh() const;
   [[nodiscard]] bool context_ends(size_t n_tokens) const;
   void append_drafts(std::vector<Row>& rows, size_t most);
+  void draft_forced(size_t most);
+  void cut_drafts();
   void take_drafts(std::span<const int32_t> drawn);
+  void take_token(int32_t drawn, std::span<const float> logits);
   void report(std::span<const float> logits, size_t first);
   void find_candidates(std::span<const float> logits);
   void go_on(int32_t token, std::span<const float> logits);
   [[nodiscard]] std::string check_room();
+  [[nodiscard]] std::optional<FinishReason> end_of_form();
   [[nodiscard]] std::string end(FinishReason reason);
   void show(const std::string& text);
 
@@ -132,7 +139,9 @@ class Branch final : public ScheduledBranch {
   size_t n_copied_ = 0;           ///< tokens of the history
   size_t in_flight_ = 0;          ///< rows that the cache holds, and take() has not seen yet
   double log_prob_ = 0.0;         ///< of what is behind the prompt, of a beam
+  bool has_candidates_ = false;
   std::vector<BeamSearch::Candidate> candidates_;
+  std::vector<float> allowed_logits_;  ///< (vocab_size), of a beam with a form
   Ranking ranking_;
   std::string text_;
   bool done_ = false;

@@ -164,11 +164,11 @@ void Engine::hand_out(StepOutput output) {
     output.tokens = tokens.subspan(rows.draw);
     const size_t n_before = rows.branch->n_generated();
     output = rows.branch->take(output, rows.n_rows);
-    done_.tokens += rows.branch->candidates().empty() ? rows.branch->n_generated() - n_before : 1;
+    done_.tokens += rows.branch->has_candidates() ? 1 : rows.branch->n_generated() - n_before;
     rows.branch->remember();
   }
   for (const PlannedRows& rows : step_.planned) {
-    if (rows.branch->candidates().empty()) continue;
+    if (!rows.branch->has_candidates()) continue;
     in_hand_ = rows.branch;
     active_.at(rows.branch->request()).follow_beams(scheduler_);
   }

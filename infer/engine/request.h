@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,10 @@
 #include "infer/engine/beam_search.h"
 #include "infer/forward/forward.h"
 #include "infer/sampling/sampler.h"
+
+namespace folio::infer::forms {
+class Form;
+}
 
 namespace folio::infer {
 
@@ -32,6 +37,9 @@ struct GenerateOptions {
   int32_t adapter = kNoAdapter;  ///< of Engine::load_adapter(): it computes the prompt, too
   /// Another prompt that goes on from the text finds what the cache holds of its last block, too.
   bool remember_tail = false;
+  /// What the text behind the prompt has to be; null: anything. Needs the request's tokenizer, which it was made for.
+  /// Requests may share one, of one engine alone: no other thread may use it while the engine runs.
+  std::shared_ptr<forms::Form> form{};
   int64_t n = 1;        ///< texts that are wanted: each sampled with its choice_seed(), or the best of the beams
   BeamOptions beams{};  ///< without any, tokens are sampled; with them, bad_words alone are used of the sampler's
 };
@@ -69,7 +77,10 @@ struct Request {
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
 };
 
-enum class FinishReason { Stop, Length, Interrupted };
+/// Stop: by the text itself, by a stop text, or because its form is whole and allows nothing more. Length: no more
+/// tokens were wanted, or the context ends. Form: the form is not whole, but the model has no token that it allows; of
+/// beams, too, where there are fewer texts than were asked for: the rest are empty.
+enum class FinishReason { Stop, Length, Interrupted, Form };
 
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
 

@@ -119,8 +119,8 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   for (const SequenceRows& part : sequences_) cache_.reserve(part.sequence, part.count);
   build_step(rows);
   Stage& last = *stages_.back();
-  const bool on_host = !last.draws() || std::any_of(draws_.begin(), draws_.end(),
-                                                    [](const Draw& d) { return d.sampler->options().on_host(); });
+  const bool on_host =
+      !last.draws() || std::any_of(draws_.begin(), draws_.end(), [](const Draw& d) { return d.sampler->on_host(); });
   const Step step{.rows = rows_,
                   .tables = tables_,
                   .table_starts = table_starts_,

@@ -24,8 +24,9 @@ bool ends_with_word(std::span<const int32_t> history, int32_t token, std::span<c
   });
 }
 
-Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt)
-    : options_(options), never_(std::move(never)), n_prompt_(n_prompt) {
+Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt,
+                 std::optional<FormMask> form)
+    : options_(options), never_(std::move(never)), n_prompt_(n_prompt), form_(std::move(form)) {
   using core::require;
   SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, double, const char*) {
     const auto value = static_cast<double>(options.*member);
@@ -57,6 +58,7 @@ int32_t token_of(int32_t drawn, int64_t position) {
 
 int32_t Sampler::draw(std::span<float> logits, std::span<const int32_t> history, int64_t position) {
   if (!all_finite(logits)) return kNotFinite;
+  if (form_ && !form_->keep_allowed(logits, history)) return kNothingLeft;
   penalize(logits, history);
   for (const int32_t id : never_) logit_of(id, logits) = kForbidden;
   for (const std::vector<int32_t>& word : options_.bad_words) {

@@ -1,12 +1,15 @@
-// From logits to a token: biases, penalties, top-k, top-p, min-p, temperature, in llama.cpp's order, then one sample.
-// Its random number is a hash of (seed, position): a sequence's text does not depend on what runs beside it.
+// From logits to a token: what a form forbids, biases, penalties, top-k, top-p, min-p, temperature, in llama.cpp's
+// order, then one sample. Its random number is a hash of (seed, position): a sequence's text does not depend on what
+// runs beside it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "infer/sampling/form_mask.h"
 #include "infer/sampling/ranking.h"
 
 namespace folio::infer {
@@ -77,12 +80,18 @@ inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 class Sampler {
  public:
   /// `never` are ids that are suppressed, beside the bad words of one token. The first n_prompt tokens of a history
-  /// were not generated. Throws core::Error if an option is out of its range.
-  Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt = 0);
+  /// were not generated. With a form, whose n_prompt is the same, only tokens that it allows are drawn. Throws
+  /// core::Error if an option is out of its range.
+  Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt = 0,
+          std::optional<FormMask> form = {});
 
   [[nodiscard]] const SamplerOptions& options() const { return options_; }
   [[nodiscard]] std::span<const int32_t> never() const { return never_; }
-  /// Whether `token` is suppressed behind these tokens.
+  /// Null where the text keeps to none.
+  [[nodiscard]] FormMask* form() { return form_ ? &*form_ : nullptr; }
+  /// Whether a machine that draws itself can't do this: see SamplerOptions::on_host().
+  [[nodiscard]] bool on_host() const { return form_.has_value() || options_.on_host(); }
+  /// Whether `token` is suppressed behind these tokens; what a form forbids is not asked.
   [[nodiscard]] bool forbids(int32_t token, std::span<const int32_t> history) const;
 
   /// A token, kNotFinite, or kNothingLeft. `logits` (vocab_size) are used as scratch; `history` is the sequence so far,
@@ -106,6 +115,7 @@ class Sampler {
   SamplerOptions options_;
   std::vector<int32_t> never_;
   size_t n_prompt_;
+  std::optional<FormMask> form_;
   Ranking ranking_;
   std::vector<Ranking::Candidate> kept_;  ///< candidates that top-p and min-p keep, most likely first
 };

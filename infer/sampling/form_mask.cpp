@@ -1,0 +1,128 @@
+#include "infer/sampling/form_mask.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "infer/sampling/ranking.h"
+
+namespace folio::infer {
+
+using forms::Form;
+
+FormMask::FormMask(std::shared_ptr<Form> form, const data::Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
+                   size_t n_prompt)
+    : form_(std::move(form)), tokenizer_(&tokenizer), n_prompt_(n_prompt), places_{form_->start()} {
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.token_bytes(id).empty()) silent_.push_back(id);
+    if (tokenizer.ends_text(id) || std::ranges::find(end_tokens, id) != end_tokens.end()) ends_.push_back(id);
+  }
+  const size_t n_tokens = form_->tokens().tokens().size() + silent_.size();
+  core::require(n_tokens == static_cast<size_t>(tokenizer.vocab_size()),
+                "the form is one of another vocabulary: that has {} tokens of text, the model's {}",
+                form_->tokens().tokens().size(), static_cast<size_t>(tokenizer.vocab_size()) - silent_.size());
+}
+
+bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> history) try {
+  const Place place = place_of(history);
+  if (place == Form::kNowhere) return false;
+  const Form::Ranges& allowed = form_->allowed(place);
+  const bool may_end = form_->may_end(place);
+  if (allowed.empty() && !may_end) return false;
+  std::vector<float> of_ends;
+  for (const int32_t id : ends_) of_ends.push_back(logits[static_cast<size_t>(id)]);
+  mask(logits, allowed);
+  for (size_t i = 0; i < ends_.size(); ++i) logits[static_cast<size_t>(ends_[i])] = may_end ? of_ends[i] : kForbidden;
+  return true;
+} catch (const core::Error&) {  // the text's next step finds it again; where it was a draft's, nobody has to
+  return false;
+}
+
+// Touches the fewer of the two: the logits that are kept, or those that are not.
+void FormMask::mask(std::span<float> logits, const Form::Ranges& allowed) {
+  const std::span<const int32_t> tokens = form_->tokens().tokens();
+  size_t n_allowed = 0;
+  for (const auto& [first, last] : allowed) n_allowed += last - first;
+  if (2 * n_allowed < tokens.size()) {
+    kept_.clear();
+    for (const auto& [first, last] : allowed) {
+      for (const int32_t id : tokens.subspan(first, last - first)) kept_.push_back(logits[static_cast<size_t>(id)]);
+    }
+    std::ranges::fill(logits, kForbidden);
+    size_t k = 0;
+    for (const auto& [first, last] : allowed) {
+      for (const int32_t id : tokens.subspan(first, last - first)) logits[static_cast<size_t>(id)] = kept_[k++];
+    }
+    return;
+  }
+  const auto forbid = [&](std::span<const int32_t> ids) {
+    for (const int32_t id : ids) logits[static_cast<size_t>(id)] = kForbidden;
+  };
+  size_t next = 0;
+  for (const auto& [first, last] : allowed) {
+    forbid(tokens.subspan(next, first - next));
+    next = last;
+  }
+  forbid(tokens.subspan(next));
+  forbid(silent_);
+}
+
+int32_t FormMask::forced(std::span<const int32_t> history) try {
+  const Place place = place_of(history);
+  if (place == Form::kNowhere || form_->may_end(place)) return -1;
+  const Form::Ranges& allowed = form_->allowed(place);
+  if (allowed.size() != 1 || allowed[0].second - allowed[0].first != 1) return -1;
+  const int32_t token = form_->tokens().tokens()[allowed[0].first];
+  return ends(token) || way_on_at(after(place, token)) != WayOn::Tokens ? -1 : token;
+} catch (const core::Error&) {
+  return -1;
+}
+
+bool FormMask::allows(int32_t token, std::span<const int32_t> history) try {
+  const Place place = place_of(history);
+  if (place == Form::kNowhere) return false;
+  if (ends(token)) return form_->may_end(place);
+  return !tokenizer_->token_bytes(token).empty() && after(place, token) != Form::kNowhere;
+} catch (const core::Error&) {
+  return false;
+}
+
+bool FormMask::may_end(std::span<const int32_t> history) {
+  const Place place = place_of(history);
+  return place != Form::kNowhere && form_->may_end(place);
+}
+
+WayOn FormMask::way_on(std::span<const int32_t> history) { return way_on_at(place_of(history)); }
+
+WayOn FormMask::way_on(std::span<const int32_t> history, int32_t token) {
+  return way_on_at(after(place_of(history), token));
+}
+
+WayOn FormMask::way_on_at(Place place) {
+  if (place == Form::kNowhere) return WayOn::None;
+  if (!form_->allowed(place).empty()) return WayOn::Tokens;
+  return form_->may_end(place) ? WayOn::End : WayOn::None;
+}
+
+// Places are taken from what is known as far as the tokens are the same.
+FormMask::Place FormMask::place_of(std::span<const int32_t> history) {
+  const auto text = history.subspan(n_prompt_);
+  const auto n_same = static_cast<size_t>(std::ranges::mismatch(text, tokens_).in1 - text.begin());
+  if (n_same == text.size()) return places_[n_same];
+  tokens_.resize(n_same);
+  places_.resize(n_same + 1);
+  for (const int32_t token : text.subspan(n_same)) {
+    const Place next = after(places_.back(), token);
+    tokens_.push_back(token);
+    places_.push_back(next);
+  }
+  return places_.back();
+}
+
+FormMask::Place FormMask::after(Place place, int32_t token) {
+  return place == Form::kNowhere ? place : form_->after(place, tokenizer_->token_bytes(token));
+}
+
+bool FormMask::ends(int32_t token) const { return std::ranges::find(ends_, token) != ends_.end(); }
+
+}  // namespace folio::infer

@@ -1,0 +1,63 @@
+// A text that keeps to a form: which tokens it may go on with, and whether it has to end. All of it follows from the
+// text's tokens; what was found of them is kept, so a text that grows, is cut or is another one costs its new tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+#include "infer/forms/form.h"
+
+namespace folio::infer {
+
+/// How a text goes on.
+enum class WayOn : uint8_t {
+  Tokens,  ///< with one of some tokens; perhaps it may end, too
+  End,     ///< it is whole, and nothing may follow
+  None     ///< it is not whole, and no token of the vocabulary may follow
+};
+
+class FormMask {
+ public:
+  /// `tokenizer` has to outlive it. Its tokens that end a text, and `end_tokens`, stand for the end of the form,
+  /// whatever their bytes are. The first n_prompt tokens of a history are no part of the form. Throws core::Error if
+  /// the form was made for another vocabulary.
+  FormMask(std::shared_ptr<forms::Form> form, const data::Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
+           size_t n_prompt);
+
+  // `history` is the prompt and what follows it. A form that can't be followed any more (see Form::after()) allows
+  // nothing; may_end() and way_on() throw its core::Error.
+  /// Makes all logits (vocab_size) kForbidden but those of tokens that may come. False, and the logits are as they
+  /// were, if there is none.
+  [[nodiscard]] bool keep_allowed(std::span<float> logits, std::span<const int32_t> history);
+  /// The token that comes next in any case: no other may, and the text may not end. And others come behind it. -1:
+  /// there is none.
+  [[nodiscard]] int32_t forced(std::span<const int32_t> history);
+  [[nodiscard]] bool allows(int32_t token, std::span<const int32_t> history);
+  [[nodiscard]] bool may_end(std::span<const int32_t> history);
+  [[nodiscard]] WayOn way_on(std::span<const int32_t> history);
+  /// Behind `history` and then `token`, which is allowed and ends no text.
+  [[nodiscard]] WayOn way_on(std::span<const int32_t> history, int32_t token);
+
+ private:
+  using Place = forms::Form::Place;
+
+  [[nodiscard]] Place place_of(std::span<const int32_t> history);
+  [[nodiscard]] Place after(Place place, int32_t token);
+  [[nodiscard]] WayOn way_on_at(Place place);
+  [[nodiscard]] bool ends(int32_t token) const;
+  void mask(std::span<float> logits, const forms::Form::Ranges& allowed);
+
+  std::shared_ptr<forms::Form> form_;
+  const data::Tokenizer* tokenizer_;
+  size_t n_prompt_;
+  std::vector<int32_t> ends_;    ///< tokens that end a text
+  std::vector<int32_t> silent_;  ///< tokens without bytes
+  std::vector<int32_t> tokens_;  ///< whose places are known
+  std::vector<Place> places_;    ///< before each of them, and after the last
+  std::vector<float> kept_;
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,401 @@
+// Laws of texts that keep to a form: each fits, is the one that it has alone, and is drawn from the model's logits of
+// the allowed tokens. The forms are built of the grammar's pieces.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "infer/engine/engine.h"
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using forms::Form;
+using forms::Grammar;
+using forms::TokenTree;
+using test::EngineOn;
+using test::MachineKind;
+using test::RunnerOn;
+using Parts = std::vector<Grammar::Part>;
+
+// Of 37 tokens: letters, and pieces of several, so that a text can be cut in many ways; two without bytes, of which one
+// ends a text. x is a piece's first letter alone.
+class PieceTokenizer final : public data::Tokenizer {
+ public:
+  PieceTokenizer() {
+    const std::string letters = "abcd-!";
+    pieces_ = {"", "xy", "z"};
+    for (const char letter : letters) pieces_.emplace_back(1, letter);
+    for (const char a : letters.substr(0, 5)) {
+      for (const char b : letters.substr(0, 5)) {
+        if (a != b) pieces_.push_back({a, b});
+      }
+    }
+    for (const char* piece : {"abc", "a-b-", "-a", "d!", "c-d!", "bb"}) pieces_.emplace_back(piece);
+    pieces_.resize(36);
+    pieces_.emplace_back();
+  }
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
+    return pieces_.at(static_cast<size_t>(id));
+  }
+  [[nodiscard]] int32_t vocab_size() const override { return 37; }
+  [[nodiscard]] int32_t end_of_text() const override { return 36; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {0}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {3}; }
+  [[nodiscard]] std::string kind() const override { return "pieces"; }
+
+ private:
+  std::vector<std::string> pieces_;
+};
+
+using Build = std::function<Grammar::Part(Grammar&)>;
+
+std::shared_ptr<Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
+  const auto tokens = std::make_shared<TokenTree>(tokenizer);
+  Grammar grammar({.longest_token = tokens->longest()});
+  const auto rule = grammar.declare();
+  grammar.define(rule, build(grammar));
+  grammar.finish(rule, tokens->bytes());
+  return std::make_shared<Form>(std::move(grammar), tokens);
+}
+
+std::shared_ptr<Form> text_form(const data::Tokenizer& tokenizer, std::string_view text) {
+  return form_of(tokenizer, [&](Grammar& g) { return g.text(text); });
+}
+
+// [a-d]{1,3}(-[a-d]{1,3}){2,most}!
+Build words(int64_t most) {
+  return [most](Grammar& g) {
+    const auto word = [&] { return g.repeat([&] { return g.bytes('a', 'd'); }, 1, 3); };
+    const auto more = [&] { return g.sequence(Parts{g.text("-"), word()}); };
+    return g.sequence(Parts{word(), g.repeat(more, 2, most), g.text("!")});
+  };
+}
+
+// [a-c]*: it may end anywhere, and never has to.
+Grammar::Part endless(Grammar& g) {
+  return g.repeat([&] { return g.bytes('a', 'c'); }, 0, -1);
+}
+
+// Nested: "a" list "d", where a list has lists or b between.
+std::shared_ptr<Form> nested(const data::Tokenizer& tokenizer) {
+  const auto tokens = std::make_shared<TokenTree>(tokenizer);
+  Grammar grammar({.longest_token = tokens->longest()});
+  const auto list = grammar.declare();
+  const auto item = [&] { return grammar.choice(Parts{grammar.call(list), grammar.text("b")}); };
+  grammar.define(list, grammar.sequence(Parts{grammar.text("a"), grammar.repeat(item, 0, 4), grammar.text("d")}));
+  grammar.finish(list, tokens->bytes());
+  return std::make_shared<Form>(std::move(grammar), tokens);
+}
+
+class Forms : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  static core::ModelConfig config() {
+    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
+    c.context_length = 300;
+    return c;
+  }
+  [[nodiscard]] Request drawing(std::shared_ptr<Form> form, uint64_t seed, int64_t max_tokens = 40,
+                                size_t n_prompt = 20) const {
+    return {.prompt = test::random_tokens(n_prompt, seed, 37),
+            .options = {.max_tokens = max_tokens,
+                        .sampler = {.temperature = 1.5F, .top_p = 1.0F, .seed = seed},
+                        .form = std::move(form)},
+            .tokenizer = &pieces_};
+  }
+  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    return engine.take_all(id);
+  }
+  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request) const {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
+    return run(engine, request);
+  }
+  static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].tokens, expected[i].tokens) << "text " << i;
+      EXPECT_EQ(got[i].text, expected[i].text) << "text " << i;
+      EXPECT_EQ(got[i].score, expected[i].score) << "text " << i;
+      EXPECT_EQ(got[i].finish_reason, expected[i].finish_reason) << "text " << i;
+    }
+  }
+  // A text is the beginning of one of the form; if it has ended by itself, it is one.
+  static void expect_fits(const GenerateResult& result, Form& form) {
+    const Form::Place end = form.after(form.start(), result.text);
+    ASSERT_NE(end, Form::kNowhere) << result.text;
+    EXPECT_TRUE(result.finish_reason != FinishReason::Stop || form.may_end(end)) << result.text;
+  }
+
+  PieceTokenizer pieces_;
+  core::StoredModel model_ = test::random_model(config());
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Forms, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(Forms, ATextFitsAndIsTheOneThatItHasAlone) {
+  const auto sentence = form_of(pieces_, words(6));
+  std::vector<Request> requests;
+  for (uint64_t seed = 1; seed <= 4; ++seed) requests.push_back(drawing(sentence, seed, 40, 10 * seed));
+  requests.push_back(drawing(nested(pieces_), 5, 60));
+  requests.push_back(drawing(form_of(pieces_, endless), 6));
+  requests.push_back(drawing(nullptr, 7));
+  requests.push_back(drawing(sentence, 8));  // several texts
+  requests.back().options.n = 3;
+  requests.push_back(drawing(form_of(pieces_, words(60)), 9, 70));  // longer than the context
+  requests.back().options.context = 40;
+  requests.back().options.slide = true;
+  requests.back().options.sampler.repetition_penalty = 1.2F;
+  requests.push_back(drawing(sentence, 10));
+  requests.back().options.sampler = {
+      .temperature = 1.0F, .frequency_penalty = 0.5F, .logit_bias = {{5, 2.0F}}, .seed = 4};
+  std::vector<std::vector<GenerateResult>> expected;
+  for (const Request& request : requests) {
+    expected.push_back(alone(request));
+    for (const GenerateResult& result : expected.back()) {
+      if (request.options.form) expect_fits(result, *request.options.form);
+    }
+  }
+  EXPECT_EQ(expected[0][0].finish_reason, FinishReason::Stop);
+  // All at once, and in a cache so small that they are preempted; without and with drafts.
+  for (const int64_t blocks : {400, 4}) {
+    for (const size_t speculate : {0, 5}) {
+      EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
+      std::vector<RequestId> ids;
+      for (Request request : requests) {
+        request.options.speculate = speculate;
+        ids.push_back(engine.add(request));
+      }
+      while (engine.step()) continue;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        SCOPED_TRACE(fmt::format("request {}, {} blocks, {} drafts", i, blocks, speculate));
+        expect_same(engine.take_all(ids[i]), expected[i]);
+      }
+      EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+      EXPECT_EQ(engine.statistics().preemptions > 0, blocks < 100);
+    }
+  }
+}
+
+// Step by step, from the logits of a pass of its own; the bytes of each token are tried one by one.
+TEST_P(Forms, TheGreedyTextIsTheLikeliestTokenOfThoseThatFit) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    const auto form = form_of(pieces_, words(5));
+    Request request = drawing(form, seed);
+    request.options.sampler = {.temperature = 0.0F};
+    RunnerOn runner(GetParam(), model_);
+    const SequenceId sequence = runner.cache().add_sequence();
+    std::vector<int32_t> text = request.prompt;
+    std::vector<float> logits = test::run(runner, test::rows_of(sequence, text));
+    Form::Place place = form->start();
+    for (;;) {
+      const auto row = std::span(logits).last(37);
+      int32_t best = -1;
+      for (int32_t id = 1; id < 37; ++id) {
+        const std::string& bytes = pieces_.token_bytes(id);
+        const bool fits =
+            id == 36 ? form->may_end(place) : !bytes.empty() && form->after(place, bytes) != Form::kNowhere;
+        if (fits && (best < 0 || row[static_cast<size_t>(id)] > row[static_cast<size_t>(best)])) best = id;
+      }
+      if (best == 36) break;
+      text.push_back(best);
+      place = form->after(place, pieces_.token_bytes(best));
+      logits = test::run(runner, test::rows_of(sequence, std::span(text).last(1), std::ssize(text) - 1));
+    }
+    const GenerateResult result = alone(request).front();
+    EXPECT_EQ(result.tokens, std::vector<int32_t>(text.begin() + 20, text.end()));
+    EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+  }
+}
+
+TEST_P(Forms, AFormThatIsWholeEndsTheTextWithoutATokenForIt) {
+  const test::LetterTokenizer letters;  // never draws its end
+  Request request = drawing(text_form(letters, "ABC"), 1);
+  request.tokenizer = &letters;
+  const GenerateResult result = alone(request).front();
+  EXPECT_EQ(result.text, "ABC");
+  EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+  request.options.max_tokens = 3;  // whole with the last one that may come
+  EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Stop);
+  request.options.max_tokens = 2;
+  EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Length);
+
+  for (const int64_t width : {0, 2}) {
+    Request nothing = drawing(form_of(pieces_, [](Grammar& g) { return g.empty(); }), 1);
+    nothing.options.beams.width = width;
+    EngineOn engine(GetParam(), model_);
+    const GenerateResult none = run(engine, nothing).front();
+    EXPECT_TRUE(none.tokens.empty());
+    EXPECT_EQ(none.finish_reason, FinishReason::Stop);
+    EXPECT_EQ(engine.statistics().steps, 0U);
+  }
+}
+
+TEST_P(Forms, TokensThatEndATextComeExactlyWhereTheFormMayEnd) {
+  Request request = drawing(form_of(pieces_,
+                                    [](Grammar& g) {
+                                      return g.sequence(Parts{g.text("abca"), endless(g)});
+                                    }),
+                            1, 30);
+  request.options.sampler.logit_bias = {{36, 100.0F}};
+  EXPECT_TRUE(alone(request).front().text.starts_with("abca"));
+  EXPECT_LE(alone(request).front().text.size(), 5U) << "at the first place where it may";
+  request.options.end_tokens = {3, 8};  // a, which is no letter any more, and !, which never was
+  request.options.sampler.logit_bias = {{8, 100.0F}};
+  const GenerateResult result = alone(request).front();
+  EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+  expect_fits(result, *request.options.form);
+  EXPECT_EQ(std::ranges::count(result.tokens, 3), 0);
+}
+
+TEST_P(Forms, AFormThatNoTokenGoesOnWithEndsTheTextAndSaysSo) {
+  // x comes only with a y behind it.
+  Request request = drawing(text_form(pieces_, "abxz"), 1);
+  GenerateResult result = alone(request).front();
+  EXPECT_EQ(result.text, "ab");
+  EXPECT_EQ(result.finish_reason, FinishReason::Form);
+  EXPECT_EQ(finish_reason_name(result.finish_reason), "form");
+  result = alone(drawing(text_form(pieces_, "xz"), 1)).front();
+  EXPECT_TRUE(result.tokens.empty());
+  EXPECT_EQ(result.finish_reason, FinishReason::Form);
+  // What is never drawn is missing, too: - in a form that needs it, and in one that may end before it.
+  request = drawing(form_of(pieces_, words(3)), 2);
+  for (int32_t id = 0; id < 37; ++id) {
+    if (pieces_.token_bytes(id).find('-') != std::string::npos) request.options.sampler.bad_words.push_back({id});
+  }
+  result = alone(request).front();
+  EXPECT_FALSE(result.tokens.empty());
+  EXPECT_EQ(result.finish_reason, FinishReason::Form);
+  request.options.form = form_of(pieces_, [](Grammar& g) {
+    return g.sequence(Parts{g.text("a"), g.optional(g.text("-a"))});
+  });
+  request.options.sampler.bad_words.push_back({36});
+  result = alone(request).front();
+  EXPECT_EQ(result.text, "a");
+  EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+}
+
+TEST_P(Forms, AStopTextEndsATextThatIsNotWhole) {
+  Request request = drawing(form_of(pieces_, words(6)), 1);
+  request.options.stops = {"-"};
+  const GenerateResult result = alone(request).front();
+  EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+  EXPECT_LE(result.text.size(), 3U);
+  EXPECT_NE(request.options.form->after(request.options.form->start(), result.text + "-"), Form::kNowhere);
+}
+
+TEST_P(Forms, TokensThatAreForcedTakeNoStepsOfTheirOwn) {
+  const test::LetterTokenizer letters;
+  const std::string text = "ABCDEFGHIJKLMNOPQRSABCDEFGHIJKLMNOPQRS";
+  Request request = drawing(text_form(letters, text), 1);
+  request.tokenizer = &letters;
+  EngineOn engine(GetParam(), model_);
+  const GenerateResult result = run(engine, request).front();
+  EXPECT_EQ(result.text, text);
+  EXPECT_EQ(result.n_right, result.n_drafts);
+  EXPECT_LT(engine.statistics().steps, 6U);
+}
+
+TEST_P(Forms, EveryBeamFits) {
+  Request request = drawing(form_of(pieces_, words(4)), 3);
+  request.options.n = request.options.beams.width = 5;
+  std::vector<GenerateResult> expected = alone(request);
+  ASSERT_EQ(expected.size(), 5U);
+  std::set<std::vector<int32_t>> texts;
+  for (const GenerateResult& result : expected) {
+    EXPECT_EQ(result.finish_reason, FinishReason::Stop);
+    expect_fits(result, *request.options.form);
+    texts.insert(result.tokens);
+    // ln p is the model's, over all tokens; what has to end has no token more.
+    std::vector<int32_t> scored = request.prompt;
+    scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
+    double log_prob = 0.0;
+    size_t row = 0;
+    Request check{.prompt = scored, .on_log_probs = [&](std::span<const double> log_probs) {
+                    for (const double p : log_probs) log_prob += ++row >= request.prompt.size() ? p : 0.0;
+                  }};
+    EngineOn engine(GetParam(), model_);
+    run(engine, check);
+    const auto n = static_cast<double>(result.tokens.size());
+    EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
+  }
+  EXPECT_EQ(texts.size(), 5U);
+  for (const int64_t blocks : {200, 26}) {  // beside others, and preempted
+    EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
+    const RequestId other = engine.add(drawing(form_of(pieces_, endless), 6, 60, 70));
+    for (int i = 0; i < 3; ++i) engine.step();
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    expect_same(engine.take_all(id), expected);
+    expect_same(engine.take_all(other), alone(drawing(form_of(pieces_, endless), 6, 60, 70)));
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+  }
+}
+
+TEST_P(Forms, OfAFormWithFewTextsBeamsFindThemAllAndSayThatThereAreNoMore) {
+  const test::LetterTokenizer letters;
+  Request request = drawing(form_of(letters,
+                                    [](Grammar& g) {
+                                      return g.choice(Parts{g.text("AB"), g.text("ACD"), g.text("B")});
+                                    }),
+                            1);
+  request.tokenizer = &letters;
+  request.options.n = request.options.beams.width = 5;
+  std::multiset<std::string> texts;
+  for (const GenerateResult& result : alone(request)) {
+    texts.insert(result.text);
+    EXPECT_EQ(result.finish_reason, result.text.empty() ? FinishReason::Form : FinishReason::Stop);
+  }
+  EXPECT_EQ(texts, (std::multiset<std::string>{"", "", "AB", "ACD", "B"}));
+}
+
+// A fault of one form is its request's alone.
+TEST_P(Forms, AFormThatCannotBeFollowedFailsItsRequest) {
+  const test::LetterTokenizer letters;
+  Request request = drawing(form_of(letters,
+                                    [](Grammar& g) {
+                                      const auto maybe = [&] { return g.optional(g.text("A")); };
+                                      return g.sequence(Parts{g.text("ABA"), g.repeat(maybe, 0, 5000)});
+                                    }),
+                            1);
+  request.tokenizer = &letters;
+  const Request other = drawing(form_of(pieces_, words(4)), 3);
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
+  const RequestId id = engine.add(request);
+  const RequestId beside = engine.add(other);
+  std::string why;
+  while (why.empty()) {
+    try {
+      ASSERT_TRUE(engine.step());
+    } catch (const core::Error& error) {
+      why = error.what();
+    }
+  }
+  EXPECT_NE(why.find("ways"), std::string::npos) << why;
+  ASSERT_EQ(engine.failed(), id);
+  engine.drop(id);
+  while (engine.step()) continue;
+  expect_same(engine.take_all(beside), alone(other));
+}
+
+TEST_P(Forms, AFormNeedsTheTokenizerThatItIsFor) {
+  const test::LetterTokenizer letters;
+  EngineOn engine(GetParam(), model_);
+  Request request = drawing(text_form(letters, "AB"), 1);
+  EXPECT_ERROR(engine.add(request), "the form is one of another vocabulary");
+  request.tokenizer = nullptr;
+  EXPECT_ERROR(engine.add(request), "a form needs a tokenizer");
+}
+
+}  // namespace
+}  // namespace folio::infer
