@@ -23,10 +23,10 @@
 namespace folio::infer::server {
 
 struct ServiceOptions {
-  std::string api_key;                       ///< empty: everybody may ask
-  std::vector<std::string> allowed_hosts;    ///< names of this server, beside the address that it listens on
-  std::vector<std::string> allowed_origins;  ///< of pages elsewhere that may ask, such as https://example.org
-  size_t max_queue = 1024;                   ///< choices that run or wait
+  std::string api_key{};                       ///< empty: everybody may ask
+  std::vector<std::string> allowed_hosts{};    ///< names of this server, beside the address that it listens on
+  std::vector<std::string> allowed_origins{};  ///< of pages elsewhere that may ask, such as https://example.org
+  size_t max_queue = 1024;                     ///< choices that run or wait
   std::chrono::seconds request_timeout{600};
   std::chrono::seconds grace{10};  ///< for what runs, when the server is to end
   bool log = true;                 ///< a line on stderr for each request
