@@ -69,7 +69,7 @@ class Replica:
             if (new := self.before[name] - before[name]) > 0:
                 counter.inc(new)
         if before["running"] and self.before["running"] and before["steps"] == self.before["steps"]:
-            raise RuntimeError("the engine has made no step since it was last asked")
+            raise RuntimeError("the engine has made no step in half a minute")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         return {"sequences": float(sum(self.model.statistics[name] for name in ("running", "waiting")))}
@@ -165,7 +165,7 @@ def app(path: str, options: dict[str, Any], service: dict[str, Any], least: int,
     scale = AutoscalingConfig(min_replicas=least, max_replicas=most, target_ongoing_requests=sequences, upscale_delay_s=5,
                               look_back_period_s=5, policy=AutoscalingPolicy(policy_function=by_sequences))
     replicas = serve.deployment(replica).options(
-        name="Replica", max_ongoing_requests=sequences, max_queued_requests=1024, health_check_period_s=5,
+        name="Replica", max_ongoing_requests=sequences, max_queued_requests=1024, health_check_period_s=30,
         ray_actor_options={"num_cpus": options["threads"]}, autoscaling_config=scale,
         request_router_config=RequestRouterConfig(request_router_class=SameBeginning))
     ingress = serve.deployment(Ingress).options(max_ongoing_requests=10_000, ray_actor_options={"num_cpus": 0})
