@@ -1,0 +1,480 @@
+#include "infer/forms/json_merge.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "infer/forms/json_number.h"
+
+namespace folio::infer::forms {
+namespace {
+
+using Kind = JsonValue::Kind;
+
+constexpr size_t kMostAlternatives = 256;
+constexpr size_t kMostMerged = 20'000;
+constexpr int kMostReferences = 64;
+
+// What a keyword's value has to be.
+enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
+
+struct Keyword {
+  std::string_view name;
+  Takes takes;
+};
+
+constexpr std::array kAssertions{
+    Keyword{"type", Takes::Types},
+    Keyword{"enum", Takes::List},
+    Keyword{"const", Takes::Any},
+    Keyword{"properties", Takes::NamedSchemas},
+    Keyword{"required", Takes::Texts},
+    Keyword{"additionalProperties", Takes::Schema},
+    Keyword{"patternProperties", Takes::NamedSchemas},
+    Keyword{"minProperties", Takes::Count},
+    Keyword{"maxProperties", Takes::Count},
+    Keyword{"items", Takes::Schema},
+    Keyword{"prefixItems", Takes::Schemas},
+    Keyword{"minItems", Takes::Count},
+    Keyword{"maxItems", Takes::Count},
+    Keyword{"minLength", Takes::Count},
+    Keyword{"maxLength", Takes::Count},
+    Keyword{"pattern", Takes::Text},
+    Keyword{"format", Takes::Text},
+    Keyword{"minimum", Takes::Number},
+    Keyword{"maximum", Takes::Number},
+    Keyword{"exclusiveMinimum", Takes::Number},
+    Keyword{"exclusiveMaximum", Takes::Number},
+    Keyword{"multipleOf", Takes::Number},
+};
+constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
+                                   Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
+// These say nothing about a value, and $defs and definitions are read where a $ref leads to them.
+constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
+                                                  "$comment", "deprecated",  "readOnly", "writeOnly",
+                                                  "$schema",  "$id",         "$defs",    "definitions"};
+constexpr std::array<std::string_view, 7> kTypes{"null", "boolean", "integer", "number", "string", "array", "object"};
+
+bool is_schema(const Json& value) { return value->is(Kind::Object) || value->is(Kind::True) || value->is(Kind::False); }
+bool is_text(const Json& value) { return value->is(Kind::String); }
+bool is_type(const Json& value) { return is_text(value) && std::ranges::find(kTypes, value->text) != kTypes.end(); }
+
+bool fits(Takes takes, const Json& value) {
+  switch (takes) {
+    case Takes::Any:
+      return true;
+    case Takes::Schema:
+      return is_schema(value);
+    case Takes::Schemas:
+      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_schema);
+    case Takes::NamedSchemas:
+      return value->is(Kind::Object) &&
+             std::ranges::all_of(value->members, [](const auto& member) { return is_schema(member.second); });
+    case Takes::Count:
+      if (!value->is(Kind::Number)) return false;
+      return Decimal(value->text).is_integer() && !Decimal(value->text).negative;
+    case Takes::Number:
+      return value->is(Kind::Number);
+    case Takes::Text:
+      return is_text(value);
+    case Takes::Texts:
+      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_text);
+    case Takes::Types:
+      return is_type(value) || (value->is(Kind::Array) && std::ranges::all_of(value->items, is_type));
+    case Takes::List:
+      return value->is(Kind::Array);
+    case Takes::Flag:
+      return value->is(Kind::True) || value->is(Kind::False);
+  }
+  return false;
+}
+
+template <size_t n>
+const Keyword* find(const std::array<Keyword, n>& keywords, std::string_view name) {
+  const auto found = std::ranges::find(keywords, name, &Keyword::name);
+  return found == keywords.end() ? nullptr : &*found;
+}
+
+void set(JsonValue& object, std::string_view key, Json value) {
+  for (auto& [name, member] : object.members) {
+    if (name == key) {
+      member = std::move(value);
+      return;
+    }
+  }
+  object.members.emplace_back(key, std::move(value));
+}
+
+Json list_of(std::vector<Json> items) { return make_json({.kind = Kind::Array, .items = std::move(items)}); }
+
+// A list as a set.
+class Values {
+ public:
+  explicit Values(const Json& list) {
+    if (list) {
+      for (const Json& value : list->items) (void)add(value);
+    }
+  }
+  /// Whether it is new.
+  bool add(const Json& value) { return known_.insert(identity(*value)).second; }
+  [[nodiscard]] bool has(const Json& value) const { return known_.contains(identity(*value)); }
+
+ private:
+  std::unordered_set<std::string> known_;
+};
+
+std::string unescaped(std::string_view token, const std::string& ref, const std::string& at) {
+  std::string to;
+  for (size_t i = 0; i < token.size(); ++i) {
+    if (token[i] == '~' && i + 1 < token.size() && (token[i + 1] == '0' || token[i + 1] == '1')) {
+      to += token[++i] == '0' ? '~' : '/';
+    } else if (token[i] == '%') {
+      uint8_t byte = 0;
+      const char* first = token.data() + i + 1;
+      core::require(i + 2 < token.size() && std::from_chars(first, first + 2, byte, 16).ptr == first + 2,
+                    "{}: '$ref' \"{}\" is not a JSON pointer", at, core::printable(ref));
+      to += static_cast<char>(byte);
+      i += 2;
+    } else {
+      to += token[i];
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
+SchemaMerger::SchemaMerger(Json root) : root_(std::move(root)), is_old_(false) {
+  const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
+  if (!draft || !is_text(draft)) return;
+  is_old_ = std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
+                                [&](const char* name) { return draft->text.find(name) != std::string::npos; });
+}
+
+Json SchemaMerger::assertions(const Schema& schema) const {
+  JsonValue to{.kind = Kind::Object};
+  const JsonValue& from = *schema.value;
+  if (from.is(Kind::True)) return make_json(std::move(to));
+  core::require(from.is(Kind::Object), "{}: a schema is an object, true or false", schema.at);
+  for (const auto& [key, value] : from.members) {
+    if (key == "$id") {
+      core::require(schema.value == root_, "{}: '$id' is only supported at the top", schema.at);
+    }
+    if (std::ranges::find(kNotes, key) != kNotes.end()) continue;
+    if (key == "uniqueItems" && value->is(Kind::False)) continue;
+    const Keyword* keyword = find(kAssertions, key);
+    const bool is_assertion = keyword != nullptr;
+    if (!is_assertion) keyword = find(kCombinations, key);
+    core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
+    core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
+    core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
+    core::require(!(is_old_ && is_assertion && from.at("$ref")), "{}: '{}' beside '$ref' is not read in this draft",
+                  schema.at, key);
+    if (!is_assertion) continue;
+    if (key == "const" || key == "enum") {
+      const Json values = key == "enum" ? value : list_of({value});
+      const Json others = to.at("enum");
+      const Values known(others);
+      Values seen(nullptr);
+      std::vector<Json> common;
+      for (const Json& one : values->items) {
+        if ((!others || known.has(one)) && seen.add(one)) common.push_back(one);
+      }
+      set(to, "enum", list_of(std::move(common)));
+    } else {
+      to.members.emplace_back(key, value);
+    }
+  }
+  return make_json(std::move(to));
+}
+
+Schema SchemaMerger::target(const std::string& ref, const std::string& at) const {
+  core::require(ref.starts_with('#') && (ref.size() == 1 || ref[1] == '/'),
+                "{}: '$ref' \"{}\" is not supported; only \"#\" and \"#/…\" within the schema", at,
+                core::printable(ref));
+  Json value = root_;
+  for (size_t i = 1; i < ref.size();) {
+    const size_t end = std::min(ref.find('/', i + 1), ref.size());
+    const std::string token = unescaped(std::string_view(ref).substr(i + 1, end - i - 1), ref, at);
+    Json next = value->is(Kind::Object) ? value->at(token) : nullptr;
+    if (value->is(Kind::Array)) {
+      size_t index = 0;
+      const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), index);
+      if (error == std::errc() && stop == token.data() + token.size() && index < value->items.size()) {
+        next = value->items[index];
+      }
+    }
+    core::require(next != nullptr, "{}: '$ref' \"{}\" leads nowhere", at, core::printable(ref));
+    value = std::move(next);
+    i = end;
+  }
+  return {.value = value, .at = core::printable(ref, 120)};
+}
+
+std::vector<Json> SchemaMerger::alternatives(const Schema& schema, int depth) {
+  core::require(depth < kMostReferences, "{}: it refers to itself, or nests too deep", schema.at);
+  if (schema.value->is(Kind::False)) return {};
+  std::vector<Json> all{assertions(schema)};
+  if (schema.value->is(Kind::True)) return all;
+  const auto multiply = [&](const std::vector<Json>& by) {
+    core::require(all.size() * by.size() <= kMostAlternatives, "{}: it has more than {} alternatives", schema.at,
+                  kMostAlternatives);
+    std::vector<Json> product;
+    for (const Json& a : all) {
+      for (const Json& b : by) {
+        if (Json one = merged(a, b, schema.at)) product.push_back(std::move(one));
+      }
+    }
+    all = std::move(product);
+  };
+  if (const Json ref = schema.value->at("$ref")) multiply(alternatives(target(ref->text, schema.at), depth + 1));
+  if (const Json parts = schema.value->at("allOf")) {
+    for (size_t i = 0; i < parts->items.size(); ++i) {
+      multiply(alternatives({parts->items[i], fmt::format("{}/allOf/{}", schema.at, i)}, depth + 1));
+    }
+  }
+  for (const char* name : {"anyOf", "oneOf"}) {
+    const Json branches = schema.value->at(name);
+    if (!branches) continue;
+    if (std::string_view(name) == "oneOf") require_disjoint(branches, schema.at, depth + 1);
+    std::vector<Json> sum;
+    for (size_t i = 0; i < branches->items.size(); ++i) {
+      const auto of = alternatives({branches->items[i], fmt::format("{}/{}/{}", schema.at, name, i)}, depth + 1);
+      sum.insert(sum.end(), of.begin(), of.end());
+    }
+    multiply(sum);
+  }
+  return all;
+}
+
+void SchemaMerger::require_disjoint(const Json& branches, const std::string& at, int depth) {
+  std::vector<std::vector<Json>> all;
+  for (size_t i = 0; i < branches->items.size(); ++i) {
+    all.push_back(alternatives({branches->items[i], fmt::format("{}/oneOf/{}", at, i)}, depth));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t j = i + 1; j < all.size(); ++j) {
+      for (const Json& a : all[i]) {
+        for (const Json& b : all[j]) {
+          core::require(++n_merged_ <= kMostMerged, "{}: it is too large", at);
+          core::require(disjoint(*a, *b, 0),
+                        "{}: 'oneOf' is only supported where no value can fit two branches, and {} and {} may overlap; "
+                        "'anyOf' takes both",
+                        at, i, j);
+        }
+      }
+    }
+  }
+}
+
+// Sound, not complete: by type, by the values of an enum, by a property that both require.
+bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, int depth) {
+  const Json values = a.at("enum");
+  const Json others = b.at("enum");
+  if (values && others) {
+    const Values known(others);
+    return std::ranges::none_of(values->items, [&](const Json& value) { return known.has(value); });
+  }
+  const TypeSet x = types_of(a);
+  const TypeSet y = types_of(b);
+  if (values) return std::ranges::none_of(values->items, [&](const Json& value) { return has_type(*value, y); });
+  if (others) return std::ranges::none_of(others->items, [&](const Json& value) { return has_type(*value, x); });
+  const bool share_scalars = (x.null && y.null) || (x.boolean && y.boolean) || (x.integer && y.integer) ||
+                             (x.string && y.string) || (x.array && y.array);
+  if (share_scalars) return false;
+  if (!(x.object && y.object)) return true;
+  const Json required = a.at("required");
+  const Json properties = a.at("properties");
+  const Json other_required = b.at("required");
+  const Json other_properties = b.at("properties");
+  if (!required || !properties || !other_required || !other_properties || depth > 4) return false;
+  const Values known(other_required);
+  for (const Json& name : required->items) {
+    if (!known.has(name)) continue;
+    const Json p = properties->at(name->text);
+    const Json q = other_properties->at(name->text);
+    if (!p || !q) continue;
+    bool all = true;
+    for (const Json& one : alternatives({p, "#"}, depth + kMostReferences / 2)) {
+      for (const Json& other : alternatives({q, "#"}, depth + kMostReferences / 2)) {
+        all = all && disjoint(*one, *other, depth + 1);
+      }
+    }
+    if (all) return true;
+  }
+  return false;
+}
+
+Json SchemaMerger::both(const Json& a, const Json& b) {
+  if (!a || a == b || (b && b->is(Kind::False))) return b;
+  if (!b || a->is(Kind::False) || b->is(Kind::True)) return a;
+  if (a->is(Kind::True)) return b;
+  Json& known = both_[{a, b}];
+  if (!known) {
+    core::require(++n_merged_ <= kMostMerged, "#: 'allOf' and '$ref' lead to more than {} schemas", kMostMerged);
+    JsonValue all{.kind = Kind::Object};
+    set(all, "allOf", list_of({a, b}));
+    known = make_json(std::move(all));
+  }
+  return known;
+}
+
+// A null pointer if no value fits both.
+Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
+  if (a->members.empty()) return b;
+  if (b->members.empty()) return a;
+  core::require(++n_merged_ <= kMostMerged, "{}: 'allOf' and '$ref' lead to more than {} schemas", at, kMostMerged);
+  JsonValue to = *a;
+  for (const auto& [key, value] : b->members) {
+    const Json other = a->at(key);
+    if (!other || other == value) {
+      if (!other) to.members.emplace_back(key, value);
+      continue;
+    }
+    if (key == "type") {
+      TypeSet x = types_of(*a);
+      const TypeSet y = types_of(*b);
+      std::vector<Json> names;
+      const auto keep = [&](bool both, const char* name) {
+        if (both) names.push_back(make_json({.kind = Kind::String, .text = name}));
+      };
+      keep(x.null && y.null, "null");
+      keep(x.boolean && y.boolean, "boolean");
+      keep(x.number && y.number, "number");
+      keep(x.integer && y.integer && !(x.number && y.number), "integer");
+      keep(x.string && y.string, "string");
+      keep(x.array && y.array, "array");
+      keep(x.object && y.object, "object");
+      if (names.empty()) return nullptr;
+      set(to, key, list_of(std::move(names)));
+    } else if (key == "enum") {
+      const Values known(value);
+      std::vector<Json> common;
+      for (const Json& one : other->items) {
+        if (known.has(one)) common.push_back(one);
+      }
+      if (common.empty()) return nullptr;
+      set(to, key, list_of(std::move(common)));
+    } else if (key == "required") {
+      Values known(other);
+      std::vector<Json> names = other->items;
+      for (const Json& name : value->items) {
+        if (known.add(name)) names.push_back(name);
+      }
+      set(to, key, list_of(std::move(names)));
+    } else if (key == "multipleOf") {
+      const auto number = [&](const Json& json) {
+        uint32_t n = 0;
+        const auto [end, error] = std::from_chars(json->text.data(), json->text.data() + json->text.size(), n);
+        core::require(error == std::errc() && end == json->text.data() + json->text.size() && n > 0,
+                      "{}: two of 'multipleOf' can only be merged if they are integers", at);
+        return uint64_t{n};
+      };
+      set(to, key, make_json({.kind = Kind::Number, .text = fmt::to_string(std::lcm(number(other), number(value)))}));
+    } else if (key.starts_with("min") || key == "exclusiveMinimum") {
+      if (compare(Decimal(other->text), Decimal(value->text)) < 0) set(to, key, value);
+    } else if (key.starts_with("max") || key == "exclusiveMaximum") {
+      if (compare(Decimal(other->text), Decimal(value->text)) > 0) set(to, key, value);
+    } else if (key == "pattern" || key == "format") {
+      core::require(other->text == value->text, "{}: two of '{}' can't be merged", at, key);
+    }
+  }
+  merge_objects(to, *a, *b, at);
+  merge_arrays(to, *a, *b);
+  return make_json(std::move(to));
+}
+
+void SchemaMerger::merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at) {
+  const auto says = [](const JsonValue& schema) {
+    return schema.at("properties") || schema.at("additionalProperties") || schema.at("patternProperties");
+  };
+  if (!says(a) || !says(b)) return;
+  core::require(!a.at("patternProperties") && !b.at("patternProperties"),
+                "{}: 'patternProperties' can't be merged with what else is said of properties", at);
+  // First those of a, then what b has besides.
+  JsonValue properties{.kind = Kind::Object};
+  const Json own = a.at("properties");
+  const Json other = b.at("properties");
+  const auto add = [&](const std::string& name, const Json& value) {
+    properties.members.emplace_back(name, value ? value : make_json({.kind = Kind::True}));
+  };
+  std::unordered_map<std::string_view, Json> others;
+  std::unordered_set<std::string_view> names;
+  if (other) {
+    for (const auto& [name, value] : other->members) others.emplace(name, value);
+  }
+  if (own) {
+    for (const auto& [name, value] : own->members) {
+      names.insert(name);
+      const auto found = others.find(name);
+      add(name, both(value, found != others.end() ? found->second : b.at("additionalProperties")));
+    }
+  }
+  if (other) {
+    for (const auto& [name, value] : other->members) {
+      if (!names.contains(name)) add(name, both(a.at("additionalProperties"), value));
+    }
+  }
+  set(to, "properties", make_json(std::move(properties)));
+  if (const Json rest = both(a.at("additionalProperties"), b.at("additionalProperties"))) {
+    set(to, "additionalProperties", rest);
+  }
+}
+
+void SchemaMerger::merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b) {
+  const Json first = a.at("prefixItems");
+  const Json second = b.at("prefixItems");
+  const auto item = [](const JsonValue& schema, const Json& prefix, size_t i) {
+    return prefix && i < prefix->items.size() ? prefix->items[i] : schema.at("items");
+  };
+  const size_t n = std::max(first ? first->items.size() : 0, second ? second->items.size() : 0);
+  std::vector<Json> items;
+  for (size_t i = 0; i < n; ++i) {
+    const Json one = both(item(a, first, i), item(b, second, i));
+    items.push_back(one ? one : make_json({.kind = Kind::True}));
+  }
+  if (n > 0) set(to, "prefixItems", list_of(std::move(items)));
+  if (const Json rest = both(a.at("items"), b.at("items"))) set(to, "items", rest);
+}
+
+TypeSet types_of(const JsonValue& alternative) {
+  const Json type = alternative.at("type");
+  if (!type) return {};
+  const auto has = [&](const char* name) {
+    if (type->is(Kind::String)) return type->text == name;
+    return std::ranges::any_of(type->items, [&](const Json& one) { return one->text == name; });
+  };
+  const bool number = has("number");
+  return {.null = has("null"),
+          .boolean = has("boolean"),
+          .integer = number || has("integer"),
+          .number = number,
+          .string = has("string"),
+          .array = has("array"),
+          .object = has("object")};
+}
+
+bool has_type(const JsonValue& value, const TypeSet& types) {
+  switch (value.kind) {
+    case Kind::Null:
+      return types.null;
+    case Kind::False:
+    case Kind::True:
+      return types.boolean;
+    case Kind::Number:
+      return types.number || (types.integer && Decimal(value.text).is_integer());
+    case Kind::String:
+      return types.string;
+    case Kind::Array:
+      return types.array;
+    case Kind::Object:
+      return types.object;
+  }
+  return false;
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,60 @@
+// What a JSON schema says, brought into one form: alternatives, of which each is an object of assertions alone, without
+// $ref, allOf, anyOf and oneOf. Subschemas stay as they are written.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "infer/forms/json_value.h"
+
+namespace folio::infer::forms {
+
+/// A schema, and where it stands as a JSON pointer, for messages.
+struct Schema {
+  Json value;
+  std::string at;
+};
+
+class SchemaMerger {
+ public:
+  /// `root` is what $ref is looked up in.
+  explicit SchemaMerger(Json root);
+
+  /// What a schema says besides the keywords that mean nothing; const is an enum of one. Throws core::Error for a
+  /// keyword that is not supported.
+  [[nodiscard]] Json assertions(const Schema& schema) const;
+  /// Where a $ref leads.
+  [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
+  /// A value fits the schema if it fits one of these.
+  [[nodiscard]] std::vector<Json> alternatives(const Schema& schema, int depth = 0);
+  /// Throws core::Error unless it is plain that no value fits two of the branches of a oneOf.
+  void require_disjoint(const Json& branches, const std::string& at, int depth = 0);
+
+  /// What both say. A null pointer stands for a schema that everything fits, as in the results of `property` and
+  /// `item`.
+  [[nodiscard]] Json both(const Json& a, const Json& b);
+
+ private:
+  [[nodiscard]] Json merged(const Json& a, const Json& b, const std::string& at);
+  void merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at);
+  void merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b);
+  [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, int depth);
+
+  Json root_;
+  bool is_old_;  ///< a draft before 2019-09, where what stands beside a $ref is not read
+  std::map<std::pair<Json, Json>, Json> both_;
+  size_t n_merged_ = 0;
+};
+
+/// The types that an alternative allows.
+struct TypeSet {
+  bool null = true, boolean = true, integer = true, number = true, string = true, array = true, object = true;
+};
+[[nodiscard]] TypeSet types_of(const JsonValue& alternative);
+/// Whether a value is of one of the types.
+[[nodiscard]] bool has_type(const JsonValue& value, const TypeSet& types);
+
+}  // namespace folio::infer::forms

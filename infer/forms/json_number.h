@@ -1,0 +1,49 @@
+// Numbers as JSON writes them, compared as decimals: nothing is rounded.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "infer/forms/grammar.h"
+
+namespace folio::infer::forms {
+
+/// 0.DIGITS times ten to the power of `exponent`; zero has no digits. The first and the last digit are not 0.
+struct Decimal {
+  bool negative = false;
+  std::string digits{};
+  int64_t exponent = 0;
+
+  Decimal() = default;
+  /// `text` is a number of JSON. Throws core::Error if its exponent has more than 4 digits.
+  explicit Decimal(std::string_view text);
+
+  [[nodiscard]] bool is_zero() const { return digits.empty(); }
+  [[nodiscard]] bool is_integer() const { return static_cast<int64_t>(digits.size()) <= exponent || is_zero(); }
+};
+
+/// Less than, equal to, or greater than 0.
+[[nodiscard]] int compare(const Decimal& a, const Decimal& b);
+
+struct NumberBound {
+  Decimal value;
+  bool exclusive = false;
+};
+
+struct NumberRange {
+  std::optional<NumberBound> least{};
+  std::optional<NumberBound> most{};
+  uint32_t multiple_of = 1;  ///< of integers
+};
+
+/// -?(0|[1-9][0-9]*), but not -0: multiples in the range. Throws core::Error if it takes too many states.
+[[nodiscard]] Grammar::Part integer_part(Grammar& grammar, const NumberRange& range);
+
+/// Any number of JSON where the range has no ends. Else those that are written without an exponent, and those of the
+/// form d.dddE+dd with one digit before the point that is not 0 and an exponent between -307 and 307. An exclusive
+/// bound other than 0 is taken as the next double, so that programs that read doubles agree.
+[[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,179 @@
+#include "infer/forms/json_value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "infer/forms/json_number.h"
+
+namespace folio::infer::forms {
+namespace {
+
+using Kind = JsonValue::Kind;
+
+constexpr size_t kMostSchemaBytes = size_t{1} << 20U;
+constexpr size_t kMostDepth = 64;
+
+// Receives what nlohmann's parser finds. It hands on the text of a number that is no 64-bit integer.
+class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return add({.kind = Kind::Null}); }
+  bool boolean(bool value) override { return add({.kind = value ? Kind::True : Kind::False}); }
+  bool number_integer(number_integer_t value) override { return number(fmt::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return number(fmt::to_string(value)); }
+  bool number_float(number_float_t /*value*/, const string_t& text) override { return number(text); }
+  bool string(string_t& value) override { return add({.kind = Kind::String, .text = value}); }
+  bool binary(binary_t& /*value*/) override { return false; }
+  bool start_object(size_t /*n*/) override { return open(Kind::Object); }
+  bool start_array(size_t /*n*/) override { return open(Kind::Array); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& value) override {
+    core::require(open_.back().keys.emplace(value, 0).second, "#: the key {} occurs twice",
+                  core::printable(json_quoted(value), 80));
+    open_.back().key = value;
+    return true;
+  }
+  bool parse_error(size_t /*at*/, const std::string& /*token*/, const nlohmann::json::exception& error) override {
+    core::fail("#: not valid JSON: {}", core::printable(error.what(), 160));
+  }
+
+  [[nodiscard]] Json result() const { return result_; }
+
+ private:
+  struct Open {
+    JsonValue value;
+    std::string key{};
+    std::unordered_map<std::string, int> keys{};
+  };
+
+  bool number(const std::string& text) { return add({.kind = Kind::Number, .text = text}); }
+  bool open(Kind kind) {
+    core::require(open_.size() < kMostDepth, "#: the JSON nests deeper than {}", kMostDepth);
+    open_.push_back({.value = {.kind = kind}});
+    return true;
+  }
+  bool close() {
+    JsonValue value = std::move(open_.back().value);
+    open_.pop_back();
+    return add(std::move(value));
+  }
+  bool add(JsonValue value) {
+    Json made = make_json(std::move(value));
+    if (open_.empty()) {
+      result_ = std::move(made);
+    } else if (open_.back().value.is(Kind::Object)) {
+      open_.back().value.members.emplace_back(open_.back().key, std::move(made));
+    } else {
+      open_.back().value.items.push_back(std::move(made));
+    }
+    return true;
+  }
+
+  std::vector<Open> open_;
+  Json result_;
+};
+
+}  // namespace
+
+Json JsonValue::at(std::string_view key) const {
+  const auto found = std::ranges::find(members, key, [](const auto& member) { return std::string_view(member.first); });
+  return found == members.end() ? nullptr : found->second;
+}
+
+Json make_json(JsonValue value) { return std::make_shared<const JsonValue>(std::move(value)); }
+
+Json read_json(std::string_view text) {
+  core::require(text.size() <= kMostSchemaBytes, "#: it has {} bytes; at most {} are read", text.size(),
+                kMostSchemaBytes);
+  ValueBuilder builder;
+  nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.result();
+}
+
+std::string json_quoted(std::string_view text) {
+  std::string to = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        to += "\\\"";
+        break;
+      case '\\':
+        to += "\\\\";
+        break;
+      case '\b':
+        to += "\\b";
+        break;
+      case '\f':
+        to += "\\f";
+        break;
+      case '\n':
+        to += "\\n";
+        break;
+      case '\r':
+        to += "\\r";
+        break;
+      case '\t':
+        to += "\\t";
+        break;
+      default:
+        if (static_cast<uint8_t>(c) < 0x20) {
+          to += fmt::format("\\u{:04x}", static_cast<int>(c));
+        } else {
+          to += c;
+        }
+    }
+  }
+  return to + '"';
+}
+
+std::string written(const JsonValue& value) {
+  switch (value.kind) {
+    case Kind::Null:
+      return "null";
+    case Kind::False:
+      return "false";
+    case Kind::True:
+      return "true";
+    case Kind::Number:
+      return value.text;
+    case Kind::String:
+      return json_quoted(value.text);
+    case Kind::Array: {
+      std::string to = "[";
+      for (const Json& item : value.items) to += (to.size() > 1 ? "," : "") + written(*item);
+      return to + "]";
+    }
+    default: {
+      std::string to = "{";
+      for (const auto& [key, member] : value.members) {
+        to += (to.size() > 1 ? "," : "") + json_quoted(key) + ":" + written(*member);
+      }
+      return to + "}";
+    }
+  }
+}
+
+std::string identity(const JsonValue& value) {
+  if (value.is(Kind::Number)) {
+    const Decimal number(value.text);
+    return fmt::format("{}{}e{}", number.negative ? "-" : "", number.digits, number.exponent);
+  }
+  if (value.is(Kind::Array)) {
+    std::string to = "[";
+    for (const Json& item : value.items) to += identity(*item) + ",";
+    return to + "]";
+  }
+  if (value.is(Kind::Object)) {
+    std::vector<std::string> members;
+    for (const auto& [key, member] : value.members) members.push_back(json_quoted(key) + ":" + identity(*member));
+    std::ranges::sort(members);
+    return fmt::format("{{{}}}", fmt::join(members, ","));
+  }
+  return written(value);
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,43 @@
+// JSON as it is written: members in their order, and numbers as text, so that nothing is rounded. Values are shared and
+// never changed, so a copy of an object costs its keys alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace folio::infer::forms {
+
+struct JsonValue;
+using Json = std::shared_ptr<const JsonValue>;
+
+struct JsonValue {
+  enum class Kind : uint8_t { Null, False, True, Number, String, Array, Object };
+  Kind kind = Kind::Null;
+  std::string text{};                                   ///< of String; of Number as it is written
+  std::vector<Json> items{};                            ///< of Array
+  std::vector<std::pair<std::string, Json>> members{};  ///< of Object; no key twice
+
+  [[nodiscard]] bool is(Kind other) const { return kind == other; }
+  /// Of an object; null if it has no such member.
+  [[nodiscard]] Json at(std::string_view key) const;
+};
+
+[[nodiscard]] Json make_json(JsonValue value);
+
+/// Throws core::Error that begins with "#: " if the text is not JSON, has more than 1 MB, or nests deeper than 64.
+[[nodiscard]] Json read_json(std::string_view text);
+
+/// As Python's json.dumps(text, ensure_ascii=False) writes it: every string is written in one way.
+[[nodiscard]] std::string json_quoted(std::string_view text);
+
+/// On one line, without spaces. Strings are as `json_quoted`, numbers as they were written.
+[[nodiscard]] std::string written(const JsonValue& value);
+
+/// The same text for values that are the same to a schema: 1 and 1.0 are, and the order of members does not count.
+[[nodiscard]] std::string identity(const JsonValue& value);
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,146 @@
+// What forms say of texts, for tests in Python. Reads lines of JSON from the standard input:
+//   {"schema": "…", "free": false, "texts": ["…"], "walks": 10, "length": 60, "seed": 1}
+// with "grammar", or "regex" and "search", in place of "schema",
+// and answers each with a line: {"error": "…"}, or for each text whether it is one of the form and how many of its
+// bytes may come, and the texts of random walks; "unfinished" counts those that came to no end. With --tokens MODEL the
+// vocabulary is that model's; each mask on a walk is compared with trying every token, and "masks" says how many were.
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "core/error.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "infer/forms/forms.h"
+#include "infer/forms/regex.h"
+#include "tests/infer/forms/support.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr size_t kMostSteps = 20'000;
+
+struct Vocabulary {
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: one token for each byte
+  std::shared_ptr<const TokenTree> tokens;
+};
+
+std::vector<uint8_t> possible(Form& form, Form::Place place, std::string_view of) {
+  std::vector<uint8_t> bytes;
+  for (const char c : of) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (form.after(place, byte) != Form::kNowhere) bytes.push_back(byte);
+  }
+  return bytes;
+}
+
+// A random text of the form: free for some bytes, then with what closes it first. Empty if it does not end.
+std::optional<std::string> walk(Form& form, size_t length, std::mt19937& random,
+                                const std::function<void(Form::Place)>& look) {
+  static const std::string kAll = [] {
+    std::string all;
+    for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+    return all;
+  }();
+  Form::Place place = form.start();
+  std::string text;
+  while (text.size() < kMostSteps) {
+    look(place);
+    const bool closes = text.size() >= length;
+    if (form.may_end(place) && (closes || random() % 4 == 0)) return text;
+    std::vector<uint8_t> bytes;
+    if (closes && random() % 8 != 0) {
+      for (const char* of : {"\"", "]}", "0123456789"}) {
+        if (bytes.empty()) bytes = possible(form, place, of);
+      }
+    } else if (random() % 2 == 0) {
+      bytes = possible(form, place, "\"\\{}[],:.eE+-/0123456789utfnbrdD");
+    }
+    if (bytes.empty()) bytes = possible(form, place, kAll);
+    if (bytes.empty()) {
+      core::require(form.may_end(place), "a walk leads nowhere: {}", core::printable(text, 400));
+      return text;
+    }
+    const uint8_t byte = bytes[random() % bytes.size()];
+    text += static_cast<char>(byte);
+    place = form.after(place, byte);
+  }
+  return {};
+}
+
+Grammar::Part part_of(Grammar& grammar, const nlohmann::json& question) {
+  if (question.contains("grammar")) return gbnf_part(grammar, question["grammar"].get<std::string>());
+  if (question.contains("regex")) {
+    const auto match = question.value("search", false) ? RegexMatch::Search : RegexMatch::Whole;
+    return build(grammar, parse_regex(question["regex"].get<std::string>(), match),
+                 [&](auto ranges) { return grammar.characters(ranges); });
+  }
+  return json_schema_part(grammar, question.at("schema").get<std::string>(), question.value("free", false));
+}
+
+nlohmann::json answer(const nlohmann::json& question, const Vocabulary& vocabulary) {
+  const auto begin = std::chrono::steady_clock::now();
+  Grammar grammar({.longest_token = vocabulary.tokens->longest()});
+  const Grammar::Rule rule = grammar.declare();
+  grammar.define(rule, part_of(grammar, question));
+  grammar.finish(rule, vocabulary.tokens->bytes());
+  nlohmann::json said = {{"states", grammar.n_states()}};
+  Form form(std::move(grammar), vocabulary.tokens);
+  said["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  for (const auto& text : question.value("texts", nlohmann::json::array())) {
+    Form::Place place = form.start();
+    size_t n = 0;
+    for (const char c : text.get_ref<const std::string&>()) {
+      const Form::Place next = form.after(place, static_cast<uint8_t>(c));
+      if (next == Form::kNowhere) break;
+      place = next;
+      ++n;
+    }
+    const bool whole = n == text.get_ref<const std::string&>().size() && form.may_end(place);
+    said["texts"].push_back({whole, n});
+  }
+  std::mt19937 random(question.value("seed", 1U));
+  size_t n_masks = 0;
+  const auto look = [&](Form::Place place) {
+    if (!vocabulary.tokenizer || random() % 8 != 0) return;
+    ++n_masks;
+    core::require(test::allowed_ids(form, place) == test::tried_ids(form, place, *vocabulary.tokenizer),
+                  "a mask is wrong");
+  };
+  size_t unfinished = 0;
+  said["walks"] = nlohmann::json::array();
+  for (size_t i = 0; i < question.value("walks", size_t{0}); ++i) {
+    if (auto text = walk(form, question.value("length", size_t{60}), random, look)) {
+      said["walks"].push_back(*text);
+    } else {
+      ++unfinished;
+    }
+  }
+  said["unfinished"] = unfinished;
+  said["masks"] = n_masks;
+  return said;
+}
+
+int run(int argc, char** argv) {
+  Vocabulary vocabulary{.tokenizer = nullptr, .tokens = test::all_bytes()};
+  if (argc == 3 && std::string_view(argv[1]) == "--tokens") {
+    vocabulary.tokenizer = data::load_tokenizer(argv[2], 0);
+    vocabulary.tokens = std::make_shared<TokenTree>(*vocabulary.tokenizer);
+  }
+  for (std::string line; std::getline(std::cin, line);) {
+    nlohmann::json said;
+    try {
+      said = answer(nlohmann::json::parse(line), vocabulary);
+    } catch (const core::Error& error) {
+      said = {{"error", error.what()}};
+    }
+    std::cout << said.dump() << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace folio::infer::forms
+
+int main(int argc, char** argv) { return folio::infer::forms::run(argc, argv); }

@@ -1,0 +1,348 @@
+"""What a form of a JSON schema takes, held against the jsonschema package and Python's json.
+
+Schemas are drawn here, of all that is supported, and instances by hypothesis-jsonschema. FOLIO_LONG draws more.
+"""
+
+import itertools
+import json
+import math
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import hypothesis
+import jsonschema
+import pytest
+from hypothesis_jsonschema import from_schema
+
+TOOL = Path(os.environ["FOLIO_BUILD_DIR"]) / "tests" / "form_tool"
+LONG = "FOLIO_LONG" in os.environ
+N_SCHEMAS = 10_000 if LONG else 300
+ROOT = Path(__file__).resolve().parents[3]
+DRAFT = jsonschema.Draft202012Validator
+
+
+class Tool:
+    """A running form_tool."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        encoding="utf-8")
+
+    def ask(self, schema, **question):
+        text = schema if isinstance(schema, str) else dumped(schema)
+        self.process.stdin.write(json.dumps({"schema": text, **question}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def takes(self, schema, texts, **question):
+        said = self.ask(schema, texts=texts, **question)
+        assert "error" not in said, (schema, said)
+        return [whole for whole, _ in said.get("texts", [])]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def tool():
+    tool = Tool()
+    yield tool
+    tool.close()
+
+
+def dumped(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def validates(schema, value):
+    return DRAFT(schema, format_checker=DRAFT.FORMAT_CHECKER).is_valid(value)
+
+
+NAMES = ["a", "b", "ab", "abc", "é", "", 'q"', "x\ny", "\U0001f600"]
+TEXTS = ["", "a", "b", "ab", 'say "x"', "\\", "é", "\n", "\U0001f600", "/"]
+
+
+class Drawn:
+    """A random schema of what is supported."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.defs = {}
+
+    def schema(self):
+        r = self.random
+        root = self.any(3)
+        if isinstance(root, dict) and r.random() < 0.2:
+            self.defs["node"] = {
+                "type": "object",
+                "properties": {"value": self.any(1), "next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]}},
+                "required": ["next"],
+                "additionalProperties": False,
+            }
+            root = {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 2}
+        if isinstance(root, dict) and self.defs:
+            root["$defs"] = self.defs
+        return root
+
+    def any(self, depth):
+        r = self.random
+        kinds = ["null", "boolean", "integer", "number", "string", "enum", "const", "types", "true"]
+        if depth > 0:
+            kinds += ["array", "object", "object", "anyOf", "oneOf", "allOf", "ref", "untyped"]
+        schema = getattr(self, "draw_" + r.choice(kinds))(depth)
+        if isinstance(schema, dict) and r.random() < 0.1:
+            schema["description"] = "nothing"
+        return schema
+
+    def draw_null(self, depth):
+        return {"type": "null"}
+
+    def draw_boolean(self, depth):
+        return {"type": "boolean"}
+
+    def draw_true(self, depth):
+        return self.random.choice([True, {}])
+
+    def bounds(self, values):
+        r = self.random
+        low, high = sorted([r.choice(values), r.choice(values)])
+        to = {}
+        if r.random() < 0.5:
+            to[r.choice(["minimum", "exclusiveMinimum"])] = low
+        if r.random() < 0.5:
+            to[r.choice(["maximum", "exclusiveMaximum"])] = high
+        return to
+
+    def draw_integer(self, depth):
+        r = self.random
+        to = {"type": "integer", **self.bounds([-1000, -37, -10, -1, 0, 1, 5, 9, 10, 99, 100, 12345, 0.5, -2.5, 1e3])}
+        if r.random() < 0.3:
+            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25, 2.0])
+        return to
+
+    def draw_number(self, depth):
+        return {"type": "number", **self.bounds([-1000, -2.5, -1, -0.001, 0, 1e-7, 0.1, 0.3, 1, 2.75, 10, 99.5, 1e20])}
+
+    def draw_string(self, depth):
+        r = self.random
+        to = {"type": "string"}
+        if r.random() < 0.4:
+            to["minLength"] = r.randrange(4)
+        if r.random() < 0.4:
+            to["maxLength"] = to.get("minLength", 0) + r.randrange(5)
+        return to
+
+    def values(self):
+        r = self.random
+        pool = [None, True, False, 0, 1, -5, 2.5, [], {}, [1, "a"], {"a": 1}, {"b": [None], "a": {}}, *TEXTS]
+        return r.sample(pool, r.randint(1, 4))
+
+    def draw_enum(self, depth):
+        return {"enum": self.values()}
+
+    def draw_const(self, depth):
+        return {"const": self.values()[0]}
+
+    def draw_types(self, depth):
+        r = self.random
+        return {"type": r.sample(["null", "boolean", "integer", "number", "string", "array", "object"], r.randint(1, 3))}
+
+    def draw_array(self, depth):
+        r = self.random
+        to = {"type": "array"}
+        if r.random() < 0.7:
+            to["items"] = self.any(depth - 1) if r.random() < 0.8 else False
+        if r.random() < 0.3:
+            to["prefixItems"] = [self.any(depth - 1) for _ in range(r.randint(1, 3))]
+        if r.random() < 0.3:
+            to["minItems"] = r.randrange(3)
+        if r.random() < 0.5:
+            to["maxItems"] = to.get("minItems", 0) + r.randrange(3)
+        return to
+
+    def draw_object(self, depth):
+        r = self.random
+        names = r.sample(NAMES, r.randint(0, 4))
+        to = {"type": "object", "properties": {name: self.any(depth - 1) for name in names}}
+        if names and r.random() < 0.6:
+            to["required"] = r.sample(names, r.randint(1, len(names)))
+            if r.random() < 0.1:
+                to["required"].append("other")
+        if r.random() < 0.7:
+            to["additionalProperties"] = r.choice([False, False, True, self.any(depth - 1)])
+        return to
+
+    def draw_untyped(self, depth):
+        to = self.random.choice([self.draw_object, self.draw_array, self.draw_string, self.draw_number])(depth)
+        del to["type"]
+        return to
+
+    def draw_anyOf(self, depth):
+        to = {"anyOf": [self.any(depth - 1) for _ in range(self.random.randint(1, 3))]}
+        if self.random.random() < 0.3:
+            to["type"] = self.random.choice(["object", "string", "integer", "number", "array"])
+        return to
+
+    def draw_oneOf(self, depth):
+        r = self.random
+        if r.random() < 0.5:
+            return {"oneOf": [{"type": "string"}, {"type": "array", "items": self.any(depth - 1)}, self.draw_integer(0)]}
+        return {
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": {"kind": {"const": kind}, "a": self.any(depth - 1)},
+                    "required": ["kind"],
+                    "additionalProperties": False,
+                }
+                for kind in ["x", "y"]
+            ]
+        }
+
+    def draw_allOf(self, depth):
+        r = self.random
+        kind = r.choice([self.draw_object, self.draw_array, self.draw_string, self.draw_number, self.draw_integer])
+        return {"allOf": [kind(depth - 1) for _ in range(2)]}
+
+    def draw_ref(self, depth):
+        name = f"d{len(self.defs)}"
+        self.defs[name] = True
+        self.defs[name] = self.any(depth - 1)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def instances(schema, seed, n=6):
+    """Values that fit, as hypothesis-jsonschema draws them; fewer if it finds none."""
+    found = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(max_examples=n, database=None, deadline=None, phases=[hypothesis.Phase.generate],
+                         suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(from_schema(schema))
+    def draw(value):
+        found.append(value)
+
+    try:
+        draw()
+    except Exception:  # it knows no value, or not this schema
+        pass
+    return [value for value in found if validates(schema, value)]  # it knows no prefixItems
+
+
+def orders(value):
+    """The value with the keys of its objects in every order."""
+    if isinstance(value, list):
+        yield from (list(items) for items in itertools.product(*[list(orders(item)) for item in value]))
+    elif isinstance(value, dict):
+        for members in itertools.product(*[[(key, one) for one in orders(item)] for key, item in value.items()]):
+            yield from map(dict, itertools.permutations(members))
+    else:
+        yield value
+
+
+def n_orders(value):
+    if isinstance(value, list):
+        return math.prod(map(n_orders, value))
+    if isinstance(value, dict):
+        return math.factorial(len(value)) * math.prod(map(n_orders, value.values()))
+    return 1
+
+
+def is_written_otherwise(value):
+    """Whether a number in it may have to be written otherwise than json.dumps does: 1.0 for an integer, 1e-310."""
+    if isinstance(value, float):
+        return value.is_integer() or abs(value) < 1e-307
+    if isinstance(value, (list, dict)):
+        return any(map(is_written_otherwise, value.values() if isinstance(value, dict) else value))
+    return False
+
+
+def mutated(text, r):
+    chars = list(text)
+    for _ in range(r.randint(1, 2)):
+        kind = r.randrange(4)
+        at = r.randrange(len(chars) + 1)
+        if kind == 0 and at < len(chars):
+            del chars[at]
+        elif kind == 1:
+            chars.insert(at, r.choice('"\\{}[],:0123456789-.eEtfnul aé\n'))
+        elif kind == 2 and at < len(chars):
+            chars[at] = r.choice('"\\{}[],:0123456789-.eEtfnul aé\n')
+        elif kind == 3 and chars:
+            other = r.randrange(len(chars))
+            chars[min(at, len(chars) - 1)], chars[other] = chars[other], chars[min(at, len(chars) - 1)]
+    return "".join(chars)
+
+
+def parsed(text):
+    try:
+        return True, json.loads(text, parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def check_accepted(schema, text, why):
+    is_json, value = parsed(text)
+    assert is_json, (why, schema, text)
+    assert validates(schema, value), (why, schema, text)
+
+
+def test_finished_walks_validate(tool):
+    n = refused = unfinished = 0
+    for seed in range(N_SCHEMAS):
+        schema = Drawn(seed).schema()
+        said = tool.ask(schema, walks=10, seed=seed)
+        if "error" in said:
+            refused += 1
+            continue
+        unfinished += said["unfinished"]
+        for text in said["walks"]:
+            check_accepted(schema, text, seed)
+            n += 1
+    print(f"{n} walks, {refused} of {N_SCHEMAS} schemas refused, {unfinished} walks unfinished")
+    assert n > 7 * N_SCHEMAS
+    assert unfinished * 100 < n
+
+
+def test_valid_instances_are_taken_and_mutations_only_if_valid(tool):
+    n_valid = n_taken = n_mutations = 0
+    for seed in range(N_SCHEMAS):
+        schema = Drawn(seed).schema()
+        if "error" in tool.ask(schema):
+            continue
+        r = random.Random(seed)
+        values = instances(schema, seed)
+        texts = [mutated(dumped(r.choice(values)), r) for _ in range(20 if values else 0)]
+        for text, taken in zip(texts, tool.takes(schema, texts)):
+            n_mutations += 1
+            if taken:
+                n_taken += 1
+                check_accepted(schema, text, seed)
+                continue
+            # A value that is written as json.dumps writes it is taken in some order of its keys.
+            is_json, value = parsed(text)
+            if is_json and dumped(value) == text and validates(schema, value):
+                values.append(value)
+        for value in values:
+            if is_written_otherwise(value) or n_orders(value) > 200:
+                continue
+            n_valid += 1
+            assert any(tool.takes(schema, [dumped(one) for one in orders(value)])), (seed, schema, value)
+    print(f"{n_valid} valid instances, {n_taken} of {n_mutations} mutations taken")
+    assert n_valid > N_SCHEMAS and n_taken > N_SCHEMAS
+
+
+def test_masks_are_what_trying_each_token_gives():
+    tool = Tool("--tokens", ROOT / "tests" / "golden" / "shakespeare_48")
+    try:
+        n = 0
+        for seed in range(N_SCHEMAS // 10):
+            said = tool.ask(Drawn(seed).schema(), walks=3, seed=seed)
+            assert "a mask" not in said.get("error", ""), seed
+            n += said.get("masks", 0)
+        assert n > 100
+    finally:
+        tool.close()

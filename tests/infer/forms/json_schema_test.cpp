@@ -1,0 +1,125 @@
+// Laws of JSON schemas as forms: what they take, how it is written, and what is refused. json_schema_oracle_test.py
+// holds drawn schemas against another program.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "core/error.h"
+#include "infer/forms/forms.h"
+#include "tests/infer/forms/support.h"
+
+namespace folio::infer::forms {
+namespace {
+
+Form form_of(std::string_view schema, bool free_whitespace = false) {
+  Grammar grammar;
+  const Grammar::Rule rule = grammar.declare();
+  grammar.define(rule, json_schema_part(grammar, schema, free_whitespace));
+  grammar.finish(rule);
+  return Form(std::move(grammar), test::all_bytes());
+}
+
+std::string refusal(std::string_view schema) {
+  try {
+    (void)form_of(schema);
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect(std::string_view schema, std::initializer_list<std::string_view> taken,
+            std::initializer_list<std::string_view> others) {
+  Form form = form_of(schema);
+  for (const std::string_view text : taken) EXPECT_TRUE(test::takes(form, text)) << schema << " " << text;
+  for (const std::string_view text : others) EXPECT_FALSE(test::takes(form, text)) << schema << " " << text;
+}
+
+TEST(JsonSchema, PropertiesComeInTheirOrderThenOthers) {
+  expect(R"({"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"}},"required":["b"]})",
+         {R"({"b":null})", R"({"a":null,"b":null})", R"({"b":null,"c":1,"aa":{}})", R"({"b":null,"c":1,"c":2})"},
+         {R"({})", R"({"a":null})", R"({"b":null,"a":null})", R"({"c":1,"b":null})", R"({"b":null,"b":null})",
+          R"({"b":null,"c":1,"a":null})", R"({"b":null,})", R"({,"b":null})", R"({"b":null,"\u0061":1})"});
+  EXPECT_EQ(refusal(R"({"type":"object","properties":{"a":{}},"additionalProperties":false,"required":["z"]})"),
+            "no text fits it");
+}
+
+TEST(JsonSchema, SpacesStandWhereJsonAllowsThemIfAtAll) {
+  const char* schema = R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}},
+                           "c":{"const":{"x":[1]}}}})";
+  const char* spaced = "{ \"a\" : [ 1 ,\n\t2 ] , \"c\":{ \"x\" : [ 1 ] } , \"d\": { } \r}";
+  Form compact = form_of(schema);
+  Form free = form_of(schema, true);
+  EXPECT_TRUE(test::takes(free, spaced));
+  EXPECT_FALSE(test::takes(compact, spaced));
+  EXPECT_TRUE(test::takes(compact, R"({"a":[1,2],"c":{"x":[1]},"d":{}})"));
+  EXPECT_TRUE(test::takes(free, R"({"a":[1,2],"c":{"x":[1]},"d":{}})"));
+  EXPECT_FALSE(test::takes(free, R"({"a":[1 2]})"));
+}
+
+TEST(JsonSchema, StringsAreWrittenInAnyWayAndCountedInCodePoints) {
+  expect(R"({"type":"string","minLength":1,"maxLength":2})",
+         {R"("a")", R"("é😀")", R"("\ud83d\ude00\n")", R"("\uD83D\uDE00")", R"("\/\u0000")", "\"\x7f\"", R"("\\\"")"},
+         {R"("")", R"("abc")", R"("\ud83d")", R"("\ude00")", R"("\ud83da")", R"("\ud83d\u0041")", "\"\n\"", R"("\x")",
+          "\"\xff\"", R"("\u12")", R"("\a")"});
+}
+
+TEST(JsonSchema, KeysAndConstantsAreWrittenInOneWay) {
+  expect(R"({"enum":["é\n\u001f/",[1,{"b":2,"a":1}],1.0]})", {"\"é\\n\\u001f/\"", R"([1,{"b":2,"a":1}])", "1.0"},
+         {R"("\u00e9\n\u001f/")", R"("é\n\u001F/")", R"([1,{"a":1,"b":2}])", "1"});
+  expect(R"({"type":"object","additionalProperties":{"type":"null"}})", {R"({"\n":null})", R"({"":null})"},
+         {R"({"\u000a":null})", R"({"\/":null})", "{\"\xed\xa0\x80\":null}"});
+}
+
+TEST(JsonSchema, NumbersAreComparedAsDecimals) {
+  expect(R"({"type":"integer","minimum":-12,"exclusiveMaximum":130})", {"-12", "-9", "-1", "0", "9", "129", "99"},
+         {"-13", "-100", "130", "200", "1000", "-0", "01", "1.0", "1e1"});
+  expect(R"({"type":"integer","multipleOf":7,"minimum":50})", {"56", "63", "700", "7000007"}, {"49", "7", "57", "-7"});
+  expect(R"({"type":"number","minimum":0.1,"maximum":2.5})",
+         {"0.1", "0.10", "0.2", "1", "2.5", "2.500", "2.49999", "1e0", "1.5E-01", "2.5e+0", "1e-1"},
+         {"0.09", "2.51", "0", "-1", "3", "10", "1e1", "1e-2", "9e-2", "2.6e0", "0.15e1", "15e-1", "2.5000001"});
+  expect(R"({"type":"number","exclusiveMinimum":0})", {"0.1", "1e-307", "5", "0.001", "1e307"},
+         {"0", "0.0", "-0.0", "-1", "1e-308", "1e308"});
+  expect(R"({"type":"number","exclusiveMaximum":1})", {"0.9999999999999999", "-5"},
+         {"0.99999999999999999", "1", "1.0"});
+}
+
+TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
+  EXPECT_EQ(refusal(R"({"properties":{"a":{"not":{}}}})"), "#/properties/a: 'not' is not supported");
+  EXPECT_EQ(refusal(R"({"items":{"anyOf":[{"uniqueItems":true}]}})"),
+            "#/items/anyOf/0: 'uniqueItems' is not supported");
+  EXPECT_EQ(refusal(R"({"$ref":"other.json"})"),
+            "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" within the schema");
+  EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: this value of 'minimum' is not supported");
+  for (const char* schema :
+       {"", "{", "3", "[]", R"({"type":"text"})", R"({"oneOf":[{"type":"integer"},{"type":"number"}]})",
+        R"({"$ref":"#"})", R"({"$ref":"#/$defs/a"})",
+        R"({"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"})",
+        R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", R"({"a":1,"a":2})", R"({"multipleOf":0.5})",
+        R"({"type":"array","minItems":1000000})", R"({"type":"string","maxLength":99999999})",
+        R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", "false"}) {
+    EXPECT_NE(refusal(schema), "") << schema;
+    EXPECT_EQ(refusal(schema).find('\n'), std::string::npos) << schema;
+  }
+}
+
+TEST(JsonSchema, RecursionGoesByRules) {
+  expect(R"({"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"n":{"$ref":"#/$defs/n"}},
+              "required":["v"],"additionalProperties":false}},"$ref":"#/$defs/n"})",
+         {R"({"v":1})", R"({"v":1,"n":{"v":2,"n":{"v":3}}})"}, {R"({"v":1,"n":{}})", R"({"v":1,"n":{"v":2})"});
+}
+
+TEST(JsonSchema, AnObjectIsAnyObject) {
+  Grammar grammar;
+  const Grammar::Rule rule = grammar.declare();
+  grammar.define(rule, json_object_part(grammar, false));
+  grammar.finish(rule);
+  Form form(std::move(grammar), test::all_bytes());
+  EXPECT_TRUE(test::takes(form, R"({"a":[1,-2.5e+3,{"":null}],"\u0061":{}})"));
+  EXPECT_FALSE(test::takes(form, "[]"));
+  EXPECT_FALSE(test::takes(form, R"({"a":01})"));
+}
+
+}  // namespace
+}  // namespace folio::infer::forms
