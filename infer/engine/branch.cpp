@@ -167,12 +167,12 @@ void Branch::draft_forced(size_t most) {
   }
 }
 
-// A draft that the form refuses is not drawn: no row is spent on it, nor on those behind it.
+// No row is spent on a draft that the form refuses, or behind which the text ends.
 void Branch::cut_drafts() {
   FormMask* form = sampler_.form();
   if (form == nullptr) return;
   for (size_t n = history_.size(); n < drafted_.size(); ++n) {
-    if (!form->allows(drafted_[n], std::span(drafted_).first(n))) drafted_.resize(n);
+    if (!form->goes_on_with(drafted_[n], std::span(drafted_).first(n))) drafted_.resize(n);
   }
 }
 

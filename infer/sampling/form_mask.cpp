@@ -73,16 +73,15 @@ int32_t FormMask::forced(std::span<const int32_t> history) try {
   const Form::Ranges& allowed = form_->allowed(place);
   if (allowed.size() != 1 || allowed[0].second - allowed[0].first != 1) return -1;
   const int32_t token = form_->tokens().tokens()[allowed[0].first];
-  return ends(token) || way_on_at(after(place, token)) != WayOn::Tokens ? -1 : token;
+  return goes_on_with(token, history) ? token : -1;
 } catch (const core::Error&) {
   return -1;
 }
 
-bool FormMask::allows(int32_t token, std::span<const int32_t> history) try {
+bool FormMask::goes_on_with(int32_t token, std::span<const int32_t> history) try {
   const Place place = place_of(history);
-  if (place == Form::kNowhere) return false;
-  if (ends(token)) return form_->may_end(place);
-  return !tokenizer_->token_bytes(token).empty() && after(place, token) != Form::kNowhere;
+  if (place == Form::kNowhere || ends(token) || tokenizer_->token_bytes(token).empty()) return false;
+  return way_on_at(after(place, token)) == WayOn::Tokens;
 } catch (const core::Error&) {
   return false;
 }

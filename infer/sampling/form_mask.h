@@ -35,7 +35,8 @@ class FormMask {
   /// The token that comes next in any case: no other may, and the text may not end. And others come behind it. -1:
   /// there is none.
   [[nodiscard]] int32_t forced(std::span<const int32_t> history);
-  [[nodiscard]] bool allows(int32_t token, std::span<const int32_t> history);
+  /// Whether `token` may come, and others behind it.
+  [[nodiscard]] bool goes_on_with(int32_t token, std::span<const int32_t> history);
   [[nodiscard]] bool may_end(std::span<const int32_t> history);
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history);
   /// Behind `history` and then `token`, which is allowed and ends no text.

@@ -22,6 +22,7 @@ struct Options {
   bool json = false;
   infer::GenerateOptions generate{.max_tokens = 256};
   std::string early_stopping;
+  apps::FormFlags form;
 };
 
 void add_beam_flags(CLI::App& app, infer::GenerateOptions& o, std::string& early_stopping) {
@@ -81,6 +82,7 @@ void add_flags(CLI::App& app, Options& o) {
   apps::add_generation_flags(app, o.generate);
   apps::add_draft_flag(app, o.model.load.draft_model);
   add_beam_flags(app, o.generate, o.early_stopping);
+  apps::add_form_flags(app, o.form);
   app.add_flag("--slide", o.generate.slide, "at the end of the context keep the last half and go on");
   app.add_flag("--echo,!--no-echo", o.echo, "show the prompt before the text (on, but with --json)");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
@@ -168,6 +170,7 @@ int run(const CLI::App& app, Options& o) {
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   infer::LoadedModel model = apps::open_model(o.model);
   const data::Tokenizer& tokenizer = model.tokenizer();
+  o.generate.form = apps::form_of(app, o.form, tokenizer);
   std::vector<std::vector<int32_t>> tokens;
   for (const Prompt& prompt : prompts) {
     try {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/error.h"
+#include "core/file_io.h"
 
 namespace folio::apps {
 
@@ -62,6 +63,49 @@ void complete_generation_options(const CLI::App& app, infer::GenerateOptions& op
     if (stop.empty()) throw core::UsageError("--stop: the text is empty");
   }
   if (app.count("--seed") == 0) options.sampler.seed = std::random_device{}();
+}
+
+void add_form_flags(CLI::App& app, FormFlags& flags) {
+  const std::vector<CLI::Option*> all = {
+      app.add_option("--json-schema", flags.json_schema, "the text is JSON that this file, a JSON schema, takes")
+          ->type_name("FILE"),
+      app.add_option("--regex", flags.regex, "the text is one that the whole expression matches; RE2's syntax"),
+      app.add_option("--grammar", flags.grammar,
+                     "the text is one of this file's grammar, as llama.cpp writes it (GBNF)")
+          ->type_name("FILE"),
+      app.add_option("--choice", flags.choices, "the text is this one, or another --choice; repeatable")
+          ->allow_extra_args(false)};
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) all[i]->excludes(all[j]);
+  }
+}
+
+std::shared_ptr<infer::forms::Form> form_of(const CLI::App& app, const FormFlags& flags,
+                                            const data::Tokenizer& tokenizer) {
+  using Kind = infer::forms::FormOptions::Kind;
+  constexpr size_t kMostBytes = size_t{16} << 20U;
+  infer::forms::FormOptions options;
+  std::string where;
+  const auto file = [&](Kind kind, const std::string& path) {
+    options = {.kind = kind, .text = core::read_text_file(path, kMostBytes)};
+    where = path;
+  };
+  if (app.count("--json-schema") > 0) file(Kind::JsonSchema, flags.json_schema);
+  if (app.count("--grammar") > 0) file(Kind::Grammar, flags.grammar);
+  if (app.count("--regex") > 0) {
+    options = {.kind = Kind::Regex, .text = flags.regex};
+    where = "--regex";
+  }
+  if (app.count("--choice") > 0) {
+    options = {.kind = Kind::Choice, .choices = flags.choices};
+    where = "--choice";
+  }
+  if (options.kind == Kind::None) return nullptr;
+  try {
+    return infer::forms::make_form(options, std::make_shared<const infer::forms::TokenTree>(tokenizer));
+  } catch (const core::Error& error) {
+    core::fail("{}: {}", where, error.what());
+  }
 }
 
 nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt, const infer::GenerateResult& result) {

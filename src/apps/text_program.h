@@ -1,11 +1,15 @@
 // What the programs that generate text share: their flags, and what they print of a result.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/program.h"
 #include "infer/engine/generate.h"
+#include "infer/forms/forms.h"
 
 namespace folio::apps {
 
@@ -17,6 +21,19 @@ void add_generation_flags(CLI::App& app, infer::GenerateOptions& options);
 
 /// What the parser doesn't see: an empty --stop is an error, and without --seed the seed is a random one.
 void complete_generation_options(const CLI::App& app, infer::GenerateOptions& options);
+
+/// What the text has to be. At most one of the flags is given.
+struct FormFlags {
+  std::string json_schema;  ///< a file
+  std::string regex;
+  std::string grammar;  ///< a file
+  std::vector<std::string> choices;
+};
+void add_form_flags(CLI::App& app, FormFlags& flags);
+/// For a model's tokenizer; null where no flag is given. Throws core::Error if a file can't be read, and as make_form()
+/// does, with the file or the flag before it.
+[[nodiscard]] std::shared_ptr<infer::forms::Form> form_of(const CLI::App& app, const FormFlags& flags,
+                                                          const data::Tokenizer& tokenizer);
 
 /// A result as the command line's contract has it: prompt_tokens, tokens, text, finish_reason; of a beam score, too.
 [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt,

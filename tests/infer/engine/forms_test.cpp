@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "infer/engine/draft_model.h"
 #include "infer/engine/engine.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/machines.h"
@@ -304,6 +305,20 @@ TEST_P(Forms, TokensThatAreForcedTakeNoStepsOfTheirOwn) {
   EXPECT_EQ(result.text, text);
   EXPECT_EQ(result.n_right, result.n_drafts);
   EXPECT_LT(engine.statistics().steps, 6U);
+}
+
+TEST_P(Forms, ADraftModelGuessesWithinTheForm) {
+  EngineOn engine(GetParam(), model_);
+  DraftModel drafts(model_, model_, engine.machine(0));
+  engine.draft_with(drafts);
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Request request = drawing(form_of(pieces_, words(6)), seed);
+    const auto expected = alone(request);
+    request.options.speculate = 4;
+    const auto results = run(engine, request);
+    expect_same(results, expected);
+    EXPECT_GT(results.front().n_right, 0U);
+  }
 }
 
 TEST_P(Forms, EveryBeamFits) {

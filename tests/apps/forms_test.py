@@ -1,0 +1,110 @@
+"""generate with a form: each text fits, as re and json say, and a form that cannot be taken is refused in one line."""
+
+import json
+import re
+
+import pytest
+
+from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, generate, run, succeed
+
+LINE = r"[A-Z]+: [a-z ]{1,20}\."
+PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
+          "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
+                         "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3},
+                         "owner": {"type": "boolean"}}}
+
+
+@pytest.fixture
+def person(tmp_path):
+    file = tmp_path / "person.json"
+    file.write_text(json.dumps(PERSON), encoding="utf-8")
+    return file
+
+
+def assert_person(text):
+    value = json.loads(text)
+    assert set(PERSON["required"]) <= set(value) <= set(PERSON["properties"])
+    assert isinstance(value["name"], str) and len(value["name"]) <= 20
+    assert isinstance(value["age"], int) and 0 <= value["age"] <= 130
+    assert len(value["tags"]) <= 3 and set(value["tags"]) <= {"red", "green", "blue"}
+    assert isinstance(value.get("owner", True), bool)
+    try:
+        import jsonschema
+    except ImportError:
+        return
+    jsonschema.validate(value, PERSON)
+
+
+def test_a_character_model_keeps_to_a_regular_expression(golden_gguf):
+    texts = set()
+    for seed in range(20):
+        result = generate(golden_gguf, "--regex", LINE, "--seed", seed, "--temp", 1.0, "-n", 200, "-t", 1, "ROMEO:\n")
+        assert re.fullmatch(LINE, result["text"]) and result["finish_reason"] == "stop", result["text"]
+        texts.add(result["text"])
+    assert len(texts) > 15
+
+
+def test_a_text_is_the_same_in_a_batch_and_speculated(golden_gguf, tmp_path):
+    prompts = ["ROMEO:", "What", "O my good lord", "e" * 40]
+    file = tmp_path / "prompts.txt"
+    file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
+    flags = ["--regex", LINE, "--seed", 3, "-t", 1, "-n", 100]
+    together = generate(golden_gguf, *flags, "--prompts", file)["results"]
+    for prompt, result in zip(prompts, together, strict=True):
+        for speculate in (0, 4):
+            alone = generate(golden_gguf, *flags, "--speculate", speculate, prompt)
+            assert alone["tokens"] == result["tokens"] and alone["finish_reason"] == result["finish_reason"]
+
+
+def test_the_text_is_one_of_the_choices(golden_gguf):
+    flags = ["--choice", "Romeo", "--choice", "Romeo and Juliet", "--choice", "no one", "-t", 1]
+    for seed in range(5):
+        assert generate(golden_gguf, *flags, "--seed", seed, "Who? ")["text"] in ("Romeo and Juliet", "no one")
+    best = generate(golden_gguf, *flags, "--beams", 3, "--beams-out", 3, "Who? ")["beams"]
+    # A character model draws no end, so what may go on does; there is no third text.
+    assert {beam["text"] for beam in best} == {"Romeo and Juliet", "no one", ""}
+    assert [beam["finish_reason"] for beam in best] == ["stop", "stop", "form"]
+
+
+def test_a_grammar_of_llama_cpp(golden_gguf, tmp_path):
+    file = tmp_path / "list.gbnf"
+    file.write_text('root ::= item{2,3} "end."\nitem ::= "- " [a-z]{1,8} "\\n"\n', encoding="utf-8")
+    for seed in range(5):
+        text = generate(golden_gguf, "--grammar", file, "--seed", seed, "-t", 1)["text"]
+        assert re.fullmatch(r"(- [a-z]{1,8}\n){2,3}end\.", text), text
+
+
+def test_smollm2_writes_json_of_a_schema(person):
+    if not SMOLLM2.exists():
+        pytest.skip("make smollm2 fetches the model")
+    for seed in range(4):
+        result = generate(SMOLLM2, "--json-schema", person, "--seed", seed, "--temp", 1.2, "-n", 120, "-t", 1,
+                          "A person, as JSON with name, age and tags:\n")
+        assert result["finish_reason"] == "stop"
+        assert_person(result["text"])
+    best = generate(SMOLLM2, "--json-schema", person, "--beams", 2, "--beams-out", 2, "-n", 80, "-t", 1, "A person:\n")
+    for beam in best["beams"]:
+        assert beam["finish_reason"] == "stop"
+        assert_person(beam["text"])
+
+
+def test_what_is_shown_ends_with_the_form(golden_gguf):
+    done = succeed("generate", "-m", golden_gguf, "--no-echo", "--choice", "Romeo", "--seed", 1)
+    assert done.stdout == "Romeo\n"
+    assert "finish_reason stop" in done.stderr
+
+
+def test_a_vocabulary_that_cannot_write_the_form_is_refused(golden_gguf, person):
+    assert_refused(run("generate", "-m", golden_gguf, "--json-schema", person), FAILED, person, "0x7b", "{")
+    assert_refused(run("generate", "-m", golden_gguf, "--regex", "a~"), FAILED, "--regex", "0x7e", "~")
+
+
+def test_bad_forms_are_refused(golden_gguf, tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"type": ', encoding="utf-8")
+    grammar = tmp_path / "bad.gbnf"
+    grammar.write_text("root ::= missing\n", encoding="utf-8")
+    for flags, parts in [(["--regex", "(a"], ["--regex"]), (["--json-schema", bad], [bad]), (["--grammar", grammar], [grammar]),
+                         (["--json-schema", tmp_path / "none"], [tmp_path / "none"])]:
+        assert_refused(run("generate", "-m", golden_gguf, *flags), FAILED, *parts)
+    assert_refused(run("generate", "-m", golden_gguf, "--regex", "a", "--choice", "b"), WRONG_USAGE, "--regex", "--choice")
