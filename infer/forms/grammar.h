@@ -47,6 +47,7 @@ class Grammar {
     int32_t from;
     uint8_t low, high;
     int32_t to;
+    Rule rule = -1;  ///< if there is one, it is called, and no byte read
   };
 
   explicit Grammar(const GrammarLimits& limits = {});

@@ -10,8 +10,9 @@ Grammar::Part Grammar::automaton(size_t n_states, std::span<const Transition> tr
   for (size_t i = 0; i < n_states; ++i) (void)add_state();
   const State end = add_state();
   join(begin, first);
-  for (const Transition& t : transitions)
-    add_edge(first + t.from, {Edge::Kind::Bytes, t.low, t.high, -1, first + t.to});
+  for (const Transition& t : transitions) {
+    add_edge(first + t.from, {t.rule < 0 ? Edge::Kind::Bytes : Edge::Kind::Call, t.low, t.high, t.rule, first + t.to});
+  }
   for (const int32_t state : accepting) join(first + state, end);
   return {.begin = begin, .end = end};
 }

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "infer/forms/json_format.h"
 #include "infer/forms/json_number.h"
 
 namespace folio::infer::forms {
@@ -16,7 +17,7 @@ namespace {
 using Kind = JsonValue::Kind;
 
 constexpr size_t kMostAlternatives = 256;
-constexpr size_t kMostMerged = 20'000;
+constexpr size_t kMostMerged = 10'000;
 constexpr int kMostReferences = 64;
 
 // What a keyword's value has to be.
@@ -172,8 +173,10 @@ Json SchemaMerger::assertions(const Schema& schema) const {
     core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
     core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
     core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
-    core::require(!(is_old_ && is_assertion && from.at("$ref")), "{}: '{}' beside '$ref' is not read in this draft",
+    core::require(!(is_old_ && key != "$ref" && from.at("$ref")), "{}: '{}' beside '$ref' is not read in this draft",
                   schema.at, key);
+    core::require(key != "format" || format_regex(value->text), "{}: 'format' \"{}\" is not supported", schema.at,
+                  core::printable(value->text));
     if (!is_assertion) continue;
     if (key == "const" || key == "enum") {
       const Json values = key == "enum" ? value : list_of({value});
@@ -379,7 +382,15 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       if (compare(Decimal(other->text), Decimal(value->text)) < 0) set(to, key, value);
     } else if (key.starts_with("max") || key == "exclusiveMaximum") {
       if (compare(Decimal(other->text), Decimal(value->text)) > 0) set(to, key, value);
-    } else if (key == "pattern" || key == "format") {
+    } else if (key == "pattern") {  // a list of them, which no schema can be written with
+      const auto patterns = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
+      std::vector<Json> all = patterns(other);
+      Values known(list_of(all));
+      for (const Json& one : patterns(value)) {
+        if (known.add(one)) all.push_back(one);
+      }
+      set(to, key, list_of(std::move(all)));
+    } else if (key == "format") {
       core::require(other->text == value->text, "{}: two of '{}' can't be merged", at, key);
     }
   }

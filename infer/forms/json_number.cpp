@@ -17,7 +17,8 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostNumberStates = 5'000;
-constexpr int kMostExponent = 307;  // of numbers in a range: no double is infinite, or rounded to 0
+constexpr int kMostExponent = 307;      // of numbers in a range: no double is infinite, or rounded to 0
+constexpr int kMostOtherExponent = 99;  // where the digits before it are not of the form d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
 
@@ -62,8 +63,8 @@ enum class At : uint8_t { Begin, Sign, Zero, Whole, Point, Fraction, E, Exponent
 struct NumberState {
   At at = At::Begin;
   bool negative = false;
-  bool is_zero = true;  // all digits so far are
-  bool may_have_exponent = false;
+  bool is_zero = true;             // all digits so far are
+  bool may_have_exponent = false;  // in a range: only after d.ddd
   bool exponent_negative = false;
   uint32_t rest = 0;  // of the integer so far, modulo multiple_of
   // Exponents that may come, the digits so far (kAnyExponent if all that go on may come), and how many may still come.
@@ -258,9 +259,9 @@ class NumberAutomaton {
   }
 
   [[nodiscard]] bool begin_exponent(NumberState& state) const {
-    if (!state.may_have_exponent) return false;
-    int64_t first = -kMostExponent;
-    int64_t last = kMostExponent;
+    if (!state.may_have_exponent && !bounds(state).empty()) return false;
+    int64_t last = state.may_have_exponent ? kMostExponent : kMostOtherExponent;
+    int64_t first = -last;
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       const SizeBound& bound = bounds(state)[b];
       if (bound.value.is_zero()) {
@@ -388,20 +389,10 @@ Grammar::Part integer_part(Grammar& grammar, const NumberRange& range) {
 }
 
 Grammar::Part number_part(Grammar& grammar, const NumberRange& range) {
-  if (range.least || range.most) {
-    NumberRange rounded = range;
-    round_exclusive(rounded.least, std::numeric_limits<double>::infinity());
-    round_exclusive(rounded.most, -std::numeric_limits<double>::infinity());
-    return NumberAutomaton(rounded, false).build(grammar);
-  }
-  constexpr std::array<Grammar::Transition, 20> kNumber{
-      {{0, '-', '-', 1}, {0, '0', '0', 2}, {0, '1', '9', 3}, {1, '0', '0', 2}, {1, '1', '9', 3},
-       {3, '0', '9', 3}, {2, '.', '.', 4}, {3, '.', '.', 4}, {4, '0', '9', 5}, {5, '0', '9', 5},
-       {2, 'e', 'e', 6}, {2, 'E', 'E', 6}, {3, 'e', 'e', 6}, {3, 'E', 'E', 6}, {5, 'e', 'e', 6},
-       {5, 'E', 'E', 6}, {6, '+', '+', 7}, {6, '-', '-', 7}, {6, '0', '9', 8}, {7, '0', '9', 8}}};
-  std::vector<Grammar::Transition> transitions(kNumber.begin(), kNumber.end());
-  transitions.push_back({8, '0', '9', 8});
-  return grammar.automaton(9, transitions, std::array<int32_t, 4>{2, 3, 5, 8});
+  NumberRange rounded = range;
+  round_exclusive(rounded.least, std::numeric_limits<double>::infinity());
+  round_exclusive(rounded.most, -std::numeric_limits<double>::infinity());
+  return NumberAutomaton(rounded, false).build(grammar);
 }
 
 }  // namespace folio::infer::forms

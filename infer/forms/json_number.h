@@ -41,9 +41,10 @@ struct NumberRange {
 /// -?(0|[1-9][0-9]*), but not -0: multiples in the range. Throws core::Error if it takes too many states.
 [[nodiscard]] Grammar::Part integer_part(Grammar& grammar, const NumberRange& range);
 
-/// Any number of JSON where the range has no ends. Else those that are written without an exponent, and those of the
-/// form d.dddE+dd with one digit before the point that is not 0 and an exponent between -307 and 307. An exclusive
-/// bound other than 0 is taken as the next double, so that programs that read doubles agree.
+/// Numbers without an exponent, and with one of -307 to 307 behind one digit that is not 0 and its fraction: programs
+/// that read doubles find neither infinity, nor 0 where there is a digit that is not. Where the range has no end on the
+/// number's side of 0, other digits may come before an exponent of -99 to 99. An exclusive bound other than 0 is taken
+/// as the next double, so that these programs agree.
 [[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
 
 }  // namespace folio::infer::forms

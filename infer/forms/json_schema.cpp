@@ -10,10 +10,12 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "infer/forms/character_automaton.h"
 #include "infer/forms/forms.h"
 #include "infer/forms/json_format.h"
 #include "infer/forms/json_merge.h"
 #include "infer/forms/json_number.h"
+#include "infer/forms/json_parts.h"
 #include "infer/forms/json_string.h"
 #include "infer/forms/json_value.h"
 #include "infer/forms/regex.h"
@@ -26,95 +28,11 @@ using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
 constexpr size_t kMostProperties = 2'000;  // of an object
-constexpr size_t kMostRules = 20'000;
+constexpr size_t kMostBranches = 256;
+constexpr size_t kMostOptional = 500;  // properties in a row: all of them may come next
+constexpr size_t kMostPatterns = 4;    // of the keys of an object
+constexpr size_t kMostRules = 5'000;
 constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
-const CharacterRanges kAllCharacters{{0, kLastCodePoint}};
-
-// Parts that every schema is built of.
-class JsonParts {
- public:
-  JsonParts(Grammar& grammar, bool free_whitespace) : grammar_(grammar) {
-    if (!free_whitespace) return;
-    space_ = grammar_.declare();
-    grammar_.define(
-        *space_,
-        grammar_.repeat(
-            [&] {
-              return grammar_.choice(std::array{grammar_.bytes('\t', '\n'), grammar_.text("\r"), grammar_.text(" ")});
-            },
-            0, -1));
-  }
-
-  [[nodiscard]] Grammar& grammar() { return grammar_; }
-
-  [[nodiscard]] Part sequence(std::initializer_list<Part> parts) {
-    return grammar_.sequence(std::span(parts.begin(), parts.size()));
-  }
-  /// With the spaces that may stand behind it.
-  [[nodiscard]] Part spaced(Part part) { return space_ ? sequence({part, grammar_.call(*space_)}) : part; }
-  [[nodiscard]] Part mark(const char* text) { return spaced(grammar_.text(text)); }
-  [[nodiscard]] Part member(Part key, Part value) { return sequence({spaced(key), mark(":"), spaced(value)}); }
-
-  [[nodiscard]] Part string() {
-    return shared(string_, [&] {
-      return quotes(grammar_.repeat([&] { return json_characters(grammar_, kAllCharacters); }, 0, -1));
-    });
-  }
-  [[nodiscard]] Part character() {
-    return shared(character_, [&] { return json_characters(grammar_, kAllCharacters); });
-  }
-  [[nodiscard]] Part quotes(Part inner) {
-    return grammar_.sequence(std::array{grammar_.text("\""), inner, grammar_.text("\"")});
-  }
-
-  /// Any value.
-  [[nodiscard]] Part value() {
-    return shared(value_, [&] {
-      return grammar_.choice(std::array{grammar_.text("null"), grammar_.text("true"), grammar_.text("false"), string(),
-                                        number_part(grammar_, {}), array(), object()});
-    });
-  }
-  [[nodiscard]] Part array() {
-    return shared(array_, [&] { return enclosed("[", "]", [&] { return spaced(value()); }); });
-  }
-  [[nodiscard]] Part object() {
-    return shared(object_, [&] { return enclosed("{", "}", [&] { return member(string(), value()); }); });
-  }
-
-  /// A value that is given, written in one way but for spaces.
-  [[nodiscard]] Part constant(const JsonValue& value) {
-    if (!space_ || (value.items.empty() && value.members.empty())) return grammar_.text(written(value));
-    std::vector<Part> all{mark(value.is(Kind::Array) ? "[" : "{")};
-    const auto add = [&](Part part) {
-      if (all.size() > 1) all.push_back(mark(","));
-      all.push_back(part);
-    };
-    for (const Json& item : value.items) add(spaced(constant(*item)));
-    for (const auto& [key, member_value] : value.members)
-      add(member(grammar_.text(json_quoted(key)), constant(*member_value)));
-    all.push_back(grammar_.text(value.is(Kind::Array) ? "]" : "}"));
-    return grammar_.sequence(all);
-  }
-
- private:
-  template <typename Build>
-  Part shared(std::optional<Rule>& rule, const Build& build) {
-    if (!rule) {
-      rule = grammar_.declare();
-      grammar_.define(*rule, build());
-    }
-    return grammar_.call(*rule);
-  }
-
-  template <typename Item>
-  Part enclosed(const char* open, const char* close, const Item& item) {
-    const Part rest = grammar_.repeat([&] { return sequence({mark(","), item()}); }, 0, -1);
-    return sequence({mark(open), grammar_.optional(sequence({item(), rest})), grammar_.text(close)});
-  }
-
-  Grammar& grammar_;
-  std::optional<Rule> space_, string_, character_, value_, array_, object_;
-};
 
 class SchemaCompiler {
  public:
@@ -160,6 +78,8 @@ class SchemaCompiler {
         if (one) merger_.require_disjoint(one, schema.at);
         std::vector<Part> ways;
         const Json& branches = any ? any : one;
+        core::require(branches->items.size() <= kMostBranches, "{}: more than {} branches are not supported", schema.at,
+                      kMostBranches);
         for (size_t i = 0; i < branches->items.size(); ++i) {
           ways.push_back(value(
               {.value = branches->items[i], .at = fmt::format("{}/{}/{}", schema.at, any ? "anyOf" : "oneOf", i)}));
@@ -180,9 +100,11 @@ class SchemaCompiler {
     }
     const TypeSet types = types_of(all);
     if (const Json values = all.at("enum")) {
+      std::vector<Json> fitting;
       for (const Json& one : values->items) {
-        if (has_type(*one, types) && holds_for(all, *one, at)) ways.push_back(parts_.constant(*one));
+        if (has_type(*one, types) && holds_for(all, *one, at)) fitting.push_back(one);
       }
+      ways.push_back(parts_.constants(fitting));
       return;
     }
     if (types.null) ways.push_back(grammar_.text("null"));
@@ -208,7 +130,9 @@ class SchemaCompiler {
       refuse({"properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"});
     }
     if (value.is(Kind::String)) {
-      refuse({"pattern", "format"});
+      for (const Syntax& one : expressions(all, at)) {
+        if (!CharacterAutomaton(one).takes(value.text)) return false;
+      }
       const auto n =
           std::ranges::count_if(value.text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80; });
       const auto [least, most] = counts(all, "minLength", "maxLength", at);
@@ -272,32 +196,43 @@ class SchemaCompiler {
     return is_integer ? integer_part(grammar_, range) : number_part(grammar_, range);
   }
 
-  [[nodiscard]] Part string(const JsonValue& all, const std::string& at) {
-    const Json pattern = all.at("pattern");
-    const Json format = all.at("format");
-    const auto [least, most] = counts(all, "minLength", "maxLength", at);
-    const bool has_length = least > 0 || most >= 0;
-    core::require(int{pattern != nullptr} + int{format != nullptr} + int{has_length} <= 1,
-                  "{}: 'pattern', 'format' and a length are not supported together", at);
-    if (format) {
-      const auto regex = format_regex(format->text);
-      core::require(regex.has_value(), "{}: 'format' \"{}\" is not supported", at, core::printable(format->text));
-      return parts_.quotes(regex_part(grammar_, *regex));
+  // What 'pattern' and 'format' ask of a string.
+  [[nodiscard]] static std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) {
+    std::vector<Syntax> to;
+    if (const Json pattern = all.at("pattern")) {
+      for (const Json& one : pattern->is(Kind::Array) ? pattern->items : std::vector{pattern}) {
+        to.push_back(parse_pattern(one->text, at, "pattern"));
+      }
     }
-    if (pattern) return parts_.quotes(pattern_part(pattern->text, at));
-    if (!has_length) return parts_.string();
-    if (most >= 0 && most < least) return grammar_.choice({});
-    return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
+    if (const Json format = all.at("format")) to.push_back(parse_regex(format_regex(format->text).value()));
+    return to;
   }
 
-  // A string in which the pattern is found.
-  [[nodiscard]] Part pattern_part(const std::string& pattern, const std::string& at) {
-    const auto characters = [&](std::span<const CharacterRange> ranges) { return json_characters(grammar_, ranges); };
+  [[nodiscard]] static Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword) {
     try {
-      return forms::build(grammar_, parse_regex(pattern, RegexMatch::Search), characters);
+      return parse_regex(pattern, RegexMatch::Search);
     } catch (const core::Error& error) {
-      core::fail("{}: 'pattern': {}", at, error.what());
+      core::fail("{}: '{}': {}", at, keyword, error.what());
     }
+  }
+
+  [[nodiscard]] Part string(const JsonValue& all, const std::string& at) {
+    const auto [least, most] = counts(all, "minLength", "maxLength", at);
+    if (most >= 0 && most < least) return grammar_.choice({});
+    const bool has_length = least > 0 || most >= 0;
+    const std::vector<Syntax> wanted = expressions(all, at);
+    if (wanted.empty()) {
+      if (!has_length) return parts_.string();
+      return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
+    }
+    const bool is_plain = all.at("format") != nullptr;  // of characters that need no escape, and are written without
+    const auto characters = [&](std::span<const CharacterRange> ranges) {
+      return is_plain ? grammar_.characters(ranges) : json_characters(grammar_, ranges);
+    };
+    if (wanted.size() == 1 && !has_length) return parts_.quotes(forms::build(grammar_, wanted[0], characters));
+    CharacterAutomaton texts(least, most);
+    for (const Syntax& one : wanted) texts = texts.and_also(CharacterAutomaton(one));
+    return parts_.quotes(texts.build(grammar_, characters));
   }
 
   [[nodiscard]] Part array(const JsonValue& all, const std::string& at) {
@@ -325,6 +260,52 @@ class SchemaCompiler {
     return parts_.sequence({parts_.mark("["), tail, grammar_.text("]")});
   }
 
+  struct PatternProperty {
+    CharacterAutomaton names;
+    Json schema;
+  };
+
+  [[nodiscard]] static std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std::string& at) {
+    std::vector<PatternProperty> to;
+    const Json patterns = all.at("patternProperties");
+    if (!patterns) return to;
+    core::require(patterns->members.size() <= kMostPatterns,
+                  "{}: more than {} of 'patternProperties' are not supported", at, kMostPatterns);
+    for (const auto& [pattern, schema] : patterns->members) {
+      to.push_back({.names = CharacterAutomaton(parse_pattern(pattern, at, "patternProperties")), .schema = schema});
+    }
+    return to;
+  }
+
+  // Members that are none of `names`. Those whose keys match the same patterns have the same schema.
+  [[nodiscard]] Part other_members(const std::vector<std::string>& names, const std::vector<PatternProperty>& patterns,
+                                   const Schema& other, const std::string& at) {
+    std::vector<Part> ways;
+    if (patterns.empty()) {
+      if (!other.value->is(Kind::False)) ways.push_back(parts_.member(other_key(grammar_, names), value(other)));
+      return grammar_.choice(ways);
+    }
+    CharacterAutomaton free(0, -1);
+    for (const std::string& name : names) free = free.but_not(CharacterAutomaton(std::string_view(name)));
+    const auto characters = [&](std::span<const CharacterRange> ranges) {
+      return json_key_characters(grammar_, ranges);
+    };
+    for (uint32_t matching = 0; matching < 1U << patterns.size(); ++matching) {
+      CharacterAutomaton keys = free;
+      Json schema = matching == 0 ? other.value : nullptr;
+      for (size_t i = 0; i < patterns.size(); ++i) {
+        const bool matches = (matching >> i & 1U) != 0;
+        keys = matches ? keys.and_also(patterns[i].names) : keys.but_not(patterns[i].names);
+        if (matches) schema = merger_.both(schema, patterns[i].schema);
+      }
+      if (keys.takes_nothing() || schema->is(Kind::False)) continue;
+      const std::string place = at + (matching == 0 ? "/additionalProperties" : "/patternProperties");
+      ways.push_back(
+          parts_.member(parts_.quotes(keys.build(grammar_, characters)), value({.value = schema, .at = place})));
+    }
+    return grammar_.choice(ways);
+  }
+
   [[nodiscard]] Part object(const JsonValue& all, const std::string& at) {
     struct Property {
       std::string name;
@@ -334,7 +315,7 @@ class SchemaCompiler {
     const Json declared = all.at("properties");
     const Json required = all.at("required");
     const Json additional = all.at("additionalProperties");
-    core::require(!all.at("patternProperties"), "{}: 'patternProperties' is not supported", at);
+    const std::vector<PatternProperty> patterns = pattern_properties(all, at);
     const Schema other{.value = additional ? additional : make_json({.kind = Kind::True}),
                        .at = at + "/additionalProperties"};
     std::unordered_set<std::string> needed;
@@ -343,22 +324,35 @@ class SchemaCompiler {
     }
     std::vector<Property> properties;
     std::unordered_set<std::string> known;
-    const auto add = [&](const std::string& name, const Schema& schema) {
-      properties.push_back({.name = name, .schema = schema, .required = needed.contains(name)});
+    const auto add = [&](const std::string& name, Json schema, bool is_declared) {
+      bool matches = is_declared;
+      for (const PatternProperty& pattern : patterns) {
+        if (!pattern.names.takes(name)) continue;
+        schema = matches ? merger_.both(schema, pattern.schema) : pattern.schema;
+        matches = true;
+      }
+      const std::string place = fmt::format("{}/properties/{}", at, core::printable(name, 60));
+      properties.push_back({.name = name,
+                            .schema = matches ? Schema{.value = schema, .at = place} : other,
+                            .required = needed.contains(name)});
       known.insert(name);
     };
     if (declared) {
-      for (const auto& [name, schema] : declared->members) {
-        add(name, {.value = schema, .at = fmt::format("{}/properties/{}", at, core::printable(name, 60))});
-      }
+      for (const auto& [name, schema] : declared->members) add(name, schema, true);
     }
     if (required) {
       for (const Json& name : required->items) {
-        if (!known.contains(name->text)) add(name->text, other);
+        if (!known.contains(name->text)) add(name->text, other.value, false);
       }
     }
     core::require(properties.size() <= kMostProperties, "{}: it has more than {} properties", at, kMostProperties);
-    const bool is_open = !other.value->is(Kind::False);
+    size_t n_optional = 0;
+    for (const Property& property : properties) {
+      n_optional = property.required ? 0 : n_optional + 1;
+      core::require(n_optional <= kMostOptional, "{}: more than {} optional properties in a row are not supported", at,
+                    kMostOptional);
+    }
+    const bool is_open = !other.value->is(Kind::False) || !patterns.empty();
     const auto n_required = static_cast<int64_t>(needed.size());
     const auto [least, most] = counts(all, "minProperties", "maxProperties", at);
     core::require(least <= n_required, "{}: 'minProperties' is only supported up to the number of required properties",
@@ -368,10 +362,10 @@ class SchemaCompiler {
 
     // Rules for what may follow the first i properties, if something stands before: from the last back, so that the
     // grammar is small and a rule is known when another calls it.
-    const Rule extra = grammar_.declare();
     std::vector<std::string> names;
     for (const Property& property : properties) names.push_back(property.name);
-    grammar_.define(extra, is_open ? parts_.member(other_key(grammar_, names), value(other)) : grammar_.choice({}));
+    const Rule extra = grammar_.declare();
+    grammar_.define(extra, other_members(names, patterns, other, at));
     Rule tail = grammar_.declare();
     grammar_.define(tail, grammar_.repeat(
                               [&] {

@@ -67,6 +67,8 @@ class HexDigits {
   std::map<std::tuple<uint32_t, uint32_t, int, int32_t>, int32_t> known_;
 };
 
+const CharacterRanges kRaw{{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kLastCodePoint}};
+
 CharacterRanges intersection(std::span<const CharacterRange> ranges, const CharacterRanges& with) {
   CharacterRanges both;
   for (const auto& [low, high] : ranges) {
@@ -95,7 +97,6 @@ constexpr std::array<Grammar::Transition, 37> kCanonical{
 
 Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> ranges) {
   std::vector<Grammar::Part> ways;
-  static const CharacterRanges kRaw{{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kLastCodePoint}};
   if (const CharacterRanges raw = intersection(ranges, kRaw); !raw.empty()) ways.push_back(grammar.characters(raw));
   // 0: the backslash; 1: what is escaped; 2: four digits; 3: the end.
   std::vector<Grammar::Transition> transitions{{0, '\\', '\\', 1}, {1, 'u', 'u', 2}};
@@ -133,6 +134,18 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
     if (above != 0x3FF) pair(last, last, 0, above);
   }
   ways.push_back(grammar.automaton(static_cast<size_t>(n_states), transitions, std::array<int32_t, 1>{3}));
+  return grammar.choice(ways);
+}
+
+Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRange> ranges) {
+  std::vector<Grammar::Part> ways;
+  if (const CharacterRanges raw = intersection(ranges, kRaw); !raw.empty()) ways.push_back(grammar.characters(raw));
+  for (const auto& [low, high] : intersection(ranges, {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}})) {
+    for (uint32_t c = low; c <= high; ++c) {
+      const std::string written = json_quoted(std::string(1, static_cast<char>(c)));
+      ways.push_back(grammar.text(std::string_view(written).substr(1, written.size() - 2)));
+    }
+  }
   return grammar.choice(ways);
 }
 

@@ -3,6 +3,7 @@
 Schemas are drawn here, of all that is supported, and instances by hypothesis-jsonschema. FOLIO_LONG draws more.
 """
 
+import copy
 import itertools
 import json
 import math
@@ -54,7 +55,7 @@ def tool():
 
 
 def dumped(value):
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def validates(schema, value):
@@ -63,6 +64,10 @@ def validates(schema, value):
 
 NAMES = ["a", "b", "ab", "abc", "é", "", 'q"', "x\ny", "\U0001f600"]
 TEXTS = ["", "a", "b", "ab", 'say "x"', "\\", "é", "\n", "\U0001f600", "/"]
+
+FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "uri"]
+# Those that Python, RE2 and ECMAScript read alike.
+PATTERNS = ["^a+$", "b", '^["\\\\]{1,3}$', "^(ab|\\n|é)*c?$", "^[0-9a-f]{2,4}$", "x[^a-z]y", "^😀|^[\u0100-🙏]{2}$", "^.?$"]
 
 
 class Drawn:
@@ -129,6 +134,13 @@ class Drawn:
     def draw_string(self, depth):
         r = self.random
         to = {"type": "string"}
+        if r.random() < 0.2:
+            to["format"] = r.choice(FORMATS)
+            return to
+        if r.random() < 0.2:
+            to["pattern"] = r.choice(PATTERNS)
+            if r.random() < 0.5:
+                return to
         if r.random() < 0.4:
             to["minLength"] = r.randrange(4)
         if r.random() < 0.4:
@@ -141,7 +153,11 @@ class Drawn:
         return r.sample(pool, r.randint(1, 4))
 
     def draw_enum(self, depth):
-        return {"enum": self.values()}
+        to = {"enum": self.values()}
+        if self.random.random() < 0.3:
+            to.update(self.random.choice([self.draw_string, self.draw_number, self.draw_integer])(0))
+            to.pop("multipleOf", None)
+        return to
 
     def draw_const(self, depth):
         return {"const": self.values()[0]}
@@ -173,6 +189,9 @@ class Drawn:
                 to["required"].append("other")
         if r.random() < 0.7:
             to["additionalProperties"] = r.choice([False, False, True, self.any(depth - 1)])
+        if r.random() < 0.2:
+            patterns = r.sample(["^a", "b$", "^[a-c]+$", "^.?$", '"'], r.randint(1, 2))
+            to["patternProperties"] = {pattern: self.any(depth - 1) for pattern in patterns}
         return to
 
     def draw_untyped(self, depth):
@@ -221,7 +240,7 @@ def instances(schema, seed, n=6):
     @hypothesis.seed(seed)
     @hypothesis.settings(max_examples=n, database=None, deadline=None, phases=[hypothesis.Phase.generate],
                          suppress_health_check=list(hypothesis.HealthCheck))
-    @hypothesis.given(from_schema(schema))
+    @hypothesis.given(from_schema(copy.deepcopy(schema)))  # it writes into schemas
     def draw(value):
         found.append(value)
 

@@ -1,0 +1,193 @@
+#include "infer/forms/character_automaton.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/utf8.h"
+
+namespace folio::infer::forms {
+namespace {
+
+constexpr size_t kMostAutomatonStates = 10'000;
+constexpr size_t kMostSteps = 200'000;  // of a subset construction: ways that are followed
+
+}  // namespace
+
+int32_t CharacterAutomaton::add_state() {
+  core::require(edges_.size() < kMostAutomatonStates, "it needs more than {} states together with the other conditions",
+                kMostAutomatonStates);
+  edges_.emplace_back();
+  accepts_.push_back(false);
+  return static_cast<int32_t>(edges_.size() - 1);
+}
+
+CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most) {
+  int32_t state = add_state();
+  for (int64_t n = 0;; ++n) {
+    accepts_[static_cast<size_t>(state)] = n >= least;
+    if (n == std::max(least, most)) break;
+    const int32_t next = add_state();
+    edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, next});
+    state = next;
+  }
+  if (most < 0) edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, state});
+}
+
+CharacterAutomaton::CharacterAutomaton(std::string_view utf8) {
+  int32_t state = add_state();
+  for (size_t at = 0; at < utf8.size();) {
+    const core::Utf8Char c = core::decode_utf8(utf8, at);
+    const int32_t next = add_state();
+    edges_[static_cast<size_t>(state)].push_back({c.code_point, c.code_point, next});
+    state = next;
+    at += c.length;
+  }
+  accepts_[static_cast<size_t>(state)] = true;
+}
+
+// The expression is built as a grammar whose characters are calls of rules that are never defined: a nondeterministic
+// automaton. The states here are sets of its states.
+CharacterAutomaton::CharacterAutomaton(const Syntax& syntax) {
+  Grammar grammar;
+  std::vector<CharacterRanges> classes;
+  const Grammar::Part whole = forms::build(grammar, syntax, [&](std::span<const CharacterRange> ranges) {
+    classes.push_back(merged({ranges.begin(), ranges.end()}));
+    return grammar.call(grammar.declare());
+  });
+  using Set = std::vector<Grammar::State>;
+  size_t n_steps = 0;
+  std::map<Set, int32_t> numbers;
+  std::vector<Set> order;
+  const auto number_of = [&](const std::set<Grammar::State>& from) {
+    std::vector<Grammar::State> todo(from.begin(), from.end());
+    std::set<Grammar::State> all = from;
+    while (!todo.empty()) {
+      const Grammar::State state = todo.back();
+      todo.pop_back();
+      for (const Grammar::Edge& edge : grammar.edges(state)) {
+        core::require(++n_steps <= kMostSteps, "the expression is too large to be combined with other conditions");
+        if (edge.kind == Grammar::Edge::Kind::Empty && all.insert(edge.to).second) todo.push_back(edge.to);
+      }
+    }
+    const auto [found, is_new] = numbers.try_emplace(Set(all.begin(), all.end()), static_cast<int32_t>(order.size()));
+    if (is_new) {
+      order.push_back(found->first);
+      accepts_[static_cast<size_t>(add_state())] = all.contains(whole.end);
+    }
+    return found->second;
+  };
+  (void)number_of({whole.begin});
+  for (size_t i = 0; i < order.size(); ++i) {
+    // What is reached by a character changes at these.
+    std::set<uint32_t> cuts;
+    std::vector<std::pair<const CharacterRanges*, Grammar::State>> ways;
+    for (const Grammar::State state : order[i]) {
+      for (const Grammar::Edge& edge : grammar.edges(state)) {
+        if (edge.kind != Grammar::Edge::Kind::Call) continue;
+        ways.emplace_back(&classes[static_cast<size_t>(edge.rule)], edge.to);
+        for (const auto& [low, high] : *ways.back().first) {
+          cuts.insert(low);
+          cuts.insert(high + 1);
+        }
+      }
+    }
+    for (auto cut = cuts.begin(); cut != cuts.end(); ++cut) {
+      std::set<Grammar::State> reached;
+      for (const auto& [ranges, to] : ways) {
+        core::require(++n_steps <= kMostSteps, "the expression is too large to be combined with other conditions");
+        // The last range that begins at or before the cut.
+        const auto behind = std::ranges::upper_bound(*ranges, *cut, {}, &CharacterRange::first);
+        if (behind != ranges->begin() && *cut <= std::prev(behind)->second) reached.insert(to);
+      }
+      if (reached.empty()) continue;
+      const int32_t to = number_of(reached);
+      edges_[i].push_back({*cut, *std::next(cut) - 1, to});
+    }
+  }
+}
+
+int32_t CharacterAutomaton::after(int32_t state, uint32_t character) const {
+  for (const Edge& edge : edges_[static_cast<size_t>(state)]) {
+    if (edge.low <= character && character <= edge.high) return edge.to;
+  }
+  return -1;
+}
+
+bool CharacterAutomaton::takes(std::string_view utf8) const {
+  int32_t state = 0;
+  for (size_t at = 0; at < utf8.size() && state >= 0;) {
+    const core::Utf8Char c = core::decode_utf8(utf8, at);
+    state = after(state, c.code_point);
+    at += c.length;
+  }
+  return state >= 0 && accepts_[static_cast<size_t>(state)];
+}
+
+bool CharacterAutomaton::takes_nothing() const {  // all states can be reached
+  return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
+}
+
+// States are pairs; the second is -1 where the other automaton takes nothing any more.
+CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
+  CharacterAutomaton both;
+  std::map<std::pair<int32_t, int32_t>, int32_t> numbers;
+  std::vector<std::pair<int32_t, int32_t>> order;
+  const auto number_of = [&](int32_t a, int32_t b) {
+    const auto [found, is_new] = numbers.try_emplace({a, b}, static_cast<int32_t>(order.size()));
+    if (is_new) {
+      order.emplace_back(a, b);
+      const bool other_accepts = b >= 0 && other.accepts_[static_cast<size_t>(b)];
+      both.accepts_[static_cast<size_t>(both.add_state())] =
+          accepts_[static_cast<size_t>(a)] && other_accepts != negated;
+    }
+    return found->second;
+  };
+  (void)number_of(0, 0);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto [a, b] = order[i];
+    for (const Edge& edge : edges_[static_cast<size_t>(a)]) {
+      const auto add = [&](uint32_t low, uint32_t high, int32_t to) {
+        if (low > high || (to < 0 && !negated)) return;
+        const int32_t state = number_of(edge.to, to);
+        both.edges_[i].push_back({low, high, state});
+      };
+      uint32_t low = edge.low;
+      if (b >= 0) {
+        for (const Edge& with : other.edges_[static_cast<size_t>(b)]) {
+          if (with.high < low || with.low > edge.high) continue;
+          if (with.low > low) add(low, with.low - 1, -1);
+          add(std::max(low, with.low), std::min(edge.high, with.high), with.to);
+          low = std::min(edge.high, with.high) + 1;
+        }
+      }
+      add(low, edge.high, -1);
+    }
+  }
+  return both;
+}
+
+Grammar::Part CharacterAutomaton::build(Grammar& grammar, const CharacterPart& characters) const {
+  std::map<CharacterRanges, Grammar::Rule> rules;
+  std::vector<Grammar::Transition> transitions;
+  std::vector<int32_t> accepting;
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    if (accepts_[i]) accepting.push_back(static_cast<int32_t>(i));
+    std::map<int32_t, CharacterRanges> ways;
+    for (const Edge& edge : edges_[i]) ways[edge.to].emplace_back(edge.low, edge.high);
+    for (auto& [to, ranges] : ways) {
+      const auto [found, is_new] = rules.try_emplace(merged(std::move(ranges)), -1);
+      if (is_new) {
+        found->second = grammar.declare();
+        grammar.define(found->second, characters(found->first));
+      }
+      transitions.push_back({.from = static_cast<int32_t>(i), .low = 0, .high = 0, .to = to, .rule = found->second});
+    }
+  }
+  return grammar.automaton(edges_.size(), transitions, accepting);
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,113 @@
+#include "infer/forms/json_parts.h"
+
+#include <algorithm>
+#include <array>
+
+#include "infer/forms/json_number.h"
+#include "infer/forms/json_string.h"
+
+namespace folio::infer::forms {
+namespace {
+
+const CharacterRanges kAllCharacters{{0, kLastCodePoint}};
+
+}  // namespace
+
+JsonParts::JsonParts(Grammar& grammar, bool free_whitespace) : grammar_(grammar) {
+  if (!free_whitespace) return;
+  space_ = grammar_.declare();
+  const auto one = [&] {
+    return grammar_.choice(std::array{grammar_.bytes('\t', '\n'), grammar_.text("\r"), grammar_.text(" ")});
+  };
+  grammar_.define(*space_, grammar_.repeat(one, 0, -1));
+}
+
+Grammar::Part JsonParts::character() {
+  return shared(character_, [&] { return json_characters(grammar_, kAllCharacters); });
+}
+
+Grammar::Part JsonParts::string() {
+  return shared(string_, [&] {
+    return quotes(grammar_.repeat([&] { return json_characters(grammar_, kAllCharacters); }, 0, -1));
+  });
+}
+
+Grammar::Part JsonParts::array() {
+  return shared(array_, [&] { return enclosed("[", "]", [&] { return spaced(value()); }); });
+}
+
+Grammar::Part JsonParts::object() {
+  return shared(object_, [&] { return enclosed("{", "}", [&] { return member(string(), value()); }); });
+}
+
+Grammar::Part JsonParts::value() {
+  return shared(value_, [&] {
+    return grammar_.choice(std::array{grammar_.text("null"), grammar_.text("true"), grammar_.text("false"), string(),
+                                      number_part(grammar_, {}), array(), object()});
+  });
+}
+
+Grammar::Part JsonParts::constants(std::span<const Json> values) {
+  std::vector<std::string> plain;
+  std::vector<Part> ways;
+  for (const Json& value : values) {
+    if (space_ && !(value->items.empty() && value->members.empty())) {
+      ways.push_back(constant(*value));
+    } else {
+      plain.push_back(written(*value));
+    }
+  }
+  if (!plain.empty()) ways.push_back(texts(std::move(plain)));
+  return grammar_.choice(ways);
+}
+
+// As a tree, so that thousands of them are not read side by side.
+Grammar::Part JsonParts::texts(std::vector<std::string> texts) {
+  std::ranges::sort(texts);
+  std::vector<Grammar::Transition> transitions;
+  std::vector<int32_t> accepting;
+  std::vector<int32_t> way{0};  // the state behind each byte of the text before
+  int32_t n_states = 1;
+  std::string_view before;
+  for (const std::string& text : texts) {
+    auto at = static_cast<size_t>(std::ranges::mismatch(text, before).in1 - text.begin());
+    way.resize(at + 1);
+    for (; at < text.size(); ++at) {
+      const auto byte = static_cast<uint8_t>(text[at]);
+      transitions.push_back({.from = way[at], .low = byte, .high = byte, .to = n_states});
+      way.push_back(n_states++);
+    }
+    if (accepting.empty() || accepting.back() != way.back()) accepting.push_back(way.back());
+    before = text;
+  }
+  return grammar_.automaton(static_cast<size_t>(n_states), transitions, accepting);
+}
+
+Grammar::Part JsonParts::constant(const JsonValue& value) {
+  if (!space_ || (value.items.empty() && value.members.empty())) return grammar_.text(written(value));
+  const bool is_array = value.is(JsonValue::Kind::Array);
+  std::vector<Part> all{mark(is_array ? "[" : "{")};
+  const auto add = [&](Part part) {
+    if (all.size() > 1) all.push_back(mark(","));
+    all.push_back(part);
+  };
+  for (const Json& item : value.items) add(spaced(constant(*item)));
+  for (const auto& [key, one] : value.members) add(member(grammar_.text(json_quoted(key)), constant(*one)));
+  all.push_back(grammar_.text(is_array ? "]" : "}"));
+  return grammar_.sequence(all);
+}
+
+Grammar::Part JsonParts::shared(std::optional<Grammar::Rule>& rule, const Grammar::Build& build) {
+  if (!rule) {
+    rule = grammar_.declare();
+    grammar_.define(*rule, build());
+  }
+  return grammar_.call(*rule);
+}
+
+Grammar::Part JsonParts::enclosed(const char* open, const char* close, const Grammar::Build& item) {
+  const Part rest = grammar_.repeat([&] { return sequence({mark(","), item()}); }, 0, -1);
+  return sequence({mark(open), grammar_.optional(sequence({item(), rest})), grammar_.text(close)});
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,52 @@
+// Parts that the form of every JSON schema is built of. Each can be asked for many times: they are rules, made once.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "infer/forms/grammar.h"
+#include "infer/forms/json_value.h"
+
+namespace folio::infer::forms {
+
+class JsonParts {
+ public:
+  using Part = Grammar::Part;
+
+  /// With free whitespace, there may be any where JSON allows it; else none.
+  JsonParts(Grammar& grammar, bool free_whitespace);
+
+  [[nodiscard]] Part sequence(std::initializer_list<Part> parts) {
+    return grammar_.sequence(std::span(parts.begin(), parts.size()));
+  }
+  /// With the whitespace that may stand behind it.
+  [[nodiscard]] Part spaced(Part part) { return space_ ? sequence({part, grammar_.call(*space_)}) : part; }
+  [[nodiscard]] Part mark(const char* text) { return spaced(grammar_.text(text)); }
+  [[nodiscard]] Part quotes(Part inner) { return sequence({grammar_.text("\""), inner, grammar_.text("\"")}); }
+  [[nodiscard]] Part member(Part key, Part value) { return sequence({spaced(key), mark(":"), spaced(value)}); }
+
+  /// Any character of a string, in any way to write it.
+  [[nodiscard]] Part character();
+  [[nodiscard]] Part string();
+  [[nodiscard]] Part array();
+  [[nodiscard]] Part object();
+  [[nodiscard]] Part value();
+
+  /// One of these values, each written in one way but for whitespace.
+  [[nodiscard]] Part constants(std::span<const Json> values);
+
+ private:
+  [[nodiscard]] Part constant(const JsonValue& value);
+  [[nodiscard]] Part texts(std::vector<std::string> texts);
+  [[nodiscard]] Part shared(std::optional<Grammar::Rule>& rule, const Grammar::Build& build);
+  [[nodiscard]] Part enclosed(const char* open, const char* close, const Grammar::Build& item);
+
+  Grammar& grammar_;
+  std::optional<Grammar::Rule> space_, string_, character_, value_, array_, object_;
+};
+
+}  // namespace folio::infer::forms
