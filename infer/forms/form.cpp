@@ -9,8 +9,8 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostWays = 4096;       // of a place
-constexpr size_t kMostPlaces = 1 << 20;  // of a form
+constexpr size_t kMostWays = 4096;         // of a place
+constexpr size_t kMostTogether = 1 << 22;  // of all places of a form: some 100 MB, and half a second
 
 }  // namespace
 
@@ -132,13 +132,16 @@ Form::Place Form::place_of(std::vector<Way> reached) {
 Form::Place Form::intern(std::vector<Way> ways, bool may_end) {
   std::ranges::sort(ways);
   ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
-  const auto [found, is_new] =
-      place_numbers_.try_emplace({std::move(ways), may_end}, static_cast<Place>(places_.size()));
-  if (is_new) {
-    core::require(places_.size() < kMostPlaces, "texts of this form come to more than {} places", kMostPlaces);
-    places_.push_back({.ways = found->first.first, .may_end = may_end});
-  }
-  return found->second;
+  std::pair key{std::move(ways), may_end};
+  const auto found = place_numbers_.find(key);
+  if (found != place_numbers_.end()) return found->second;
+  const size_t n_ways = n_ways_ + key.first.size() + 1;
+  core::require(n_ways <= kMostTogether, "texts of this form can be read in more than {} ways together", kMostTogether);
+  n_ways_ = n_ways;
+  const auto place = static_cast<Place>(places_.size());
+  places_.push_back({.ways = key.first, .may_end = may_end});
+  place_numbers_.emplace(std::move(key), place);
+  return place;
 }
 
 void Form::expand(Place place) {
@@ -209,17 +212,19 @@ std::optional<uint8_t> Form::forced(Place place) {
 }
 
 const Form::Ranges& Form::allowed(Place place) {
-  if (const auto& known = places_[static_cast<size_t>(place)].allowed) return *known;
-  std::vector<Way> alike = places_[static_cast<size_t>(place)].ways;
-  for (Way& way : alike) way = {.state = grammar_.alike(way.state), .stack = alike_stack(way.stack)};
-  const Place same = intern(std::move(alike), places_[static_cast<size_t>(place)].may_end);
+  Place same = places_[static_cast<size_t>(place)].same;
+  if (same == kNowhere) {
+    std::vector<Way> alike = places_[static_cast<size_t>(place)].ways;
+    for (Way& way : alike) way = {.state = grammar_.alike(way.state), .stack = alike_stack(way.stack)};
+    same = intern(std::move(alike), places_[static_cast<size_t>(place)].may_end);
+    places_[static_cast<size_t>(place)].same = same;
+  }
   if (!places_[static_cast<size_t>(same)].allowed) {
     Ranges ranges;
     walk(0, tokens_->nodes().size(), same, ranges);
     places_[static_cast<size_t>(same)].allowed = std::move(ranges);
   }
-  if (same != place) return *places_[static_cast<size_t>(same)].allowed;
-  return *places_[static_cast<size_t>(place)].allowed;
+  return *places_[static_cast<size_t>(same)].allowed;
 }
 
 // Of the siblings from `first` on, those whose byte may come. Both are in order of bytes.

@@ -62,7 +62,7 @@ class Form {
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
   /// The one byte that may come, where the text can't end.
   [[nodiscard]] std::optional<uint8_t> forced(Place place);
-  /// Tokens whose bytes may all come, in order of rank.
+  /// Tokens whose bytes may all come, in order of rank. Stays until the next call.
   [[nodiscard]] const Ranges& allowed(Place place);
   [[nodiscard]] size_t n_places() const { return places_.size(); }
 
@@ -87,6 +87,7 @@ class Form {
     bool is_expanded = false;
     std::vector<Step> steps{};  ///< in order of bytes
     std::bitset<256> loop{};    ///< bytes that lead back here
+    Place same = kNowhere;      ///< a place with the same tokens, which knows them; kNowhere: not known yet
     std::optional<Ranges> allowed{};
   };
   struct HashWays {
@@ -106,6 +107,7 @@ class Form {
   std::vector<int32_t> alike_stacks_;  ///< -2: not known yet
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
+  size_t n_ways_ = 0;
   std::unordered_map<std::pair<std::vector<Way>, bool>, Place, HashWays> place_numbers_;
   Place start_;
 };

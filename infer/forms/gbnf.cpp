@@ -40,7 +40,7 @@ class GbnfParser {
       skip(true);
     }
     for (const auto& [name, rule] : rules_) {
-      core::require(rule.is_defined, "line {}: the rule {} is not defined", rule.line, name);
+      core::require(rule.is_defined, "line {}: the rule {} is not defined", rule.line, core::printable(name));
     }
     const auto root = rules_.find("root");
     core::require(root != rules_.end(), "there is no rule \"root\", which is the whole text");

@@ -419,10 +419,44 @@ def adapter_seeds(folder):
     put(folder, "half", json.dumps(config).encode() + weights[:200])
 
 
+def regex_seeds(folder):
+    put(folder, "good-date", r"\d{4}-(0[1-9]|1[0-2])-\d{2}")
+    put(folder, "good-string", r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*?"$')
+    put(folder, "good-groups", r"(?P<a>[[:alpha:]]+)(?<b>\s?|,)(x{0,300}|[^\W\d_-]{2,})+")
+    put(folder, "good-characters", "(^|[à-üß]).[日本]\\x{1F600}\\u00e9($|\\z)")
+    put(folder, "look-ahead", "a(?=b)")
+    put(folder, "backreference", r"(a)\1")
+    put(folder, "explodes", "((a{1000}){1000}){1000}")
+    put(folder, "nested", "(" * 300 + ")" * 300)
+
+
+def gbnf_seeds(folder):
+    put(folder, "good-list", 'root ::= ("- " item)+ # a list\nitem ::= [^\\n]+ "\\n"\n')
+    put(folder, "good-recursion", 'root ::= "(" root ")" | word{2,300}\nword ::=\n  [a-z] |\n  ( "é" . \n )?\n  "\\x41"')
+    put(folder, "good-empty", 'root ::= | "" "a" root')
+    put(folder, "left", 'root ::= sum\nsum ::= sum "+" [0-9] | [0-9]')
+    put(folder, "undefined", "root ::= a b")
+    put(folder, "token", "root ::= <think> !<[5]>")
+    put(folder, "explodes", 'root ::= ((("a"{1000}){1000}){1000}){1000}')
+    put(folder, "nested", "root ::= " + "(" * 300)
+
+
+def json_schema_seeds(folder):
+    put(folder, "good-object", """{"type":"object","properties":{"a":{"type":"integer","minimum":-5,"multipleOf":3},"b":{"enum":
+        [1,"x",null]},"é":{"format":"date"}},"required":["a"],"additionalProperties":{"type":"string","maxLength":300}}""")
+    put(folder, "good-recursion", """{"$defs":{"n":{"type":["object","null"],"properties":{"next":{"$ref":"#/$defs/n"}},"minProperties":1,
+        "additionalProperties":false}},"anyOf":[{"$ref":"#/$defs/n"},{"type":"array","prefixItems":[true],"items":false}]}""")
+    put(folder, "good-merged", """{"allOf":[{"minimum":0.1},{"exclusiveMaximum":2e3}],"oneOf":[{"type":"number"},{"type":"string",
+        "pattern":"^a|b","minLength":2},{"patternProperties":{"^x":{}},"type":"object"}]}""")
+    put(folder, "not", '{"not":{}}')
+    put(folder, "explodes", '{"items":' * 20 + '{"maxLength":2000}' + ',"maxItems":3000}' * 20)
+    put(folder, "nested", '{"items":' * 100 + "{}" + "}" * 100)
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     makers = {"adapter": adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
-              "safetensors": safetensors_seeds, "hf_config": config_seeds,
+              "gbnf": gbnf_seeds, "json_schema": json_schema_seeds, "regex": regex_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
               "json": json_seeds, "text": text_seeds}  # fmt: skip

@@ -1,11 +1,16 @@
-// Laws of infer/forms/form.h: a token may come exactly if its bytes may come one by one.
+// Laws of infer/forms/form.h and make_form: a token may come exactly if its bytes may come one by one.
 #include "infer/forms/form.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 
+#include "core/error.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "infer/forms/forms.h"
 #include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/forms/support.h"
 
 namespace folio::infer::forms {
 namespace {
@@ -24,18 +29,144 @@ TEST(Form, ATokenMayComeIfItsBytesMay) {
   for (const std::string_view text : {"", "A", "A1", "A12", "A123", "A12B"}) {
     const Form::Place place = form.after(form.start(), text);
     ASSERT_NE(place, Form::kNowhere) << text;
-    std::vector<int32_t> allowed;
-    for (const auto& [first, last] : form.allowed(place)) {
-      for (uint32_t rank = first; rank < last; ++rank) allowed.push_back(tokens->tokens()[rank]);
-    }
-    std::vector<int32_t> expected;
-    for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-      if (form.after(place, tokenizer.token_bytes(id)) != Form::kNowhere) expected.push_back(id);
-    }
-    EXPECT_EQ(allowed, expected) << text;
+    EXPECT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << text;
     EXPECT_EQ(form.may_end(place), text == "A12B") << text;
   }
   EXPECT_EQ(form.after(form.start(), "A1B"), Form::kNowhere);
+}
+
+// All ranks of a node's tokens, and each token once.
+TEST(TokenTree, HasEachTokenAtItsBytes) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    const test::ListTokenizer tokenizer(test::random_texts(1 + random() % 60, "ab\xFF", 1 + random() % 5, random));
+    const TokenTree tree(tokenizer);
+    std::vector<int32_t> reached;
+    std::vector<std::string> way;  // what leads to the nodes above
+    std::vector<uint32_t> ends;    // and where their subtrees end
+    for (uint32_t n = 0; n < tree.nodes().size(); ++n) {
+      const TokenTree::Node& node = tree.nodes()[n];
+      while (!ends.empty() && ends.back() <= n) {
+        ends.pop_back();
+        way.pop_back();
+      }
+      way.push_back((way.empty() ? "" : way.back()) + static_cast<char>(node.byte));
+      ends.push_back(node.next);
+      for (uint32_t rank = node.first; rank < node.last; ++rank) {
+        const std::string& bytes = tokenizer.token_bytes(tree.tokens()[rank]);
+        ASSERT_TRUE(bytes.starts_with(way.back()));
+        ASSERT_EQ(bytes == way.back(), rank < node.own);
+        for (const char c : bytes.substr(way.back().size())) {
+          ASSERT_TRUE(node.bytes_below[static_cast<uint8_t>(c)]);
+        }
+        if (rank < node.own) reached.push_back(tree.tokens()[rank]);
+      }
+    }
+    std::ranges::sort(reached);
+    std::vector<int32_t> all;
+    for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+      if (!tokenizer.token_bytes(id).empty()) all.push_back(id);
+    }
+    ASSERT_EQ(reached, all);
+  }
+}
+
+FormOptions regex(std::string text) { return {.kind = FormOptions::Kind::Regex, .text = std::move(text)}; }
+FormOptions gbnf(std::string text) { return {.kind = FormOptions::Kind::Grammar, .text = std::move(text)}; }
+FormOptions choice(std::vector<std::string> texts) {
+  return {.kind = FormOptions::Kind::Choice, .choices = std::move(texts)};
+}
+
+TEST(MakeForm, AChoiceIsOneOfTheTexts) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 100; ++round) {
+    auto texts = test::random_texts(1 + random() % 20, "ab", 5, random);
+    if (round % 2 == 0) texts.erase(texts.begin());  // the empty one
+    const auto form = make_form(choice(texts), test::all_bytes());
+    for (const std::string& text : test::random_texts(100, "ab", 6, random)) {
+      ASSERT_EQ(test::takes(*form, text), std::ranges::find(texts, text) != texts.end()) << text;
+    }
+  }
+  const auto only = make_form(choice({"yes"}), test::all_bytes());
+  EXPECT_EQ(only->forced(only->start()), 'y');
+  EXPECT_FALSE(test::takes(*only, ""));
+  EXPECT_TRUE(test::takes(*make_form(choice({"", "a"}), test::all_bytes()), ""));
+}
+
+// More texts than there are ways to read one: what they have in common is read once.
+TEST(MakeForm, AChoiceMayHaveThousandsOfTexts) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 20'000; ++i) texts.push_back("number " + std::to_string(i));
+  const auto form = make_form(choice(texts), test::all_bytes());
+  for (const std::string& text : texts) ASSERT_TRUE(test::takes(*form, text));
+  EXPECT_FALSE(test::takes(*form, "number 20000"));
+}
+
+TEST(MakeForm, SaysWhatIsWrongAndWhere) {
+  const auto message = [](const FormOptions& options) {
+    try {
+      static_cast<void>(make_form(options, std::make_shared<TokenTree>(infer::test::LetterTokenizer())));
+    } catch (const core::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message(regex("A(B")), "the regular expression: character 2: a ( without its )");
+  EXPECT_EQ(message(regex("[^\\s\\S]")), "the regular expression: no text fits it");
+  EXPECT_EQ(message(regex("A\\{B\\}")),
+            "the regular expression: the model's vocabulary can't write it: no token has the byte 0x7b, \"{\"");
+  EXPECT_EQ(message(regex("é")),
+            "the regular expression: the model's vocabulary can't write it: no token has the byte 0xc3");
+  EXPECT_EQ(message(regex("\\{|A")), "");
+  EXPECT_EQ(message(gbnf("root ::= A")), "the grammar: line 1: the rule A is not defined");
+  EXPECT_EQ(message(gbnf("root ::= root")),
+            "the grammar: the rule root begins with itself, which is not supported; write it with a repetition");
+  EXPECT_EQ(message(choice({})), "the choices: there is none");
+  EXPECT_EQ(message(choice({"yes", "no"})),
+            "the choices: the model's vocabulary can't write it: no token has the byte 0x6e, \"n\"");
+}
+
+// Each text of some hundred letters is at a place of its own, with up to 501 ways to have been read.
+TEST(Form, StopsWhenThereIsTooMuchToRemember) {
+  const auto form = make_form(regex("[ab]*a[ab]{500}"), test::all_bytes());
+  std::mt19937 random(1);
+  Form::Place place = form->start();
+  size_t n = 0;
+  try {
+    for (; n < 100'000; ++n) place = form->after(place, random() % 2 == 0 ? 'a' : 'b');
+    FAIL() << "there was room for all";
+  } catch (const core::Error& error) {
+    EXPECT_STREQ(error.what(), "texts of this form can be read in more than 4194304 ways together");
+    EXPECT_GT(n, 8'000U);
+  }
+}
+
+// On a published vocabulary, which is not in the repository.
+TEST(Form, MasksOfAPublishedVocabularyEqualTryingEachToken) {
+  const std::filesystem::path file = FOLIO_SMOLLM2;
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
+  const auto tokenizer = data::load_tokenizer(file, 0);
+  const auto tokens = std::make_shared<TokenTree>(*tokenizer);
+  const std::vector<std::pair<FormOptions, std::vector<std::string_view>>> cases{
+      {regex(R"re("([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9a-fA-F]{4}))*")re"),
+       {"", "\"", "\"The qu", "\"\\", "\"\\u0", "\"\xC3", "\"caf\xC3\xA9\""}},
+      {regex("[A-Z]+: ([A-Za-z' ]{1,40}[.!?]\n){2,5}"), {"", "R", "ROMEO: ", "ROMEO: But soft", "ROMEO: Ay.\nNo.\n"}},
+      {regex(".{300,600}"), {"", "a", std::string_view("日本")}},
+      {regex("\\d{4}-\\d\\d-\\d\\d"), {"", "19", "1999-1"}},
+      {choice({"positive", "negative", "neutral", "position"}), {"", "p", "posit", "ne"}},
+      {gbnf("root ::= \"(\" (root | word) \")\"\nword ::= [^()]+ (\", \" [a-z]+)*"), {"", "(", "((", "((a", "((a, b)"}},
+  };
+  for (const auto& [options, texts] : cases) {
+    const auto form = make_form(options, tokens);
+    for (const std::string_view text : texts) {
+      const Form::Place place = form->after(form->start(), text);
+      ASSERT_NE(place, Form::kNowhere) << options.text << " after " << text;
+      EXPECT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, *tokenizer))
+          << options.text << " after " << text;
+      EXPECT_TRUE(form->may_end(place) || !test::allowed_ids(*form, place).empty())
+          << options.text << " after " << text;
+    }
+  }
 }
 
 }  // namespace

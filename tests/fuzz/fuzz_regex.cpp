@@ -1,0 +1,21 @@
+// A regular expression, whose whole is to match, and as a JSON schema's pattern.
+#include "infer/forms/regex.h"
+#include "tests/fuzz/forms.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace folio::fuzz {
+
+bool take(std::string_view input) {
+  const bool is_expression = accepted(
+      [&] {
+        static_cast<void>(infer::forms::parse_regex(input));
+        static_cast<void>(infer::forms::parse_regex(input, infer::forms::RegexMatch::Search));
+      },
+      "");
+  const bool is_taken = take_form({.kind = infer::forms::FormOptions::Kind::Regex, .text = std::string(input)},
+                                  "the regular expression: ");
+  law(is_expression || !is_taken, "what is no expression is no form");
+  return is_taken;
+}
+
+}  // namespace folio::fuzz

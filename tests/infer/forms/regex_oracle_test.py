@@ -1,0 +1,175 @@
+"""What forms of regular expressions and grammars take, held against Python's re and json.
+
+Expressions are drawn here, of all that is supported; FOLIO_LONG draws more. With re.ASCII, \\d, \\w and \\s are RE2's, but
+for the vertical tab, which is left out.
+"""
+
+import json
+import os
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(os.environ["FOLIO_BUILD_DIR"]) / "tests" / "form_tool"
+N = 30_000 if "FOLIO_LONG" in os.environ else 600
+LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
+
+
+class Tool:
+    """A running form_tool."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+
+    def ask(self, **question):
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def tool():
+    tool = Tool()
+    yield tool
+    tool.process.stdin.close()
+    tool.process.wait()
+
+
+class Drawn:
+    """A random expression, in the syntax that RE2 and Python share."""
+
+    def __init__(self, seed, end_anchor="$"):
+        self.random = random.Random(seed)
+        self.n_names = 0
+        self.n_stars = 0  # Python backtracks: stars within stars take it too long
+        begin = self.random.choice(["", "", "^"])
+        end = self.random.choice(["", "", end_anchor])
+        self.text = begin + self.choice(3) + end
+        if begin or end:  # they bind closer than |
+            self.text = self.random.choice([f"{begin}({self.choice(2)}){end}", f"({begin}{self.item(1)}|{self.item(1)}){end}"])
+
+    def choice(self, depth):
+        return "|".join(self.sequence(depth) for _ in range(self.random.choice([1, 1, 2, 3])))
+
+    def sequence(self, depth):
+        return "".join(self.item(depth) for _ in range(self.random.choice([0, 1, 1, 2, 3])))
+
+    def item(self, depth):
+        one = self.group(depth) if depth > 0 and self.random.random() < 0.4 else self.character()
+        return one + self.times() if self.random.random() < 0.4 else one
+
+    def group(self, depth):
+        self.n_names += 1
+        kind = self.random.choice(["(", "(?:", f"(?P<n{self.n_names}>"])
+        return kind + self.choice(depth - 1) + ")"
+
+    def times(self):
+        least, more = self.random.randrange(4), self.random.randrange(3)
+        times = ["?", f"{{{least}}}", f"{{{least},{least + more}}}"]
+        if self.n_stars < 2:
+            times += ["*", "+", f"{{{least},}}"]
+        chosen = self.random.choice(times)
+        self.n_stars += chosen[-1] in "*+" or chosen.endswith(",}")
+        return chosen + self.random.choice(["", "", "?"])
+
+    def character(self):
+        return self.random.choice([self.letter, self.letter, self.letter, self.escape, self.set, lambda: "."])()
+
+    def letter(self):
+        c = self.random.choice(LETTERS)
+        return {"\n": "\\n", "\r": "\\r"}.get(c, "\\" + c if c in ".^$]\\-" else c)
+
+    def escape(self):
+        return self.random.choice([*(f"\\{c}" for c in "dDwWsSafnrt"), "\\x61", "\\u00e9", "\\(", "\\{", "\\0"])
+
+    def set(self):
+        items = [self.random.choice([self.letter, self.escape, self.range])() for _ in range(self.random.choice([1, 2, 4]))]
+        return f"[{self.random.choice(['', '', '^'])}{''.join(items)}{self.random.choice(['', '', '-'])}]"
+
+    def range(self):
+        return self.random.choice(["a-b", "0-9", "A-Z", "à-ü", "\\x20-\\x2f", "一-龥", "\\--_"])
+
+
+def mutated(text, rng):
+    at = rng.randrange(len(text) + 1)
+    return text[:at] + rng.choice(["", rng.choice(LETTERS)]) + text[at + rng.randrange(2):]
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_an_expression_takes_what_re_matches(tool, search):
+    n_taken = n_refused = n_texts = n_walks = 0
+    for seed in range(N):
+        rng = random.Random(seed)
+        expression = Drawn(seed + N * search).text
+        # Python's $ is also before a line's end at the end of the text; RE2's is not.
+        python = re.compile(Drawn(seed + N * search, end_anchor="\\Z").text, re.ASCII)
+        match = python.search if search else python.fullmatch
+        said = tool.ask(regex=expression, search=search, walks=8, length=6, seed=seed)
+        if "error" in said:
+            assert said["error"] == "no text fits it", (expression, said)
+            n_refused += 1
+            assert not any(match("".join(rng.choices(LETTERS, k=k % 4))) for k in range(40)), expression
+            continue
+        walks = [text for text in said["walks"] if len(text) <= 30 and "\v" not in text]
+        n_walks += len(walks)
+        for text in walks:
+            assert match(text), (expression, text)
+        texts = ["".join(rng.choices(LETTERS, k=k % 6)) for k in range(20)]
+        texts += [mutated(text, rng) for text in walks] + walks
+        taken = tool.ask(regex=expression, search=search, texts=texts)["texts"]
+        for text, (whole, n_bytes) in zip(texts, taken):
+            assert whole == bool(match(text)), (expression, text)
+            n_texts += 1
+            n_taken += whole
+            if not whole and n_bytes < len(text.encode()):  # then no text begins so
+                assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
+    assert n_refused < N / 20 and n_walks > 4 * N
+    assert n_texts / 10 < n_taken < n_texts * 9 / 10
+
+
+JSON = r"""
+# RFC 8259, without the whitespace around the whole
+root   ::= value
+value  ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (member ("," ws member)*)? "}"
+member ::= string ws ":" ws value ws
+array  ::= "[" ws (value ws ("," ws value ws)*)? "]"
+string ::= "\"" (
+    [^"\\\x00-\x1F] |
+    "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}) # an escape
+  )* "\""
+number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+\-]? [0-9]+)?
+ws     ::= [ \t\n\r]*
+"""
+
+
+def is_json(text):
+    def refuse(name):
+        raise ValueError(name)
+
+    try:
+        json.loads(text, parse_constant=refuse)
+        return text.strip(" \t\n\r") == text
+    except ValueError:
+        return False
+
+
+def test_a_grammar_of_json_takes_what_json_reads(tool):
+    rng = random.Random(1)
+    n = {False: 0, True: 0}
+    for seed in range(N // 15):
+        walks = tool.ask(grammar=JSON, walks=10, length=40, seed=seed)["walks"]
+        for text in walks:
+            assert is_json(text), text
+        texts = [mutated(text, rng) for text in walks]
+        for _ in range(10):
+            text = rng.choice(walks)
+            at = rng.randrange(len(text))
+            texts.append(text[:at] + rng.choice('"{}[]:,0123-+.eE \\ntu') + text[at + rng.randrange(2):])
+        for text, (whole, _) in zip(texts, tool.ask(grammar=JSON, texts=texts)["texts"]):
+            assert whole == is_json(text), text
+            n[whole] += 1
+    assert min(n.values()) > N / 20, n
