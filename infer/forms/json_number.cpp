@@ -296,25 +296,31 @@ class NumberAutomaton {
     state.at = At::Exponent;
     if (state.exponent == kAnyExponent) return true;
     state.exponent = state.exponent * 10 + digit;
-    int n = 0;
-    int n_may = 0;
-    int power = 1;
-    for (int more = 0; more <= state.n_exponent_left; ++more, power *= 10) {
-      for (const int digits : {state.exponent * power, state.exponent * power + power - 1}) {
-        ++n;
-        if (has_exponent(state, digits)) ++n_may;
-      }
-      // An end of the range within these.
-      for (const int end : {state.first_exponent, state.last_exponent}) {
-        const int size = state.exponent_negative ? -end : end;
-        if (state.exponent * power <= size && size < state.exponent * power + power) {
-          ++n;
-          if (has_exponent(state, size)) ++n_may;
-        }
-      }
+    // Of the exponents with `more` digits besides these: whether some may come, and whether all may.
+    const auto span = [&](int more) {
+      int power = 1;
+      for (int i = 0; i < more; ++i) power *= 10;
+      const int low = state.exponent * power;
+      const int high = low + power - 1;
+      return state.exponent_negative ? std::pair(-high, -low) : std::pair(low, high);
+    };
+    const auto some = [&](int more) {
+      const auto [low, high] = span(more);
+      return std::max(low, state.first_exponent) <= std::min(high, state.last_exponent);
+    };
+    const auto all = [&](int more) {
+      const auto [low, high] = span(more);
+      return state.first_exponent <= low && high <= state.last_exponent;
+    };
+    while (state.n_exponent_left > 0 && !some(state.n_exponent_left)) --state.n_exponent_left;
+    bool may_come = false;
+    bool is_free = true;
+    for (int more = 0; more <= state.n_exponent_left; ++more) {
+      may_come = may_come || some(more);
+      is_free = is_free && all(more);
     }
-    if (n_may == n) state.exponent = kAnyExponent;
-    return n_may > 0;
+    if (is_free) state.exponent = kAnyExponent;
+    return may_come;
   }
 
   NumberRange range_;

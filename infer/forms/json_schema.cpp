@@ -32,6 +32,7 @@ constexpr size_t kMostBranches = 256;
 constexpr size_t kMostOptional = 500;  // properties in a row: all of them may come next
 constexpr size_t kMostPatterns = 4;    // of the keys of an object
 constexpr size_t kMostRules = 5'000;
+constexpr int64_t kMostCounted = 10'000;   // properties, times how many of them are counted
 constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
 
 class SchemaCompiler {
@@ -57,6 +58,7 @@ class SchemaCompiler {
  private:
   /// A call of the rule for a schema.
   [[nodiscard]] Part value(const Schema& schema) {
+    if (schema.value->is(Kind::True)) return parts_.value();
     const auto [found, is_new] = rules_.try_emplace(schema.value, -1);
     if (is_new) {
       core::require(rules_.size() <= kMostRules, "{}: there are more than {} schemas", schema.at, kMostRules);
@@ -353,12 +355,21 @@ class SchemaCompiler {
                     kMostOptional);
     }
     const bool is_open = !other.value->is(Kind::False) || !patterns.empty();
-    const auto n_required = static_cast<int64_t>(needed.size());
-    const auto [least, most] = counts(all, "minProperties", "maxProperties", at);
-    core::require(least <= n_required, "{}: 'minProperties' is only supported up to the number of required properties",
+    auto [least, most] = counts(all, "minProperties", "maxProperties", at);
+    if (least <= static_cast<int64_t>(needed.size())) least = 0;
+    if (!is_open && most >= static_cast<int64_t>(properties.size())) most = -1;
+    core::require(least <= 1 || !is_open,
+                  "{}: 'minProperties' is only supported up to the number of required properties where there may be "
+                  "others than those of 'properties', since their keys may repeat",
                   at);
-    core::require(most < 0 || (!is_open && most >= static_cast<int64_t>(properties.size())),
-                  "{}: 'maxProperties' is only supported where no object can have more properties", at);
+    if (most == 0 || (most > 0 && most < least)) {
+      const bool may_be_empty = most == 0 && least == 0 && needed.empty();
+      return may_be_empty ? parts_.sequence({parts_.mark("{"), grammar_.text("}")}) : grammar_.choice({});
+    }
+    // Members that stand before are counted as far as it matters.
+    const int64_t n_counts = std::max<int64_t>({1, most, least});
+    core::require(n_counts * static_cast<int64_t>(properties.size() + 1) <= kMostCounted,
+                  "{}: a count of this many properties is not supported", at);
 
     // Rules for what may follow the first i properties, if something stands before: from the last back, so that the
     // grammar is small and a rule is known when another calls it.
@@ -366,31 +377,41 @@ class SchemaCompiler {
     for (const Property& property : properties) names.push_back(property.name);
     const Rule extra = grammar_.declare();
     grammar_.define(extra, other_members(names, patterns, other, at));
-    Rule tail = grammar_.declare();
-    grammar_.define(tail, grammar_.repeat(
-                              [&] {
-                                return parts_.sequence({parts_.mark(","), grammar_.call(extra)});
-                              },
-                              0, -1));
+    std::vector<Rule> tails;  // by the count, less 1
+    for (int64_t count = 1; count <= n_counts; ++count) {
+      tails.push_back(grammar_.declare());
+      const auto one = [&] { return parts_.sequence({parts_.mark(","), grammar_.call(extra)}); };
+      grammar_.define(tails.back(),
+                      grammar_.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
+    }
     // What the object holds: it begins with one of the properties up to the first that is required, or with another.
     std::vector<Part> ways;
     const auto first_required = static_cast<size_t>(
         std::ranges::find_if(properties, [](const Property& property) { return property.required; }) -
         properties.begin());
     if (first_required == properties.size()) {
-      ways.push_back(grammar_.empty());
-      ways.push_back(parts_.sequence({grammar_.call(extra), grammar_.call(tail)}));
+      if (least == 0) ways.push_back(grammar_.empty());
+      ways.push_back(parts_.sequence({grammar_.call(extra), grammar_.call(tails[0])}));
     }
     for (size_t i = properties.size(); i-- > 0;) {
       const Property& property = properties[i];
       const Rule member = grammar_.declare();
       grammar_.define(member, parts_.member(grammar_.text(json_quoted(property.name)), value(property.schema)));
-      if (i <= first_required) ways.push_back(parts_.sequence({grammar_.call(member), grammar_.call(tail)}));
+      if (i <= first_required) ways.push_back(parts_.sequence({grammar_.call(member), grammar_.call(tails[0])}));
       if (i == 0) break;
-      const Rule before = grammar_.declare();
-      const Part one = parts_.sequence({parts_.mark(","), grammar_.call(member)});
-      grammar_.define(before, parts_.sequence({property.required ? one : grammar_.optional(one), grammar_.call(tail)}));
-      tail = before;
+      std::vector<Rule> before;
+      for (int64_t count = 1; count <= n_counts; ++count) {
+        const auto c = static_cast<size_t>(count - 1);
+        std::vector<Part> next;
+        if (most < 0 || count < most) {
+          const Rule tail = tails[std::min(c + 1, tails.size() - 1)];
+          next.push_back(parts_.sequence({parts_.mark(","), grammar_.call(member), grammar_.call(tail)}));
+        }
+        if (!property.required) next.push_back(grammar_.call(tails[c]));
+        before.push_back(grammar_.declare());
+        grammar_.define(before.back(), grammar_.choice(next));
+      }
+      tails = std::move(before);
     }
     return parts_.sequence({parts_.mark("{"), grammar_.choice(ways), grammar_.text("}")});
   }

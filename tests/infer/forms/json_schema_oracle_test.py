@@ -67,7 +67,7 @@ TEXTS = ["", "a", "b", "ab", 'say "x"', "\\", "é", "\n", "\U0001f600", "/"]
 
 FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "uri"]
 # Those that Python, RE2 and ECMAScript read alike.
-PATTERNS = ["^a+$", "b", '^["\\\\]{1,3}$', "^(ab|\\n|é)*c?$", "^[0-9a-f]{2,4}$", "x[^a-z]y", "^😀|^[\u0100-🙏]{2}$", "^.?$"]
+PATTERNS = ["^a+$", "b", '^["\\\\]{1,3}$', "^(ab|\\n|é)*c?$", "^[0-9a-f]{2,4}$", "^x[^a-z]y", "^😀|^[\u0100-🙏]{2}$", "^.?$"]
 
 
 class Drawn:
@@ -189,6 +189,10 @@ class Drawn:
                 to["required"].append("other")
         if r.random() < 0.7:
             to["additionalProperties"] = r.choice([False, False, True, self.any(depth - 1)])
+        if r.random() < 0.15:
+            to["minProperties"] = r.randrange(4)
+        if r.random() < 0.15:
+            to["maxProperties"] = r.randrange(4)
         if r.random() < 0.2:
             patterns = r.sample(["^a", "b$", "^[a-c]+$", "^.?$", '"'], r.randint(1, 2))
             to["patternProperties"] = {pattern: self.any(depth - 1) for pattern in patterns}

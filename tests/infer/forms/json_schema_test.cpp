@@ -104,6 +104,24 @@ TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
   }
 }
 
+TEST(JsonSchema, PropertiesAreCounted) {
+  expect(R"({"type":"object","properties":{"a":{"const":1},"b":{"const":1},"c":{"const":1}},"required":["b"],
+             "minProperties":2,"maxProperties":2,"additionalProperties":false})",
+         {R"({"a":1,"b":1})", R"({"b":1,"c":1})"}, {R"({"b":1})", R"({"a":1,"b":1,"c":1})", R"({"a":1,"c":1})", "{}"});
+  expect(R"({"type":"object","properties":{"a":{"const":1}},"maxProperties":2,"minProperties":1})",
+         {R"({"a":1})", R"({"x":2})", R"({"a":1,"x":2})", R"({"x":1,"y":2})"}, {"{}", R"({"a":1,"x":2,"y":3})"});
+}
+
+TEST(JsonSchema, PatternsSayWhichPropertiesTheyAreOf) {
+  expect(
+      R"({"type":"object","properties":{"a1":{"type":"integer"}},"patternProperties":{"^a":{"enum":[1,2,"x"]},"1$":{}},
+             "additionalProperties":{"type":"null"}})",
+      {R"({"a1":1})", R"({"ab":"x"})", R"({"b1":[]})", R"({"b":null})", R"({"a1":2,"a2":"x","\n":null})"},
+      {R"({"a1":"x"})", R"({"ab":3})", R"({"a11":3})", R"({"b":1})", R"({"ab":1,"a1":1})"});
+  expect(R"({"type":"string","pattern":"^[a-z]+$","maxLength":3})", {R"("a")", R"("abc")", R"("\u0061")"},
+         {R"("")", R"("abcd")", R"("A")"});
+}
+
 TEST(JsonSchema, RecursionGoesByRules) {
   expect(R"({"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"n":{"$ref":"#/$defs/n"}},
               "required":["v"],"additionalProperties":false}},"$ref":"#/$defs/n"})",
