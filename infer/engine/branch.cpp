@@ -146,9 +146,10 @@ std::optional<Drafter::Text> Branch::to_draft(size_t most) {
   drafted_.insert(drafted_.end(), history_.begin() + static_cast<std::ptrdiff_t>(n_copied_), history_.end());
   n_copied_ = history_.size();
   if (has_form) {
-    draft_forced(most);
-    most = std::min(most - n_drafts(), pace_.n_wanted());
-    if (most == 0) return {};
+    draft_by_form(most);
+    const size_t n_wanted = std::min(most, pace_.n_wanted());
+    if (n_drafts() >= n_wanted) return {};
+    most = n_wanted - n_drafts();
   }
   return Drafter::Text{.tokens = drafted_,
                        .first = forgotten_,
@@ -158,10 +159,11 @@ std::optional<Drafter::Text> Branch::to_draft(size_t most) {
                        .memory = draft_memory_};
 }
 
-// Tokens that come next whatever the model says.
-void Branch::draft_forced(size_t most) {
-  for (; most > 0; --most) {
-    const int32_t token = sampler_.form()->forced(drafted_);
+// Tokens that come next whatever the model says; and, if it speculates, those that take most of the bytes that do.
+void Branch::draft_by_form(size_t most) {
+  while (n_drafts() < most) {
+    int32_t token = sampler_.form()->forced(drafted_);
+    if (token < 0 && n_drafts() < pace_.n_wanted()) token = sampler_.form()->likely(drafted_);
     if (token < 0) return;
     drafted_.push_back(token);
   }

@@ -107,7 +107,7 @@ class Branch final : public ScheduledBranch {
   [[nodiscard]] size_t n_fresh() const;
   [[nodiscard]] bool context_ends(size_t n_tokens) const;
   void append_drafts(std::vector<Row>& rows, size_t most);
-  void draft_forced(size_t most);
+  void draft_by_form(size_t most);
   void cut_drafts();
   void take_drafts(std::span<const int32_t> drawn);
   void take_token(int32_t drawn, std::span<const float> logits);

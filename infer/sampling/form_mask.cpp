@@ -78,6 +78,26 @@ int32_t FormMask::forced(std::span<const int32_t> history) try {
   return -1;
 }
 
+int32_t FormMask::likely(std::span<const int32_t> history) try {
+  const std::span<const forms::TokenTree::Node> nodes = form_->tokens().nodes();
+  int32_t longest = -1;
+  size_t n = 0;
+  size_t end = nodes.size();
+  for (Place place = place_of(history); place != Form::kNowhere && n < end;) {
+    const auto byte = form_->forced(place);
+    if (!byte) break;
+    while (n < end && nodes[n].byte != *byte) n = nodes[n].next;
+    if (n == end) break;
+    if (nodes[n].own > nodes[n].first) longest = form_->tokens().tokens()[nodes[n].first];
+    end = nodes[n].next;
+    ++n;
+    place = form_->after(place, *byte);
+  }
+  return longest >= 0 && goes_on_with(longest, history) ? longest : -1;
+} catch (const core::Error&) {
+  return -1;
+}
+
 bool FormMask::goes_on_with(int32_t token, std::span<const int32_t> history) try {
   const Place place = place_of(history);
   if (place == Form::kNowhere || ends(token) || tokenizer_->token_bytes(token).empty()) return false;

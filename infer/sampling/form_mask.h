@@ -35,6 +35,9 @@ class FormMask {
   /// The token that comes next in any case: no other may, and the text may not end. And others come behind it. -1:
   /// there is none.
   [[nodiscard]] int32_t forced(std::span<const int32_t> history);
+  /// Of the bytes that come in any case, the most that one token has. The model may take them by several. -1: there are
+  /// none, or the text ends with them.
+  [[nodiscard]] int32_t likely(std::span<const int32_t> history);
   /// Whether `token` may come, and others behind it.
   [[nodiscard]] bool goes_on_with(int32_t token, std::span<const int32_t> history);
   [[nodiscard]] bool may_end(std::span<const int32_t> history);

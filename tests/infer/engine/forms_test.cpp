@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
@@ -304,6 +304,22 @@ TEST_P(Forms, TokensThatAreForcedTakeNoStepsOfTheirOwn) {
   const GenerateResult result = run(engine, request).front();
   EXPECT_EQ(result.text, text);
   EXPECT_EQ(result.n_right, result.n_drafts);
+  EXPECT_LT(engine.statistics().steps, 6U);
+}
+
+TEST_P(Forms, BytesThatAreForcedAreDraftsWhoseTokensTheModelTakesOrNot) {
+  std::string text;
+  for (int i = 0; i < 16; ++i) text += "abc";
+  Request request = drawing(text_form(pieces_, text), 1, 60);
+  const auto any = alone(request);
+  EXPECT_EQ(any.front().text, text);
+  request.options.speculate = 8;
+  EXPECT_EQ(alone(request).front().tokens, any.front().tokens);
+  const auto all = std::views::iota(0, 37);
+  const int32_t whole = *std::ranges::find(all, "abc", [&](int id) { return pieces_.token_bytes(id); });
+  request.options.sampler.logit_bias = {{whole, 100.0F}};
+  EngineOn engine(GetParam(), model_);
+  EXPECT_EQ(run(engine, request).front().tokens, std::vector<int32_t>(16, whole));
   EXPECT_LT(engine.statistics().steps, 6U);
 }
 
