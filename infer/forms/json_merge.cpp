@@ -17,7 +17,7 @@ namespace {
 using Kind = JsonValue::Kind;
 
 constexpr size_t kMostAlternatives = 256;
-constexpr size_t kMostMerged = 10'000;
+constexpr size_t kMostMerged = 4'000;
 constexpr int kMostReferences = 64;
 
 // What a keyword's value has to be.

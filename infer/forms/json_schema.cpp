@@ -31,7 +31,7 @@ constexpr size_t kMostProperties = 2'000;  // of an object
 constexpr size_t kMostBranches = 256;
 constexpr size_t kMostOptional = 500;  // properties in a row: all of them may come next
 constexpr size_t kMostPatterns = 4;    // of the keys of an object
-constexpr size_t kMostRules = 5'000;
+constexpr size_t kMostRules = 3'000;
 constexpr int64_t kMostCounted = 10'000;   // properties, times how many of them are counted
 constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
 

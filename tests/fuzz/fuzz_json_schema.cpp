@@ -1,0 +1,12 @@
+// A JSON schema, whose form is asked for masks.
+#include <string>
+
+#include "tests/fuzz/forms.h"
+
+namespace folio::fuzz {
+
+bool take(std::string_view input) {
+  return take_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = std::string(input)}, "the schema: ");
+}
+
+}  // namespace folio::fuzz
