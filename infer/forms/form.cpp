@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <limits>
 
 #include "core/error.h"
 
@@ -11,6 +11,43 @@ namespace {
 
 constexpr size_t kMostWays = 4096;         // of a place
 constexpr size_t kMostTogether = 1 << 22;  // of all places of a form: some 100 MB, and half a second
+
+uint64_t key_of(int32_t first, int32_t second) {
+  return (static_cast<uint64_t>(static_cast<uint32_t>(first)) << 32U) | static_cast<uint32_t>(second);
+}
+
+// A table of hashes: most have a few keys, and are gone at once.
+class KeySet {
+ public:
+  [[nodiscard]] size_t size() const { return size_; }
+
+  /// False if it is there already. Not ~0.
+  bool insert(uint64_t key) {
+    if (2 * size_ >= keys_.size()) {
+      const std::vector<uint64_t> before = std::exchange(keys_, std::vector<uint64_t>(4 * keys_.size(), kFree));
+      for (const uint64_t old : before) {
+        if (old != kFree) slot(old) = old;
+      }
+    }
+    uint64_t& found = slot(key);
+    if (found == key) return false;
+    found = key;
+    ++size_;
+    return true;
+  }
+
+ private:
+  static constexpr uint64_t kFree = ~uint64_t{0};
+
+  uint64_t& slot(uint64_t key) {
+    size_t i = (key * 0x9E3779B97F4A7C15ULL) >> 32U;
+    while (keys_[i & (keys_.size() - 1)] != kFree && keys_[i & (keys_.size() - 1)] != key) ++i;
+    return keys_[i & (keys_.size() - 1)];
+  }
+
+  std::vector<uint64_t> keys_ = std::vector<uint64_t>(32, kFree);
+  size_t size_ = 0;
+};
 
 }  // namespace
 
@@ -32,6 +69,7 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
         Node& above = nodes_[way.back()];
         above.bytes_below |= node.bytes_below;
         above.bytes_below.set(node.byte);
+        above.height = std::max(above.height, node.height + 1);
       }
     }
   };
@@ -54,9 +92,7 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
 size_t Form::HashWays::operator()(const std::pair<std::vector<Way>, bool>& key) const {
   uint64_t hash = key.second ? 1 : 2;
   for (const Way& way : key.first) {
-    const uint64_t both =
-        (static_cast<uint64_t>(static_cast<uint32_t>(way.state)) << 32U) | static_cast<uint32_t>(way.stack);
-    hash = (hash ^ both) * 0x9E3779B97F4A7C15ULL;
+    hash = (hash ^ key_of(way.state, way.stack)) * 0x9E3779B97F4A7C15ULL;
     hash ^= hash >> 29U;
   }
   return hash;
@@ -68,8 +104,7 @@ Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens)
       start_(place_of({{.state = grammar_.part(grammar_.start()).begin, .stack = -1}})) {}
 
 int32_t Form::push(Grammar::State back, int32_t below) {
-  const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(back)) << 32U) | static_cast<uint32_t>(below);
-  const auto [found, is_new] = stack_numbers_.try_emplace(key, static_cast<int32_t>(stacks_.size()));
+  const auto [found, is_new] = stack_numbers_.try_emplace(key_of(back, below), static_cast<int32_t>(stacks_.size()));
   if (is_new) {
     stacks_.push_back({.back = back, .below = below});
     alike_stacks_.push_back(-2);
@@ -97,12 +132,12 @@ int32_t Form::alike_stack(int32_t stack) {
 Form::Place Form::place_of(std::vector<Way> reached) {
   std::vector<Way> ways;
   std::vector<Way> todo = std::move(reached);
-  std::map<Way, bool> seen;
+  KeySet seen;
   bool may_end = false;
   while (!todo.empty()) {
     const Way way = todo.back();
     todo.pop_back();
-    if (!seen.try_emplace(way, true).second) continue;
+    if (!seen.insert(key_of(way.state, way.stack))) continue;
     core::require(seen.size() <= kMostWays, "a text of this form can be read in more than {} ways", kMostWays);
     if (grammar_.ends_rule(way.state)) {
       if (way.stack < 0) {
@@ -139,7 +174,9 @@ Form::Place Form::intern(std::vector<Way> ways, bool may_end) {
   core::require(n_ways <= kMostTogether, "texts of this form can be read in more than {} ways together", kMostTogether);
   n_ways_ = n_ways;
   const auto place = static_cast<Place>(places_.size());
-  places_.push_back({.ways = key.first, .may_end = may_end});
+  PlaceData& data = places_.emplace_back();
+  data.ways = key.first;
+  data.may_end = may_end;
   place_numbers_.emplace(std::move(key), place);
   return place;
 }
@@ -157,7 +194,6 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::bitset<256> loop;
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;
@@ -176,16 +212,45 @@ void Form::expand(Place place) {
       } else {
         steps.push_back({.low = static_cast<uint8_t>(low), .high = static_cast<uint8_t>(high), .to = to});
       }
-      if (to == place) {
-        for (size_t byte = low; byte <= high; ++byte) loop.set(byte);
-      }
     }
     low = high + 1;
   }
   PlaceData& data = places_[static_cast<size_t>(place)];
   data.steps = std::move(steps);
-  data.loop = loop;
   data.is_expanded = true;
+  const auto n_bytes = [](const Step& step) { return size_t{step.high} - step.low + 1; };
+  size_t most = 0;
+  for (const Step& step : data.steps) {
+    size_t n = 0;
+    for (const Step& other : data.steps) n += other.to == step.to ? n_bytes(other) : 0;
+    if (n > most) data.next = step.to;
+    most = std::max(most, n);
+  }
+  for (const Step& step : data.steps) {
+    for (size_t byte = step.low; byte <= step.high && step.to == data.next; ++byte) data.run.set(byte);
+  }
+}
+
+// Whether every text of so many of these bytes may come: a loop, or copies of one, may be read without looking at each
+// byte. True only if it is so; that it is so may be missed.
+bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
+  expand(place);
+  PlaceData& data = places_[static_cast<size_t>(place)];
+  if ((bytes & ~data.run).any()) return false;
+  if (data.run_length >= length || data.is_run_length) return data.run_length >= length;
+  const std::bitset<256> run = data.run;
+  uint32_t n = 1;
+  Place next = data.next;
+  for (; n < length && next != place; ++n) {
+    expand(next);
+    const PlaceData& after = places_[static_cast<size_t>(next)];
+    if ((run & ~after.run).any()) break;
+    next = after.next;
+  }
+  PlaceData& known = places_[static_cast<size_t>(place)];
+  known.run_length = next == place ? std::numeric_limits<uint32_t>::max() : n;
+  known.is_run_length = known.run_length < length;
+  return known.run_length >= length;
 }
 
 Form::Place Form::after(Place place, uint8_t byte) {
@@ -248,8 +313,7 @@ void Form::walk(size_t first, size_t end, Place place, Ranges& to) {
     const Place next = steps[s].to;
     add(node.first, node.own);
     if (node.own == node.last) continue;
-    expand(next);
-    if ((node.bytes_below & ~places_[static_cast<size_t>(next)].loop).none()) {
+    if (runs(next, node.bytes_below, node.height)) {
       add(node.own, node.last);
     } else {
       walk(n + 1, node.next, next, to);

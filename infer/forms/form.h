@@ -28,6 +28,7 @@ class TokenTree {
     uint32_t next;              ///< the node behind this one's subtree; its first child is the node behind it
     uint32_t first, own, last;  ///< ranks of tokens: [first, own) end here, [first, last) begin with what leads here
     std::bitset<256> bytes_below{};  ///< that are in the subtree
+    uint32_t height = 0;             ///< bytes of the longest way down from here
   };
 
   explicit TokenTree(const data::Tokenizer& tokenizer);
@@ -82,12 +83,15 @@ class Form {
     Place to;
   };
   struct PlaceData {
-    std::vector<Way> ways;
-    bool may_end;
+    std::vector<Way> ways{};
+    bool may_end = false;
     bool is_expanded = false;
     std::vector<Step> steps{};  ///< in order of bytes
-    std::bitset<256> loop{};    ///< bytes that lead back here
-    Place same = kNowhere;      ///< a place with the same tokens, which knows them; kNowhere: not known yet
+    Place next = kNowhere;      ///< where most bytes lead, which are `run`
+    std::bitset<256> run{};
+    uint32_t run_length = 0;     ///< so many bytes of `run` may come one after the other
+    bool is_run_length = false;  ///< and not more
+    Place same = kNowhere;       ///< a place with the same tokens, which knows them; kNowhere: not known yet
     std::optional<Ranges> allowed{};
   };
   struct HashWays {
@@ -99,6 +103,7 @@ class Form {
   [[nodiscard]] Place place_of(std::vector<Way> reached);
   [[nodiscard]] Place intern(std::vector<Way> ways, bool may_end);
   void expand(Place place);
+  [[nodiscard]] bool runs(Place place, const std::bitset<256>& bytes, uint32_t length);
   void walk(size_t first, size_t end, Place place, Ranges& to);
 
   Grammar grammar_;
