@@ -432,7 +432,7 @@ def regex_seeds(folder):
 
 def gbnf_seeds(folder):
     put(folder, "good-list", 'root ::= ("- " item)+ # a list\nitem ::= [^\\n]+ "\\n"\n')
-    put(folder, "good-recursion", 'root ::= "(" root ")" | word{2,300}\nword ::=\n  [a-z] |\n  ( "é" . \n )?\n  "\\x41"')
+    put(folder, "good-recursion", 'root ::= "(" root ")" | word{2,300}\nword ::=\n  [a-z] |\n  ( "é" . \n )? "\\x41"')
     put(folder, "good-empty", 'root ::= | "" "a" root')
     put(folder, "left", 'root ::= sum\nsum ::= sum "+" [0-9] | [0-9]')
     put(folder, "undefined", "root ::= a b")
