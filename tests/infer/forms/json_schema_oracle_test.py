@@ -126,7 +126,7 @@ class Drawn:
         r = self.random
         to = {"type": "integer", **self.bounds([-1000, -37, -10, -1, 0, 1, 5, 9, 10, 99, 100, 12345, 0.5, -2.5, 1e3])}
         if r.random() < 0.3:
-            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25, 2.0])
+            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # with 2.0, jsonschema rounds
         return to
 
     def draw_number(self, depth):
@@ -335,6 +335,8 @@ def check_canonical(tool, schema, value, why):
     """A valid value that is written as json.dumps writes it is taken in some order of its keys."""
     if is_written_otherwise(value) or n_orders(value) > 200:
         return 0
+    if any(f'"format":"{name}"' in dumped(schema) for name in ["email", "ipv6"]):
+        return 0  # jsonschema asks for an @ alone, and Python for less than RFC 3986
     assert any(tool.takes(schema, [dumped(one) for one in orders(value)])), (why, schema, value)
     return 1
 
