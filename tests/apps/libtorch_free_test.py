@@ -44,7 +44,7 @@ def test_no_serving_source_includes_the_training_half(folder):
 
 def test_no_serving_program_includes_the_training_half():
     found = includes(SERVING_SOURCES)
-    assert ("src/apps/serve.cpp", "infer/server/service.h") in found
+    assert ("src/apps/serve.cpp", "infer/server/serve_http.h") in found
     assert [(f, h) for f, h in found if LIBTORCH.match(h) or TRAINING_HALF.match(h)] == []
 
 
