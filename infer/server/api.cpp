@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <type_traits>
 #include <utility>
 
@@ -352,6 +353,12 @@ Prompt chat_prompt(const Json* messages, const ServedModel& served) {
 }
 
 }  // namespace
+
+std::string model_name(const std::string& path) {
+  const auto file = std::filesystem::absolute(path).lexically_normal();
+  if (file.filename() == "model.gguf") return file.parent_path().filename().string();
+  return file.has_extension() ? file.stem().string() : file.filename().string();
+}
 
 Json ApiError::json() const {
   const char* type = status_ == 401 || status_ == 403 ? "authentication_error"

@@ -34,6 +34,8 @@ class ApiError : public std::runtime_error {
   std::string code_;
 };
 
+inline constexpr int64_t kMostChoices = 128;  ///< of a request, where nothing else is said
+
 /// The model that is served.
 struct ServedModel {
   std::string name;
@@ -42,8 +44,11 @@ struct ServedModel {
   std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
   size_t speculate = 0;                               ///< GenerateOptions::speculate of each
   int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of each
-  int64_t max_choices = 128;                          ///< of a request: n times its prompts
+  int64_t max_choices = kMostChoices;                 ///< of a request: n times its prompts
 };
+
+/// What a model in this file is called where nothing else is said: runs/tinyshakespeare/model.gguf is tinyshakespeare.
+[[nodiscard]] std::string model_name(const std::string& path);
 
 struct Prompt {
   std::vector<int32_t> tokens;

@@ -98,16 +98,7 @@ void forward(Llama& model, const nb::dict& outputs, const nb::dict& inputs) {
 }
 
 nb::dict statistics(Llama& model) {
-  const infer::EngineStatistics s =
-      model.with([](ft::Llama& llama, const ft::LlamaWeight&) { return llama.statistics(); });
-  nb::dict all;
-  all["steps"] = s.steps;
-  all["rows"] = s.rows;
-  all["tokens"] = s.tokens;
-  all["cached_tokens"] = s.cached_tokens;
-  all["preemptions"] = s.preemptions;
-  all["blocks"] = s.n_blocks;
-  return all;
+  return dict_of(model.with([](ft::Llama& llama, const ft::LlamaWeight&) { return llama.statistics(); }));
 }
 
 }  // namespace

@@ -117,6 +117,22 @@ nb::object object_of(const Json& json) {
   }
 }
 
+nb::dict dict_of(const infer::EngineStatistics& s) {
+  nb::dict all;
+  all["steps"] = s.steps;
+  all["rows"] = s.rows;
+  all["tokens"] = s.tokens;
+  all["cached_tokens"] = s.cached_tokens;
+  all["preemptions"] = s.preemptions;
+  all["running"] = s.running;
+  all["waiting"] = s.waiting;
+  all["blocks_in_use"] = s.blocks_in_use;
+  all["blocks"] = s.n_blocks;
+  all["step_seconds"] = s.step_seconds;
+  all["plan_seconds"] = s.plan_seconds;
+  return all;
+}
+
 nb::str text_of(std::string_view text) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -310,21 +326,7 @@ nb::dict config(const std::shared_ptr<SharedModel>& model) {
 }
 
 nb::dict statistics(const std::shared_ptr<SharedModel>& model) {
-  const SharedModel::Use use(*model);
-  const infer::EngineStatistics s = use.engine().statistics();
-  nb::dict all;
-  all["steps"] = s.steps;
-  all["rows"] = s.rows;
-  all["tokens"] = s.tokens;
-  all["cached_tokens"] = s.cached_tokens;
-  all["preemptions"] = s.preemptions;
-  all["running"] = s.running;
-  all["waiting"] = s.waiting;
-  all["blocks_in_use"] = s.blocks_in_use;
-  all["blocks"] = s.n_blocks;
-  all["step_seconds"] = s.step_seconds;
-  all["plan_seconds"] = s.plan_seconds;
-  return all;
+  return dict_of(SharedModel::Use(*model).engine().statistics());
 }
 
 nb::dict about(const std::shared_ptr<SharedModel>& model) {

@@ -35,6 +35,8 @@ class WithoutGil {
 [[nodiscard]] Json json_of(nb::handle object);
 [[nodiscard]] nb::object object_of(const Json& json);
 
+[[nodiscard]] nb::dict dict_of(const infer::EngineStatistics& statistics);
+
 /// What is no UTF-8 becomes U+FFFD.
 [[nodiscard]] nb::str text_of(std::string_view text);
 

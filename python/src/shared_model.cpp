@@ -16,13 +16,6 @@ using infer::server::Json;
 constexpr int64_t kMaxTokens = 256;      // of generate, where nothing is said
 constexpr int64_t kMostTexts = 1 << 20;  // of a call
 
-std::string name_of(const std::string& path, const OpenOptions& options) {
-  if (!options.name.empty()) return options.name;
-  const auto file = std::filesystem::absolute(path).lexically_normal();
-  if (file.filename() == "model.gguf") return file.parent_path().filename().string();
-  return file.has_extension() ? file.stem().string() : file.filename().string();
-}
-
 std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& model, const OpenOptions& options) {
   if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template);
   if (model.tokenizer().chat_template().empty()) return std::nullopt;
@@ -38,7 +31,7 @@ std::string model_file_of(const std::string& path) {
 
 SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
     : loaded(infer::LoadedModel::open(path, options.load)),
-      served{.name = name_of(path, options),
+      served{.name = options.name.empty() ? infer::server::model_name(path) : options.name,
              .context = loaded.context(),
              .tokenizer = loaded.tokenizer(),
              .chat_template = chat_template_of(loaded, options),
@@ -84,12 +77,9 @@ infer::server::LocalService& SharedModel::Use::service() const {
 
 void SharedModel::serve(infer::server::ServiceOptions options) {
   const Use use(*this);
-  infer::server::ServedModel served{.name = use.served().name,
-                                    .context = use.served().context,
-                                    .tokenizer = use.tokenizer(),
-                                    .chat_template = use.served().chat_template,
-                                    .speculate = use.served().speculate,
-                                    .adapter = use.loaded().adapter()};
+  infer::server::ServedModel served = use.served();
+  served.max_choices = infer::server::kMostChoices;
+  served.adapter = use.loaded().adapter();
   auto service = std::make_unique<infer::server::LocalService>(use.engine(), std::move(served), std::move(options));
   const std::lock_guard lock(mutex_);
   core::require(parts_->service == nullptr, "the model answers requests already; a model has one Service");

@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <filesystem>
 
 #include "apps/program.h"
 #include "core/error.h"
@@ -76,13 +75,6 @@ void raise_descriptor_limit() {
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-// runs/tinyshakespeare/model.gguf is tinyshakespeare.
-std::string name_of(const std::string& path) {
-  const auto file = std::filesystem::absolute(path).lexically_normal();
-  if (file.filename() == "model.gguf") return file.parent_path().filename().string();
-  return file.has_extension() ? file.stem().string() : file.filename().string();
-}
-
 std::optional<data::ChatTemplate> chat_template_of(const CLI::App& app, const Options& o,
                                                    const infer::LoadedModel& model) {
   if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template);
@@ -95,7 +87,7 @@ int run(const CLI::App& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   infer::LoadedModel model = apps::open_model(o.model);
-  infer::server::ServedModel served{.name = o.name.empty() ? name_of(model.file().path) : o.name,
+  infer::server::ServedModel served{.name = o.name.empty() ? infer::server::model_name(model.file().path) : o.name,
                                     .context = model.context(),
                                     .tokenizer = model.tokenizer(),
                                     .chat_template = chat_template_of(app, o, model),
