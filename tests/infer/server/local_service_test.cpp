@@ -102,7 +102,7 @@ TEST_F(LocalServiceTest, TheCallersSeedIsForARequestThatNamesNone) {
 TEST_F(LocalServiceTest, AReplyThatIsGivenUpEndsItsRequests) {
   const auto notifier = std::make_shared<Notifier>();
   Json body = completion(1);
-  body.update({{"stream", true}, {"n", 8}, {"max_tokens", 80}});
+  body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});  // long enough to be given up on the way
   auto reply = service_.request(post("/v1/completions", body), notifier);
   pollfd readable{.fd = notifier->fd(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&readable, 1, 10'000), 1);
@@ -112,12 +112,12 @@ TEST_F(LocalServiceTest, AReplyThatIsGivenUpEndsItsRequests) {
     ASSERT_LT(std::chrono::steady_clock::now(), until);
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_LT(async_.statistics().tokens, 8U * 80U);
+  EXPECT_LT(async_.statistics().tokens, 128U * 80U);
 }
 
 TEST_F(LocalServiceTest, AServiceThatStopsEndsWhatRuns) {
   Json body = completion(1);
-  body.update({{"stream", true}, {"n", 8}, {"max_tokens", 80}});
+  body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});  // long enough to be given up on the way
   const auto runs = service_.request(post("/v1/completions", body));
   const auto waits = service_.request(post("/v1/completions", completion(2)));
   EXPECT_EQ(runs->status(10s), 200);
