@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "infer/forms/form.h"
 #include "infer/sampling/ranking.h"
 
 namespace folio::infer {
@@ -39,7 +40,7 @@ bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> hi
 }
 
 // Touches the fewer of the two: the logits that are kept, or those that are not.
-void FormMask::mask(std::span<float> logits, const Form::Ranges& allowed) {
+void FormMask::mask(std::span<float> logits, std::span<const std::pair<uint32_t, uint32_t>> allowed) {
   const std::span<const int32_t> tokens = form_->tokens().tokens();
   size_t n_allowed = 0;
   for (const auto& [first, last] : allowed) n_allowed += last - first;

@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizers/tokenizer.h"
-#include "infer/forms/form.h"
+
+namespace folio::infer::forms {
+class Form;
+}
 
 namespace folio::infer {
 
@@ -46,13 +50,13 @@ class FormMask {
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history, int32_t token);
 
  private:
-  using Place = forms::Form::Place;
+  using Place = int32_t;  ///< forms::Form::Place
 
   [[nodiscard]] Place place_of(std::span<const int32_t> history);
   [[nodiscard]] Place after(Place place, int32_t token);
   [[nodiscard]] WayOn way_on_at(Place place);
   [[nodiscard]] bool ends(int32_t token) const;
-  void mask(std::span<float> logits, const forms::Form::Ranges& allowed);
+  void mask(std::span<float> logits, std::span<const std::pair<uint32_t, uint32_t>> allowed);
 
   std::shared_ptr<forms::Form> form_;
   const data::Tokenizer* tokenizer_;

@@ -12,6 +12,7 @@
 
 #include "infer/engine/draft_model.h"
 #include "infer/engine/engine.h"
+#include "infer/forms/form.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
