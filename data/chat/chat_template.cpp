@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "jinja/interpreter.h"
 
 namespace folio::data {
@@ -32,6 +33,47 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
+// Texts in it, keys too, are somebody's.
+jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
+  const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
+  if (json.is_string()) return text(json.get_ref<const std::string&>());
+  if (json.is_boolean()) return {json.get<bool>()};
+  if (json.is_number_integer() && json <= INT64_MAX) return {json.get<int64_t>()};
+  if (json.is_number()) return {json.get<double>()};
+  if (json.is_array()) {
+    std::vector<jinja::Value> items;
+    for (const auto& item : json) items.push_back(value_of(session, item));
+    return session.list(std::move(items));
+  }
+  if (!json.is_object()) return {jinja::None{}};
+  std::vector<std::pair<jinja::Value, jinja::Value>> items;
+  for (const auto& [key, item] : json.items()) items.emplace_back(text(key), value_of(session, item));
+  return session.dict(std::move(items));
+}
+
+// As transformers' users pass it.
+jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool arguments_as_text) {
+  const auto name = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
+  const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
+  std::vector<std::pair<jinja::Value, jinja::Value>> members{{name("role"), name(chat_role_name(message.role))},
+                                                             {name("content"), said(message.content)}};
+  std::vector<jinja::Value> calls;
+  for (const ToolCall& call : message.calls) {
+    const jinja::Value arguments =
+        arguments_as_text ? said(call.arguments)
+                          : value_of(session, core::parse_ordered_json(call.arguments, "the arguments of a call"));
+    const jinja::Value function = session.dict({{name("name"), said(call.name)}, {name("arguments"), arguments}});
+    calls.push_back(
+        session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
+  }
+  if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
+  if (message.role == ChatRole::Tool) {
+    members.emplace_back(name("tool_call_id"), said(message.call_id));
+    if (!message.name.empty()) members.emplace_back(name("name"), said(message.name));
+  }
+  return session.dict(std::move(members));
+}
+
 // The text of BOS, also where the file doesn't put one in front of other texts.
 std::string bos_text(const Tokenizer& tokenizer) {
   const std::vector<int32_t> beginning = tokenizer.prefix_tokens();
@@ -47,6 +89,8 @@ std::string_view chat_role_name(ChatRole role) {
       return "system";
     case ChatRole::User:
       return "user";
+    case ChatRole::Tool:
+      return "tool";
     default:
       return "assistant";
   }
@@ -59,24 +103,22 @@ ChatTemplate::ChatTemplate(std::string_view jinja, std::string where) : where_(s
 }
 
 std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> messages, std::string_view bos,
-                                            std::string_view eos, bool add_generation_prompt) const {
+                                            std::string_view eos, const RenderOptions& options) const {
   core::require(!messages.empty(), "a chat needs a message");
   jinja::Session session;
-  const auto text = [&](std::string_view utf8, char32_t mark = 0) {
-    return session.text(jinja::from_utf8(utf8, mark));
-  };
+  const auto text = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
+  std::vector<jinja::Value> list;
+  for (const ChatMessage& m : messages) list.push_back(value_of(session, m, options.arguments_as_text));
+  const jinja::Value tools = options.tools.empty()
+                                 ? jinja::Value{jinja::None{}}
+                                 : value_of(session, core::parse_ordered_json(options.tools, "the tools"));
   const jinja::Text rendered = with_remedy(where_, [&] {
-    std::vector<jinja::Value> list;
-    for (const ChatMessage& m : messages) {
-      list.push_back(session.dict(
-          {{text("role"), text(chat_role_name(m.role))}, {text("content"), text(m.content, jinja::kSaid)}}));
-    }
     return jinja::render(*program_, session,
                          {{"messages", session.list(std::move(list))},
-                          {"add_generation_prompt", {add_generation_prompt}},
+                          {"add_generation_prompt", {options.add_generation_prompt}},
                           {"bos_token", text(bos)},
                           {"eos_token", text(eos)},
-                          {"tools", {jinja::None{}}},
+                          {"tools", tools},
                           {"documents", {jinja::None{}}}});
   });
   std::vector<ChatPiece> pieces;
@@ -91,14 +133,13 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
 }
 
 std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                   std::span<const ChatMessage> messages, bool add_generation_prompt) {
-  return chat.render(messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()),
-                     add_generation_prompt);
+                                   std::span<const ChatMessage> messages, const RenderOptions& options) {
+  return chat.render(messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()), options);
 }
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                 std::span<const ChatMessage> messages) {
-  const std::vector<ChatPiece> rendered = render_chat(tokenizer, chat, messages, true);
+                                 std::span<const ChatMessage> messages, const RenderOptions& options) {
+  const std::vector<ChatPiece> rendered = render_chat(tokenizer, chat, messages, options);
   std::vector<TextPiece> pieces;
   for (const ChatPiece& piece : rendered) pieces.push_back({.text = piece.text, .parse_special = piece.is_template});
   std::vector<int32_t> tokens = tokenizer.encode_pieces(pieces);
@@ -111,7 +152,7 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
 std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
   const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
                                           {.role = ChatRole::Assistant, .content = "answer"}};
-  const std::vector<ChatPiece> pieces = render_chat(tokenizer, chat, messages, false);
+  const std::vector<ChatPiece> pieces = render_chat(tokenizer, chat, messages, {.add_generation_prompt = false});
   if (pieces.empty() || !pieces.back().is_template || pieces.size() < 2) return "";
   if (pieces[pieces.size() - 2].text != messages[1].content) return "";
   const std::string& behind = pieces.back().text;

@@ -14,12 +14,28 @@
 
 namespace folio::data {
 
-enum class ChatRole { System, User, Assistant };
+enum class ChatRole { System, User, Assistant, Tool };
 [[nodiscard]] std::string_view chat_role_name(ChatRole role);
+
+/// What an assistant asks for instead of an answer, or beside it: that a function is called.
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  ///< a JSON object
+};
 
 struct ChatMessage {
   ChatRole role;
   std::string content;
+  std::vector<ToolCall> calls{};  ///< of an assistant
+  std::string call_id{};          ///< of a tool: what it answers
+  std::string name{};             ///< of a tool, if it says so
+};
+
+struct RenderOptions {
+  bool add_generation_prompt = true;  ///< up to where the assistant's next answer begins
+  std::string tools{};                ///< a JSON list of functions, as OpenAI's API has it; empty: there are none
+  bool arguments_as_text = false;     ///< the template wants the arguments of calls as a text, not as an object
 };
 
 /// A part of a rendered chat: text of the template, in which special tokens are looked for, or what somebody says.
@@ -34,11 +50,11 @@ class ChatTemplate {
   /// Jinja, or uses what is not supported.
   ChatTemplate(std::string_view jinja, std::string where);
 
-  /// The text of a conversation, with `add_generation_prompt` up to where the assistant's next answer begins; no two
-  /// neighbours are of one kind. `bos` and `eos` are the texts of those tokens. Throws core::Error, likewise, where the
-  /// template raises an exception, as many do for roles that don't alternate or for a system message.
+  /// The text of a conversation; no two neighbours are of one kind. `bos` and `eos` are the texts of those tokens. What
+  /// tools and calls say counts as said. Throws core::Error, likewise, where the template raises an exception, as many
+  /// do for roles that don't alternate or for a system message, and if the arguments of a call are no JSON.
   [[nodiscard]] std::vector<ChatPiece> render(std::span<const ChatMessage> messages, std::string_view bos,
-                                              std::string_view eos, bool add_generation_prompt = true) const;
+                                              std::string_view eos, const RenderOptions& options = {}) const;
 
  private:
   std::string where_;
@@ -47,11 +63,12 @@ class ChatTemplate {
 
 /// ChatTemplate::render() with the tokenizer's BOS and EOS.
 [[nodiscard]] std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                                 std::span<const ChatMessage> messages, bool add_generation_prompt);
+                                                 std::span<const ChatMessage> messages, const RenderOptions& options);
 
 /// A conversation in tokens, with the tokenizer's prefix_tokens() in front unless the template writes them.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                               std::span<const ChatMessage> messages);
+                                               std::span<const ChatMessage> messages,
+                                               const RenderOptions& options = {});
 
 /// What ends an answer: the special token that the template writes after it, or, where that is not one token of the
 /// vocabulary, the text up to the next whitespace. Empty if nothing follows.

@@ -15,7 +15,9 @@ using data::ChatRole;
 std::string rendered(const data::Tokenizer& tokenizer, const Chat& chat, std::span<const ChatMessage> messages,
                      bool begins_answer) {
   std::string text;
-  for (const data::ChatPiece& piece : data::render_chat(tokenizer, *chat, messages, begins_answer)) text += piece.text;
+  for (const data::ChatPiece& piece :
+       data::render_chat(tokenizer, *chat, messages, {.add_generation_prompt = begins_answer}))
+    text += piece.text;
   return text;
 }
 

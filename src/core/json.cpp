@@ -5,30 +5,49 @@
 
 namespace folio::core {
 
-nlohmann::json parse_json(std::string_view text, const std::string& where) {
+namespace {
+
+template <typename Json>
+Json parse(std::string_view text, const std::string& where, size_t max_keys, std::string_view leave_out) {
   constexpr int kMaxDepth = 64;
   constexpr size_t kMaxValues = size_t{1}
                                 << 22U;  // each takes at least 16 bytes; the largest vocabularies have a million
   size_t n_values = 0;
-  std::vector<std::set<std::string>> keys;  // of the objects that enclose this place
-  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    using Event = nlohmann::json::parse_event_t;
+  std::vector<std::set<std::string>> keys;  // of the objects that enclose this place, by their depth
+  bool left_out = false;
+  const auto watch = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
+    using Event = typename Json::parse_event_t;
     const bool opens =
         event == Event::object_start || event == Event::array_start;  // reported with the depth outside of it
     if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: the JSON nests deeper than {}", where, kMaxDepth);
     if (++n_values > kMaxValues) fail("{}: more than {} values and keys are not read here", where, kMaxValues);
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      fail("{}: the key \"{}\" occurs twice", where, printable(parsed.get<std::string>()));
+    if (event == Event::object_start) {  // what is left out has no event at its end
+      keys.resize(static_cast<size_t>(depth));
+      keys.emplace_back();
     }
-    return true;
+    if (event != Event::key) return true;
+    const auto& key = parsed.template get_ref<const std::string&>();
+    std::set<std::string>& others = keys[static_cast<size_t>(depth) - 1];
+    if (!others.insert(key).second) fail("{}: the key \"{}\" occurs twice", where, printable(key));
+    if (depth == 1) left_out = !leave_out.empty() && key == leave_out;
+    if (!left_out && others.size() > max_keys) fail("{}: an object has more than {} keys", where, max_keys);
+    return depth > 1 || !left_out;
   };
   try {
-    return nlohmann::json::parse(text.begin(), text.end(), watch);
+    return Json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::exception& error) {
     fail("{}: not valid JSON: {}", where, printable(error.what(), 120));
   }
+}
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, const std::string& where) {
+  return parse<nlohmann::json>(text, where, text.size(), {});
+}
+
+OrderedJson parse_ordered_json(std::string_view text, const std::string& where, std::string_view leave_out) {
+  return parse<OrderedJson>(text, where, 1024, leave_out);
 }
 
 const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key, const std::string& where) {

@@ -13,6 +13,13 @@ namespace folio::core {
 /// of values.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& where);
 
+using OrderedJson = nlohmann::ordered_json;
+
+/// The same, with the keys of objects in their order. An object may have 1,024 of them, since each is looked for among
+/// those before it. `leave_out` is a key of the outermost object that is read over.
+[[nodiscard]] OrderedJson parse_ordered_json(std::string_view text, const std::string& where,
+                                             std::string_view leave_out = {});
+
 /// The value at `key`. Throws Error that names `where` and the key if it is missing.
 [[nodiscard]] const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key,
                                             const std::string& where);

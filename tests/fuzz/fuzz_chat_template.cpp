@@ -11,7 +11,7 @@ namespace {
 
 bool renders(const data::ChatTemplate& chat, const std::vector<data::ChatMessage>& messages, bool prompt) {
   std::vector<data::ChatPiece> pieces;
-  if (!accepted([&] { pieces = chat.render(messages, "<s>", "</s>", prompt); }, "f.jinja")) return false;
+  if (!accepted([&] { pieces = chat.render(messages, "<s>", "</s>", {.add_generation_prompt = prompt}); }, "f.jinja")) return false;
   for (size_t i = 0; i < pieces.size(); ++i) {
     law(!pieces[i].text.empty(), "no piece is empty");
     law(i == 0 || pieces[i].is_template != pieces[i - 1].is_template, "neighbours are of two kinds");

@@ -4,15 +4,19 @@
 //     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt": true if missing,
 //      "marks": [other special tokens]}
 //                               {"pieces": [[text, is_template], …], "end_of_turn": text}
+//     {"template", "bos", "eos", "marks", "tool_format": true}
+//                               the fields of ToolFormat
 //     {"jinja": template, "variables": {…}, "said": [keys of texts]}
 //                               {"text": rendered, "said": what in it came from those texts}
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/file_io.h"
 #include "data/chat/chat_template.h"
+#include "data/chat/tool_format.h"
 #include "jinja/interpreter.h"
 
 namespace folio::data {
@@ -97,8 +101,9 @@ Json chat(const Json& request) {
   const auto bos = request.at("bos").get<std::string>();
   const auto eos = request.at("eos").get<std::string>();
   Json pieces = Json::array();
-  for (const ChatPiece& piece : chat_template.render(messages_of(request.at("messages")), bos, eos,
-                                                     request.value("add_generation_prompt", true))) {
+  for (const ChatPiece& piece :
+       chat_template.render(messages_of(request.at("messages")), bos, eos,
+                            {.add_generation_prompt = request.value("add_generation_prompt", true)})) {
     pieces.push_back({piece.text, piece.is_template});
   }
   Json result{{"pieces", pieces}};
@@ -107,8 +112,32 @@ Json chat(const Json& request) {
   return result;
 }
 
+Json format_of_calls(const Json& request) {
+  const ChatTemplate chat_template(request.at("template").get<std::string>(), "the file");
+  const MarkTokenizer tokenizer(request.at("bos"), request.at("eos"), request.at("marks"));
+  const ToolFormat format = tool_format(tokenizer, chat_template);
+  Json call = Json::array();
+  for (const CallPiece& piece : format.call) {
+    constexpr std::array kKinds{"text", "name", "arguments", "id"};
+    call.push_back({kKinds.at(static_cast<size_t>(piece.kind)), piece.text});
+  }
+  return {{"before", format.before},
+          {"opening", format.opening},
+          {"trigger", format.trigger},
+          {"only_at_start", format.only_at_start},
+          {"call", call},
+          {"several", format.several},
+          {"separator", format.separator},
+          {"closing", format.closing},
+          {"arguments_as_text", format.arguments_as_text},
+          {"in_words", format.in_words},
+          {"has_system", format.has_system},
+          {"marks", format.marks}};
+}
+
 Json answer(const Json& request) {
   try {
+    if (request.contains("tool_format")) return format_of_calls(request);
     return request.contains("jinja") ? rendered(request) : chat(request);
   } catch (const core::Error& error) {
     return {{"error", error.what()}};
