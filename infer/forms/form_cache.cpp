@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "infer/forms/calls.h"
+
 namespace folio::infer::forms {
 namespace {
 
@@ -9,8 +11,21 @@ namespace {
 std::string key_of(const FormOptions& options) {
   std::string key = fmt::format("{} {} {}:{}", static_cast<int>(options.kind), options.free_whitespace,
                                 options.text.size(), options.text);
-  for (const std::string& choice : options.choices) key += fmt::format("{}:{}", choice.size(), choice);
-  return key;
+  const auto add = [&](const std::string& text) { key += fmt::format(",{}:{}", text.size(), text); };
+  for (const std::string& choice : options.choices) add(choice);
+  if (options.calls == nullptr) return key;
+  const CallsForm& calls = *options.calls;
+  key += fmt::format(";{} {} {} {}", calls.several, calls.has_answer, calls.format.several, calls.format.only_at_start);
+  for (const std::string* text : {&calls.format.before, &calls.format.opening, &calls.format.trigger,
+                                  &calls.format.separator, &calls.format.closing}) {
+    add(*text);
+  }
+  for (const auto& piece : calls.format.call) add(fmt::format("{}{}", static_cast<int>(piece.kind), piece.text));
+  for (const auto& function : calls.functions) {
+    add(function.name);
+    add(function.parameters);
+  }
+  return key + key_of(calls.answer);
 }
 
 }  // namespace

@@ -13,12 +13,15 @@
 
 namespace folio::infer::forms {
 
+struct CallsForm;
+
 struct FormOptions {
-  enum class Kind : uint8_t { None, Regex, Grammar, JsonSchema, JsonObject, Choice };
+  enum class Kind : uint8_t { None, Regex, Grammar, JsonSchema, JsonObject, Choice, Calls };
   Kind kind = Kind::None;
-  std::string text{};                  ///< the expression, the grammar, or the schema, as JSON
-  std::vector<std::string> choices{};  ///< of Choice
-  bool free_whitespace = false;        ///< of JSON: spaces and lines where JSON allows them; else none
+  std::string text{};                        ///< the expression, the grammar, or the schema, as JSON
+  std::vector<std::string> choices{};        ///< of Choice
+  std::shared_ptr<const CallsForm> calls{};  ///< of Calls (calls.h)
+  bool free_whitespace = false;              ///< of JSON: spaces and lines where JSON allows them; else none
 };
 
 // What these don't support is refused by name, and never ignored. All throw core::Error of one line.

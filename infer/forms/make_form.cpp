@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "infer/forms/calls.h"
 #include "infer/forms/forms.h"
 
 namespace folio::infer::forms {
@@ -55,10 +56,14 @@ const char* name_of(FormOptions::Kind kind) {
       return "the schema";
     case FormOptions::Kind::JsonObject:
       return "a JSON object";
+    case FormOptions::Kind::Calls:
+      return "the tools";
     default:
       return "the choices";
   }
 }
+
+}  // namespace
 
 Grammar::Part part_of(Grammar& grammar, const FormOptions& options) {
   switch (options.kind) {
@@ -70,12 +75,12 @@ Grammar::Part part_of(Grammar& grammar, const FormOptions& options) {
       return json_schema_part(grammar, options.text, options.free_whitespace);
     case FormOptions::Kind::JsonObject:
       return json_object_part(grammar, options.free_whitespace);
+    case FormOptions::Kind::Calls:
+      return calls_part(grammar, *options.calls);
     default:
       return choice_part(grammar, options.choices);
   }
 }
-
-}  // namespace
 
 std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens) {
   try {

@@ -1,0 +1,94 @@
+#include "infer/forms/calls.h"
+
+#include <array>
+#include <span>
+
+#include "core/error.h"
+
+namespace folio::infer::forms {
+namespace {
+
+using Part = Grammar::Part;
+using Kind = data::CallPiece::Kind;
+
+// Any bytes up to the end of the first `trigger` in them, or (`with` is false) any bytes without it. `at_start`: it is
+// looked for at the beginning alone. A state is how much of the trigger was read last (Knuth, Morris and Pratt 1977).
+Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
+  if (at_start && with) return grammar.text(trigger);
+  const size_t n = trigger.size();
+  const size_t elsewhere = at_start ? n + 1 : 0;  // nothing of it was read, or can't be any more
+  std::vector<std::vector<size_t>> after(n + 2, std::vector<size_t>(256, elsewhere));
+  for (size_t state = 0, fallback = 0; state < n; ++state) {
+    const auto next = static_cast<uint8_t>(trigger[state]);
+    if (!at_start && state > 0) {
+      after[state] = after[fallback];
+      fallback = after[fallback][next];
+    }
+    after[state][next] = state + 1;
+  }
+  std::vector<Grammar::Transition> transitions;
+  std::vector<int32_t> accepting;
+  for (size_t state = 0; state < n + 2; ++state) {
+    if (with == (state == n)) accepting.push_back(static_cast<int32_t>(state));
+    if (state == n) continue;
+    for (size_t low = 0, high = 0; low < 256; low = high) {
+      const size_t to = after[state][low];
+      while (high < 256 && after[state][high] == to) ++high;
+      if (to == n && !with) continue;
+      transitions.push_back({.from = static_cast<int32_t>(state),
+                             .low = static_cast<uint8_t>(low),
+                             .high = static_cast<uint8_t>(high - 1),
+                             .to = static_cast<int32_t>(to)});
+    }
+  }
+  return grammar.automaton(n + 2, transitions, accepting);
+}
+
+Part call(Grammar& grammar, const data::ToolFormat& format, const CallsForm::Function& function) {
+  std::vector<Part> parts;
+  for (const data::CallPiece& piece : format.call) {
+    switch (piece.kind) {
+      case Kind::Text:
+        parts.push_back(grammar.text(piece.text));
+        break;
+      case Kind::Name:
+        parts.push_back(grammar.text(function.name));
+        break;
+      case Kind::Arguments:
+        try {
+          parts.push_back(json_schema_part(grammar, function.parameters, false));
+        } catch (const core::Error& error) {
+          core::fail("function {}: {}", function.name, error.what());
+        }
+        break;
+      case Kind::Id:
+        parts.push_back(regex_part(grammar, "[a-zA-Z0-9]{9}"));
+        break;
+    }
+  }
+  return grammar.sequence(parts);
+}
+
+}  // namespace
+
+Part calls_part(Grammar& grammar, const CallsForm& form) {
+  const data::ToolFormat& format = form.format;
+  const Grammar::Rule rule = grammar.declare("call");
+  std::vector<Part> functions;
+  for (const auto& function : form.functions) functions.push_back(call(grammar, format, function));
+  grammar.define(rule, grammar.choice(functions));
+  const auto another = [&] { return grammar.sequence(std::array{grammar.text(format.separator), grammar.call(rule)}); };
+  const bool several = form.several && format.several;
+  const Part calls = grammar.sequence(
+      std::array{grammar.call(rule), grammar.repeat(another, 0, several ? -1 : 0), grammar.text(format.closing)});
+  if (!form.has_answer) return grammar.sequence(std::array{grammar.text(format.before + format.opening), calls});
+  const Part rest = grammar.sequence(std::array{grammar.text(format.opening.substr(format.trigger.size())), calls});
+  const auto any = [&](bool with) { return text(grammar, format.trigger, format.only_at_start, with); };
+  if (form.answer.kind == FormOptions::Kind::None) {
+    return grammar.choice(std::array{any(false), grammar.sequence(std::array{any(true), rest})});
+  }
+  return grammar.choice(
+      std::array{part_of(grammar, form.answer), grammar.sequence(std::array{grammar.text(format.trigger), rest})});
+}
+
+}  // namespace folio::infer::forms

@@ -1,0 +1,109 @@
+// Answers that call functions (infer/forms/calls.h), of formats as they are found in published templates.
+#include "infer/forms/calls.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/infer/forms/support.h"
+
+namespace folio::infer::forms {
+namespace {
+
+using Kind = data::CallPiece::Kind;
+
+const char* const kCity = R"({"type": "object", "properties": {"city": {"enum": ["Bern", "Rom"]}}, "required": ["city"],
+                             "additionalProperties": false})";
+const char* const kNone = R"({"type": "object", "additionalProperties": false})";
+
+data::ToolFormat hermes() {
+  return {
+      .opening = "<tool_call>\n{\"name\": \"",
+      .trigger = "<tool_call>",
+      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"arguments\": "}, {.kind = Kind::Arguments}},
+      .several = true,
+      .separator = "}\n</tool_call>\n<tool_call>\n{\"name\": \"",
+      .closing = "}\n</tool_call>"};
+}
+
+data::ToolFormat llama() {
+  return {
+      .opening = "{\"name\": \"",
+      .trigger = "{\"name\": \"",
+      .only_at_start = true,
+      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"parameters\": "}, {.kind = Kind::Arguments}},
+      .closing = "}"};
+}
+
+std::shared_ptr<Form> form_of(CallsForm calls) {
+  if (calls.functions.empty()) calls.functions = {{"weather", kCity}, {"time", kNone}};
+  FormOptions options{.kind = FormOptions::Kind::Calls};
+  options.calls = std::make_shared<CallsForm>(std::move(calls));
+  return make_form(options, test::all_bytes());
+}
+
+TEST(Calls, AreHeldToTheirFunctionFromTheTriggerOn) {
+  const auto form = form_of({.format = hermes()});
+  const auto is = [&](std::string_view text) { return test::takes(*form, text); };
+  const std::string rome = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Rom\"}}\n</tool_call>";
+  EXPECT_TRUE(is(""));
+  EXPECT_TRUE(is("It rains. <tool_cal <tool_cal> <<<tool_\xFF"));
+  EXPECT_TRUE(is(rome));
+  EXPECT_TRUE(is("I look. <<tool_" + rome));
+  EXPECT_TRUE(is(rome + "\n<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>"));
+  EXPECT_FALSE(is(rome + "."));
+  EXPECT_FALSE(is("<tool_call>"));
+  for (const std::string_view wrong :
+       {"<tool_call>\n{\"name\": \"other", "<tool_call>{", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}",
+        "<tool_call>\n{\"name\": \"time\", \"arguments\": {\"city",
+        "So <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Ber\""}) {
+    EXPECT_EQ(form->after(form->start(), wrong), Form::kNowhere) << wrong;
+  }
+}
+
+TEST(Calls, MayBeRequiredAndBeOne) {
+  const auto form = form_of({.format = hermes(), .several = false, .has_answer = false});
+  EXPECT_EQ(form->forced(form->start()), '<');
+  const std::string time = "<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>";
+  EXPECT_TRUE(test::takes(*form, time));
+  EXPECT_EQ(form->after(form->start(), time + "\n"), Form::kNowhere);
+  EXPECT_FALSE(test::takes(*form, ""));
+}
+
+TEST(Calls, WithoutAMarkBeginTheAnswer) {
+  const auto form = form_of({.format = llama()});
+  EXPECT_TRUE(test::takes(*form, "{\"name\": \"time\", \"parameters\": {}}"));
+  EXPECT_TRUE(test::takes(*form, "{\"name\" is a key"));
+  EXPECT_TRUE(test::takes(*form, " {\"name\": \"x"));
+  EXPECT_EQ(form->after(form->start(), "{\"name\": \"x"), Form::kNowhere);
+}
+
+TEST(Calls, OrAnAnswerThatHasAFormItself) {
+  CallsForm calls{.format = llama()};
+  calls.answer = {.kind = FormOptions::Kind::JsonObject};
+  const auto form = form_of(std::move(calls));
+  EXPECT_TRUE(test::takes(*form, "{\"name\": \"time\", \"parameters\": {}}"));
+  EXPECT_TRUE(test::takes(*form, "{\"a\":1}"));
+  EXPECT_EQ(form->after(form->start(), "It"), Form::kNowhere);
+}
+
+TEST(Calls, HaveIdsWhereTheModelWritesThem) {
+  data::ToolFormat mistral{.opening = "[TOOL_CALLS] [{\"name\": \"", .trigger = "[TOOL_CALLS]", .closing = "\"}]"};
+  mistral.call = hermes().call;
+  mistral.call.push_back({.kind = Kind::Text, .text = ", \"id\": \""});
+  mistral.call.push_back({.kind = Kind::Id});
+  const auto form = form_of({.format = mistral});
+  EXPECT_TRUE(test::takes(*form, "[TOOL_CALLS] [{\"name\": \"time\", \"arguments\": {}, \"id\": \"aB3dE6gH9\"}]"));
+  EXPECT_FALSE(test::takes(*form, "[TOOL_CALLS] [{\"name\": \"time\", \"arguments\": {}, \"id\": \"aB3\"}]"));
+}
+
+TEST(Calls, ARefusedSchemaNamesItsFunction) {
+  try {
+    static_cast<void>(form_of({.format = hermes(), .functions = {{"f", R"({"properties": {"a": {"not": {}}}})"}}}));
+    FAIL();
+  } catch (const core::Error& error) {
+    EXPECT_EQ(std::string(error.what()).substr(0, 37), "the tools: function f: #/properties/a");
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::forms
