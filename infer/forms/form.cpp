@@ -4,13 +4,11 @@
 #include <array>
 #include <limits>
 
-#include "core/error.h"
-
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostWays = 4096;         // of a place
-constexpr size_t kMostTogether = 1 << 22;  // of all places of a form: some 100 MB, and half a second
+constexpr size_t kMostWays = 4096;  // of a place
+constexpr size_t kTableBytes = 32;  // of an element of a table of hashes, beside itself
 
 uint64_t key_of(int32_t first, int32_t second) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(first)) << 32U) | static_cast<uint32_t>(second);
@@ -89,25 +87,59 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
   leave(0, static_cast<uint32_t>(tokens_.size()));
 }
 
-size_t Form::HashWays::operator()(const std::pair<std::vector<Way>, bool>& key) const {
-  uint64_t hash = key.second ? 1 : 2;
-  for (const Way& way : key.first) {
+size_t Form::SamePlace::operator()(const PlaceData& place) const {
+  uint64_t hash = place.may_end ? 1 : 2;
+  for (const Way& way : place.ways) {
     hash = (hash ^ key_of(way.state, way.stack)) * 0x9E3779B97F4A7C15ULL;
     hash ^= hash >> 29U;
   }
   return hash;
 }
 
-Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens)
+bool Form::SamePlace::operator()(const PlaceData& a, Place b) const {
+  const PlaceData& other = form->places_[static_cast<size_t>(b)];
+  return a.may_end == other.may_end && a.ways == other.ways;
+}
+
+Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes)
     : grammar_(std::move(grammar)),
       tokens_(std::move(tokens)),
+      place_numbers_(16, SamePlace{this}, SamePlace{this}),
+      most_bytes_(most_bytes),
       start_(place_of({{.state = grammar_.part(grammar_.start()).begin, .stack = -1}})) {}
+
+void Form::take(size_t n_bytes) {
+  n_bytes_ += n_bytes;
+  if (n_bytes_ > most_bytes_) {
+    throw NoRoom(
+        core::message("what is to be remembered of a text of this form takes more than {} KB", most_bytes_ >> 10U));
+  }
+}
+
+Form::Place Form::forget(Place kept) {
+  const std::vector<StackNode> stacks = std::exchange(stacks_, {});
+  PlaceData place = std::move(places_[static_cast<size_t>(kept)]);
+  alike_stacks_.clear();
+  stack_numbers_.clear();
+  places_.clear();
+  place_numbers_.clear();
+  n_bytes_ = 0;
+  ++generation_;
+  start_ = place_of({{.state = grammar_.part(grammar_.start()).begin, .stack = -1}});
+  for (Way& way : place.ways) {
+    std::vector<StackNode> returns;
+    for (; way.stack >= 0; way.stack = returns.back().below) returns.push_back(stacks[static_cast<size_t>(way.stack)]);
+    for (; !returns.empty(); returns.pop_back()) way.stack = push(returns.back().back, way.stack);
+  }
+  return intern(std::move(place.ways), place.may_end);
+}
 
 int32_t Form::push(Grammar::State back, int32_t below) {
   const auto [found, is_new] = stack_numbers_.try_emplace(key_of(back, below), static_cast<int32_t>(stacks_.size()));
   if (is_new) {
     stacks_.push_back({.back = back, .below = below});
     alike_stacks_.push_back(-2);
+    take(sizeof(StackNode) + sizeof(int32_t) + sizeof(std::pair<uint64_t, int32_t>) + kTableBytes);
   }
   return found->second;
 }
@@ -167,17 +199,12 @@ Form::Place Form::place_of(std::vector<Way> reached) {
 Form::Place Form::intern(std::vector<Way> ways, bool may_end) {
   std::ranges::sort(ways);
   ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
-  std::pair key{std::move(ways), may_end};
-  const auto found = place_numbers_.find(key);
-  if (found != place_numbers_.end()) return found->second;
-  const size_t n_ways = n_ways_ + key.first.size() + 1;
-  core::require(n_ways <= kMostTogether, "texts of this form can be read in more than {} ways together", kMostTogether);
-  n_ways_ = n_ways;
+  PlaceData data{.ways = std::move(ways), .may_end = may_end};
+  if (const auto found = place_numbers_.find(data); found != place_numbers_.end()) return *found;
+  take(sizeof(PlaceData) + data.ways.size() * sizeof(Way) + sizeof(Place) + kTableBytes);
   const auto place = static_cast<Place>(places_.size());
-  PlaceData& data = places_.emplace_back();
-  data.ways = key.first;
-  data.may_end = may_end;
-  place_numbers_.emplace(std::move(key), place);
+  places_.push_back(std::move(data));
+  place_numbers_.insert(place);
   return place;
 }
 
@@ -215,6 +242,7 @@ void Form::expand(Place place) {
     }
     low = high + 1;
   }
+  take(steps.size() * sizeof(Step));
   PlaceData& data = places_[static_cast<size_t>(place)];
   data.steps = std::move(steps);
   data.is_expanded = true;
@@ -287,6 +315,7 @@ const Form::Ranges& Form::allowed(Place place) {
   if (!places_[static_cast<size_t>(same)].allowed) {
     Ranges ranges;
     walk(0, tokens_->nodes().size(), same, ranges);
+    take(ranges.size() * sizeof(Ranges::value_type));
     places_[static_cast<size_t>(same)].allowed = std::move(ranges);
   }
   return *places_[static_cast<size_t>(same)].allowed;

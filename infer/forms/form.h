@@ -1,7 +1,7 @@
 // What may come next in a text of a grammar: which bytes, which tokens, and whether it may end. A place is the set of
 // all ways in which the text so far may be read: states of the grammar, each with the rules that it returns to. Places
-// are found as they are needed and numbered, so a text that comes to one again pays nothing. Not for several threads at
-// once.
+// are found as they are needed and numbered, so a text that comes to one again pays nothing. They have a limit
+// together; where it is reached they can be forgotten. Not for several threads at once.
 #pragma once
 
 #include <bitset>
@@ -11,9 +11,11 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/forms/grammar.h"
 
@@ -45,19 +47,33 @@ class TokenTree {
   size_t longest_ = 0;
 };
 
+/// The places of a form have no room: forget() some.
+class NoRoom final : public core::Error {
+ public:
+  using core::Error::Error;
+};
+
 class Form {
  public:
   using Place = int32_t;
   static constexpr Place kNowhere = -1;
+  /// What the places of a form may take, in bytes. 300 texts of any JSON objects take 0.3 MB on a vocabulary of 49,152
+  /// tokens; a server keeps 64 forms.
+  static constexpr size_t kMostBytes = size_t{8} << 20U;
   /// Ranks of tokens: [first, second) of each.
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
 
   /// `grammar` is finished, for this vocabulary's bytes and its longest token.
-  Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens);
+  Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes = kMostBytes);
+  Form(const Form&) = delete;
+  Form& operator=(const Form&) = delete;
 
   [[nodiscard]] const TokenTree& tokens() const { return *tokens_; }
+
+  // What is asked of a place throws NoRoom if all places together would take more than `most_bytes`, and core::Error if
+  // a text can be read in too many ways.
   [[nodiscard]] Place start() const { return start_; }
-  /// kNowhere: no text of the form goes on so. Throws core::Error if the ways to read a text become too many.
+  /// kNowhere: no text of the form goes on so.
   [[nodiscard]] Place after(Place place, uint8_t byte);
   [[nodiscard]] Place after(Place place, std::string_view bytes);
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
@@ -65,7 +81,13 @@ class Form {
   [[nodiscard]] std::optional<uint8_t> forced(Place place);
   /// Tokens whose bytes may all come, in order of rank. Stays until the next call.
   [[nodiscard]] const Ranges& allowed(Place place);
+
+  /// All places but the start are forgotten and their numbers worth nothing, but for that of `kept`, which is returned.
+  Place forget(Place kept);
+  /// Of the numbers of places: how often they were forgotten.
+  [[nodiscard]] uint64_t generation() const { return generation_; }
   [[nodiscard]] size_t n_places() const { return places_.size(); }
+  [[nodiscard]] size_t n_bytes() const { return n_bytes_; }  ///< that places take
 
  private:
   struct Way {
@@ -94,14 +116,22 @@ class Form {
     Place same = kNowhere;       ///< a place with the same tokens, which knows them; kNowhere: not known yet
     std::optional<Ranges> allowed{};
   };
-  struct HashWays {
-    size_t operator()(const std::pair<std::vector<Way>, bool>& key) const;
+  /// Places are found by their ways, and by whether they may end.
+  struct SamePlace {
+    using is_transparent = void;
+    const Form* form;
+    size_t operator()(Place place) const { return (*this)(form->places_[static_cast<size_t>(place)]); }
+    size_t operator()(const PlaceData& place) const;
+    bool operator()(Place a, Place b) const { return a == b; }
+    bool operator()(const PlaceData& a, Place b) const;
+    bool operator()(Place a, const PlaceData& b) const { return (*this)(b, a); }
   };
 
   [[nodiscard]] int32_t push(Grammar::State back, int32_t below);
   [[nodiscard]] int32_t alike_stack(int32_t stack);
   [[nodiscard]] Place place_of(std::vector<Way> reached);
   [[nodiscard]] Place intern(std::vector<Way> ways, bool may_end);
+  void take(size_t n_bytes);
   void expand(Place place);
   [[nodiscard]] bool runs(Place place, const std::bitset<256>& bytes, uint32_t length);
   void walk(size_t first, size_t end, Place place, Ranges& to);
@@ -112,8 +142,10 @@ class Form {
   std::vector<int32_t> alike_stacks_;  ///< -2: not known yet
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
-  size_t n_ways_ = 0;
-  std::unordered_map<std::pair<std::vector<Way>, bool>, Place, HashWays> place_numbers_;
+  std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;
+  size_t most_bytes_;
+  size_t n_bytes_ = 0;
+  uint64_t generation_ = 0;
   Place start_;
 };
 

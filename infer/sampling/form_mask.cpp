@@ -11,9 +11,19 @@ namespace folio::infer {
 
 using forms::Form;
 
+namespace {
+
+constexpr Form::Place kForgotten = -2;
+
+}  // namespace
+
 FormMask::FormMask(std::shared_ptr<Form> form, const data::Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                    size_t n_prompt)
-    : form_(std::move(form)), tokenizer_(&tokenizer), n_prompt_(n_prompt), places_{form_->start()} {
+    : form_(std::move(form)),
+      tokenizer_(&tokenizer),
+      n_prompt_(n_prompt),
+      generation_(form_->generation()),
+      places_{form_->start()} {
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.token_bytes(id).empty()) silent_.push_back(id);
     if (tokenizer.ends_text(id) || std::ranges::find(end_tokens, id) != end_tokens.end()) ends_.push_back(id);
@@ -24,17 +34,54 @@ FormMask::FormMask(std::shared_ptr<Form> form, const data::Tokenizer& tokenizer,
                 form_->tokens().tokens().size(), static_cast<size_t>(tokenizer.vocab_size()) - silent_.size());
 }
 
+template <typename Look>
+auto FormMask::with_room(Look look) {
+  try {
+    return look(places_.back());
+  } catch (const forms::NoRoom&) {
+    const Place kept = form_->forget(places_.back());
+    generation_ = form_->generation();
+    std::ranges::fill(places_, kForgotten);
+    places_.front() = form_->start();
+    places_.back() = kept;
+    return look(kept);
+  }
+}
+
+// Places are taken from what is known as far as the tokens are the same.
+template <typename Look>
+auto FormMask::at(std::span<const int32_t> history, Look look) {
+  const auto text = history.subspan(n_prompt_);
+  auto n_same = static_cast<size_t>(std::ranges::mismatch(text, tokens_).in1 - text.begin());
+  if (generation_ != form_->generation() || places_[n_same] == kForgotten) {
+    n_same = 0;
+    places_.front() = form_->start();
+    generation_ = form_->generation();
+  }
+  tokens_.resize(n_same);
+  places_.resize(n_same + 1);
+  for (const int32_t token : text.subspan(n_same)) {
+    const Place next = with_room([&](Place place) { return after(place, token); });
+    tokens_.push_back(token);
+    places_.push_back(next);
+  }
+  return with_room(look);
+}
+
 bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> history) try {
-  const Place place = place_of(history);
-  if (place == Form::kNowhere) return false;
-  const Form::Ranges& allowed = form_->allowed(place);
-  const bool may_end = form_->may_end(place);
-  if (allowed.empty() && !may_end) return false;
-  std::vector<float> of_ends;
-  for (const int32_t id : ends_) of_ends.push_back(logits[static_cast<size_t>(id)]);
-  mask(logits, allowed);
-  for (size_t i = 0; i < ends_.size(); ++i) logits[static_cast<size_t>(ends_[i])] = may_end ? of_ends[i] : kForbidden;
-  return true;
+  return at(history, [&](Place place) {
+    if (place == Form::kNowhere) return false;
+    const Form::Ranges& allowed = form_->allowed(place);
+    const bool may_end = form_->may_end(place);
+    if (allowed.empty() && !may_end) return false;
+    std::vector<float> of_ends;
+    for (const int32_t id : ends_) of_ends.push_back(logits[static_cast<size_t>(id)]);
+    mask(logits, allowed);
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      logits[static_cast<size_t>(ends_[i])] = may_end ? of_ends[i] : kForbidden;
+    }
+    return true;
+  });
 } catch (const core::Error&) {  // the text's next step finds it again; where it was a draft's, nobody has to
   return false;
 }
@@ -69,74 +116,66 @@ void FormMask::mask(std::span<float> logits, std::span<const std::pair<uint32_t,
 }
 
 int32_t FormMask::forced(std::span<const int32_t> history) try {
-  const Place place = place_of(history);
-  if (place == Form::kNowhere || form_->may_end(place)) return -1;
-  const Form::Ranges& allowed = form_->allowed(place);
-  if (allowed.size() != 1 || allowed[0].second - allowed[0].first != 1) return -1;
-  const int32_t token = form_->tokens().tokens()[allowed[0].first];
-  return goes_on_with(token, history) ? token : -1;
+  return at(history, [&](Place place) {
+    if (place == Form::kNowhere || form_->may_end(place)) return -1;
+    const Form::Ranges& allowed = form_->allowed(place);
+    if (allowed.size() != 1 || allowed[0].second - allowed[0].first != 1) return -1;
+    const int32_t token = form_->tokens().tokens()[allowed[0].first];
+    return goes_on_with(token, place) ? token : -1;
+  });
 } catch (const core::Error&) {
   return -1;
 }
 
 int32_t FormMask::likely(std::span<const int32_t> history) try {
-  const std::span<const forms::TokenTree::Node> nodes = form_->tokens().nodes();
-  int32_t longest = -1;
-  size_t n = 0;
-  size_t end = nodes.size();
-  for (Place place = place_of(history); place != Form::kNowhere && n < end;) {
-    const auto byte = form_->forced(place);
-    if (!byte) break;
-    while (n < end && nodes[n].byte != *byte) n = nodes[n].next;
-    if (n == end) break;
-    if (nodes[n].own > nodes[n].first) longest = form_->tokens().tokens()[nodes[n].first];
-    end = nodes[n].next;
-    ++n;
-    place = form_->after(place, *byte);
-  }
-  return longest >= 0 && goes_on_with(longest, history) ? longest : -1;
+  return at(history, [&](Place place) {
+    const std::span<const forms::TokenTree::Node> nodes = form_->tokens().nodes();
+    int32_t longest = -1;
+    size_t n = 0;
+    size_t end = nodes.size();
+    for (Place next = place; next != Form::kNowhere && n < end;) {
+      const auto byte = form_->forced(next);
+      if (!byte) break;
+      while (n < end && nodes[n].byte != *byte) n = nodes[n].next;
+      if (n == end) break;
+      if (nodes[n].own > nodes[n].first) longest = form_->tokens().tokens()[nodes[n].first];
+      end = nodes[n].next;
+      ++n;
+      next = form_->after(next, *byte);
+    }
+    return longest >= 0 && goes_on_with(longest, place) ? longest : -1;
+  });
 } catch (const core::Error&) {
   return -1;
 }
 
 bool FormMask::goes_on_with(int32_t token, std::span<const int32_t> history) try {
-  const Place place = place_of(history);
-  if (place == Form::kNowhere || ends(token) || tokenizer_->token_bytes(token).empty()) return false;
-  return way_on_at(after(place, token)) == WayOn::Tokens;
+  return at(history, [&](Place place) { return goes_on_with(token, place); });
 } catch (const core::Error&) {
   return false;
 }
 
-bool FormMask::may_end(std::span<const int32_t> history) {
-  const Place place = place_of(history);
-  return place != Form::kNowhere && form_->may_end(place);
+bool FormMask::goes_on_with(int32_t token, Place place) {
+  if (place == Form::kNowhere || ends(token) || tokenizer_->token_bytes(token).empty()) return false;
+  return way_on_at(after(place, token)) == WayOn::Tokens;
 }
 
-WayOn FormMask::way_on(std::span<const int32_t> history) { return way_on_at(place_of(history)); }
+bool FormMask::may_end(std::span<const int32_t> history) {
+  return at(history, [&](Place place) { return place != Form::kNowhere && form_->may_end(place); });
+}
+
+WayOn FormMask::way_on(std::span<const int32_t> history) {
+  return at(history, [&](Place place) { return way_on_at(place); });
+}
 
 WayOn FormMask::way_on(std::span<const int32_t> history, int32_t token) {
-  return way_on_at(after(place_of(history), token));
+  return at(history, [&](Place place) { return way_on_at(after(place, token)); });
 }
 
 WayOn FormMask::way_on_at(Place place) {
   if (place == Form::kNowhere) return WayOn::None;
   if (!form_->allowed(place).empty()) return WayOn::Tokens;
   return form_->may_end(place) ? WayOn::End : WayOn::None;
-}
-
-// Places are taken from what is known as far as the tokens are the same.
-FormMask::Place FormMask::place_of(std::span<const int32_t> history) {
-  const auto text = history.subspan(n_prompt_);
-  const auto n_same = static_cast<size_t>(std::ranges::mismatch(text, tokens_).in1 - text.begin());
-  if (n_same == text.size()) return places_[n_same];
-  tokens_.resize(n_same);
-  places_.resize(n_same + 1);
-  for (const int32_t token : text.subspan(n_same)) {
-    const Place next = after(places_.back(), token);
-    tokens_.push_back(token);
-    places_.push_back(next);
-  }
-  return places_.back();
 }
 
 FormMask::Place FormMask::after(Place place, int32_t token) {

@@ -1,5 +1,6 @@
 // A text that keeps to a form: which tokens it may go on with, and whether it has to end. All of it follows from the
 // text's tokens; what was found of them is kept, so a text that grows, is cut or is another one costs its new tokens.
+// Where the form has forgotten its places, for want of room, they are found anew.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +53,15 @@ class FormMask {
  private:
   using Place = int32_t;  ///< forms::Form::Place
 
-  [[nodiscard]] Place place_of(std::span<const int32_t> history);
+  /// What `look` finds at the place behind `history`.
+  template <typename Look>
+  [[nodiscard]] auto at(std::span<const int32_t> history, Look look);
+  /// What `look` finds at the last of the places; all others are forgotten if there is no room.
+  template <typename Look>
+  [[nodiscard]] auto with_room(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
   [[nodiscard]] WayOn way_on_at(Place place);
+  [[nodiscard]] bool goes_on_with(int32_t token, Place place);
   [[nodiscard]] bool ends(int32_t token) const;
   void mask(std::span<float> logits, std::span<const std::pair<uint32_t, uint32_t>> allowed);
 
@@ -63,8 +70,9 @@ class FormMask {
   size_t n_prompt_;
   std::vector<int32_t> ends_;    ///< tokens that end a text
   std::vector<int32_t> silent_;  ///< tokens without bytes
-  std::vector<int32_t> tokens_;  ///< whose places are known
-  std::vector<Place> places_;    ///< before each of them, and after the last
+  uint64_t generation_ = 0;      ///< of the form's places
+  std::vector<int32_t> tokens_;  ///< of the text that was looked at last
+  std::vector<Place> places_;    ///< before each of them, and after the last; kForgotten where they are not known
   std::vector<float> kept_;
 };
 
