@@ -13,93 +13,12 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "infer/engine/conversation.h"
+#include "infer/server/chat_messages.h"
+#include "infer/server/fields.h"
+#include "infer/server/form_fields.h"
 
 namespace folio::infer::server {
 namespace {
-
-[[noreturn]] void refuse(const std::string& field, const std::string& why, std::string code = {}) {
-  throw ApiError(400, fmt::format("'{}' {}", field, why), field, std::move(code));
-}
-
-// A value of another type than the field's.
-[[noreturn]] void refuse_type(const std::string& field, const std::string& what) {
-  refuse(field, "has to be " + what, "invalid_type");
-}
-
-// The fields of a request, as its schema has them: all else is unknown. null is as if it were not there.
-class Fields {
- public:
-  /// `unsupported` are fields that other servers take, and this one does not.
-  Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {})
-      : body_(body), fields_(schema["properties"]) {
-    if (!body.is_object()) throw ApiError(400, "the body has to be a JSON object");
-    for (const char* name : unsupported) {
-      if (find(name) != nullptr) refuse(name, "is not supported");
-    }
-    std::vector<std::string> unknown;
-    for (const auto& [name, value] : body_.items()) {
-      if (!fields_.contains(name) && std::find(unsupported.begin(), unsupported.end(), name) == unsupported.end()) {
-        unknown.push_back(core::printable(name));
-      }
-    }
-    if (unknown.empty()) return;
-    const std::string first = unknown.front();
-    const size_t n = unknown.size();
-    unknown.resize(std::min<size_t>(n, 10));
-    throw ApiError(400,
-                   fmt::format("unknown field{}: {}{}", n == 1 ? "" : "s", fmt::join(unknown, ", "),
-                               n > unknown.size() ? fmt::format(" and {} more", n - unknown.size()) : ""),
-                   first, "unknown_parameter");
-  }
-
-  [[nodiscard]] const Json* find(const std::string& name) const {
-    const auto found = body_.find(name);
-    return found == body_.end() || found->is_null() ? nullptr : &*found;
-  }
-  [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
-  [[nodiscard]] double number(const std::string& name) const {
-    const auto low = schema(name)["minimum"].get<double>();
-    const auto high = schema(name)["maximum"].get<double>();
-    const Json* value = find(name);
-    if (value == nullptr) return schema(name)["default"];
-    if (!value->is_number()) refuse_type(name, "a number");
-    const auto number = value->get<double>();
-    if (!(number >= low && number <= high)) {
-      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
-    }
-    return number;
-  }
-  /// Nothing where it is not there and has no default. `low` and `high` are narrower limits than the schema's.
-  [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low = INT64_MIN,
-                                               int64_t high = INT64_MAX) const {
-    low = std::max(low, schema(name).value("minimum", INT64_MIN));
-    high = std::min(high, schema(name).value("maximum", INT64_MAX));
-    const Json* value = find(name);
-    if (value == nullptr && !schema(name).contains("default")) return std::nullopt;
-    if (value == nullptr) return schema(name)["default"].get<int64_t>();
-    if (!value->is_number_integer()) refuse_type(name, "an integer");
-    const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-    if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
-      refuse(name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
-    }
-    return value->get<int64_t>();
-  }
-  [[nodiscard]] bool flag(const std::string& name) const {
-    const Json* value = find(name);
-    if (value == nullptr) return schema(name)["default"];
-    if (!value->is_boolean()) refuse_type(name, "true or false");
-    return value->get<bool>();
-  }
-  /// A field that is there for others, and may have this value alone.
-  void only(const std::string& name, const Json& value) const {
-    const Json* given = find(name);
-    if (given != nullptr && *given != value) refuse(name, fmt::format("is not supported but as {}", value.dump()));
-  }
-
- private:
-  const Json& body_;
-  const Json& fields_;
-};
 
 std::vector<std::string> stops_of(const Json* value) {
   constexpr size_t kMost = 16;
@@ -287,69 +206,74 @@ std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served) {
   return prompts;
 }
 
-data::ChatRole role_of(const Json& message) {
-  const auto role = message.find("role");
-  if (role != message.end()) {
-    for (const data::ChatRole known : {data::ChatRole::System, data::ChatRole::User, data::ChatRole::Assistant}) {
-      if (*role == data::chat_role_name(known)) return known;
-    }
-    if (*role == "developer") return data::ChatRole::System;
-  }
-  refuse("messages", "have to have a role: system, user or assistant");
+void need_chat_template(const ServedModel& served) {
+  if (served.chat_template) return;
+  throw ApiError(400, fmt::format("{} has no chat template: it goes on with texts; ask /v1/completions", served.name),
+                 "messages", "no_chat_template");
 }
 
-const std::string* text_at(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
+AnswerForms& forms_of(const std::string& field, const ServedModel& served) {
+  if (served.forms == nullptr) refuse(field, "is not supported here");
+  return *served.forms;
 }
 
-// A text, or a list of parts that are texts.
-std::string content_of(const Json& message) {
-  if (const std::string* text = text_at(message, "content")) return *text;
-  const auto content = message.find("content");
-  if (content == message.end() || !content->is_array()) refuse("messages", "have to have a content, a text");
-  std::string text;
-  for (const Json& part : *content) {
-    const std::string* type = text_at(part, "type");
-    const std::string* said = text_at(part, "text");
-    if (type == nullptr || *type != "text" || said == nullptr) {
-      refuse("messages", "have parts that are not texts, which is not supported");
-    }
-    text += *said;
-  }
-  return text;
+// Null for a conversation without tools and calls.
+std::shared_ptr<CallWriting> writing_for(std::span<const data::ChatMessage> messages, bool has_tools,
+                                         const ServedModel& served) {
+  const bool has_calls = std::ranges::any_of(
+      messages, [](const data::ChatMessage& m) { return m.role == data::ChatRole::Tool || !m.calls.empty(); });
+  if (!has_tools && !has_calls) return nullptr;
+  const char* field = has_tools ? "tools" : "messages";
+  return made_for(field, [&] { return forms_of(field, served).calls(); });
 }
 
-std::vector<data::ChatMessage> messages_of(const Json* list) {
-  if (list == nullptr || !list->is_array() || list->empty()) refuse("messages", "have to be a list of messages");
-  std::vector<data::ChatMessage> messages;
-  for (const Json& message : *list) {
-    if (!message.is_object()) refuse("messages", "have to be objects with a role and a content");
-    for (const auto& [key, value] : message.items()) {
-      if (key != "role" && key != "content" && key != "name" && !value.is_null()) {
-        refuse("messages", fmt::format("have a {}, which is not supported", core::printable(key)));
-      }
-    }
-    if (message.contains("name") && !message["name"].is_null() && text_at(message, "name") == nullptr) {
-      refuse("messages", "have a name that is no text");
-    }
-    messages.push_back({.role = role_of(message), .content = content_of(message)});
-  }
-  return messages;
+// `tools` is as data::RenderOptions has it.
+Prompt chat_prompt(std::span<const data::ChatMessage> messages, const std::string& tools, const CallWriting* writing,
+                   const ServedModel& served) {
+  return made_for("messages", [&]() -> Prompt {
+    const data::ChatTemplate& chat = *served.chat_template;
+    return {.tokens = writing == nullptr ? data::encode_chat(served.tokenizer, chat, messages)
+                                         : data::encode_chat(served.tokenizer, chat, messages, tools, writing->format),
+            .text = ""};
+  });
 }
 
-Prompt chat_prompt(const Json* messages, const ServedModel& served) {
-  if (!served.chat_template) {
-    throw ApiError(400, fmt::format("{} has no chat template: it goes on with texts; ask /v1/completions", served.name),
-                   "messages", "no_chat_template");
-  }
-  const auto checked = messages_of(messages);
+core::OrderedJson in_order(const Json& body, std::string_view text) {
   try {
-    return {.tokens = data::encode_chat(served.tokenizer, *served.chat_template, checked), .text = ""};
-  } catch (const core::Error& error) {
-    throw ApiError(400, error.what(), "messages");
+    return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
+  } catch (const core::Error& error) {  // an object has too many keys
+    throw ApiError(400, error.what());
   }
+}
+
+// Of a request without tools.
+void take_form(const Fields& fields, const Json& body, std::string_view text, const ServedModel& served,
+               CompletionRequest& request) {
+  if (!needs_order(fields)) return;
+  const AskedForm asked = asked_form(fields, in_order(body, text));
+  if (asked.options.kind == forms::FormOptions::Kind::None) return;
+  request.options.form = made_for(asked.field, [&] { return forms_of(asked.field, served).form(asked.options); });
+}
+
+// The messages, and with tools what the answer may be.
+void take_chat(const Fields& fields, const Json& body, std::string_view text, const ServedModel& served,
+               CompletionRequest& request) {
+  const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
+  const core::OrderedJson ordered = needs_order(fields) ? in_order(body, text) : core::OrderedJson();
+  const AskedTools tools = asked_tools(fields, ordered);
+  std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served);
+  request.prompts = {chat_prompt(messages, tools.list, writing.get(), served)};
+  if (tools.functions.empty()) return take_form(fields, body, text, served, request);
+  forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls};
+  options.calls = std::make_shared<forms::CallsForm>(
+      forms::CallsForm{.format = writing->format,
+                       .functions = tools.functions,
+                       .several = tools.several,
+                       .has_answer = tools.has_answer,
+                       .answer = tools.has_answer ? asked_form(fields, ordered).options : forms::FormOptions()});
+  request.options.form = made_for("tools", [&] { return writing->forms.form(options); });
+  request.tools = std::make_shared<ToolUse>(
+      ToolUse{.writing = std::move(writing), .has_answer = tools.has_answer, .is_named = tools.is_named});
 }
 
 }  // namespace
@@ -369,10 +293,12 @@ Json ApiError::json() const {
   return {{"error", {{"message", what()}, {"type", type}, {"param", or_null(param_)}, {"code", or_null(code_)}}}};
 }
 
-CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed) {
+CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
+                                   std::string_view text) {
   const Fields fields(body, schema("CompletionRequest"), {"suffix"});
   CompletionRequest request;
   request.prompts = prompts_of(fields.find("prompt"), served);
+  take_form(fields, body, text, served, request);
   take_common(fields, served, random_seed, request);
   const int64_t room = room_of(request, served);
   request.echo = fields.flag("echo");
@@ -382,13 +308,14 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   return request;
 }
 
-CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed) {
-  const Fields fields(body, schema("ChatRequest"),
-                      {"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "prediction",
-                       "reasoning_effort", "parallel_tool_calls", "web_search_options"});
+CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed, std::string_view text) {
+  const Fields fields(
+      body, schema("ChatRequest"),
+      {"functions", "function_call", "audio", "modalities", "prediction", "reasoning_effort", "web_search_options"});
+  need_chat_template(served);
   CompletionRequest request;
   request.chat = true;
-  request.prompts = {chat_prompt(fields.find("messages"), served)};
+  take_chat(fields, body, text, served, request);
   take_common(fields, served, random_seed, request);
   const int64_t room = room_of(request, served);
   const auto old_name = fields.integer("max_tokens");
@@ -402,7 +329,6 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   }
   check_logprobs(request);
   end_at_turn(served.tokenizer, *served.chat_template, request.options);
-  fields.only("response_format", {{"type", "text"}});
   fields.only("store", false);
   return request;
 }
@@ -413,7 +339,11 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served)
   const Json* messages = fields.find("messages");
   const Json* prompt = fields.find("prompt");
   if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
-  if (messages != nullptr) return chat_prompt(messages, served).tokens;
+  if (messages != nullptr) {
+    need_chat_template(served);
+    const auto checked = messages_of(messages);
+    return chat_prompt(checked, "", writing_for(checked, false, served).get(), served).tokens;
+  }
   if (!prompt->is_string()) refuse_type("prompt", "a text");
   return encoded(*prompt, served).tokens;
 }

@@ -13,6 +13,7 @@
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/request.h"
+#include "infer/server/answer_forms.h"
 #include "infer/server/schema.h"
 
 namespace folio::infer::server {
@@ -45,6 +46,7 @@ struct ServedModel {
   size_t speculate = 0;                               ///< GenerateOptions::speculate of each
   int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of each
   int64_t max_choices = kMostChoices;                 ///< of a request: n times its prompts
+  std::shared_ptr<AnswerForms> forms{};               ///< none: a request can't say what form its answer has
 };
 
 /// What a model in this file is called where nothing else is said: runs/tinyshakespeare/model.gguf is tinyshakespeare.
@@ -64,6 +66,7 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;  ///< so many alternatives beside each token; none: no probabilities are wanted
+  std::shared_ptr<const ToolUse> tools{};  ///< that the answer may call; none: it is a text
 
   /// Texts of each prompt that are followed: its choices, or its beams.
   [[nodiscard]] int64_t n_sequences() const { return std::max(options.n, options.beams.width); }
@@ -71,9 +74,12 @@ struct CompletionRequest {
 
 // All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported.
 
-/// Without a seed, `random_seed` is taken.
-[[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed);
-[[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed);
+/// Without a seed, `random_seed` is taken. `text` is the body as it came, by which schemas keep the order of their
+/// keys; without it they are in alphabetical order.
+[[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
+                                                 std::string_view text = {});
+[[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
+                                           std::string_view text = {});
 /// {"prompt": text} or {"messages": […]}, as vLLM's; with the tokens that a completion would have in front.
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served);
 /// {"tokens": [ids]}

@@ -1,7 +1,10 @@
 #include "infer/server/completion.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -48,6 +51,10 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
   for (size_t i = 0; i < choices_.size() && request_.echo; ++i) {
     choices_[i].text = request_.prompts[i / n_each()].text;
   }
+  for (size_t i = 0; i < choices_.size() && request_.tools != nullptr; ++i) {
+    readers_.emplace_back(request_.tools->writing->format, request_.tools->has_answer,
+                          std::hash<std::string>()(fmt::format("{}/{}", id_, i)));
+  }
   for (const Prompt& prompt : request_.prompts) usage_.prompt_tokens += prompt.tokens.size();
 }
 
@@ -72,8 +79,8 @@ Request Completion::engine_request(size_t prompt) {
   const auto update = [self, first = prompt * n_each()](size_t choice) -> ChoiceUpdate& {
     return self->updates_.for_choice(self, first + choice);
   };
-  Request request{
-      .prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &served_.tokenizer};
+  const data::Tokenizer& tokenizer = request_.tools == nullptr ? served_.tokenizer : request_.tools->writing->tokenizer;
+  Request request{.prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &tokenizer};
   request.options.adapter = served_.adapter;
   request.on_text = [update](size_t choice, std::string_view text) { update(choice).text += text; };
   request.wants_token_logits = request_.top_logprobs.has_value();
@@ -109,23 +116,58 @@ void Completion::on_prompt_logits(size_t prompt, std::span<const float> logits) 
 void Completion::receive(ChoiceUpdate update) {
   measure(update);
   ChoiceText& choice = choices_[update.choice];
-  choice.text += update.text;
+  read(update.choice, update.text, update.result.has_value());
   std::move(update.tokens.begin(), update.tokens.end(), std::back_inserter(choice.tokens));
   if (update.result) {
-    const GenerateResult& result = *update.result;
-    usage_.completion_tokens += result.tokens.size();
-    metrics_.drafts += result.n_drafts;
-    metrics_.drafts_right += result.n_right;
-    if (update.choice % n_each() == 0) usage_.cached_tokens += result.n_cached;
-    choice.score = result.score;
-    choice.finish_reason = finish_reason_name(result.finish_reason);
+    finish(update.choice, *update.result);
   }
-  if (request_.stream && reply_ != nullptr && (!choice.text.empty() || !choice.finish_reason.empty())) {
+  if (request_.stream && reply_ != nullptr &&
+      (!choice.text.empty() || !choice.calls.empty() || !choice.finish_reason.empty())) {
     stream(update.choice, std::exchange(choice, {}));
   }
   if (!update.outcome) return;
   if (update.outcome->error) fail(api_error(update.outcome->error));
   if (--n_running_ == 0) end();
+}
+
+// Takes calls of tools out of a choice's text.
+void Completion::read(size_t index, std::string_view text, bool is_last) {
+  ChoiceText& choice = choices_[index];
+  if (readers_.empty()) {
+    choice.text += text;
+    return;
+  }
+  const auto add = [&](AnswerUpdate&& update) {
+    choice.text += update.content;
+    for (CallUpdate& call : update.calls) {
+      if (choice.calls.empty() || choice.calls.back().index != call.index) {
+        choice.calls.push_back(std::move(call));
+      } else {
+        choice.calls.back().arguments += call.arguments;
+      }
+    }
+  };
+  add(readers_[index].read(text));
+  if (is_last) add(readers_[index].end());
+}
+
+// OpenAI's API knows no end for want of tokens: such a text is cut off.
+void Completion::finish(size_t index, const GenerateResult& result) {
+  ChoiceText& choice = choices_[index];
+  usage_.completion_tokens += result.tokens.size();
+  metrics_.drafts += result.n_drafts;
+  metrics_.drafts_right += result.n_right;
+  if (index % n_each() == 0) usage_.cached_tokens += result.n_cached;
+  choice.score = result.score;
+  const bool has_calls = !readers_.empty() && readers_[index].n_calls() > 0;
+  if (result.finish_reason == FinishReason::Form) {
+    choice.finish_reason = finish_reason_name(FinishReason::Length);
+    choice.stop_reason = finish_reason_name(FinishReason::Form);
+  } else if (result.finish_reason == FinishReason::Stop && has_calls && !request_.tools->is_named) {
+    choice.finish_reason = "tool_calls";
+  } else {
+    choice.finish_reason = finish_reason_name(result.finish_reason);
+  }
 }
 
 void Completion::measure(const ChoiceUpdate& update) {

@@ -75,6 +75,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
   [[nodiscard]] Request engine_request(size_t prompt);
   void on_prompt_logits(size_t prompt, std::span<const float> logits);
   void measure(const ChoiceUpdate& update);
+  void read(size_t choice, std::string_view text, bool is_last);
+  void finish(size_t choice, const GenerateResult& result);
   void stream(size_t choice, ChoiceText piece);
   void end();
   void cancel();
@@ -90,6 +92,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   std::function<void(const Completion&)> on_done_;
   std::vector<RequestId> ids_;
   std::vector<ChoiceText> choices_;      ///< so far; of a stream what was not sent yet
+  std::vector<CallReader> readers_;      ///< of each choice, where it may call tools
   std::vector<size_t> n_sent_;           ///< characters of each choice
   std::vector<size_t> n_prompt_logits_;  ///< the engine's thread's: rows of each prompt that were seen
   std::vector<std::optional<Clock::time_point>> last_token_;

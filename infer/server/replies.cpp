@@ -25,6 +25,25 @@ Ordered bytes_json(const std::string& text) {
   return bytes;
 }
 
+// What begins, with an id and a name, or what is new of the arguments.
+Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
+  Ordered list = Ordered::array();
+  for (const CallUpdate& call : calls) {
+    Ordered json = Ordered::object();
+    Ordered function = Ordered::object();
+    if (chunk) json["index"] = call.index;
+    if (!call.name.empty()) {
+      json["id"] = call.id;
+      json["type"] = "function";
+      function["name"] = call.name;
+    }
+    function["arguments"] = call.arguments;
+    json["function"] = std::move(function);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 // Without its closing brace.
 std::string head_of(const std::string& id, const char* object, int64_t created, const ServedModel& served,
                     uint64_t seed) {
@@ -116,11 +135,16 @@ Replies::Ordered Replies::choice_json(size_t index, const ChoiceText& choice, si
   } else if (chunk) {
     json["delta"] = Ordered::object();
     if (!choice.text.empty()) json["delta"]["content"] = choice.text;
+    if (!choice.calls.empty()) json["delta"]["tool_calls"] = calls_json(choice.calls, true);
   } else {
-    json["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+    const bool calls_only = choice.text.empty() && !choice.calls.empty();
+    json["message"] = {
+        {"role", "assistant"}, {"content", calls_only ? Ordered() : Ordered(choice.text)}, {"refusal", nullptr}};
+    if (!choice.calls.empty()) json["message"]["tool_calls"] = calls_json(choice.calls, false);
   }
   json["logprobs"] = logprobs_ && (!chunk || !choice.tokens.empty()) ? logprobs_json(choice, n_before) : Ordered();
   json["finish_reason"] = choice.finish_reason.empty() ? Ordered() : Ordered(choice.finish_reason);
+  if (!choice.stop_reason.empty()) json["stop_reason"] = choice.stop_reason;
   if (choice.score) json["score"] = *choice.score;
   return json;
 }

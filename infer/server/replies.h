@@ -11,6 +11,7 @@
 
 #include "data/tokenizers/tokenizer.h"
 #include "infer/server/api.h"
+#include "infer/server/call_reader.h"
 
 namespace folio::infer::server {
 
@@ -31,8 +32,10 @@ struct TokenLogprob {
 /// What became of one choice: all of it, or what is new.
 struct ChoiceText {
   std::string text;
+  std::vector<CallUpdate> calls{};   ///< of tools
   std::vector<TokenLogprob> tokens;  ///< if probabilities are wanted
   std::string finish_reason;         ///< empty: it goes on
+  std::string stop_reason{};         ///< more of why it ended, if there is more to say
   std::optional<double> score{};     ///< of a beam that has ended
 };
 

@@ -25,11 +25,19 @@ constexpr const char* kSchemas = R"json({
     "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"], "properties": {
       "id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": {"type": "string"},
       "context_length": {"type": "integer"}, "vocab_size": {"type": "integer"}, "chat": {"type": "boolean"}}}}}},
-  "Message": {"type": "object", "required": ["role", "content"], "additionalProperties": false, "properties": {
-    "role": {"enum": ["system", "developer", "user", "assistant"]},
+  "ToolCall": {"type": "object", "required": ["id", "type", "function"], "properties": {
+    "id": {"type": "string"}, "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name", "arguments"], "properties": {
+      "name": {"type": "string"}, "arguments": {"type": "string", "description": "a JSON object"}}}}},
+  "Message": {"type": "object", "required": ["role"], "properties": {
+    "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
     "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type", "text"],
-      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]},
-    "name": {"type": ["string", "null"]}}},
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}, {"type": "null"}],
+      "description": "null beside tool_calls alone"},
+    "name": {"type": ["string", "null"]},
+    "tool_calls": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/ToolCall"},
+      "description": "of an assistant"},
+    "tool_call_id": {"type": ["string", "null"], "description": "of a tool: what it answers"}}},
   "Common": {
     "model": {"type": ["string", "null"], "description": "the model's name, as /v1/models says it; may be left out"},
     "logit_bias": {"type": ["object", "null"], "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
@@ -50,6 +58,28 @@ constexpr const char* kSchemas = R"json({
     "stream": {"type": ["boolean", "null"], "default": false},
     "stream_options": {"type": ["object", "null"], "additionalProperties": false, "description": "for \"stream\": true",
       "properties": {"include_usage": {"type": ["boolean", "null"], "default": false}}},
+    "response_format": {"type": ["object", "null"], "required": ["type"], "additionalProperties": false,
+      "description": "the form of the answer, which can't be other",
+      "properties": {"type": {"enum": ["text", "json_object", "json_schema"]},
+        "json_schema": {"type": ["object", "null"], "required": ["schema"], "additionalProperties": false, "properties": {
+          "name": {"type": ["string", "null"]}, "description": {"type": ["string", "null"]},
+          "strict": {"type": ["boolean", "null"], "default": true, "description": "it always is"},
+          "schema": {"type": ["object", "boolean"]}}}}},
+    "structured_outputs": {"type": ["object", "null"], "additionalProperties": false,
+      "description": "the form of the answer, as vLLM's: one of these", "properties": {
+        "json": {"type": ["object", "string", "null"]}, "regex": {"type": ["string", "null"]},
+        "choice": {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}},
+        "grammar": {"type": ["string", "null"]},
+        "json_object": {"type": ["boolean", "null"], "default": false},
+        "disable_any_whitespace": {"type": ["boolean", "null"], "default": true,
+          "description": "false: JSON may have whitespace wherever it may stand"}}},
+    "guided_json": {"type": ["object", "string", "null"], "description": "a JSON schema that the answer fits"},
+    "guided_regex": {"type": ["string", "null"], "description": "a regular expression that matches the answer"},
+    "guided_choice": {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"},
+      "description": "the answer is one of these"},
+    "guided_grammar": {"type": ["string", "null"], "description": "a grammar of the answer, in GBNF"},
+    "json_schema": {"type": ["object", "string", "null"], "description": "as guided_json"},
+    "grammar": {"type": ["string", "null"], "description": "as guided_grammar"},
     "user": {"type": ["string", "null"]}},
   "CompletionRequest": {"type": "object", "additionalProperties": false, "properties": {
     "prompt": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
@@ -68,22 +98,34 @@ constexpr const char* kSchemas = R"json({
       "description": "what the context has room for, where nothing is said"},
     "logprobs": {"type": ["boolean", "null"], "default": false},
     "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
-    "response_format": {"type": ["object", "null"], "properties": {"type": {"const": "text"}}},
+    "tools": {"type": ["array", "null"], "maxItems": 128, "description": "functions that the answer may call",
+      "items": {"type": "object", "required": ["type", "function"], "additionalProperties": false, "properties": {
+        "type": {"const": "function"},
+        "function": {"type": "object", "required": ["name"], "additionalProperties": false, "properties": {
+          "name": {"type": "string", "pattern": "^[a-zA-Z0-9_.-]{1,64}$"}, "description": {"type": ["string", "null"]},
+          "parameters": {"type": ["object", "null"], "description": "a JSON schema of its arguments"},
+          "strict": {"type": ["boolean", "null"], "default": true, "description": "it always is"}}}}}},
+    "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]}, {"type": "object",
+      "required": ["type", "function"], "properties": {"type": {"const": "function"},
+        "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]},
+    "parallel_tool_calls": {"type": ["boolean", "null"], "default": true,
+      "description": "an answer may have several calls, where the model writes several"},
     "store": {"enum": [false, null]}}},
   "Completion": {"type": "object", "required": ["id", "object", "created", "model", "seed", "choices", "usage"], "properties": {
     "id": {"type": "string"}, "object": {"const": "text_completion"}, "created": {"type": "integer"},
     "model": {"type": "string"}, "seed": {"type": "integer"}, "usage": {"$ref": "#/components/schemas/Usage"},
     "choices": {"type": "array", "items": {"type": "object", "required": ["index", "text", "logprobs", "finish_reason"],
       "properties": {"index": {"type": "integer"}, "text": {"type": "string"}, "logprobs": {"type": ["object", "null"]}, "score": {"type": "number"},
-        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+        "finish_reason": {"enum": ["stop", "length"]}, "stop_reason": {"const": "form"}}}}}},
   "ChatCompletion": {"type": "object", "required": ["id", "object", "created", "model", "seed", "choices", "usage"], "properties": {
     "id": {"type": "string"}, "object": {"const": "chat.completion"}, "created": {"type": "integer"},
     "model": {"type": "string"}, "seed": {"type": "integer"}, "usage": {"$ref": "#/components/schemas/Usage"},
     "choices": {"type": "array", "items": {"type": "object", "required": ["index", "message", "logprobs", "finish_reason"],
       "properties": {"index": {"type": "integer"}, "logprobs": {"type": ["object", "null"]}, "score": {"type": "number"},
-        "finish_reason": {"enum": ["stop", "length"]},
+        "finish_reason": {"enum": ["stop", "length", "tool_calls"]}, "stop_reason": {"const": "form"},
         "message": {"type": "object", "required": ["role", "content"], "properties": {
-          "role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": "null"}}}}}}}},
+          "role": {"const": "assistant"}, "content": {"type": ["string", "null"]}, "refusal": {"type": "null"},
+          "tool_calls": {"type": "array", "items": {"$ref": "#/components/schemas/ToolCall"}}}}}}}}},
   "TokenizeRequest": {"type": "object", "additionalProperties": false,
     "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}], "properties": {
       "model": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},

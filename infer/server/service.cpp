@@ -99,6 +99,9 @@ const Service::Route* Service::route_of(std::string_view path) {
 
 Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post)
     : engine_(engine), served_(std::move(served)), options_(std::move(options)), post_(std::move(post)) {
+  if (served_.forms == nullptr) {
+    served_.forms = std::make_shared<AnswerForms>(served_.tokenizer, served_.chat_template);
+  }
   const uint64_t a = core::system_random();
   const uint64_t b = core::system_random();
   std::seed_seq seed{a, a >> 32U, b, b >> 32U};
@@ -243,7 +246,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
   const bool chat = request.path == "/v1/chat/completions";
   const Json body = body_of(request.body);
   CompletionRequest completion_request =
-      (chat ? parse_chat : parse_completion)(body, served_, request.random_seed.value_or(random_seed()));
+      (chat ? parse_chat : parse_completion)(body, served_, request.random_seed.value_or(random_seed()), request.body);
   const size_t n = completion_request.prompts.size() * static_cast<size_t>(completion_request.n_sequences());
   if (end_) {
     reply->add_header("Retry-After", "5");

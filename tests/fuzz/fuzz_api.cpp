@@ -42,8 +42,12 @@ void check(const server::CompletionRequest& r, const server::ServedModel& served
 
 bool take(std::string_view input) {
   static const auto tokenizer = data::CharTokenizer::from_text("\n abcdefghijklmnopqrstuvwxyz<|/_>", "f.txt");
-  static const server::ServedModel served{
-      .name = "f", .context = 256, .tokenizer = tokenizer, .chat_template = data::chat_template_named("zephyr")};
+  static const std::optional<data::ChatTemplate> chat = data::chat_template_named("zephyr");
+  static const server::ServedModel served{.name = "f",
+                                          .context = 256,
+                                          .tokenizer = tokenizer,
+                                          .chat_template = chat,
+                                          .forms = std::make_shared<server::AnswerForms>(tokenizer, chat)};
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
   bool any = answered([&] { check(server::parse_completion(body, served, 1), served); });

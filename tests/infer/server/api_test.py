@@ -340,12 +340,13 @@ def test_what_is_wrong_is_refused_by_name(golden, fields, param, part):
 @pytest.mark.parametrize(("fields", "part"), [
     ({"messages": []}, "list"),
     ({"messages": [{"content": "x"}]}, "role"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+    ({"messages": [{"role": "function", "content": "x"}]}, "role"),
     ({"messages": [{"role": "user"}]}, "content"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "not texts"),
-    ({"messages": [{"role": "user", "content": "hi", "tool_calls": []}]}, "tool_calls"),
-    ({"tools": []}, "tools"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"messages": [{"role": "user", "content": "hi", "tool_calls": [{}]}]}, "tool_calls"),
+    ({"messages": [{"role": "tool", "content": "hi"}]}, "tool_call_id"),
+    ({"tools": [{}]}, "tools"),
+    ({"response_format": {"type": "xml"}}, "response_format"),
     ({"top_logprobs": 3}, "logprobs"),
 ], ids=lambda x: json.dumps(x)[:40])
 def test_what_is_wrong_in_a_chat(chatty, fields, part):

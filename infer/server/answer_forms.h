@@ -1,0 +1,52 @@
+// The forms of a server's answers: those that requests ask for, and those of calls of tools. One for each engine.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/chat/tool_format.h"
+#include "infer/forms/calls.h"
+#include "infer/forms/form_cache.h"
+
+namespace folio::infer::server {
+
+/// How the served model writes calls.
+struct CallWriting {
+  CallWriting(const data::Tokenizer& served, data::ToolFormat found)
+      : format(std::move(found)), tokenizer(served, format.marks), forms(tokenizer) {}
+
+  data::ToolFormat format;
+  data::MarkedTokenizer tokenizer;  ///< by which the marks of calls are texts
+  forms::FormCache forms;           ///< for it
+};
+
+/// What a request says of tools. Its answer is read with it (call_reader.h).
+struct ToolUse {
+  std::shared_ptr<const CallWriting> writing;
+  bool has_answer = true;  ///< the answer may be a text
+  bool is_named = false;   ///< the request named the function that is called
+};
+
+class AnswerForms {
+ public:
+  /// Both have to outlive it.
+  AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat)
+      : tokenizer_(tokenizer), chat_(chat), forms_(tokenizer) {}
+
+  /// Throws core::Error as forms::make_form() does.
+  [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options) { return forms_.form(options); }
+  /// Found when it is asked for first. Throws core::Error as data::tool_format() does.
+  [[nodiscard]] std::shared_ptr<CallWriting> calls();
+
+ private:
+  const data::Tokenizer& tokenizer_;
+  const std::optional<data::ChatTemplate>& chat_;
+  forms::FormCache forms_;
+  std::mutex mutex_;
+  std::shared_ptr<CallWriting> calls_;
+};
+
+}  // namespace folio::infer::server

@@ -1,0 +1,157 @@
+#include "infer/server/call_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/random.h"
+
+namespace folio::infer::server {
+namespace {
+
+using Kind = data::CallPiece::Kind;
+
+constexpr std::string_view kSpaces = " \t\r\n";
+constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+// Where whitespace, and behind it perhaps the beginning of `trigger`, ends `text`: there it has to wait for more.
+size_t end_of_answer(std::string_view text, std::string_view trigger) {
+  size_t end = text.size();
+  for (size_t n = std::min(text.size(), trigger.size() - 1); n > 0; --n) {
+    if (!text.ends_with(trigger.substr(0, n))) continue;
+    end -= n;
+    break;
+  }
+  const size_t last = text.substr(0, end).find_last_not_of(kSpaces);
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+}  // namespace
+
+CallReader::CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed)
+    : format_(format),
+      id_seed_(id_seed),
+      stage_(has_answer ? Stage::Answer : Stage::Opening),
+      opening_(has_answer ? format.opening : format.before + format.opening) {}
+
+AnswerUpdate CallReader::read(std::string_view piece) {
+  AnswerUpdate update;
+  held_ += piece;
+  for (bool goes_on = true; goes_on;) {
+    switch (stage_) {
+      case Stage::Answer:
+        goes_on = read_answer(update);
+        break;
+      case Stage::Text:
+        update.content += std::exchange(held_, {});
+        goes_on = false;
+        break;
+      case Stage::Opening:
+        goes_on = take(opening_.size());
+        if (goes_on) stage_ = Stage::Call;
+        break;
+      case Stage::Call:
+        goes_on = read_call(update);
+        break;
+      case Stage::Behind:
+        goes_on = !format_.separator.empty() && held_.starts_with(format_.separator) && take(format_.separator.size());
+        if (goes_on) stage_ = Stage::Call;
+        break;
+    }
+  }
+  return update;
+}
+
+AnswerUpdate CallReader::end() {
+  AnswerUpdate update;
+  if (stage_ == Stage::Answer || stage_ == Stage::Text) update.content = std::exchange(held_, {});
+  return update;
+}
+
+bool CallReader::read_answer(AnswerUpdate& update) {
+  const std::string& trigger = format_.trigger;
+  if (format_.only_at_start) {
+    const bool begins = trigger.starts_with(std::string_view(held_).substr(0, trigger.size()));
+    if (begins && held_.size() < trigger.size()) return false;
+    stage_ = begins ? Stage::Opening : Stage::Text;
+    return true;
+  }
+  const size_t at = held_.find(trigger);
+  const size_t end = at == std::string::npos
+                         ? end_of_answer(held_, trigger)
+                         : held_.find_last_not_of(kSpaces, at == 0 ? std::string::npos : at - 1) + 1;
+  if (at == 0) {
+    stage_ = Stage::Opening;
+    return true;
+  }
+  update.content += held_.substr(0, end);
+  held_.erase(0, at == std::string::npos ? end : at);
+  return at != std::string::npos;
+}
+
+// Its pieces one after the other.
+bool CallReader::read_call(AnswerUpdate& update) {
+  if (piece_ == format_.call.size()) {
+    piece_ = 0;
+    stage_ = Stage::Behind;
+    return true;
+  }
+  constexpr size_t kIdLength = 9;
+  const data::CallPiece& piece = format_.call[piece_];
+  const bool done = piece.kind == Kind::Name        ? read_name(update)
+                    : piece.kind == Kind::Arguments ? read_arguments(update)
+                                                    : take(piece.kind == Kind::Id ? kIdLength : piece.text.size());
+  if (done) ++piece_;
+  return done;
+}
+
+bool CallReader::read_name(AnswerUpdate& update) {
+  const size_t end = held_.find_first_not_of(kNameLetters);
+  if (end == std::string::npos) return false;
+  update.calls.push_back({.index = n_calls_, .id = new_id(), .name = held_.substr(0, end)});
+  ++n_calls_;
+  return take(end);
+}
+
+// Up to the brace that closes them.
+bool CallReader::read_arguments(AnswerUpdate& update) {
+  size_t n = 0;
+  bool done = false;
+  while (n < held_.size() && !done) {
+    const char c = held_[n++];
+    if (in_string_) {
+      in_string_ = is_escaped_ || c != '"';
+      is_escaped_ = !is_escaped_ && c == '\\';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      done = --depth_ == 0;
+    }
+  }
+  if (n == 0) return false;
+  const size_t call = n_calls_ - 1;
+  if (update.calls.empty() || update.calls.back().index != call) update.calls.push_back({.index = call});
+  update.calls.back().arguments += held_.substr(0, n);
+  static_cast<void>(take(n));
+  return done;
+}
+
+// False, and nothing is taken, if so many bytes have not come.
+bool CallReader::take(size_t n) {
+  if (held_.size() < n) return false;
+  held_.erase(0, n);
+  return true;
+}
+
+// Nine letters and digits: some templates want that.
+std::string CallReader::new_id() const {
+  constexpr std::string_view kDigits = kNameLetters.substr(0, 62);
+  std::string id;
+  for (uint64_t random = core::splitmix64(id_seed_ + n_calls_); id.size() < 9; random /= kDigits.size()) {
+    id += kDigits[random % kDigits.size()];
+  }
+  return id;
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,98 @@
+#include "infer/server/fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace folio::infer::server {
+
+void refuse(const std::string& field, const std::string& why, std::string code) {
+  throw ApiError(400, fmt::format("'{}' {}", field, why), field, std::move(code));
+}
+
+void refuse_type(const std::string& field, const std::string& what) {
+  refuse(field, "has to be " + what, "invalid_type");
+}
+
+Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported,
+               const std::string& name)
+    : body_(body), fields_(schema["properties"]), prefix_(name.empty() ? "" : name + ".") {
+  if (!body.is_object() && !name.empty()) refuse_type(name, "a JSON object");
+  if (!body.is_object()) throw ApiError(400, "the body has to be a JSON object");
+  for (const char* field : unsupported) {
+    if (find(field) != nullptr) refuse(prefix_ + field, "is not supported");
+  }
+  std::vector<std::string> unknown;
+  for (const auto& [field, value] : body_.items()) {
+    if (!fields_.contains(field) && std::find(unsupported.begin(), unsupported.end(), field) == unsupported.end()) {
+      unknown.push_back(core::printable(field));
+    }
+  }
+  if (unknown.empty()) return;
+  const std::string first = prefix_ + unknown.front();
+  const size_t n = unknown.size();
+  unknown.resize(std::min<size_t>(n, 10));
+  throw ApiError(
+      400,
+      fmt::format("unknown field{}{}: {}{}", n == 1 ? "" : "s", name.empty() ? "" : " of '" + name + "'",
+                  fmt::join(unknown, ", "), n > unknown.size() ? fmt::format(" and {} more", n - unknown.size()) : ""),
+      first, "unknown_parameter");
+}
+
+const Json* Fields::find(const std::string& name) const {
+  const auto found = body_.find(name);
+  return found == body_.end() || found->is_null() ? nullptr : &*found;
+}
+
+double Fields::number(const std::string& name) const {
+  const auto low = schema(name)["minimum"].get<double>();
+  const auto high = schema(name)["maximum"].get<double>();
+  const Json* value = find(name);
+  if (value == nullptr) return schema(name)["default"];
+  if (!value->is_number()) refuse_type(prefix_ + name, "a number");
+  const auto number = value->get<double>();
+  if (!(number >= low && number <= high)) {
+    refuse(prefix_ + name, fmt::format("is {}, but has to be in [{}, {}]", number, low, high));
+  }
+  return number;
+}
+
+std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int64_t high) const {
+  low = std::max(low, schema(name).value("minimum", INT64_MIN));
+  high = std::min(high, schema(name).value("maximum", INT64_MAX));
+  const Json* value = find(name);
+  if (value == nullptr && !schema(name).contains("default")) return std::nullopt;
+  if (value == nullptr) return schema(name)["default"].get<int64_t>();
+  if (!value->is_number_integer()) refuse_type(prefix_ + name, "an integer");
+  const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
+    refuse(prefix_ + name, fmt::format("is {}, but has to be in [{}, {}]", value->dump(), low, high));
+  }
+  return value->get<int64_t>();
+}
+
+bool Fields::flag(const std::string& name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return schema(name)["default"];
+  if (!value->is_boolean()) refuse_type(prefix_ + name, "true or false");
+  return value->get<bool>();
+}
+
+const std::string* Fields::text(const std::string& name) const {
+  const Json* value = find(name);
+  if (value != nullptr && !value->is_string()) refuse_type(prefix_ + name, "a text");
+  return value == nullptr ? nullptr : value->get_ptr<const std::string*>();
+}
+
+void Fields::only(const std::string& name, const Json& value) const {
+  const Json* given = find(name);
+  if (given != nullptr && *given != value)
+    refuse(prefix_ + name, fmt::format("is not supported but as {}", value.dump()));
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,45 @@
+// What a request says of the form of its answer: OpenAI's response_format, tools and tool_choice, vLLM's guided_… and
+// structured_outputs, and llama-server's grammar and json_schema.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/json.h"
+#include "infer/server/fields.h"
+
+namespace folio::infer::server {
+
+/// The form that a request asks for, of kind None if it asks for none, and the field that does. `body` is the request
+/// with its keys in their order. Throws ApiError, also if two fields ask.
+struct AskedForm {
+  std::string field{};
+  forms::FormOptions options{};
+};
+[[nodiscard]] AskedForm asked_form(const Fields& fields, const core::OrderedJson& body);
+
+/// Of a request's fields whether one asks for a form, or has tools: only then the order of keys matters.
+[[nodiscard]] bool needs_order(const Fields& fields);
+
+/// The tools that an answer may call.
+struct AskedTools {
+  std::string list{};  ///< as JSON, for the chat template; empty: none
+  std::vector<forms::CallsForm::Function> functions{};
+  bool several = true;
+  bool has_answer = true;  ///< an answer without calls will do
+  bool is_named = false;
+};
+/// Throws ApiError.
+[[nodiscard]] AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body);
+
+/// What `make` makes; a core::Error is the field's.
+template <typename Make>
+[[nodiscard]] auto made_for(const std::string& field, Make&& make) {
+  try {
+    return make();
+  } catch (const core::Error& error) {
+    throw ApiError(400, fmt::format("'{}': {}", field, error.what()), field);
+  }
+}
+
+}  // namespace folio::infer::server
