@@ -10,40 +10,17 @@
 #include <vector>
 
 #include "infer/cpu/cpu.h"
-#include "infer/engine/engine.h"
 #include "infer/forward/pass_through.h"
-#include "tests/infer/machines.h"
-#include "tests/infer/support.h"
+#include "tests/infer/engine/texts.h"
 
 namespace folio::infer {
 namespace {
 
-using core::Role;
 using test::EngineOn;
 using test::MachineKind;
+using test::random_adapter;
 using test::RunnerOn;
 using test::same_bits;
-
-constexpr Role kTargets[] = {Role::Wq, Role::Wk, Role::Wv, Role::Wo, Role::W1, Role::W3, Role::W2};
-
-// Of some of the matrices, so that every place has rows with and without a part.
-core::Adapter random_adapter(const core::ModelConfig& config, uint64_t seed, size_t rank) {
-  core::Adapter adapter{.path = "random", .parts = {}};
-  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
-    const bool is_target = std::ranges::find(kTargets, spec.role) != std::end(kTargets);
-    const uint64_t draw = core::random_bits(seed, adapter.parts.size() + 100);
-    if (!is_target || (draw % 4 == 0 && !adapter.parts.empty())) continue;
-    const auto n_out = static_cast<size_t>(spec.shape[0]);
-    const auto k = static_cast<size_t>(spec.shape[1]);
-    adapter.parts.push_back({.role = spec.role,
-                             .layer = spec.layer,
-                             .rank = rank,
-                             .scale = 0.5F,
-                             .a = test::random_floats(rank * k, draw, 1.0 / std::sqrt(static_cast<double>(k))),
-                             .b = test::random_floats(n_out * rank, draw + 1, 1.0)});
-  }
-  return adapter;
-}
 
 core::Weights merged(core::Weights weights, const core::Adapter& adapter) {
   const auto manifest = core::tensor_manifest(weights.config);

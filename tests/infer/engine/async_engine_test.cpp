@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "infer/engine/text_stream.h"
+#include "infer/forms/forms.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/support.h"
 
@@ -94,6 +95,39 @@ TEST_F(AsyncEngineTest, ATextIsTheOneThatItIsAlone) {
   const EngineStatistics all = async->statistics();
   EXPECT_GE(all.tokens, kRequests);
   EXPECT_GT(all.cached_tokens, 0U);
+}
+
+// Requests share forms, and some are given up or cancelled while others draw with the same form.
+TEST_F(AsyncEngineTest, ATextWithAFormIsTheOneThatItIsAlone) {
+  constexpr uint64_t kRequests = 24;
+  const auto tokens = std::make_shared<forms::TokenTree>(tokenizer_);
+  std::vector<std::shared_ptr<forms::Form>> all;
+  for (const char* regex : {"[A-F]{3,30}G", "([A-T]{2}[0-4])*", "A{5}|(BC*D){3,}", "[0-9:-T]{40}"}) {
+    all.push_back(forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = regex}, tokens));
+  }
+  const auto with_form = [&](uint64_t seed) {
+    Request r = request(seed);
+    r.options.form = all[seed % all.size()];
+    r.options.speculate = seed % 3;
+    return r;
+  };
+  std::vector<std::string> expected;
+  for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(with_form(i)));
+  const auto async = streaming();
+  std::vector<std::future<void>> threads;
+  std::atomic<int> n_wrong = 0;
+  for (uint64_t thread = 0; thread < 4; ++thread) {
+    threads.push_back(std::async(std::launch::async, [&, thread] {
+      for (uint64_t i = thread; i < kRequests; i += 4) {
+        const auto own = stream(async, with_form(i));
+        if (i % 3 == 0) static_cast<void>(stream(async, with_form(i + 1)));  // is given up
+        if (i % 3 == 1) async->cancel(async->submit(with_form(i + 2), [](const Outcome&) {}));
+        n_wrong += text_of(*own) == expected[i] ? 0 : 1;
+      }
+    }));
+  }
+  for (auto& thread : threads) thread.get();
+  EXPECT_EQ(n_wrong, 0);
 }
 
 TEST_F(AsyncEngineTest, ARequestThatCannotRunEndsWithItsError) {

@@ -6,24 +6,16 @@
 #include <cmath>
 #include <vector>
 
-#include "infer/engine/engine.h"
 #include "infer/engine/perplexity.h"
-#include "tests/infer/machines.h"
-#include "tests/infer/support.h"
+#include "tests/infer/engine/texts.h"
 
 namespace folio::infer {
 namespace {
 
 using test::EngineOn;
-using test::MachineKind;
 
-class Beams : public ::testing::TestWithParam<MachineKind> {
+class Beams : public test::Texts {
  protected:
-  static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
-    c.context_length = 300;
-    return c;
-  }
   static Request searching(size_t n_prompt, uint64_t seed, int64_t width, int64_t max_tokens = 60) {
     return {.prompt = test::random_tokens(n_prompt, seed, 37),
             .options = {.max_tokens = max_tokens, .end_tokens = {3}, .n = width, .beams = {.width = width}}};
@@ -32,25 +24,6 @@ class Beams : public ::testing::TestWithParam<MachineKind> {
     return {.prompt = test::random_tokens(n_prompt, seed, 37),
             .options = {.max_tokens = 50, .sampler = {.temperature = 1.0F, .seed = seed}, .n = n}};
   }
-  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take_all(id);
-  }
-  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request) const {
-    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
-    return run(engine, request);
-  }
-  static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(got[i].tokens, expected[i].tokens) << "text " << i;
-      EXPECT_EQ(got[i].score, expected[i].score) << "text " << i;
-      EXPECT_EQ(got[i].finish_reason, expected[i].finish_reason) << "text " << i;
-    }
-  }
-
-  core::StoredModel model_ = test::random_model(config());
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, Beams, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);

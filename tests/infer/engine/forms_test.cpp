@@ -11,11 +11,8 @@
 #include <vector>
 
 #include "infer/engine/draft_model.h"
-#include "infer/engine/engine.h"
-#include "infer/forms/form.h"
+#include "tests/infer/engine/form_texts.h"
 #include "tests/infer/engine/letter_tokenizer.h"
-#include "tests/infer/machines.h"
-#include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
@@ -24,58 +21,16 @@ using forms::Form;
 using forms::Grammar;
 using forms::TokenTree;
 using test::EngineOn;
-using test::MachineKind;
+using test::form_of;
 using test::RunnerOn;
 using Parts = std::vector<Grammar::Part>;
-
-// Of 37 tokens: letters, and pieces of several, so that a text can be cut in many ways; two without bytes, of which one
-// ends a text. x is a piece's first letter alone.
-class PieceTokenizer final : public data::Tokenizer {
- public:
-  PieceTokenizer() {
-    const std::string letters = "abcd-!";
-    pieces_ = {"", "xy", "z"};
-    for (const char letter : letters) pieces_.emplace_back(1, letter);
-    for (const char a : letters.substr(0, 5)) {
-      for (const char b : letters.substr(0, 5)) {
-        if (a != b) pieces_.push_back({a, b});
-      }
-    }
-    for (const char* piece : {"abc", "a-b-", "-a", "d!", "c-d!", "bb"}) pieces_.emplace_back(piece);
-    pieces_.resize(36);
-    pieces_.emplace_back();
-  }
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    return pieces_.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return 37; }
-  [[nodiscard]] int32_t end_of_text() const override { return 36; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {0}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {3}; }
-  [[nodiscard]] std::string kind() const override { return "pieces"; }
-
- private:
-  std::vector<std::string> pieces_;
-};
-
-using Build = std::function<Grammar::Part(Grammar&)>;
-
-std::shared_ptr<Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
-  const auto tokens = std::make_shared<TokenTree>(tokenizer);
-  Grammar grammar({.longest_token = tokens->longest()});
-  const auto rule = grammar.declare();
-  grammar.define(rule, build(grammar));
-  grammar.finish(rule, tokens->bytes());
-  return std::make_shared<Form>(std::move(grammar), tokens);
-}
 
 std::shared_ptr<Form> text_form(const data::Tokenizer& tokenizer, std::string_view text) {
   return form_of(tokenizer, [&](Grammar& g) { return g.text(text); });
 }
 
 // [a-d]{1,3}(-[a-d]{1,3}){2,most}!
-Build words(int64_t most) {
+test::Build words(int64_t most) {
   return [most](Grammar& g) {
     const auto word = [&] { return g.repeat([&] { return g.bytes('a', 'd'); }, 1, 3); };
     const auto more = [&] { return g.sequence(Parts{g.text("-"), word()}); };
@@ -99,49 +54,7 @@ std::shared_ptr<Form> nested(const data::Tokenizer& tokenizer) {
   return std::make_shared<Form>(std::move(grammar), tokens);
 }
 
-class Forms : public ::testing::TestWithParam<MachineKind> {
- protected:
-  static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
-    c.context_length = 300;
-    return c;
-  }
-  [[nodiscard]] Request drawing(std::shared_ptr<Form> form, uint64_t seed, int64_t max_tokens = 40,
-                                size_t n_prompt = 20) const {
-    return {.prompt = test::random_tokens(n_prompt, seed, 37),
-            .options = {.max_tokens = max_tokens,
-                        .sampler = {.temperature = 1.5F, .top_p = 1.0F, .seed = seed},
-                        .form = std::move(form)},
-            .tokenizer = &pieces_};
-  }
-  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take_all(id);
-  }
-  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request) const {
-    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
-    return run(engine, request);
-  }
-  static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(got[i].tokens, expected[i].tokens) << "text " << i;
-      EXPECT_EQ(got[i].text, expected[i].text) << "text " << i;
-      EXPECT_EQ(got[i].score, expected[i].score) << "text " << i;
-      EXPECT_EQ(got[i].finish_reason, expected[i].finish_reason) << "text " << i;
-    }
-  }
-  // A text is the beginning of one of the form; if it has ended by itself, it is one.
-  static void expect_fits(const GenerateResult& result, Form& form) {
-    const Form::Place end = form.after(form.start(), result.text);
-    ASSERT_NE(end, Form::kNowhere) << result.text;
-    EXPECT_TRUE(result.finish_reason != FinishReason::Stop || form.may_end(end)) << result.text;
-  }
-
-  PieceTokenizer pieces_;
-  core::StoredModel model_ = test::random_model(config());
-};
+class Forms : public test::FormTexts {};
 
 INSTANTIATE_TEST_SUITE_P(Machines, Forms, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
@@ -165,7 +78,7 @@ TEST_P(Forms, ATextFitsAndIsTheOneThatItHasAlone) {
   for (const Request& request : requests) {
     expected.push_back(alone(request));
     for (const GenerateResult& result : expected.back()) {
-      if (request.options.form) expect_fits(result, *request.options.form);
+      if (request.options.form) expect_fits(result, request);
     }
   }
   EXPECT_EQ(expected[0][0].finish_reason, FinishReason::Stop);
@@ -256,7 +169,7 @@ TEST_P(Forms, TokensThatEndATextComeExactlyWhereTheFormMayEnd) {
   request.options.sampler.logit_bias = {{8, 100.0F}};
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
-  expect_fits(result, *request.options.form);
+  expect_fits(result, request);
   EXPECT_EQ(std::ranges::count(result.tokens, 3), 0);
 }
 
@@ -346,7 +259,7 @@ TEST_P(Forms, EveryBeamFits) {
   std::set<std::vector<int32_t>> texts;
   for (const GenerateResult& result : expected) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
-    expect_fits(result, *request.options.form);
+    expect_fits(result, request);
     texts.insert(result.tokens);
     // ln p is the model's, over all tokens; what has to end has no token more.
     std::vector<int32_t> scored = request.prompt;

@@ -6,15 +6,12 @@
 #include <map>
 #include <vector>
 
-#include "infer/engine/engine.h"
-#include "tests/infer/machines.h"
-#include "tests/infer/support.h"
+#include "tests/infer/engine/texts.h"
 
 namespace folio::infer {
 namespace {
 
 using test::EngineOn;
-using test::MachineKind;
 using Tokens = std::vector<int32_t>;
 
 bool contains(const Tokens& text, const Tokens& word) {
@@ -27,29 +24,13 @@ Tokens joined(const Tokens& a, const Tokens& b) {
   return both;
 }
 
-class Words : public ::testing::TestWithParam<MachineKind> {
+class Words : public test::Texts {
  protected:
-  static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // 37 tokens
-    c.context_length = 300;
-    return c;
-  }
   static Request drawing(const Tokens& prompt, uint64_t seed, int64_t max_tokens = 40) {
     return {.prompt = prompt,
             .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
   }
   static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 37); }
-  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take_all(id);
-  }
-  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request) const {
-    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-    return run(engine, request);
-  }
-
-  core::StoredModel model_ = test::random_model(config());
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, Words, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);

@@ -8,8 +8,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "core/random.h"
+#include "infer/forms/forms.h"
+#include "tests/infer/forms/support.h"
 #include "tests/infer/sanitized.h"
 #include "tests/infer/support.h"
 
@@ -44,9 +48,10 @@ std::vector<double> normalized(std::vector<double> weights) {
 // Pearson's chi-square of 20000 draws. Its mean is the degrees of freedom and its variance twice that; five standard
 // deviations above the mean are never reached by the right distribution, and by far by a wrong one.
 void expect_distribution(const SamplerOptions& options, const std::vector<double>& expected,
-                         std::span<const int32_t> history = {}, std::vector<int32_t> never = {}) {
+                         std::span<const int32_t> history = {}, std::vector<int32_t> never = {},
+                         std::optional<FormMask> form = {}) {
   constexpr int kDraws = 20000;
-  Sampler sampler(options, std::move(never));
+  Sampler sampler(options, std::move(never), 0, std::move(form));
   std::vector<int> count(expected.size(), 0);
   for (int i = 0; i < kDraws; ++i) ++count[static_cast<size_t>(draw(sampler, logits_of(kShares), i, history))];
   double chi_square = 0.0;
@@ -129,6 +134,34 @@ TEST(Sampler, MinPKeepsAShareOfTheLikeliest) {
   expect_distribution(options, normalized({0.10, 0.40, 0, 0.30, 0.15}));
   options.min_p = 1.0F;
   expect_distribution(options, {0, 1, 0, 0, 0});
+}
+
+// Whatever cuts keeps what it would of the allowed tokens alone: here of 0.10, 0.05 and 0.15.
+TEST(Sampler, AFormForbidsBeforeAnythingIsCut) {
+  const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first ends a text
+  const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
+  const auto form = forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = "[ce]*"}, tokens);
+  const auto expect = [&](const SamplerOptions& options, const std::vector<double>& expected) {
+    expect_distribution(options, expected, {}, {}, FormMask(form, tokenizer, {}, 0));
+  };
+  auto options = plain();
+  expect(options, normalized({0.10, 0, 0.05, 0, 0.15}));
+  options.temperature = 0.5F;
+  expect(options, normalized({0.01, 0, 0.0025, 0, 0.0225}));
+  options = plain();
+  options.top_k = 2;
+  expect(options, normalized({0.10, 0, 0, 0, 0.15}));
+  options = plain();
+  options.min_p = 0.5F;  // 0.075 and more
+  expect(options, normalized({0.10, 0, 0, 0, 0.15}));
+  options = plain();
+  options.top_p = 0.4F;  // 0.15 of 0.30 is more
+  expect(options, {0, 0, 0, 0, 1});
+  options = plain();
+  options.temperature = 0.0F;
+  expect(options, {0, 0, 0, 0, 1});
+  options.logit_bias = {{1, 100.0F}, {2, 5.0F}};
+  expect(options, {0, 0, 1, 0, 0});
 }
 
 // top-k, top-p, min-p, then temperature. Each of these numbers would keep others in another order.

@@ -1,0 +1,81 @@
+// What laws of texts with a form share: a vocabulary of pieces, forms of it, and requests.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "infer/forms/form.h"
+#include "tests/infer/engine/texts.h"
+
+namespace folio::infer::test {
+
+/// Of 37 tokens: letters, and pieces of several, so that a text can be cut in many ways; two without bytes, of which
+/// one ends a text. x is a piece's first letter alone.
+class PieceTokenizer final : public data::Tokenizer {
+ public:
+  PieceTokenizer() {
+    const std::string letters = "abcd-!";
+    pieces_ = {"", "xy", "z"};
+    for (const char letter : letters) pieces_.emplace_back(1, letter);
+    for (const char a : letters.substr(0, 5)) {
+      for (const char b : letters.substr(0, 5)) {
+        if (a != b) pieces_.push_back({a, b});
+      }
+    }
+    for (const char* piece : {"abc", "a-b-", "-a", "d!", "c-d!", "bb"}) pieces_.emplace_back(piece);
+    pieces_.resize(36);
+    pieces_.emplace_back();
+  }
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
+    return pieces_.at(static_cast<size_t>(id));
+  }
+  [[nodiscard]] int32_t vocab_size() const override { return 37; }
+  [[nodiscard]] int32_t end_of_text() const override { return 36; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {0}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {3}; }
+  [[nodiscard]] std::string kind() const override { return "pieces"; }
+
+ private:
+  std::vector<std::string> pieces_;
+};
+
+/// Makes the part of a grammar that is the text.
+using Build = std::function<forms::Grammar::Part(forms::Grammar&)>;
+
+inline std::shared_ptr<forms::Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
+  const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
+  forms::Grammar grammar({.longest_token = tokens->longest()});
+  const auto rule = grammar.declare();
+  grammar.define(rule, build(grammar));
+  grammar.finish(rule, tokens->bytes());
+  return std::make_shared<forms::Form>(std::move(grammar), tokens);
+}
+
+class FormTexts : public Texts {
+ protected:
+  [[nodiscard]] Request drawing(std::shared_ptr<forms::Form> form, uint64_t seed, int64_t max_tokens = 40,
+                                size_t n_prompt = 20) const {
+    return {.prompt = random_tokens(n_prompt, seed, 37),
+            .options = {.max_tokens = max_tokens,
+                        .sampler = {.temperature = 1.5F, .top_p = 1.0F, .seed = seed},
+                        .form = std::move(form)},
+            .tokenizer = &pieces_};
+  }
+  // A text is the beginning of one of the form; if it has ended by itself, it is one.
+  static void expect_fits(const GenerateResult& result, const Request& request) {
+    forms::Form& form = *request.options.form;
+    const forms::Form::Place end = form.after(form.start(), result.text);
+    ASSERT_NE(end, forms::Form::kNowhere) << result.text;
+    const bool may_stop = !request.options.stops.empty() || !request.options.stop_words.empty();
+    EXPECT_TRUE(result.finish_reason != FinishReason::Stop || may_stop || form.may_end(end)) << result.text;
+  }
+
+  PieceTokenizer pieces_;
+};
+
+}  // namespace folio::infer::test

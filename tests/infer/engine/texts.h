@@ -1,0 +1,71 @@
+// What laws of texts share: a small model on the machines of a kind, the texts that requests have alone, and adapters.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "infer/engine/engine.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::test {
+
+/// Of some of the matrices, so that every place has rows with and without a part.
+inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t seed, size_t rank) {
+  using core::Role;
+  constexpr std::array kTargets = {Role::Wq, Role::Wk, Role::Wv, Role::Wo, Role::W1, Role::W3, Role::W2};
+  core::Adapter adapter{.path = "random", .parts = {}};
+  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
+    const bool is_target = std::ranges::find(kTargets, spec.role) != kTargets.end();
+    const uint64_t draw = core::random_bits(seed, adapter.parts.size() + 100);
+    if (!is_target || (draw % 4 == 0 && !adapter.parts.empty())) continue;
+    const auto n_out = static_cast<size_t>(spec.shape[0]);
+    const auto k = static_cast<size_t>(spec.shape[1]);
+    adapter.parts.push_back({.role = spec.role,
+                             .layer = spec.layer,
+                             .rank = rank,
+                             .scale = 0.5F,
+                             .a = random_floats(rank * k, draw, 1.0 / std::sqrt(static_cast<double>(k))),
+                             .b = random_floats(n_out * rank, draw + 1, 1.0)});
+  }
+  return adapter;
+}
+
+class Texts : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  static core::ModelConfig config() {
+    core::ModelConfig c = small_shapes()[1].config;  // 37 tokens
+    c.context_length = 300;
+    return c;
+  }
+  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    return engine.take_all(id);
+  }
+  /// The adapters are numbered from 0 on.
+  [[nodiscard]] std::vector<GenerateResult> alone(const Request& request,
+                                                  std::span<const core::Adapter> adapters = {}) const {
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
+    for (const core::Adapter& adapter : adapters) static_cast<void>(engine.load_adapter(adapter));
+    return run(engine, request);
+  }
+  static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].tokens, expected[i].tokens) << "text " << i;
+      EXPECT_EQ(got[i].text, expected[i].text) << "text " << i;
+      EXPECT_EQ(got[i].score, expected[i].score) << "text " << i;
+      EXPECT_EQ(got[i].finish_reason, expected[i].finish_reason) << "text " << i;
+    }
+  }
+
+  core::StoredModel model_ = random_model(config());
+};
+
+}  // namespace folio::infer::test
