@@ -172,6 +172,7 @@ class Recognizer {
     if (!call) return false;
     format_.opening = one->substr(begin, call->begin - begin);
     format_.call = call->pieces;
+    format_.has_spaces = one->find(kArguments, begin) != std::string::npos;
     const std::string behind = one->substr(call->end);
     format_.closing = behind.substr(0, end_of_turn_in(behind));
     find_separator(*one, *call, behind);

@@ -31,6 +31,7 @@ struct ToolFormat {
   bool several = false;            ///< an answer may have more than one call
   std::string separator{};         ///< between two calls: behind one, and before the name of the other
   std::string closing{};           ///< behind the last, before the end of the turn
+  bool has_spaces = true;          ///< the JSON of arguments has one after commas and colons
   bool arguments_as_text = false;  ///< RenderOptions::arguments_as_text
   bool in_words = false;           ///< the template knows no tools
   bool has_system = true;          ///< it has a system message, to put the words in

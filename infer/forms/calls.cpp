@@ -56,7 +56,8 @@ Part call(Grammar& grammar, const data::ToolFormat& format, const CallsForm::Fun
         break;
       case Kind::Arguments:
         try {
-          parts.push_back(json_schema_part(grammar, function.parameters, false));
+          parts.push_back(json_schema_part(grammar, function.parameters,
+                                           format.has_spaces ? JsonSpaces::AfterMarks : JsonSpaces::None));
         } catch (const core::Error& error) {
           core::fail("function {}: {}", function.name, error.what());
         }

@@ -9,13 +9,14 @@ namespace {
 
 // No two options that differ have the same.
 std::string key_of(const FormOptions& options) {
-  std::string key = fmt::format("{} {} {}:{}", static_cast<int>(options.kind), options.free_whitespace,
+  std::string key = fmt::format("{} {} {}:{}", static_cast<int>(options.kind), static_cast<int>(options.spaces),
                                 options.text.size(), options.text);
   const auto add = [&](const std::string& text) { key += fmt::format(",{}:{}", text.size(), text); };
   for (const std::string& choice : options.choices) add(choice);
   if (options.calls == nullptr) return key;
   const CallsForm& calls = *options.calls;
-  key += fmt::format(";{} {} {} {}", calls.several, calls.has_answer, calls.format.several, calls.format.only_at_start);
+  key += fmt::format(";{} {} {} {} {}", calls.several, calls.has_answer, calls.format.several,
+                     calls.format.only_at_start, calls.format.has_spaces);
   for (const std::string* text : {&calls.format.before, &calls.format.opening, &calls.format.trigger,
                                   &calls.format.separator, &calls.format.closing}) {
     add(*text);

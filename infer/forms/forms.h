@@ -15,13 +15,20 @@ namespace folio::infer::forms {
 
 struct CallsForm;
 
+/// Whitespace in JSON.
+enum class JsonSpaces : uint8_t {
+  None,
+  AfterMarks,  ///< one space after each comma and colon, as Python's json.dumps and chat templates write it
+  Anywhere     ///< where JSON allows it, as much as the model likes
+};
+
 struct FormOptions {
   enum class Kind : uint8_t { None, Regex, Grammar, JsonSchema, JsonObject, Choice, Calls };
   Kind kind = Kind::None;
   std::string text{};                        ///< the expression, the grammar, or the schema, as JSON
   std::vector<std::string> choices{};        ///< of Choice
   std::shared_ptr<const CallsForm> calls{};  ///< of Calls (calls.h)
-  bool free_whitespace = false;              ///< of JSON: spaces and lines where JSON allows them; else none
+  JsonSpaces spaces = JsonSpaces::None;      ///< of JSON
 };
 
 // What these don't support is refused by name, and never ignored. All throw core::Error of one line.
@@ -34,10 +41,10 @@ struct FormOptions {
 [[nodiscard]] Grammar::Part gbnf_part(Grammar& grammar, std::string_view text);
 
 /// The JSON texts that a schema takes. Errors begin with the place in the schema, as a JSON pointer: "#/properties/a".
-[[nodiscard]] Grammar::Part json_schema_part(Grammar& grammar, std::string_view schema, bool free_whitespace);
+[[nodiscard]] Grammar::Part json_schema_part(Grammar& grammar, std::string_view schema, JsonSpaces spaces);
 
 /// Any JSON object.
-[[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, bool free_whitespace);
+[[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, JsonSpaces spaces);
 
 /// For a vocabulary. `options` is none of kind None. Throws core::Error also if no text fits, or if the vocabulary
 /// can't write any.

@@ -13,13 +13,18 @@ const CharacterRanges kAllCharacters{{0, kLastCodePoint}};
 
 }  // namespace
 
-JsonParts::JsonParts(Grammar& grammar, bool free_whitespace) : grammar_(grammar) {
-  if (!free_whitespace) return;
+JsonParts::JsonParts(Grammar& grammar, JsonSpaces spaces) : grammar_(grammar), spaces_(spaces) {
+  if (spaces_ != JsonSpaces::Anywhere) return;
   space_ = grammar_.declare();
   const auto one = [&] {
     return grammar_.choice(std::array{grammar_.bytes('\t', '\n'), grammar_.text("\r"), grammar_.text(" ")});
   };
   grammar_.define(*space_, grammar_.repeat(one, 0, -1));
+}
+
+Grammar::Part JsonParts::mark(char mark) {
+  const bool has_space = spaces_ == JsonSpaces::AfterMarks && (mark == ',' || mark == ':');
+  return spaced(grammar_.text(has_space ? std::string{mark, ' '} : std::string{mark}));
 }
 
 Grammar::Part JsonParts::character() {
@@ -33,11 +38,11 @@ Grammar::Part JsonParts::string() {
 }
 
 Grammar::Part JsonParts::array() {
-  return shared(array_, [&] { return enclosed("[", "]", [&] { return spaced(value()); }); });
+  return shared(array_, [&] { return enclosed('[', ']', [&] { return spaced(value()); }); });
 }
 
 Grammar::Part JsonParts::object() {
-  return shared(object_, [&] { return enclosed("{", "}", [&] { return member(string(), value()); }); });
+  return shared(object_, [&] { return enclosed('{', '}', [&] { return member(string(), value()); }); });
 }
 
 Grammar::Part JsonParts::value() {
@@ -51,7 +56,7 @@ Grammar::Part JsonParts::constants(std::span<const Json> values) {
   std::vector<std::string> plain;
   std::vector<Part> ways;
   for (const Json& value : values) {
-    if (space_ && !(value->items.empty() && value->members.empty())) {
+    if (spaces_ != JsonSpaces::None && !(value->items.empty() && value->members.empty())) {
       ways.push_back(constant(*value));
     } else {
       plain.push_back(written(*value));
@@ -84,11 +89,12 @@ Grammar::Part JsonParts::texts(std::vector<std::string> texts) {
 }
 
 Grammar::Part JsonParts::constant(const JsonValue& value) {
-  if (!space_ || (value.items.empty() && value.members.empty())) return grammar_.text(written(value));
+  if (spaces_ == JsonSpaces::None || (value.items.empty() && value.members.empty()))
+    return grammar_.text(written(value));
   const bool is_array = value.is(JsonValue::Kind::Array);
-  std::vector<Part> all{mark(is_array ? "[" : "{")};
+  std::vector<Part> all{mark(is_array ? '[' : '{')};
   const auto add = [&](Part part) {
-    if (all.size() > 1) all.push_back(mark(","));
+    if (all.size() > 1) all.push_back(mark(','));
     all.push_back(part);
   };
   for (const Json& item : value.items) add(spaced(constant(*item)));
@@ -105,9 +111,9 @@ Grammar::Part JsonParts::shared(std::optional<Grammar::Rule>& rule, const Gramma
   return grammar_.call(*rule);
 }
 
-Grammar::Part JsonParts::enclosed(const char* open, const char* close, const Grammar::Build& item) {
-  const Part rest = grammar_.repeat([&] { return sequence({mark(","), item()}); }, 0, -1);
-  return sequence({mark(open), grammar_.optional(sequence({item(), rest})), grammar_.text(close)});
+Grammar::Part JsonParts::enclosed(char open, char close, const Grammar::Build& item) {
+  const Part rest = grammar_.repeat([&] { return sequence({mark(','), item()}); }, 0, -1);
+  return sequence({mark(open), grammar_.optional(sequence({item(), rest})), grammar_.text(std::string{close})});
 }
 
 }  // namespace folio::infer::forms

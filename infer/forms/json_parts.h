@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "infer/forms/forms.h"
 #include "infer/forms/grammar.h"
 #include "infer/forms/json_value.h"
 
@@ -17,17 +18,17 @@ class JsonParts {
  public:
   using Part = Grammar::Part;
 
-  /// With free whitespace, there may be any where JSON allows it; else none.
-  JsonParts(Grammar& grammar, bool free_whitespace);
+  JsonParts(Grammar& grammar, JsonSpaces spaces);
 
   [[nodiscard]] Part sequence(std::initializer_list<Part> parts) {
     return grammar_.sequence(std::span(parts.begin(), parts.size()));
   }
   /// With the whitespace that may stand behind it.
   [[nodiscard]] Part spaced(Part part) { return space_ ? sequence({part, grammar_.call(*space_)}) : part; }
-  [[nodiscard]] Part mark(const char* text) { return spaced(grammar_.text(text)); }
+  /// A bracket, a brace, a comma or a colon, with the whitespace behind it.
+  [[nodiscard]] Part mark(char mark);
   [[nodiscard]] Part quotes(Part inner) { return sequence({grammar_.text("\""), inner, grammar_.text("\"")}); }
-  [[nodiscard]] Part member(Part key, Part value) { return sequence({spaced(key), mark(":"), spaced(value)}); }
+  [[nodiscard]] Part member(Part key, Part value) { return sequence({spaced(key), mark(':'), spaced(value)}); }
 
   /// Any character of a string, in any way to write it.
   [[nodiscard]] Part character();
@@ -43,9 +44,10 @@ class JsonParts {
   [[nodiscard]] Part constant(const JsonValue& value);
   [[nodiscard]] Part texts(std::vector<std::string> texts);
   [[nodiscard]] Part shared(std::optional<Grammar::Rule>& rule, const Grammar::Build& build);
-  [[nodiscard]] Part enclosed(const char* open, const char* close, const Grammar::Build& item);
+  [[nodiscard]] Part enclosed(char open, char close, const Grammar::Build& item);
 
   Grammar& grammar_;
+  JsonSpaces spaces_;
   std::optional<Grammar::Rule> space_, string_, character_, value_, array_, object_;
 };
 

@@ -37,8 +37,8 @@ constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(Grammar& grammar, const Json& root, bool free_whitespace)
-      : grammar_(grammar), root_(root), parts_(grammar, free_whitespace), merger_(root) {}
+  SchemaCompiler(Grammar& grammar, const Json& root, JsonSpaces spaces)
+      : grammar_(grammar), root_(root), parts_(grammar, spaces), merger_(root) {}
 
   [[nodiscard]] Part build() {
     const Part text = value({.value = root_, .at = "#"});
@@ -253,13 +253,13 @@ class SchemaCompiler {
     };
     // What stands behind the first items, of which there are `n_first`: from the last of them back.
     const int64_t n_first = std::max<int64_t>(most < 0 ? n_prefix : std::min(n_prefix, most), most == 0 ? 0 : 1);
-    const auto rest = [&] { return parts_.sequence({parts_.mark(","), item(n_prefix)}); };
+    const auto rest = [&] { return parts_.sequence({parts_.mark(','), item(n_prefix)}); };
     Part tail = grammar_.repeat(rest, std::max<int64_t>(least - n_first, 0), most < 0 ? -1 : most - n_first);
     for (int64_t i = n_first - 1; i >= 0; --i) {
-      tail = i == 0 ? parts_.sequence({item(i), tail}) : parts_.sequence({parts_.mark(","), item(i), tail});
+      tail = i == 0 ? parts_.sequence({item(i), tail}) : parts_.sequence({parts_.mark(','), item(i), tail});
       if (i >= least) tail = grammar_.optional(tail);
     }
-    return parts_.sequence({parts_.mark("["), tail, grammar_.text("]")});
+    return parts_.sequence({parts_.mark('['), tail, grammar_.text("]")});
   }
 
   struct PatternProperty {
@@ -364,7 +364,7 @@ class SchemaCompiler {
                   at);
     if (most == 0 || (most > 0 && most < least)) {
       const bool may_be_empty = most == 0 && least == 0 && needed.empty();
-      return may_be_empty ? parts_.sequence({parts_.mark("{"), grammar_.text("}")}) : grammar_.choice({});
+      return may_be_empty ? parts_.sequence({parts_.mark('{'), grammar_.text("}")}) : grammar_.choice({});
     }
     // Members that stand before are counted as far as it matters.
     const int64_t n_counts = std::max<int64_t>({1, most, least});
@@ -380,7 +380,7 @@ class SchemaCompiler {
     std::vector<Rule> tails;  // by the count, less 1
     for (int64_t count = 1; count <= n_counts; ++count) {
       tails.push_back(grammar_.declare());
-      const auto one = [&] { return parts_.sequence({parts_.mark(","), grammar_.call(extra)}); };
+      const auto one = [&] { return parts_.sequence({parts_.mark(','), grammar_.call(extra)}); };
       grammar_.define(tails.back(),
                       grammar_.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
     }
@@ -405,7 +405,7 @@ class SchemaCompiler {
         std::vector<Part> next;
         if (most < 0 || count < most) {
           const Rule tail = tails[std::min(c + 1, tails.size() - 1)];
-          next.push_back(parts_.sequence({parts_.mark(","), grammar_.call(member), grammar_.call(tail)}));
+          next.push_back(parts_.sequence({parts_.mark(','), grammar_.call(member), grammar_.call(tail)}));
         }
         if (!property.required) next.push_back(grammar_.call(tails[c]));
         before.push_back(grammar_.declare());
@@ -413,7 +413,7 @@ class SchemaCompiler {
       }
       tails = std::move(before);
     }
-    return parts_.sequence({parts_.mark("{"), grammar_.choice(ways), grammar_.text("}")});
+    return parts_.sequence({parts_.mark('{'), grammar_.choice(ways), grammar_.text("}")});
   }
 
   Grammar& grammar_;
@@ -426,10 +426,10 @@ class SchemaCompiler {
 
 }  // namespace
 
-Part json_schema_part(Grammar& grammar, std::string_view schema, bool free_whitespace) {
-  return SchemaCompiler(grammar, read_json(schema), free_whitespace).build();
+Part json_schema_part(Grammar& grammar, std::string_view schema, JsonSpaces spaces) {
+  return SchemaCompiler(grammar, read_json(schema), spaces).build();
 }
 
-Part json_object_part(Grammar& grammar, bool free_whitespace) { return JsonParts(grammar, free_whitespace).object(); }
+Part json_object_part(Grammar& grammar, JsonSpaces spaces) { return JsonParts(grammar, spaces).object(); }
 
 }  // namespace folio::infer::forms

@@ -72,9 +72,9 @@ Grammar::Part part_of(Grammar& grammar, const FormOptions& options) {
     case FormOptions::Kind::Grammar:
       return gbnf_part(grammar, options.text);
     case FormOptions::Kind::JsonSchema:
-      return json_schema_part(grammar, options.text, options.free_whitespace);
+      return json_schema_part(grammar, options.text, options.spaces);
     case FormOptions::Kind::JsonObject:
-      return json_object_part(grammar, options.free_whitespace);
+      return json_object_part(grammar, options.spaces);
     case FormOptions::Kind::Calls:
       return calls_part(grammar, *options.calls);
     default:

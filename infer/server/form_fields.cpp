@@ -73,7 +73,7 @@ forms::FormOptions structured_outputs(const Json& value, const Json& schema, con
                                : forms::FormOptions{.kind = Kind::JsonObject};
   }
   if (n != 1) refuse("structured_outputs", "has to have one of json, regex, choice, grammar and json_object");
-  form.free_whitespace = !fields.flag("disable_any_whitespace");
+  if (!fields.flag("disable_any_whitespace")) form.spaces = forms::JsonSpaces::Anywhere;
   return form;
 }
 

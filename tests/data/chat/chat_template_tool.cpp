@@ -129,6 +129,7 @@ Json format_of_calls(const Json& request) {
           {"several", format.several},
           {"separator", format.separator},
           {"closing", format.closing},
+          {"has_spaces", format.has_spaces},
           {"arguments_as_text", format.arguments_as_text},
           {"in_words", format.in_words},
           {"has_system", format.has_system},

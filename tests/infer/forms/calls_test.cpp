@@ -13,6 +13,10 @@ using Kind = data::CallPiece::Kind;
 
 const char* const kCity = R"({"type": "object", "properties": {"city": {"enum": ["Bern", "Rom"]}}, "required": ["city"],
                              "additionalProperties": false})";
+// With two members, to see the space behind a comma.
+const char* const kBoth =
+    R"({"properties": {"a": {"const": [1, {"b": 2}]}, "c": {"type": "null"}}, "required": ["a", "c"],
+                             "additionalProperties": false, "type": "object"})";
 const char* const kNone = R"({"type": "object", "additionalProperties": false})";
 
 data::ToolFormat hermes() {
@@ -44,7 +48,7 @@ std::shared_ptr<Form> form_of(CallsForm calls) {
 TEST(Calls, AreHeldToTheirFunctionFromTheTriggerOn) {
   const auto form = form_of({.format = hermes()});
   const auto is = [&](std::string_view text) { return test::takes(*form, text); };
-  const std::string rome = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Rom\"}}\n</tool_call>";
+  const std::string rome = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rom\"}}\n</tool_call>";
   EXPECT_TRUE(is(""));
   EXPECT_TRUE(is("It rains. <tool_cal <tool_cal> <<<tool_\xFF"));
   EXPECT_TRUE(is(rome));
@@ -55,8 +59,23 @@ TEST(Calls, AreHeldToTheirFunctionFromTheTriggerOn) {
   for (const std::string_view wrong :
        {"<tool_call>\n{\"name\": \"other", "<tool_call>{", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {}",
         "<tool_call>\n{\"name\": \"time\", \"arguments\": {\"city",
-        "So <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Ber\""}) {
+        "So <tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ber\""}) {
     EXPECT_EQ(form->after(form->start(), wrong), Form::kNowhere) << wrong;
+  }
+}
+
+TEST(Calls, HaveTheTemplatesSpaces) {
+  data::ToolFormat dense = hermes();
+  dense.has_spaces = false;
+  for (const bool spaced : {false, true}) {
+    const auto form = form_of({.format = spaced ? hermes() : dense, .functions = {{"f", kBoth}}});
+    const auto is = [&](const std::string& arguments) {
+      return test::takes(*form, "<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>");
+    };
+    EXPECT_EQ(is(R"({"a": [1, {"b": 2}], "c": null})"), spaced);
+    EXPECT_EQ(is(R"({"a":[1,{"b":2}],"c":null})"), !spaced);
+    EXPECT_FALSE(is(R"({"a": [1,{"b": 2}], "c": null})"));
+    EXPECT_FALSE(is(R"({ "a": [1, {"b": 2}], "c": null})"));
   }
 }
 

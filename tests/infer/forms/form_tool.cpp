@@ -4,6 +4,9 @@
 // and answers each with a line: {"error": "…"}, or for each text whether it is one of the form and how many of its
 // bytes may come, and the texts of random walks; "unfinished" counts those that came to no end. With --tokens MODEL the
 // vocabulary is that model's; each mask on a walk is compared with trying every token, and "masks" says how many were.
+// {"schema": "…", "bench": 3, "length": 60} draws texts token by token, and says what a fresh form took for each of
+// them.
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -76,7 +79,8 @@ Grammar::Part part_of(Grammar& grammar, const nlohmann::json& question) {
     return build(grammar, parse_regex(question["regex"].get<std::string>(), match),
                  [&](auto ranges) { return grammar.characters(ranges); });
   }
-  return json_schema_part(grammar, question.at("schema").get<std::string>(), question.value("free", false));
+  return json_schema_part(grammar, question.at("schema").get<std::string>(),
+                          question.value("free", false) ? JsonSpaces::Anywhere : JsonSpaces::None);
 }
 
 // Microseconds of the mask behind each byte of a text, when it is asked for first and then.
@@ -96,15 +100,75 @@ nlohmann::json timed(Form& form, std::string_view text) {
   return all;
 }
 
-nlohmann::json answer(const nlohmann::json& question, const Vocabulary& vocabulary) {
-  const auto begin = std::chrono::steady_clock::now();
+Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary) {
   Grammar grammar({.longest_token = vocabulary.tokens->longest()});
   const Grammar::Rule rule = grammar.declare();
   grammar.define(rule, part_of(grammar, question));
   grammar.finish(rule, vocabulary.tokens->bytes());
+  return grammar;
+}
+
+// Tokens of a random text of the form, each of the allowed with the same probability; one in six, and all once it is
+// long, of those that close something, if there are such.
+std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t length, std::mt19937& random) {
+  std::vector<int32_t> text;
+  Form::Place place = form.start();
+  while (text.size() < 4 * length) {
+    const bool closes = text.size() >= length || random() % 6 == 0;
+    if (form.may_end(place) && (closes || random() % 4 == 0)) break;
+    std::vector<int32_t> allowed = test::allowed_ids(form, place);
+    for (const std::string_view of : {"\"", "]}", ":,0123456789"}) {
+      std::vector<int32_t> closing;
+      std::ranges::copy_if(allowed, std::back_inserter(closing), [&](int32_t id) {
+        return tokenizer.token_bytes(id).find_first_not_of(of) == std::string::npos;
+      });
+      if (!closes || closing.empty()) continue;
+      allowed = closing;
+      break;
+    }
+    if (allowed.empty()) break;
+    text.push_back(allowed[random() % allowed.size()]);
+    place = form.after(place, tokenizer.token_bytes(text.back()));
+  }
+  return text;
+}
+
+// Microseconds for each token of drawn texts: behind it, to find the place and to write the mask, a bit for each token.
+nlohmann::json bench(const nlohmann::json& question, const Vocabulary& vocabulary) {
+  const data::Tokenizer& tokenizer = *vocabulary.tokenizer;
+  Form form(grammar_of(question, vocabulary), vocabulary.tokens);
+  Form fresh(grammar_of(question, vocabulary), vocabulary.tokens);
+  std::mt19937 random(question.value("seed", 1U));
+  auto texts = nlohmann::json::array();
+  auto all_us = nlohmann::json::array();
+  for (size_t i = 0; i < question["bench"].get<size_t>(); ++i) {
+    const std::vector<int32_t> text = drawn(form, tokenizer, question.value("length", size_t{60}), random);
+    Form::Place place = fresh.start();
+    std::vector<double> us;
+    for (size_t n = 0; n <= text.size(); ++n) {
+      std::vector<uint64_t> bits(static_cast<size_t>(tokenizer.vocab_size()) / 64 + 1);
+      const auto begin = std::chrono::steady_clock::now();
+      if (n > 0) place = fresh.after(place, tokenizer.token_bytes(text[n - 1]));
+      for (const auto& [first, last] : fresh.allowed(place)) {
+        for (const int32_t id : vocabulary.tokens->tokens().subspan(first, last - first)) {
+          bits[static_cast<size_t>(id) / 64] |= uint64_t{1} << (static_cast<size_t>(id) % 64);
+        }
+      }
+      us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+    }
+    texts.push_back(text);
+    all_us.push_back(us);
+  }
+  return {{"tokens", texts}, {"us", all_us}, {"places", fresh.n_places()}, {"bytes", fresh.n_bytes()}};
+}
+
+nlohmann::json answer(const nlohmann::json& question, const Vocabulary& vocabulary) {
+  const auto begin = std::chrono::steady_clock::now();
+  Grammar grammar = grammar_of(question, vocabulary);
   nlohmann::json said = {{"states", grammar.n_states()}};
   Form form(std::move(grammar), vocabulary.tokens);
   said["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (question.contains("bench")) said.update(bench(question, vocabulary));
   for (const auto& text : question.value("texts", nlohmann::json::array())) {
     Form::Place place = form.start();
     size_t n = 0;
@@ -140,6 +204,16 @@ nlohmann::json answer(const nlohmann::json& question, const Vocabulary& vocabula
   return said;
 }
 
+nlohmann::json described(const data::Tokenizer& tokenizer) {
+  nlohmann::json said = {{"end", tokenizer.end_of_text()}, {"tokens", nlohmann::json::array()}};
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    std::string hex;
+    for (const char c : tokenizer.token_bytes(id)) hex += fmt::format("{:02x}", static_cast<uint8_t>(c));
+    said["tokens"].push_back(hex);
+  }
+  return said;
+}
+
 int run(int argc, char** argv) {
   Vocabulary vocabulary{.tokenizer = nullptr, .tokens = test::all_bytes()};
   if (argc == 3 && std::string_view(argv[1]) == "--tokens") {
@@ -149,7 +223,8 @@ int run(int argc, char** argv) {
   for (std::string line; std::getline(std::cin, line);) {
     nlohmann::json said;
     try {
-      said = answer(nlohmann::json::parse(line), vocabulary);
+      const auto question = nlohmann::json::parse(line);
+      said = question.contains("vocabulary") ? described(*vocabulary.tokenizer) : answer(question, vocabulary);
     } catch (const core::Error& error) {
       said = {{"error", error.what()}};
     }

@@ -12,10 +12,10 @@
 namespace folio::infer::forms {
 namespace {
 
-Form form_of(std::string_view schema, bool free_whitespace = false) {
+Form form_of(std::string_view schema, JsonSpaces spaces = JsonSpaces::None) {
   Grammar grammar;
   const Grammar::Rule rule = grammar.declare();
-  grammar.define(rule, json_schema_part(grammar, schema, free_whitespace));
+  grammar.define(rule, json_schema_part(grammar, schema, spaces));
   grammar.finish(rule);
   return Form(std::move(grammar), test::all_bytes());
 }
@@ -50,7 +50,7 @@ TEST(JsonSchema, SpacesStandWhereJsonAllowsThemIfAtAll) {
                            "c":{"const":{"x":[1]}}}})";
   const char* spaced = "{ \"a\" : [ 1 ,\n\t2 ] , \"c\":{ \"x\" : [ 1 ] } , \"d\": { } \r}";
   Form compact = form_of(schema);
-  Form free = form_of(schema, true);
+  Form free = form_of(schema, JsonSpaces::Anywhere);
   EXPECT_TRUE(test::takes(free, spaced));
   EXPECT_FALSE(test::takes(compact, spaced));
   EXPECT_TRUE(test::takes(compact, R"({"a":[1,2],"c":{"x":[1]},"d":{}})"));
@@ -131,7 +131,7 @@ TEST(JsonSchema, RecursionGoesByRules) {
 TEST(JsonSchema, AnObjectIsAnyObject) {
   Grammar grammar;
   const Grammar::Rule rule = grammar.declare();
-  grammar.define(rule, json_object_part(grammar, false));
+  grammar.define(rule, json_object_part(grammar, JsonSpaces::None));
   grammar.finish(rule);
   Form form(std::move(grammar), test::all_bytes());
   EXPECT_TRUE(test::takes(form, R"({"a":[1,-2.5e+3,{"":null}],"\u0061":{}})"));
