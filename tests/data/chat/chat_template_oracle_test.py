@@ -7,7 +7,9 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import jinja2
@@ -176,6 +178,107 @@ def test_an_unknown_name_and_no_template_list_the_names(tmp_path):
     assert all(name in answer["error"] for name in NAMES for answer in (unknown, empty))
     assert "mistral" in unknown["error"] and "--chat-template" in empty["error"]
     assert all("message" in answer["error"] for answer in folio([request([], name=name) for name in NAMES], tmp_path))
+
+
+# ---- how calls of tools are written (data/chat/tool_format.h) ----
+
+HERMES = ("<tool_call>", '<tool_call>\n{"name": "', ['", "arguments": '], '}\n</tool_call>\n<tool_call>\n{"name": "',
+          "}\n</tool_call>")
+# Of templates whose calls are recognized: what stands before any answer; the trigger, the opening, what stands between a
+# call's parts, the separator of calls (None: there is one call), the closing; and what ends the turn behind it.
+FORMATS = {
+    "Qwen 2.5": ("", *HERMES, "<|im_end|>\n"),
+    "Qwen 3": ("<think>\n\n</think>\n\n", *HERMES, "<|im_end|>\n"),
+    "Mistral v3": ("", "[TOOL_CALLS]", '[TOOL_CALLS] [{"name": "', ['", "arguments": ', ', "id": "'], '"}, {"name": "',
+                   '"}]', EOS),
+    "gptoss": (" ", "to=functions.", "to=functions.", ["<|channel|>commentary json<|message|>"], None, "", "<|call|>"),
+    **{name: ("", '{"name": "', '{"name": "', ['", "parameters": '], None, "}", "<|eot_id|>") for name in
+       ("llama3_1", "llama3_2")},
+    "qwen2_5": ("", *HERMES, "<|im_end|>\n"),
+    "qwen3": ("<think>\n\n</think>\n\n", *HERMES, "<|im_end|>\n"),
+    "qwen3_instruct_2507": ("", *HERMES, "<|im_end|>\n"),
+    "qwen3_vl": ("", *HERMES, "<|im_end|>\n"),
+}
+# Those that show no tools, or write arguments that are no JSON object: the model is told in words.
+IN_WORDS = {
+    "SmolLM2", "ChatML", "ChatML with BOS", "ChatML as plain text", "Llama 2", "Llama 3", "Llama 3.1", "Llama 3.2",
+    "Llama 3 with a default", "Llama 4", "Zephyr", "Gemma", "Gemma 3", "GLM 4", "GLM 4.5", "Mistral v7", "Phi-3.5",
+    "Phi-4", "Phi-4 mini", "DeepSeek R1", "SmolLM3", "Granite", "Command-R", "Falcon 3", "GPT-OSS", "Vicuna", "cohere",
+    "cohere2", "deepseek_r1_distill", "deepseekv3", "diffusion_gemma", "gemma", "gemma3", "gemma4", "gemma4_v2",
+    "gemma4_v3", "gemma4_v4", "gemma4_v5", "glm4moe", "lfm2", "lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2",
+    "llama3", "muse_glimmer", "nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra",
+    "phi3", "phi3_5", "qwen2_5_vl", "qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "qwen3_8"}
+NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # they refuse contents that are texts
+PUBLISHED = [name for name in ALL if "training" not in name]  # TRL's, changed for its trainer, are left out
+
+
+@functools.lru_cache
+def tool_formats():
+    """Of each template. Its marks are special tokens, as they are in its model's vocabulary."""
+    marks = re.compile(r"<\|[a-z_]+\|>|\[/?[A-Z_]{4,}\]|<｜[^｜]+｜>|<[a-z]+_of_[a-z]+>|<\|?[a-z_]*turn\|?>")
+    with tempfile.TemporaryDirectory() as folder:
+        answers = folio([{"template": ALL[name], "bos": BOS, "eos": EOS, "tool_format": True,
+                          "marks": sorted(set(marks.findall(ALL[name])))} for name in PUBLISHED], Path(folder))
+    return dict(zip(PUBLISHED, answers, strict=True))
+
+
+def test_a_template_shows_how_calls_are_written():
+    for name, (before, trigger, opening, between, separator, closing, _) in FORMATS.items():
+        found = tool_formats()[name]
+        assert "error" not in found and not found["in_words"], (name, found)
+        assert (found["before"], found["trigger"], found["opening"], found["closing"]) == (before, trigger, opening, closing), name
+        assert [text for kind, text in found["call"] if kind == "text"] == between, name
+        assert [kind for kind, _ in found["call"] if kind != "text"] == ["name", "arguments", "id"][:len(between) + 1], name
+        assert (found["separator"] if found["several"] else None) == separator, name
+        assert found["only_at_start"] == name.startswith("llama3_"), name
+
+
+def test_other_templates_are_told_of_tools_in_words():
+    found = tool_formats()
+    assert {name for name, format in found.items() if format.get("in_words")} == IN_WORDS
+    assert {name for name, format in found.items() if "error" in format} == NO_ANSWERS
+    for name in IN_WORDS:
+        assert (found[name]["trigger"], found[name]["opening"], found[name]["several"]) == (HERMES[0], HERMES[1], True), name
+        assert found[name]["has_system"] == (name not in ("Gemma", "gemma")), name
+
+
+def random_call(rng):
+    """A call, and its arguments as text."""
+    word = lambda: "".join(rng.choices("abc_ZÜ中😀 .,:;'\"\\{}[]<>/\n", k=rng.randrange(1, 9)))  # noqa: E731
+    value = lambda depth: rng.choice([  # noqa: E731
+        word, lambda: rng.randrange(-99, 99), lambda: rng.random() < 0.5, lambda: [word() for _ in range(rng.randrange(3))],
+        (lambda: {word(): value(depth - 1)}) if depth else word])()
+    call = {"id": "".join(rng.choices("abcXYZ019", k=9)), "type": "function", "function": {
+        "name": rng.choice(["get_weather", "f", "Add-2.x"]), "arguments": {word(): value(2) for _ in range(rng.randrange(4))}}}
+    return call, json.dumps(call["function"]["arguments"], ensure_ascii=False)
+
+
+def written(format, calls):
+    """Calls with their arguments, as the model has to write them."""
+    texts = ["".join({"text": text, "name": call["function"]["name"], "arguments": arguments, "id": call["id"]}[kind]
+                     for kind, text in format["call"]) for call, arguments in calls]
+    return format["before"] + format["opening"] + format["separator"].join(texts) + format["closing"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_calls_are_what_transformers_renders(name):
+    """The prompt, the calls as the format has them, the end of the turn: that is the template's own conversation."""
+    format, template, end = tool_formats()[name], ALL[name], FORMATS[name][-1]
+    tools = [{"type": "function", "function": {"name": n, "description": f"does {n}", "parameters": {
+        "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}} for n in ("get_weather", "f")]
+    ask = [{"role": "user", "content": "What?"}]
+    render = functools.partial(tokenizer(template).apply_chat_template, tools=tools, tokenize=False)
+    prompt = render(ask, add_generation_prompt=True)
+    rng = random.Random(3)
+    for _ in range(40):
+        for n in (1, 2) if format["several"] else (1,):
+            calls = [random_call(rng) for _ in range(n)]
+            said = [copy.deepcopy(call) for call, _ in calls]
+            if format["arguments_as_text"]:
+                for call, (_, arguments) in zip(said, calls, strict=True):
+                    call["function"]["arguments"] = arguments
+            answer = {"role": "assistant", "content": "", "tool_calls": said}
+            assert render(ask + [answer]) == prompt + written(format, calls) + end
 
 
 # ---- Jinja itself ----
