@@ -246,39 +246,69 @@ void Form::expand(Place place) {
   PlaceData& data = places_[static_cast<size_t>(place)];
   data.steps = std::move(steps);
   data.is_expanded = true;
-  const auto n_bytes = [](const Step& step) { return size_t{step.high} - step.low + 1; };
-  size_t most = 0;
   for (const Step& step : data.steps) {
-    size_t n = 0;
-    for (const Step& other : data.steps) n += other.to == step.to ? n_bytes(other) : 0;
-    if (n > most) data.next = step.to;
-    most = std::max(most, n);
-  }
-  for (const Step& step : data.steps) {
-    for (size_t byte = step.low; byte <= step.high && step.to == data.next; ++byte) data.run.set(byte);
+    for (size_t byte = step.low; byte <= step.high; ++byte) data.bytes.set(byte);
   }
 }
 
-// Whether every text of so many of these bytes may come: a loop, or copies of one, may be read without looking at each
-// byte. True only if it is so; that it is so may be missed.
-bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
-  expand(place);
-  PlaceData& data = places_[static_cast<size_t>(place)];
-  if ((bytes & ~data.run).any()) return false;
-  if (data.run_length >= length || data.is_run_length) return data.run_length >= length;
-  const std::bitset<256> run = data.run;
-  uint32_t n = 1;
-  Place next = data.next;
-  for (; n < length && next != place; ++n) {
-    expand(next);
-    const PlaceData& after = places_[static_cast<size_t>(next)];
-    if ((run & ~after.run).any()) break;
-    next = after.next;
+// Bytes behind which nearly all may come that may come here: those of a string, but not the mark that ends it.
+std::bitset<256> Form::run_of(Place place) {
+  const std::vector<Step> steps = places_[static_cast<size_t>(place)].steps;
+  const std::bitset<256> bytes = places_[static_cast<size_t>(place)].bytes;
+  std::bitset<256> run;
+  std::bitset<256> behind = bytes;  // any of the run
+  for (const Step& step : steps) {
+    expand(step.to);
+    const std::bitset<256> common = bytes & places_[static_cast<size_t>(step.to)].bytes;
+    if (4 * common.count() < 3 * bytes.count()) continue;
+    behind &= common;
+    for (size_t byte = step.low; byte <= step.high; ++byte) run.set(byte);
   }
-  PlaceData& known = places_[static_cast<size_t>(place)];
-  known.run_length = next == place ? std::numeric_limits<uint32_t>::max() : n;
-  known.is_run_length = known.run_length < length;
-  return known.run_length >= length;
+  return run & behind;
+}
+
+// Whether every text of so many of these bytes may come: a part of the tree that has no others needs no look at its
+// tokens then. True only if it is so; that it is so may be missed.
+bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
+  constexpr size_t kMostReached = 256;
+  expand(place);
+  if ((bytes & ~places_[static_cast<size_t>(place)].bytes).any()) return false;
+  if (!places_[static_cast<size_t>(place)].knows_run) {
+    const std::bitset<256> run = run_of(place);
+    places_[static_cast<size_t>(place)].run = run;
+    places_[static_cast<size_t>(place)].knows_run = true;
+  }
+  const std::bitset<256> run = places_[static_cast<size_t>(place)].run;
+  if ((bytes & ~run).any()) return false;
+  const uint32_t known = places_[static_cast<size_t>(place)].run_length;
+  if (known >= length || places_[static_cast<size_t>(place)].is_whole_run) return known >= length;
+  std::vector<Place> reached{place};  // by bytes of the run, the fewest first
+  uint32_t n = 0;
+  bool goes_on = true;
+  for (size_t first = 0; goes_on && n < length; ++n) {
+    const size_t last = reached.size();
+    if (first == last) {
+      n = std::numeric_limits<uint32_t>::max();
+      break;
+    }
+    for (size_t i = first; i < last; ++i) {
+      expand(reached[i]);
+      goes_on = goes_on && (run & ~places_[static_cast<size_t>(reached[i])].bytes).none();
+    }
+    if (!goes_on) break;
+    for (; first < last; ++first) {
+      for (const Step& step : places_[static_cast<size_t>(reached[first])].steps) {
+        size_t byte = step.low;
+        while (byte <= step.high && !run[byte]) ++byte;
+        if (byte <= step.high && std::ranges::find(reached, step.to) == reached.end()) reached.push_back(step.to);
+      }
+    }
+    goes_on = reached.size() <= kMostReached;
+  }
+  PlaceData& data = places_[static_cast<size_t>(place)];
+  data.run_length = n;
+  data.is_whole_run = n < length;
+  return n >= length;
 }
 
 Form::Place Form::after(Place place, uint8_t byte) {

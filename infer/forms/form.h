@@ -109,11 +109,12 @@ class Form {
     bool may_end = false;
     bool is_expanded = false;
     std::vector<Step> steps{};  ///< in order of bytes
-    Place next = kNowhere;      ///< where most bytes lead, which are `run`
-    std::bitset<256> run{};
-    uint32_t run_length = 0;     ///< so many bytes of `run` may come one after the other
-    bool is_run_length = false;  ///< and not more
-    Place same = kNowhere;       ///< a place with the same tokens, which knows them; kNowhere: not known yet
+    std::bitset<256> bytes{};   ///< that they read
+    std::bitset<256> run{};     ///< of these, some
+    uint32_t run_length = 0;    ///< so many of which may come in any order
+    bool knows_run = false;
+    bool is_whole_run = false;  ///< of more nothing is known
+    Place same = kNowhere;      ///< a place with the same tokens, which knows them; kNowhere: not known yet
     std::optional<Ranges> allowed{};
   };
   /// Places are found by their ways, and by whether they may end.
@@ -134,6 +135,7 @@ class Form {
   void take(size_t n_bytes);
   void expand(Place place);
   [[nodiscard]] bool runs(Place place, const std::bitset<256>& bytes, uint32_t length);
+  [[nodiscard]] std::bitset<256> run_of(Place place);
   void walk(size_t first, size_t end, Place place, Ranges& to);
 
   Grammar grammar_;

@@ -1,4 +1,5 @@
-// bench: how fast a model runs here, and what share of the memory's bandwidth its decoding reaches.
+// bench: how fast a model runs here, and what share of the memory's bandwidth its decoding reaches; and how fast it
+// decodes where texts keep to JSON schemas.
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,10 +9,13 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
 
 #include "apps/bench_memory.h"
 #include "apps/text_program.h"
 #include "core/error.h"
+#include "core/file_io.h"
 #include "core/formats/model_files.h"
 #include "core/random.h"
 #include "core/seconds_since.h"
@@ -28,6 +32,7 @@ struct Options {
   int64_t gen_tokens = 64;
   std::vector<int64_t> batch{1};
   int repetitions = 5;
+  std::string schemas;  ///< a file
   infer::SamplerOptions sampler;
   bool json = false;
   bool memory = false;
@@ -69,33 +74,43 @@ class Watch {
   Clock::time_point all_speak_{};
 };
 
+Watch watched(infer::Engine& engine, std::span<infer::Request> requests) {
+  infer::ScopedRequests running(engine);
+  Watch watch(requests.size());
+  for (size_t b = 0; b < requests.size(); ++b) {
+    requests[b].on_token = [&watch, b](size_t, int32_t, std::span<const float>) { watch.token(b); };
+    running.add(requests[b]);
+  }
+  while (engine.step()) continue;
+  return watch;
+}
+
+std::vector<infer::Request> random_requests(const infer::Engine& engine, const Options& o, int64_t batch,
+                                            int repetition, int64_t prompt_tokens) {
+  const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
+  std::vector<infer::Request> requests(static_cast<size_t>(batch));
+  for (size_t b = 0; b < requests.size(); ++b) {
+    for (int64_t p = 0; p < prompt_tokens; ++p) {
+      const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
+      requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
+    }
+    requests[b].options.sampler = o.sampler;
+  }
+  return requests;
+}
+
 // Prompts that nobody has computed before; then the same again, which the cache knows, and the tokens behind them.
 // A short repetition that does not count comes first, and warms up.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
-  const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
   std::vector<double> prefill;
   std::vector<double> decode;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
     const int64_t most = repetition == 0 ? 16 : std::numeric_limits<int64_t>::max();
     const int64_t prompt_tokens = std::min(o.prompt_tokens, most);
-    std::vector<infer::Request> requests(static_cast<size_t>(batch));
-    for (size_t b = 0; b < requests.size(); ++b) {
-      for (int64_t p = 0; p < prompt_tokens; ++p) {
-        const auto seed = static_cast<uint64_t>(batch) << 32U | static_cast<uint64_t>(repetition) << 16U | b;
-        requests[b].prompt.push_back(static_cast<int32_t>(core::random_below(seed, static_cast<uint64_t>(p), vocab)));
-      }
-      requests[b].options.sampler = o.sampler;
-    }
+    std::vector<infer::Request> requests = random_requests(engine, o, batch, repetition, prompt_tokens);
     const auto run = [&](int64_t n_tokens) {
-      infer::ScopedRequests running(engine);
-      Watch watch(requests.size());
-      for (size_t b = 0; b < requests.size(); ++b) {
-        requests[b].options.max_tokens = n_tokens;
-        requests[b].on_token = [&watch, b](size_t, int32_t, std::span<const float>) { watch.token(b); };
-        running.add(requests[b]);
-      }
-      while (engine.step()) continue;
-      return watch;
+      for (infer::Request& request : requests) request.options.max_tokens = n_tokens;
+      return watched(engine, requests);
     };
     prefill.push_back(static_cast<double>(batch * prompt_tokens) / run(1).seconds_to_first());
     decode.push_back(run(std::min(o.gen_tokens, most) + 1).tokens_per_s());
@@ -103,6 +118,49 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   prefill.erase(prefill.begin());
   decode.erase(decode.begin());
   return {median(prefill), median(decode)};
+}
+
+struct FormSpeeds {
+  double decode;  ///< tokens/s over all sequences
+  double free;    ///< of texts without a form that are as long
+  double share;   ///< median of the repetitions'
+};
+
+// Each sequence keeps to a schema, in another repetition to the next one, and nothing is known of them before; then
+// without forms, and the other way round.
+FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
+                         const std::vector<std::string>& schemas) {
+  const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
+  std::vector<double> decode, free, share;
+  for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
+    std::vector<infer::Request> with_form = random_requests(engine, o, batch, repetition, o.prompt_tokens);
+    std::vector<infer::Request> without = with_form;
+    std::vector<size_t> lengths(with_form.size());
+    const auto run_with_form = [&] {
+      for (size_t b = 0; b < with_form.size(); ++b) {
+        with_form[b].tokenizer = &tokenizer;
+        with_form[b].options.max_tokens = o.gen_tokens + 1;
+        with_form[b].options.form =
+            infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema,
+                                     .text = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()]},
+                                    tokens);
+        with_form[b].on_end = [&lengths, b](size_t, const infer::GenerateResult& result) {
+          lengths[b] = result.tokens.size();
+        };
+      }
+      decode.push_back(watched(engine, with_form).tokens_per_s());
+    };
+    run_with_form();
+    for (size_t b = 0; b < without.size(); ++b) without[b].options.max_tokens = static_cast<int64_t>(lengths[b]);
+    free.push_back(watched(engine, without).tokens_per_s());
+    if (repetition % 2 == 1) {  // the other order: what ran before is not counted
+      decode.pop_back();
+      run_with_form();
+    }
+    share.push_back(decode.back() / free.back());
+  }
+  for (auto* all : {&decode, &free, &share}) all->erase(all->begin());
+  return {median(decode), median(free), median(share)};
 }
 
 /// The machines and the memory that the weights are read from. A model on two machines has two memories, and no speed.
@@ -169,7 +227,25 @@ int run(const Options& o) {
   infer::Engine& engine = model.engine();
   const infer::LoadReport& loaded = engine.runner().load_report();
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  std::vector<std::string> schemas;
+  if (!o.schemas.empty()) {
+    std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
+    for (std::string line; std::getline(lines, line);) schemas.push_back(line);
+    core::require(!schemas.empty(), "{}: there is no schema; write one on each line", o.schemas);
+  }
   for (const int64_t batch : o.batch) {
+    if (!schemas.empty()) {
+      const FormSpeeds speeds = measure_forms(engine, o, batch, model.tokenizer(), schemas);
+      rows.push_back({{"batch", batch},
+                      {"decode_tokens_per_s", speeds.decode},
+                      {"free_tokens_per_s", speeds.free},
+                      {"share", speeds.share}});
+      if (!o.json) {
+        fmt::print("batch {:3}: decode {:9.1f} tokens/s with schemas, {:9.1f} without, a share of {:.3f}\n", batch,
+                   speeds.decode, speeds.free, speeds.share);
+      }
+      continue;
+    }
     const Speeds speeds = measure(engine, o, batch);
     const double bytes_per_s = speeds.decode / static_cast<double>(batch) * static_cast<double>(loaded.weight_bytes);
     nlohmann::ordered_json& row = rows.emplace_back();
@@ -187,6 +263,10 @@ int run(const Options& o) {
       fmt::print("batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s{}\n",
                  batch, speeds.prefill, speeds.decode, bytes_per_s / 1e9, share);
     }
+  }
+  if (!schemas.empty()) {
+    if (o.json) fmt::print("{}\n", nlohmann::ordered_json{{"batches", rows}}.dump());
+    return 0;
   }
   if (o.json) {
     nlohmann::ordered_json json = memory.machines;
@@ -236,6 +316,10 @@ int main(int argc, char** argv) {
       ->check(apps::in_range(1, 4096))
       ->capture_default_str();
   app.add_option("--repetitions", o.repetitions)->check(apps::in_range(1, 1000))->capture_default_str();
+  app.add_option("--json-schemas", o.schemas,
+                 "instead: decoding where each sequence keeps to a JSON schema of this file, one on each line, beside "
+                 "texts of the same lengths without")
+      ->type_name("FILE");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
   return apps::run_program(app, argc, argv, [&] { return run(o); });
 }

@@ -77,6 +77,29 @@ FormOptions choice(std::vector<std::string> texts) {
   return {.kind = FormOptions::Kind::Choice, .choices = std::move(texts)};
 }
 
+// All texts of up to five of three letters are tokens: parts of the tree that have only letters that may come in any
+// order for some while, or without end, are taken whole, and no others.
+TEST(Form, ARunIsAsLongAsItIs) {
+  std::vector<std::string> texts{""};
+  for (size_t i = 0; texts[i].size() < 5; ++i) {
+    for (const char letter : {'a', 'b', 'c'}) texts.push_back(texts[i] + letter);
+  }
+  const test::ListTokenizer tokenizer(texts);
+  const auto tokens = std::make_shared<TokenTree>(tokenizer);
+  for (const char* text : {"[ab]{0,7}c", "([ab]*b)?c", "[ab]*a[ab]{2}", "[abc]*abc[abc]*", "[ab]*(c[ab]*){0,2}",
+                           "(a[abc]{2,6}|b{3}[ab]*)c", "(ab|ba)*c?", "[abc]{6}|[ab]{9}", "(a[ab]|b[abc]|c[ab]){2,4}",
+                           "([ab]{3}[abc])*", "(a+b+c+)*"}) {
+    const auto form = make_form(regex(text), tokens);
+    for (const std::string& begin : texts) {
+      for (const std::string_view more : {"", "aa", "bcb", "abab"}) {
+        const Form::Place place = form->after(form->start(), begin + std::string(more));
+        if (place == Form::kNowhere) continue;
+        ASSERT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, tokenizer)) << text << ", " << begin;
+      }
+    }
+  }
+}
+
 TEST(MakeForm, AChoiceIsOneOfTheTexts) {
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
