@@ -13,7 +13,7 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostAutomatonStates = 10'000;
-constexpr size_t kMostSteps = 200'000;  // of a subset construction: ways that are followed
+constexpr size_t kMostSteps = 200'000;  // of a subset construction: ways that are followed; of a product: edges
 
 }  // namespace
 
@@ -37,16 +37,26 @@ CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most) {
   if (most < 0) edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, state});
 }
 
-CharacterAutomaton::CharacterAutomaton(std::string_view utf8) {
-  int32_t state = add_state();
-  for (size_t at = 0; at < utf8.size();) {
-    const core::Utf8Char c = core::decode_utf8(utf8, at);
-    const int32_t next = add_state();
-    edges_[static_cast<size_t>(state)].push_back({c.code_point, c.code_point, next});
-    state = next;
-    at += c.length;
+CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts) {
+  std::vector<std::map<uint32_t, int32_t>> children(1);
+  (void)add_state();
+  for (const std::string& text : texts) {
+    int32_t state = 0;
+    for (size_t at = 0; at < text.size();) {
+      const core::Utf8Char c = core::decode_utf8(text, at);
+      const auto [child, is_new] =
+          children[static_cast<size_t>(state)].try_emplace(c.code_point, static_cast<int32_t>(children.size()));
+      state = child->second;
+      at += c.length;
+      if (!is_new) continue;
+      children.emplace_back();
+      (void)add_state();
+    }
+    accepts_[static_cast<size_t>(state)] = true;
   }
-  accepts_[static_cast<size_t>(state)] = true;
+  for (size_t i = 0; i < children.size(); ++i) {
+    for (const auto& [c, to] : children[i]) edges_[i].push_back({c, c, to});
+  }
 }
 
 // The expression is built as a grammar whose characters are calls of rules that are never defined: a nondeterministic
@@ -147,18 +157,22 @@ CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, 
     return found->second;
   };
   (void)number_of(0, 0);
+  size_t n_edges = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const auto [a, b] = order[i];
     for (const Edge& edge : edges_[static_cast<size_t>(a)]) {
       const auto add = [&](uint32_t low, uint32_t high, int32_t to) {
         if (low > high || (to < 0 && !negated)) return;
+        core::require(++n_edges <= kMostSteps, "the expression is too large to be combined with other conditions");
         const int32_t state = number_of(edge.to, to);
         both.edges_[i].push_back({low, high, state});
       };
       uint32_t low = edge.low;
       if (b >= 0) {
-        for (const Edge& with : other.edges_[static_cast<size_t>(b)]) {
-          if (with.high < low || with.low > edge.high) continue;
+        const std::vector<Edge>& with_edges = other.edges_[static_cast<size_t>(b)];
+        for (auto at = std::ranges::lower_bound(with_edges, low, {}, &Edge::high);
+             at != with_edges.end() && at->low <= edge.high; ++at) {
+          const Edge& with = *at;
           if (with.low > low) add(low, with.low - 1, -1);
           add(std::max(low, with.low), std::min(edge.high, with.high), with.to);
           low = std::min(edge.high, with.high) + 1;

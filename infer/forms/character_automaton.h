@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +19,8 @@ class CharacterAutomaton {
   CharacterAutomaton(int64_t least, int64_t most);
   /// Texts of an expression, which has no Begin, no End and no Call.
   explicit CharacterAutomaton(const Syntax& syntax);
-  /// One text.
-  explicit CharacterAutomaton(std::string_view utf8);
+  /// These texts, in UTF-8.
+  explicit CharacterAutomaton(std::span<const std::string> texts);
 
   // All throw core::Error if there are too many states.
   [[nodiscard]] CharacterAutomaton and_also(const CharacterAutomaton& other) const { return product(other, false); }

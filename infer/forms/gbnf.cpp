@@ -61,8 +61,14 @@ class GbnfParser {
     if (here) at_ += what.size();
     return here;
   }
-  [[nodiscard]] size_t line() const { return 1 + static_cast<size_t>(std::ranges::count(text_.substr(0, at_), '\n')); }
-  [[noreturn]] void refuse(std::string_view what) const { core::fail("line {}: {}", line(), what); }
+  // Of the place that is read. Counted on from where it was asked for last: the parser goes back within a line only.
+  [[nodiscard]] size_t line() {
+    if (at_ < counted_) return 1 + static_cast<size_t>(std::ranges::count(text_.substr(0, at_), '\n'));
+    n_lines_ += static_cast<size_t>(std::ranges::count(text_.substr(counted_, at_ - counted_), '\n'));
+    counted_ = at_;
+    return 1 + n_lines_;
+  }
+  [[noreturn]] void refuse(std::string_view what) { core::fail("line {}: {}", line(), what); }
 
   // Spaces and comments, and lines' ends where they mean nothing.
   void skip(bool lines) {
@@ -272,6 +278,7 @@ class GbnfParser {
   Grammar& grammar_;
   std::string_view text_;
   size_t at_ = 0;
+  size_t counted_ = 0, n_lines_ = 0;  // lines' ends before `counted_`
   int nested_ = 0;
   std::map<std::string, Named, std::less<>> rules_;
 };

@@ -18,6 +18,7 @@ using Kind = JsonValue::Kind;
 
 constexpr size_t kMostAlternatives = 256;
 constexpr size_t kMostMerged = 4'000;
+constexpr size_t kMostWork = 200'000;
 constexpr int kMostReferences = 64;
 
 // What a keyword's value has to be.
@@ -110,6 +111,13 @@ void set(JsonValue& object, std::string_view key, Json value) {
   object.members.emplace_back(key, std::move(value));
 }
 
+// Of what is in it, but not in that in turn.
+size_t size_of(const JsonValue& schema) {
+  size_t n = 1;
+  for (const auto& [key, value] : schema.members) n += 1 + value->items.size() + value->members.size();
+  return n;
+}
+
 Json list_of(std::vector<Json> items) { return make_json({.kind = Kind::Array, .items = std::move(items)}); }
 
 // A list as a set.
@@ -152,11 +160,27 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
 SchemaMerger::SchemaMerger(Json root) : root_(std::move(root)), is_old_(false) {
   const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
   if (!draft || !is_text(draft)) return;
+  core::require(draft->text.find("json-schema.org") != std::string::npos,
+                "#: '$schema' \"{}\" is not supported; only the drafts of json-schema.org",
+                core::printable(draft->text, 120));
   is_old_ = std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
                                 [&](const char* name) { return draft->text.find(name) != std::string::npos; });
 }
 
-Json SchemaMerger::assertions(const Schema& schema) const {
+void SchemaMerger::work(size_t n, const std::string& at) {
+  n_work_ += n;
+  core::require(n_work_ <= kMostWork,
+                "{}: it is too large; 'allOf', 'anyOf', 'oneOf' and '$ref' multiply what they hold", at);
+}
+
+Json SchemaMerger::assertions(const Schema& schema) {
+  work(1, schema.at);
+  Json& known = assertions_[schema.value];
+  if (!known) known = read_assertions(schema);
+  return known;
+}
+
+Json SchemaMerger::read_assertions(const Schema& schema) const {
   JsonValue to{.kind = Kind::Object};
   const JsonValue& from = *schema.value;
   if (from.is(Kind::True)) return make_json(std::move(to));
@@ -263,8 +287,7 @@ void SchemaMerger::require_disjoint(const Json& branches, const std::string& at,
     for (size_t j = i + 1; j < all.size(); ++j) {
       for (const Json& a : all[i]) {
         for (const Json& b : all[j]) {
-          core::require(++n_merged_ <= kMostMerged, "{}: it is too large", at);
-          core::require(disjoint(*a, *b, 0),
+          core::require(disjoint(*a, *b, at, 0),
                         "{}: 'oneOf' is only supported where no value can fit two branches, and {} and {} may overlap; "
                         "'anyOf' takes both",
                         at, i, j);
@@ -275,7 +298,8 @@ void SchemaMerger::require_disjoint(const Json& branches, const std::string& at,
 }
 
 // Sound, not complete: by type, by the values of an enum, by a property that both require.
-bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, int depth) {
+bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth) {
+  work(size_of(a) + size_of(b), at);
   const Json values = a.at("enum");
   const Json others = b.at("enum");
   if (values && others) {
@@ -304,7 +328,7 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, int depth) {
     bool all = true;
     for (const Json& one : alternatives({p, "#"}, depth + kMostReferences / 2)) {
       for (const Json& other : alternatives({q, "#"}, depth + kMostReferences / 2)) {
-        all = all && disjoint(*one, *other, depth + 1);
+        all = all && disjoint(*one, *other, at, depth + 1);
       }
     }
     if (all) return true;
@@ -330,6 +354,7 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
 Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
   if (a->members.empty()) return b;
   if (b->members.empty()) return a;
+  work(size_of(*a) + size_of(*b), at);
   core::require(++n_merged_ <= kMostMerged, "{}: 'allOf' and '$ref' lead to more than {} schemas", at, kMostMerged);
   JsonValue to = *a;
   for (const auto& [key, value] : b->members) {

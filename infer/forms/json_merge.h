@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,9 +24,10 @@ class SchemaMerger {
   /// `root` is what $ref is looked up in.
   explicit SchemaMerger(Json root);
 
+  // All throw core::Error if there is too much to do, as where references double again and again.
   /// What a schema says besides the keywords that mean nothing; const is an enum of one. Throws core::Error for a
   /// keyword that is not supported.
-  [[nodiscard]] Json assertions(const Schema& schema) const;
+  [[nodiscard]] Json assertions(const Schema& schema);
   /// Where a $ref leads.
   [[nodiscard]] Schema target(const std::string& ref, const std::string& at) const;
   /// A value fits the schema if it fits one of these.
@@ -38,15 +40,19 @@ class SchemaMerger {
   [[nodiscard]] Json both(const Json& a, const Json& b);
 
  private:
+  void work(size_t n, const std::string& at);
+  [[nodiscard]] Json read_assertions(const Schema& schema) const;
   [[nodiscard]] Json merged(const Json& a, const Json& b, const std::string& at);
   void merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at);
   void merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b);
-  [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, int depth);
+  [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth);
 
   Json root_;
   bool is_old_;  ///< a draft before 2019-09, where what stands beside a $ref is not read
   std::map<std::pair<Json, Json>, Json> both_;
+  std::unordered_map<Json, Json> assertions_;
   size_t n_merged_ = 0;
+  size_t n_work_ = 0;  ///< members and values that were looked at
 };
 
 /// The types that an alternative allows.

@@ -60,12 +60,24 @@ class SchemaCompiler {
   [[nodiscard]] Part value(const Schema& schema) {
     if (schema.value->is(Kind::True)) return parts_.value();
     const auto [found, is_new] = rules_.try_emplace(schema.value, -1);
-    if (is_new) {
-      core::require(rules_.size() <= kMostRules, "{}: there are more than {} schemas", schema.at, kMostRules);
-      found->second = grammar_.declare();
-      todo_.emplace_back(found->second, schema);
+    if (!is_new) return grammar_.call(found->second);
+    core::require(rules_.size() <= kMostRules, "{}: there are more than {} schemas", schema.at, kMostRules);
+    Rule& rule = is_leaf(*schema.value) ? leaves_.try_emplace(written(*schema.value), -1).first->second : found->second;
+    if (rule < 0) {
+      rule = grammar_.declare();
+      todo_.emplace_back(rule, schema);
     }
-    return grammar_.call(found->second);
+    found->second = rule;
+    return grammar_.call(rule);
+  }
+
+  // Whether there is no other schema in it. Those that say the same share a rule: many strings of at most 2,000
+  // characters, say.
+  [[nodiscard]] static bool is_leaf(const JsonValue& schema) {
+    const auto is_plain = [](const Json& value) { return !value->is(Kind::Object) && !value->is(Kind::Array); };
+    return std::ranges::all_of(schema.members, [&](const auto& member) {
+      return !member.second->is(Kind::Object) && std::ranges::all_of(member.second->items, is_plain);
+    });
   }
 
   [[nodiscard]] Part compile(const Schema& schema) {
@@ -102,9 +114,11 @@ class SchemaCompiler {
     }
     const TypeSet types = types_of(all);
     if (const Json values = all.at("enum")) {
+      std::vector<CharacterAutomaton> wanted;
+      for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one);
       std::vector<Json> fitting;
       for (const Json& one : values->items) {
-        if (has_type(*one, types) && holds_for(all, *one, at)) fitting.push_back(one);
+        if (has_type(*one, types) && holds_for(all, wanted, *one, at)) fitting.push_back(one);
       }
       ways.push_back(parts_.constants(fitting));
       return;
@@ -121,7 +135,8 @@ class SchemaCompiler {
   }
 
   // Whether the assertions besides its type hold for a value of an enum.
-  [[nodiscard]] static bool holds_for(const JsonValue& all, const JsonValue& value, const std::string& at) {
+  [[nodiscard]] static bool holds_for(const JsonValue& all, std::span<const CharacterAutomaton> wanted,
+                                      const JsonValue& value, const std::string& at) {
     const auto refuse = [&](std::initializer_list<const char*> names) {
       for (const char* name : names) {
         core::require(!all.at(name), "{}: '{}' is not supported beside 'enum' or 'const'", at, name);
@@ -132,8 +147,8 @@ class SchemaCompiler {
       refuse({"properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"});
     }
     if (value.is(Kind::String)) {
-      for (const Syntax& one : expressions(all, at)) {
-        if (!CharacterAutomaton(one).takes(value.text)) return false;
+      for (const CharacterAutomaton& one : wanted) {
+        if (!one.takes(value.text)) return false;
       }
       const auto n =
           std::ranges::count_if(value.text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80; });
@@ -212,7 +227,7 @@ class SchemaCompiler {
 
   [[nodiscard]] static Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword) {
     try {
-      return parse_regex(pattern, RegexMatch::Search);
+      return parse_regex(pattern, RegexMatch::Search, RegexDialect::Ecma);
     } catch (const core::Error& error) {
       core::fail("{}: '{}': {}", at, keyword, error.what());
     }
@@ -228,9 +243,9 @@ class SchemaCompiler {
       return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
     }
     const bool is_plain = all.at("format") != nullptr;  // of characters that need no escape, and are written without
-    const auto characters = [&](std::span<const CharacterRange> ranges) {
+    const CharacterPart characters = called(grammar_, [&](std::span<const CharacterRange> ranges) {
       return is_plain ? grammar_.characters(ranges) : json_characters(grammar_, ranges);
-    };
+    });
     if (wanted.size() == 1 && !has_length) return parts_.quotes(forms::build(grammar_, wanted[0], characters));
     CharacterAutomaton texts(least, most);
     for (const Syntax& one : wanted) texts = texts.and_also(CharacterAutomaton(one));
@@ -287,8 +302,7 @@ class SchemaCompiler {
       if (!other.value->is(Kind::False)) ways.push_back(parts_.member(other_key(grammar_, names), value(other)));
       return grammar_.choice(ways);
     }
-    CharacterAutomaton free(0, -1);
-    for (const std::string& name : names) free = free.but_not(CharacterAutomaton(std::string_view(name)));
+    const CharacterAutomaton free = CharacterAutomaton(0, -1).but_not(CharacterAutomaton(names));
     const auto characters = [&](std::span<const CharacterRange> ranges) {
       return json_key_characters(grammar_, ranges);
     };
@@ -421,6 +435,7 @@ class SchemaCompiler {
   JsonParts parts_;
   SchemaMerger merger_;
   std::unordered_map<Json, Rule> rules_;
+  std::unordered_map<std::string, Rule> leaves_;  // by what they say
   std::deque<std::pair<Rule, Schema>> todo_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-constexpr size_t kMostSchemaBytes = size_t{1} << 20U;
+constexpr size_t kMostSchemaBytes = size_t{1} << 19U;
 constexpr size_t kMostDepth = 64;
 
 // Receives what nlohmann's parser finds. It hands on the text of a number that is no 64-bit integer.

@@ -1,12 +1,12 @@
 #include "infer/forms/regex.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "infer/forms/character_classes.h"
 #include "infer/forms/forms.h"
 
 namespace folio::infer::forms {
@@ -16,33 +16,6 @@ constexpr size_t kMostBytes = size_t{1} << 16U;  // of an expression
 constexpr int kMostNested = 200;                 // groups
 constexpr int64_t kMostRepeats = 1000;           // as in RE2
 
-// As in RE2: of ASCII alone, and \s without the vertical tab.
-const CharacterRanges kDigits{{'0', '9'}};
-const CharacterRanges kSpaces{{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
-const CharacterRanges kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-
-struct NamedClass {
-  std::string_view name;
-  CharacterRanges ranges;
-};
-
-const std::array<NamedClass, 14> kClasses{{
-    {"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}},
-    {"alpha", {{'A', 'Z'}, {'a', 'z'}}},
-    {"ascii", {{0, 0x7F}}},
-    {"blank", {{'\t', '\t'}, {' ', ' '}}},
-    {"cntrl", {{0, 0x1F}, {0x7F, 0x7F}}},
-    {"digit", {{'0', '9'}}},
-    {"graph", {{'!', '~'}}},
-    {"lower", {{'a', 'z'}}},
-    {"print", {{' ', '~'}}},
-    {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
-    {"space", {{'\t', '\r'}, {' ', ' '}}},
-    {"upper", {{'A', 'Z'}}},
-    {"word", {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
-    {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}},
-}};
-
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
@@ -50,7 +23,7 @@ Syntax characters(CharacterRanges ranges) { return {.kind = Syntax::Kind::Charac
 
 class Parser {
  public:
-  explicit Parser(std::string_view expression) {
+  Parser(std::string_view expression, RegexDialect dialect) : is_ecma_(dialect == RegexDialect::Ecma) {
     core::require(expression.size() <= kMostBytes, "it has {} bytes; at most {} are read", expression.size(),
                   kMostBytes);
     for (size_t at = 0; at < expression.size();) {
@@ -147,9 +120,9 @@ class Parser {
     const size_t from = at_;
     if (take("(")) return group(from);
     if (take("[")) return characters(character_class(from));
-    if (take(".")) return characters(others({{'\n', '\n'}}));
-    if (take("^") || take("\\A")) return {.kind = Syntax::Kind::Begin, .at = from};
-    if (take("$") || take("\\z")) return {.kind = Syntax::Kind::End, .at = from};
+    if (take(".")) return characters(others(is_ecma_ ? kLineEnds : CharacterRanges{{'\n', '\n'}}));
+    if (take("^") || (!is_ecma_ && take("\\A"))) return {.kind = Syntax::Kind::Begin, .at = from};
+    if (take("$") || (!is_ecma_ && take("\\z"))) return {.kind = Syntax::Kind::End, .at = from};
     if (take("\\")) return characters(escape(from));
     const uint32_t c = text_[at_++];
     return characters({{c, c}});
@@ -177,6 +150,7 @@ class Parser {
 
   CharacterRanges character_class(size_t from) {
     const bool negated = take("^");
+    if (is_ecma_ && comes(']')) refuse(from, "programs differ on a ] at the beginning of a class; write \\]");
     CharacterRanges ranges;
     for (bool first = true; first || !comes(']'); first = false) {
       if (at_end()) refuse(from, "a [ without its ]");
@@ -205,13 +179,38 @@ class Parser {
 
   void named_class(size_t from, CharacterRanges& to) {
     const bool negated = take("^");
-    for (const NamedClass& c : kClasses) {
-      if (!take(std::string(c.name) + ":]")) continue;
-      const CharacterRanges ranges = negated ? others(c.ranges) : c.ranges;
-      to.insert(to.end(), ranges.begin(), ranges.end());
-      return;
+    const std::string name = letters();
+    const auto ranges = posix_class(name);
+    if (is_ecma_ || !ranges || !take(":]")) {
+      refuse(from, is_ecma_ ? "programs differ on [: in a class; write \\[ for the character"
+                            : "there is no such class; escape the [ if it is a character");
     }
-    refuse(from, "there is no such class; escape the [ if it is a character");
+    const CharacterRanges chosen = negated ? others(*ranges) : *ranges;
+    to.insert(to.end(), chosen.begin(), chosen.end());
+  }
+
+  // Letters and _ that come.
+  std::string letters() {
+    std::string all;
+    for (; !at_end() && (is_letter(text_[at_]) || comes('_')); ++at_) all += static_cast<char>(text_[at_]);
+    return all;
+  }
+
+  // Behind \p or \P: of a general category, or not.
+  CharacterRanges unicode_class(size_t from, bool negated) {
+    std::string name;
+    if (take("{")) {
+      name = letters();
+      if (!take("}")) refuse(from, "of the classes of Unicode, general categories are supported: \\p{Lu}");
+    } else if (!is_ecma_ && !at_end() && is_letter(text_[at_])) {
+      name = static_cast<char>(text_[at_++]);
+    }
+    const auto ranges = forms::unicode_class(name);
+    if (!ranges) {
+      refuse(from, core::message("of the classes of Unicode, general categories but C and Cn are supported, not \"{}\"",
+                                 core::printable(name, 40)));
+    }
+    return negated ? others(*ranges) : *ranges;
   }
 
   CharacterRanges class_item() {
@@ -232,15 +231,19 @@ class Parser {
       case 'D':
         return others(kDigits);
       case 's':
-        return kSpaces;
+        return is_ecma_ ? kEcmaSpaces : kSpaces;
       case 'S':
-        return others(kSpaces);
+        return others(is_ecma_ ? kEcmaSpaces : kSpaces);
       case 'w':
         return kWords;
       case 'W':
         return others(kWords);
       case 'a':
+        if (is_ecma_) refuse(from, "programs differ on \\a; write \\x07");
         return one('\a');
+      case 'c':
+        if (!is_ecma_ || at_end() || !is_letter(text_[at_])) refuse(from, "\\c is not supported here");
+        return one(text_[at_++] % 32);
       case 'f':
         return one('\f');
       case 'n':
@@ -252,10 +255,12 @@ class Parser {
       case 'v':
         return one('\v');
       case 'x':
+        if (is_ecma_ && comes('{')) refuse(from, "\\x has two hexadecimal digits; write \\u{H...}");
         return one(take("{") ? hex(from, 1, 6, true) : hex(from, 2, 2, false));
       case 'u':  // not RE2's, but what JSON schemas write
-        return one(hex(from, 4, 4, false));
+        return one(is_ecma_ && take("{") ? hex(from, 1, 6, true) : utf16(from));
       case '0': {
+        if (is_ecma_ && !at_end() && is_digit(text_[at_])) refuse(from, "\\0 is followed by no digit");
         uint32_t value = 0;
         for (int i = 0; i < 2 && !at_end() && text_[at_] >= '0' && text_[at_] <= '7'; ++i) {
           value = value * 8 + (text_[at_++] - '0');
@@ -267,7 +272,7 @@ class Parser {
         refuse(from, core::message("boundaries of words (\\{}) are not supported", static_cast<char>(c)));
       case 'p':
       case 'P':
-        refuse(from, core::message("Unicode classes (\\{}) are not supported", static_cast<char>(c)));
+        return unicode_class(from, c == 'P');
       default:
         if (is_digit(c) || c == 'k') refuse(from, "backreferences are not supported");
         if (c < 0x80 && is_letter(c)) refuse(from, core::message("\\{} is not supported here", static_cast<char>(c)));
@@ -275,7 +280,27 @@ class Parser {
     }
   }
 
+  // Behind \u: four digits, and where they are the first half of a surrogate pair, \u and four digits more.
+  uint32_t utf16(size_t from) {
+    const uint32_t first = digits(from, 4, 4, false);
+    uint32_t value = first;
+    if (first >= 0xD800 && first < 0xDC00 && take("\\u")) {
+      const uint32_t second = digits(from, 4, 4, false);
+      if (second >= 0xDC00 && second < 0xE000) value = 0x10000 + ((first - 0xD800) << 10U) + (second - 0xDC00);
+    }
+    return checked(from, value);
+  }
+
   uint32_t hex(size_t from, int least, int most, bool braced) {
+    return checked(from, digits(from, least, most, braced));
+  }
+
+  static uint32_t checked(size_t from, uint32_t value) {
+    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse(from, "there is no such character");
+    return value;
+  }
+
+  uint32_t digits(size_t from, int least, int most, bool braced) {
     uint32_t value = 0;
     int n = 0;
     for (; n < most && !at_end(); ++n, ++at_) {
@@ -290,10 +315,10 @@ class Parser {
       }
     }
     if (n < least || (braced && !take("}"))) refuse(from, "hexadecimal digits are \\xHH, \\x{H...} or \\uHHHH");
-    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse(from, "there is no such character");
     return value;
   }
 
+  bool is_ecma_;
   std::vector<uint32_t> text_;  // code points
   size_t at_ = 0;
   int nested_ = 0;
@@ -361,15 +386,16 @@ class Anchors {
 
 }  // namespace
 
-Syntax parse_regex(std::string_view expression, RegexMatch match) {
-  Syntax all = Parser(expression).parse();
+Syntax parse_regex(std::string_view expression, RegexMatch match, RegexDialect dialect) {
+  Syntax all = Parser(expression, dialect).parse();
   Anchors(Syntax::Kind::Begin, match).resolve(all);
   Anchors(Syntax::Kind::End, match).resolve(all);
   return all;
 }
 
 Grammar::Part regex_part(Grammar& grammar, std::string_view expression) {
-  return build(grammar, parse_regex(expression), [&](auto ranges) { return grammar.characters(ranges); });
+  return build(grammar, parse_regex(expression),
+               called(grammar, [&](auto ranges) { return grammar.characters(ranges); }));
 }
 
 }  // namespace folio::infer::forms

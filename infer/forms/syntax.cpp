@@ -1,8 +1,15 @@
 #include "infer/forms/syntax.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 
 namespace folio::infer::forms {
+namespace {
+
+constexpr size_t kFewRanges = 8;
+
+}  // namespace
 
 CharacterRanges merged(CharacterRanges ranges) {
   std::ranges::sort(ranges);
@@ -26,6 +33,19 @@ CharacterRanges others(const CharacterRanges& ranges) {
   }
   if (next <= kLastCodePoint) result.emplace_back(next, kLastCodePoint);
   return result;
+}
+
+CharacterPart called(Grammar& grammar, CharacterPart characters) {
+  const auto rules = std::make_shared<std::map<CharacterRanges, Grammar::Rule>>();
+  return [&grammar, rules, characters = std::move(characters)](std::span<const CharacterRange> ranges) {
+    if (ranges.size() <= kFewRanges) return characters(ranges);
+    const auto [found, is_new] = rules->try_emplace({ranges.begin(), ranges.end()}, -1);
+    if (is_new) {
+      found->second = grammar.declare();
+      grammar.define(found->second, characters(ranges));
+    }
+    return grammar.call(found->second);
+  };
 }
 
 Grammar::Part build(Grammar& grammar, const Syntax& syntax, const CharacterPart& characters) {

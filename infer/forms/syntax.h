@@ -35,6 +35,9 @@ struct Syntax {
 /// Builds the part of one character of these ranges, as the text writes it.
 using CharacterPart = std::function<Grammar::Part(std::span<const CharacterRange> ranges)>;
 
+/// The same, but of many ranges it makes a rule once, and calls it: \p{L} is hundreds of them.
+[[nodiscard]] CharacterPart called(Grammar& grammar, CharacterPart characters);
+
 /// `syntax` has no Begin and no End.
 [[nodiscard]] Grammar::Part build(Grammar& grammar, const Syntax& syntax, const CharacterPart& characters);
 
