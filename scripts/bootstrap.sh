@@ -5,8 +5,8 @@
 #   scripts/bootstrap.sh serving    the same without LibTorch
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
 #   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
-#                                   interop-library: without the server; Ray Serve, in build/venv-ray, and
-#                                   Gradio, in build/venv-gradio
+#                                   interop-library: without the server; Ray Serve, in build/venv-ray,
+#                                   Gradio, in build/venv-gradio, instructor and LangGraph, in build/venv-agents
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #   scripts/bootstrap.sh neon       as for serving, Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
 #
@@ -20,6 +20,8 @@ minimum_torch="2.7"
 llama_cpp="llama-cpp-python==0.3.36"
 ray="ray[serve]==2.60.0 openai==3.57.0"
 gradio="gradio==6.31.0"
+forms="xgrammar==0.2.8 llguidance==1.9.1 apache-tvm-ffi==0.1.15.post2"
+agents="instructor==1.17.0 langgraph==1.2.24 langchain-openai==1.7.4"
 venv=build/venv
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
@@ -72,6 +74,7 @@ system_packages() {
   need_header nlohmann/json.hpp nlohmann-json3-dev
   need_header CLI/CLI.hpp libcli11-dev
   need_header utf8proc.h libutf8proc-dev
+  need_header zlib.h zlib1g-dev
   need_header boost/beast/http.hpp libboost-dev
   need_header boost/context/detail/fcontext.hpp libboost-context-dev
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
@@ -186,6 +189,29 @@ gradio_packages() {
   venv=build/venv-gradio pip_install "$gradio" numpy pytest
 }
 
+# instructor wants an older client of OpenAI than the tests.
+agent_packages() {
+  say "installing $agents into build/venv-agents (180 MB)"
+  $venv/bin/python -m venv build/venv-agents
+  venv=build/venv-agents pip_install $agents numpy pytest
+}
+
+# What they need besides is in $venv, which they see: xgrammar asks for torch, and would bring CUDA's libraries. With
+# the JSON-Schema-Test-Suite, which lies in the source of jsonschema.
+forms_packages() {
+  say "installing $forms into build/venv-forms (20 MB)"
+  local jsonschema folder=build/venv-forms
+  jsonschema=$(grep '^jsonschema==' scripts/requirements-test.txt)
+  $venv/bin/python -m venv $folder
+  venv=$folder pip_install --no-deps $forms
+  $venv/bin/python -c 'import sys; print(*(path for path in sys.path if path.endswith("site-packages")), sep="\n")' \
+    >"$(echo $folder/lib/python*/site-packages)/torch.pth"
+  $venv/bin/python -m pip --disable-pip-version-check download --quiet --no-deps --no-binary jsonschema --dest $folder "$jsonschema"
+  rm -rf $folder/json-schema-tests
+  mkdir $folder/json-schema-tests
+  tar -xzf $folder/jsonschema-*.tar.gz -C $folder/json-schema-tests --strip-components=3 --wildcards '*/json/tests/draft2020-12'
+}
+
 # The compiled libraries for Arm from Debian's packages, unpacked into a folder of the build. To install them beside the
 # system's own would ask for the same versions of both, and upgrade much of the system. Their headers are the same.
 arm_libraries() {
@@ -214,7 +240,7 @@ libtorch
 if [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
 fi
-case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages ;; esac
+case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages; once agents "$agents" agent_packages ;; esac
 if [ "$goal" = interop ]; then
   once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi

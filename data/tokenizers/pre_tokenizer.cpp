@@ -173,6 +173,14 @@ size_t word_end(PreTokenizer kind, std::string_view text, size_t at) {
   }
 }
 
+size_t word_border(std::string_view text, size_t from) {
+  for (size_t at = text.find('\n', from == 0 ? 0 : from - 1); at != std::string_view::npos;
+       at = text.find('\n', at + 1)) {
+    if (at + 1 >= from && at + 1 < text.size() && text[at + 1] > ' ' && text[at + 1] < 0x7F) return at + 1;
+  }
+  return text.size();
+}
+
 const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where) {
   const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.name == name; });
   if (found != kNames.end()) return *found;

@@ -28,6 +28,10 @@ enum class PreTokenizer {
 /// UTF-8 counts as a symbol, like U+FFFD.
 [[nodiscard]] size_t word_end(PreTokenizer kind, std::string_view text, size_t at);
 
+/// The next place at or behind `from` where a word of every pre-tokenizer ends, whatever stands around it: behind a
+/// line break and before a visible ASCII character. The end of the text if there is none.
+[[nodiscard]] size_t word_border(std::string_view text, size_t from);
+
 /// A value of GGUF's tokenizer.ggml.pre, and what it implies in llama.cpp.
 struct PreTokenizerName {
   std::string_view name;

@@ -1,0 +1,170 @@
+#include "data/documents.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/mapped_file.h"
+#include "data/tokenizers/pre_tokenizer.h"
+
+namespace folio::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPiece = size_t{16} << 20U;
+constexpr size_t kBlock = size_t{4} << 20U;  // of a compressed file, unpacked
+
+bool ends_with(const fs::path& path, std::string_view ending) { return path.filename().string().ends_with(ending); }
+
+// Cuts what comes of a file into documents.
+class Cutter {
+ public:
+  using Take = std::function<void(const Documents::Piece&)>;
+
+  Cutter(std::string where, std::string field, bool lines, const Take& take)
+      : where_(std::move(where)), field_(std::move(field)), lines_(lines), take_(take) {}
+
+  /// Takes the beginning of `text`, all of it if it is the last, and says how much.
+  size_t cut(std::string_view text, bool is_last, uint64_t n_read) {
+    n_read_ = n_read;
+    return lines_ ? cut_lines(text, is_last) : cut_text(text, is_last);
+  }
+
+ private:
+  void give(std::string_view text, bool ends) {
+    const bool is_empty = text.empty() && !begun_;
+    begun_ = !ends && (begun_ || !text.empty());
+    if (!is_empty) take_({.text = text, .ends_document = ends, .where = where_, .n_read = n_read_});
+  }
+
+  size_t cut_text(std::string_view text, bool is_last) {
+    size_t at = 0;
+    for (size_t end = text.find(kDocumentEnd); end != std::string_view::npos; end = text.find(kDocumentEnd, at)) {
+      give_in_pieces(text.substr(at, end - at));
+      give({}, true);
+      at = end + kDocumentEnd.size();
+    }
+    if (is_last) {
+      give_in_pieces(text.substr(at));
+      give({}, true);
+      return text.size();
+    }
+    for (size_t end = 0; text.size() - at > kPiece; at = end) {
+      end = word_border(text, at + kPiece);
+      if (end == text.size()) break;
+      give(text.substr(at, end - at), false);
+    }
+    return at;
+  }
+
+  void give_in_pieces(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = word_border(text, std::min(kPiece, text.size()));
+      give(text.substr(0, end), false);
+      text.remove_prefix(end);
+    }
+  }
+
+  size_t cut_lines(std::string_view text, bool is_last) {
+    size_t at = 0;
+    for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', at)) {
+      give_line(text.substr(at, end - at));
+      at = end + 1;
+    }
+    if (!is_last) return at;
+    give_line(text.substr(at));
+    return text.size();
+  }
+
+  void give_line(std::string_view line) {
+    ++n_lines_;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    const std::string where = fmt::format("{}: line {}", where_, n_lines_);
+    const nlohmann::json object = core::parse_json(line, where);
+    core::require(object.is_object(), "{}: is no JSON object", where);
+    const auto text = core::json_get<std::string>(object, field_, where);
+    if (!text.empty()) give(text, true);
+  }
+
+  std::string where_;
+  std::string field_;
+  bool lines_;
+  const Take& take_;
+  bool begun_ = false;  // a document, of which a piece was given
+  size_t n_lines_ = 0;
+  uint64_t n_read_ = 0;
+};
+
+void read_compressed(const fs::path& path, uint64_t n_before, Cutter& cutter) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  core::require(file != nullptr, "{}: cannot be read", path.string());
+  std::string text;
+  for (bool goes_on = true; goes_on;) {
+    const size_t n = text.size();
+    text.resize(n + kBlock);
+    const int got = gzread(file.get(), text.data() + n, static_cast<unsigned>(kBlock));
+    text.resize(n + static_cast<size_t>(std::max(got, 0)));
+    goes_on = got == static_cast<int>(kBlock);
+    int error = Z_OK;
+    const char* why = gzerror(file.get(), &error);
+    core::require(got >= 0 && error == Z_OK, "{}: cannot be unpacked: {}", path.string(), why);
+    const z_off_t at = gzoffset(file.get());
+    text.erase(0, cutter.cut(text, !goes_on, n_before + static_cast<uint64_t>(std::max<z_off_t>(at, 0))));
+  }
+}
+
+// Block by block, and without what was read.
+void read_mapped(const fs::path& path, uint64_t n_before, Cutter& cutter) {
+  const core::MappedFile file(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  size_t at = 0;
+  for (size_t end = 0; end < text.size();) {
+    end = std::min(text.size(), std::max(end, at) + 2 * kPiece);
+    const size_t n = cutter.cut(text.substr(at, end - at), end == text.size(), n_before + end);
+    file.release(bytes.subspan(at, n));
+    at += n;
+  }
+}
+
+}  // namespace
+
+Documents::Documents(const std::vector<std::string>& paths, std::string field) : field_(std::move(field)) {
+  for (const std::string& path : paths) {
+    core::require(fs::exists(path), "the text {} does not exist", core::printable(path));
+    if (!fs::is_directory(path)) {
+      files_.emplace_back(path);
+      continue;
+    }
+    const size_t n = files_.size();
+    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+      if (entry.is_regular_file() && entry.path().filename().string().front() != '.') files_.push_back(entry.path());
+    }
+    core::require(files_.size() > n, "the folder {} has no files", core::printable(path));
+    std::sort(files_.begin() + static_cast<std::ptrdiff_t>(n), files_.end());
+  }
+  for (const fs::path& file : files_) n_bytes_ += fs::file_size(file);
+}
+
+void Documents::read(const std::function<void(const Piece&)>& take) const {
+  uint64_t n_before = 0;
+  for (const fs::path& file : files_) {
+    const bool compressed = ends_with(file, ".gz");
+    Cutter cutter(file.string(), field_, ends_with(file, ".jsonl") || ends_with(file, ".jsonl.gz"), take);
+    const uint64_t size = fs::file_size(file);
+    if (compressed) {
+      read_compressed(file, n_before, cutter);
+    } else if (size > 0) {
+      read_mapped(file, n_before, cutter);
+    }
+    n_before += size;
+  }
+}
+
+}  // namespace folio::data

@@ -1,0 +1,255 @@
+#include "data/tokenizers/training/bpe_trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <queue>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "core/error.h"
+#include "data/tokenizers/byte_level.h"
+
+namespace folio::data {
+namespace {
+
+using Pair = uint64_t;  // two ids, so that a smaller number is the pair with the lower ids
+
+Pair pair_of(int32_t left, int32_t right) {
+  return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32U) | static_cast<uint32_t>(right);
+}
+int32_t left_of(Pair pair) { return static_cast<int32_t>(pair >> 32U); }
+int32_t right_of(Pair pair) { return static_cast<int32_t>(pair & 0xFFFFFFFFU); }
+
+// What is known of each pair: a hash table by open addressing.
+class PairTable {
+ public:
+  struct Info {
+    Pair pair = kFree;
+    int64_t count = 0;       // of all words, as often as they occur
+    uint32_t n_words = 0;    // that were seen with it in this round
+    uint32_t last_word = 0;  // of these, plus 1
+    uint64_t begin = 0;      // where they are listed
+  };
+
+  [[nodiscard]] Info& at(Pair pair) {
+    if (2 * (size_ + 1) > infos_.size()) grow();
+    Info& info = infos_[slot_of(pair)];
+    size_ += info.pair == kFree ? 1 : 0;
+    info.pair = pair;
+    return info;
+  }
+  [[nodiscard]] std::span<Info> infos() { return infos_; }
+  [[nodiscard]] static bool is_used(const Info& info) { return info.pair != kFree; }
+
+ private:
+  static constexpr Pair kFree = ~uint64_t{0};
+
+  [[nodiscard]] size_t slot_of(Pair pair) const {
+    size_t slot = (pair * 0x9E3779B97F4A7C15ULL) >> shift_;
+    while (infos_[slot].pair != kFree && infos_[slot].pair != pair) slot = (slot + 1) & (infos_.size() - 1);
+    return slot;
+  }
+  void grow() {
+    const std::vector<Info> before = std::exchange(infos_, std::vector<Info>(2 * infos_.size()));
+    --shift_;
+    for (const Info& info : before) {
+      if (is_used(info)) infos_[slot_of(info.pair)] = info;
+    }
+  }
+
+  std::vector<Info> infos_ = std::vector<Info>(size_t{1} << 16U);
+  unsigned shift_ = 64 - 16;
+  size_t size_ = 0;
+};
+
+// Of equally many the one with the lower ids comes first.
+struct Candidate {
+  uint64_t count;  ///< when it was last looked at
+  Pair pair;
+  uint64_t begin;  ///< its words, in the list of all
+  uint32_t n_words;
+  bool operator<(const Candidate& other) const {
+    return count != other.count ? count < other.count : pair > other.pair;
+  }
+};
+
+class Trainer {
+ public:
+  Trainer(std::span<const WordCounts::Word> words, const BpeTrainerOptions& options) : options_(options) {
+    core::require(options.vocab_size >= std::ssize(options.special_tokens) + 256,
+                  "a vocabulary of {} tokens has no room for 256 bytes and {} special tokens; {} is the least",
+                  options.vocab_size, options.special_tokens.size(), 256 + options.special_tokens.size());
+    for (const std::string& token : options.special_tokens) add_token(token, PieceType::Control);
+    add_bytes();
+    for (const WordCounts::Word& word : words) {
+      starts_.push_back(symbols_.size());
+      counts_.push_back(static_cast<int64_t>(word.count));
+      for (const char c : word.bytes) symbols_.push_back(of_byte_[static_cast<uint8_t>(c)]);
+      lengths_.push_back(static_cast<uint32_t>(word.bytes.size()));
+    }
+  }
+
+  [[nodiscard]] BpeVocabulary train(const BpeProgress& progress) {
+    count_pairs();
+    while (std::ssize(vocabulary_.pieces) < options_.vocab_size && !queue_.empty()) {
+      Candidate best = queue_.top();
+      queue_.pop();
+      const auto count = static_cast<uint64_t>(pairs_.at(best.pair).count);
+      if (best.count != count) {  // others took some of its places
+        best.count = count;
+        queue_.push(best);
+        continue;
+      }
+      if (count == 0) break;
+      merge(best);
+      if (progress && !progress(std::ssize(vocabulary_.pieces))) break;
+    }
+    finish_merges();
+    return std::move(vocabulary_);
+  }
+
+ private:
+  // Its id, which it may have already: two ways may lead to one text.
+  int32_t add_token(const std::string& bytes, PieceType type) {
+    const auto [found, is_new] = ids_.try_emplace(bytes, static_cast<int32_t>(vocabulary_.pieces.size()));
+    if (is_new) {
+      vocabulary_.pieces.push_back(bytes);
+      vocabulary_.types.push_back(type);
+    }
+    return found->second;
+  }
+
+  // In the order of the characters that stand for them in files.
+  void add_bytes() {
+    std::array<std::pair<std::string, uint8_t>, 256> spelled;
+    for (int byte = 0; byte < 256; ++byte) {
+      const char c = static_cast<char>(byte);
+      spelled[static_cast<size_t>(byte)] = {bytes_to_byte_level({&c, 1}), static_cast<uint8_t>(byte)};
+    }
+    std::ranges::sort(spelled);  // UTF-8 sorts as its code points
+    for (const auto& [text, byte] : spelled) {
+      of_byte_[byte] = add_token(std::string(1, static_cast<char>(byte)), PieceType::Normal);
+    }
+  }
+
+  [[nodiscard]] std::span<int32_t> word(size_t w) { return std::span(symbols_).subspan(starts_[w], lengths_[w]); }
+
+  // Notes that word `w` has the pair, once in a round.
+  void note(PairTable::Info& info, size_t w) {
+    if (info.last_word == w + 1) return;
+    info.last_word = static_cast<uint32_t>(w + 1);
+    ++info.n_words;
+    seen_.emplace_back(info.pair, static_cast<uint32_t>(w));
+  }
+
+  // What was noted becomes candidates, each with the list of its words.
+  void end_round() {
+    for (const auto& [pair, w] : seen_) {
+      PairTable::Info& info = pairs_.at(pair);
+      if (info.last_word != 0) {  // the first one of its pair
+        info.last_word = 0;
+        info.begin = word_lists_.size();
+        word_lists_.resize(word_lists_.size() + info.n_words);
+        if (info.count > 0) {
+          queue_.push(
+              {.count = static_cast<uint64_t>(info.count), .pair = pair, .begin = info.begin, .n_words = info.n_words});
+        }
+      }
+      word_lists_[info.begin++] = w;
+      --info.n_words;
+    }
+    seen_.clear();
+  }
+
+  void count_pairs() {
+    for (size_t w = 0; w < starts_.size(); ++w) {
+      const std::span<const int32_t> symbols = word(w);
+      for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+        PairTable::Info& info = pairs_.at(pair_of(symbols[i], symbols[i + 1]));
+        info.count += counts_[w];
+        note(info, w);
+      }
+    }
+    end_round();
+  }
+
+  void merge(const Candidate& best) {
+    const int32_t left = left_of(best.pair);
+    const int32_t right = right_of(best.pair);
+    const std::string text =
+        vocabulary_.pieces[static_cast<size_t>(left)] + vocabulary_.pieces[static_cast<size_t>(right)];
+    const int32_t joined = add_token(text, PieceType::Normal);
+    vocabulary_.merges.push_back({.left = left, .right = right, .joined = joined});
+    for (uint64_t i = best.begin; i < best.begin + best.n_words; ++i) merge_in(word_lists_[i], left, right, joined);
+    end_round();
+  }
+
+  // The counts change as BpeTrainer changes them: those of the neighbours, and not that of the merged pair itself.
+  void merge_in(size_t w, int32_t left, int32_t right, int32_t joined) {
+    const std::span<int32_t> symbols = word(w);
+    const int64_t count = counts_[w];
+    const auto lose = [&](int32_t a, int32_t b) { pairs_.at(pair_of(a, b)).count -= count; };
+    const auto gain = [&](int32_t a, int32_t b) {
+      PairTable::Info& info = pairs_.at(pair_of(a, b));
+      info.count += count;
+      note(info, w);
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < symbols.size(); ++n) {
+      if (symbols[i] != left || i + 1 == symbols.size() || symbols[i + 1] != right) {
+        symbols[n] = symbols[i++];
+        continue;
+      }
+      i += 2;
+      if (n > 0) {
+        lose(symbols[n - 1], left);
+        gain(symbols[n - 1], joined);
+      }
+      symbols[n] = joined;
+      if (i < symbols.size()) {
+        lose(right, symbols[i]);
+        gain(joined, symbols[i]);
+      }
+    }
+    lengths_[w] = static_cast<uint32_t>(n);
+  }
+
+  // A pair that was merged twice, since one of its tokens came in two ways, has the later rank, as in BpeTrainer.
+  void finish_merges() {
+    std::unordered_map<Pair, size_t> last;
+    auto& merges = vocabulary_.merges;
+    for (size_t i = 0; i < merges.size(); ++i) last[pair_of(merges[i].left, merges[i].right)] = i;
+    size_t i = 0;
+    std::erase_if(merges, [&](const auto& m) { return last.at(pair_of(m.left, m.right)) != i++; });
+    vocabulary_.pre_tokenizer = options_.pre_tokenizer;
+    vocabulary_.nfc = options_.nfc;
+    vocabulary_.ignore_merges = options_.ignore_merges;
+    if (options_.special_tokens.empty()) return;
+    vocabulary_.bos = 0;
+    vocabulary_.eos = 0;
+  }
+
+  const BpeTrainerOptions& options_;
+  BpeVocabulary vocabulary_;
+  std::unordered_map<std::string, int32_t> ids_;
+  std::array<int32_t, 256> of_byte_{};
+  // The words as they are merged so far: word w has lengths_[w] symbols from starts_[w] on.
+  std::vector<int32_t> symbols_;
+  std::vector<size_t> starts_;
+  std::vector<uint32_t> lengths_;
+  std::vector<int64_t> counts_;
+  PairTable pairs_;
+  std::vector<std::pair<Pair, uint32_t>> seen_;  ///< in this round: a pair that is new in a word
+  std::vector<uint32_t> word_lists_;
+  std::priority_queue<Candidate> queue_;
+};
+
+}  // namespace
+
+BpeVocabulary train_bpe(const WordCounts& counts, const BpeTrainerOptions& options, const BpeProgress& progress) {
+  return Trainer(counts.words(), options).train(progress);
+}
+
+}  // namespace folio::data

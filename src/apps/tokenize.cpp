@@ -1,0 +1,237 @@
+// tokenize: trains a tokenizer on texts, and shows what one makes of them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include "apps/program.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/seconds_since.h"
+#include "core/thread_pool.h"
+#include "data/documents.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "data/tokenizers/training/bpe_trainer.h"
+
+namespace {
+
+using namespace folio;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::string> texts;
+  std::string field = "text";
+  std::string tokenizer;
+  std::string out = "tokenizer.json";
+  data::BpeTrainerOptions bpe{.vocab_size = 8192};
+  std::string pre_tokenizer = "gpt-2";
+  size_t threads = 0;
+  std::string text;
+  std::vector<int32_t> ids;
+  bool force = false;
+};
+
+// How far it is, on a terminal, ten times a second.
+class Progress {
+ public:
+  explicit Progress(std::string what) : what_(std::move(what)) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r{:60}\r", "");
+  }
+  void show(double done, double total) {
+    const double seconds = core::seconds_since(start_);
+    if (!shown_ || seconds < next_ || done <= 0.0) return;
+    next_ = seconds + 0.1;
+    fmt::print(stderr, "\r{}: {:.0f} %, {:.0f} s left  ", what_, 100.0 * done / total, seconds * (total - done) / done);
+  }
+
+ private:
+  std::string what_;
+  bool shown_ = isatty(STDERR_FILENO) != 0;
+  double next_ = 0.0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Pieces of several documents at once, so that all threads have something to do.
+template <typename Take>
+void read_together(const data::Documents& documents, Take&& take) {
+  constexpr size_t kTogether = size_t{64} << 20U;
+  std::vector<std::string> pieces;
+  size_t n_bytes = 0;
+  Progress progress("reading");
+  documents.read([&](const data::Documents::Piece& piece) {
+    if (apps::interrupted()) throw core::Error("interrupted");
+    if (!piece.text.empty()) pieces.emplace_back(piece.text);
+    n_bytes += piece.text.size();
+    progress.show(static_cast<double>(piece.n_read), static_cast<double>(documents.n_bytes()));
+    if (n_bytes < kTogether) return;
+    take(pieces, piece.where);
+    pieces.clear();
+    n_bytes = 0;
+  });
+  if (!pieces.empty()) take(pieces, documents.files().back().string());
+}
+
+data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
+  data::WordCounts counts(o.bpe.pre_tokenizer, o.bpe.nfc);
+  read_together(data::Documents(o.texts, o.field),
+                [&](const std::vector<std::string>& pieces, const std::string& where) {
+                  const std::vector<std::string_view> views(pieces.begin(), pieces.end());
+                  counts.add(views, pool, where);
+                });
+  core::require(counts.n_words() > 0, "the texts are empty");
+  return counts;
+}
+
+// Both files, complete or not at all.
+void write(const data::Tokenizer& tokenizer, const fs::path& out) {
+  const fs::path folder = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  fs::create_directories(folder);
+  const fs::path made = folder / fmt::format(".{}.{}", out.filename().string(), getpid());
+  fs::create_directory(made);
+  try {
+    tokenizer.write_hf(made);
+    fs::rename(made / "tokenizer_config.json", folder / "tokenizer_config.json");
+    fs::rename(made / "tokenizer.json", out);
+  } catch (...) {
+    fs::remove_all(made);
+    throw;
+  }
+  fs::remove_all(made);
+}
+
+int train(Options& o) {
+  const auto& kind = data::pre_tokenizer_named(o.pre_tokenizer, "--pre-tokenizer");
+  o.bpe.pre_tokenizer = kind.kind;
+  o.bpe.nfc = kind.nfc;
+  o.bpe.ignore_merges = kind.ignore_merges;
+  core::require(o.force || !fs::exists(o.out), "{} exists; --force replaces it", o.out);
+  apps::watch_interrupt();
+  core::ThreadPool pool(o.threads);
+  const auto start = std::chrono::steady_clock::now();
+  const data::WordCounts counts = count_words(o, pool);
+  const double counted = core::seconds_since(start);
+  Progress progress("merging");
+  data::BpeVocabulary vocabulary = data::train_bpe(counts, o.bpe, [&](int64_t n) {
+    progress.show(static_cast<double>(n), static_cast<double>(o.bpe.vocab_size));
+    return !apps::interrupted();
+  });
+  if (apps::interrupted()) {
+    fmt::print(stderr, "\ninterrupted: nothing was written\n");
+    return apps::kExitInterrupted;
+  }
+  const size_t n = vocabulary.pieces.size();
+  const size_t n_merges = vocabulary.merges.size();
+  write(data::BpeTokenizer(std::move(vocabulary), o.out), o.out);
+  fmt::print(
+      "{}: {} tokens, {} merges; {} bytes of text, {} different words; {:.1f} s to count them, {:.1f} s to merge\n",
+      o.out, n, n_merges, counts.n_bytes(), counts.n_words(), counted, core::seconds_since(start) - counted);
+  if (std::cmp_less(n, o.bpe.vocab_size)) {
+    fmt::print(stderr, "note: the texts have no more pairs: {} tokens, not {}\n", n, o.bpe.vocab_size);
+  }
+  return 0;
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const Options& o) { return data::load_tokenizer(o.tokenizer, 0); }
+
+int encode(const Options& o) {
+  const auto tokenizer = tokenizer_of(o);
+  const std::string text =
+      o.text.empty() ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : core::read_text_file(o.text);
+  fmt::print("{}\n", fmt::join(tokenizer->encode(text), " "));
+  return 0;
+}
+
+int decode(Options& o) {
+  const auto tokenizer = tokenizer_of(o);
+  if (o.ids.empty()) o.ids.assign(std::istream_iterator<int32_t>(std::cin), {});
+  for (const int32_t id : o.ids) {
+    core::require(id >= 0 && id < tokenizer->vocab_size(), "{} is no token; the vocabulary has the ids 0 to {}", id,
+                  tokenizer->vocab_size() - 1);
+  }
+  const std::string text = tokenizer->decode(o.ids);
+  std::cout.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+  return 0;
+}
+
+int stats(const Options& o) {
+  const auto tokenizer = tokenizer_of(o);
+  std::vector<uint64_t> used(static_cast<size_t>(tokenizer->vocab_size()));
+  uint64_t n_bytes = 0;
+  uint64_t n_tokens = 0;
+  read_together(data::Documents(o.texts, o.field), [&](const std::vector<std::string>& pieces, const std::string&) {
+    for (const std::string& piece : pieces) {
+      n_bytes += piece.size();
+      for (const int32_t id : tokenizer->encode(piece)) {
+        ++used[static_cast<size_t>(id)];
+        ++n_tokens;
+      }
+    }
+  });
+  core::require(n_tokens > 0, "the texts are empty");
+  int32_t longest = 0;
+  size_t n_unused = 0;
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    if (tokenizer->token_bytes(id).size() > tokenizer->token_bytes(longest).size()) longest = id;
+    if (used[static_cast<size_t>(id)] == 0) ++n_unused;
+  }
+  fmt::print("{:<16} {}, {} tokens\n", "tokenizer", tokenizer->kind(), tokenizer->vocab_size());
+  fmt::print("{:<16} {} bytes, {} tokens\n", "texts", n_bytes, n_tokens);
+  fmt::print("{:<16} {:.3f}\n", "bytes a token", static_cast<double>(n_bytes) / static_cast<double>(n_tokens));
+  fmt::print("{:<16} \"{}\" ({} bytes, id {})\n", "longest token", core::printable(tokenizer->token_bytes(longest)),
+             tokenizer->token_bytes(longest).size(), longest);
+  fmt::print("{:<16} {} tokens\n", "unused", n_unused);
+  return 0;
+}
+
+void add_texts(CLI::App& app, Options& o) {
+  app.add_option("texts", o.texts, "files, or folders of files: UTF-8, .jsonl, and both as .gz")->required();
+  app.add_option("--field", o.field, "of lines of JSON, the one with the text")->capture_default_str();
+}
+
+void add_tokenizer(CLI::App& app, Options& o) {
+  app.add_option("-t,--tokenizer", o.tokenizer, "tokenizer.json, a folder with it, a GGUF file, or a tokenizer.bin")
+      ->required();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a byte-level BPE tokenizer on texts, and shows what a tokenizer makes of them.", "tokenize");
+  app.require_subcommand(1);
+  Options o;
+  CLI::App* train_command = app.add_subcommand("train", "learn merges from texts, and write tokenizer.json");
+  add_texts(*train_command, o);
+  train_command->add_option("--vocab-size", o.bpe.vocab_size, "tokens: special ones, 256 bytes, and merges")
+      ->check(apps::in_range(257, 1 << 24))
+      ->capture_default_str();
+  train_command->add_option("-o,--out", o.out, "the file; tokenizer_config.json goes beside it")->capture_default_str();
+  train_command
+      ->add_option("--pre-tokenizer", o.pre_tokenizer,
+                   "how texts are split into words: gpt-2, smollm, llama-bpe, qwen2")
+      ->capture_default_str();
+  train_command->add_option("--special", o.bpe.special_tokens, "special tokens; the first one ends a document")
+      ->capture_default_str();
+  train_command->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
+  train_command->add_flag("--force", o.force, "replace the file");
+  CLI::App* encode_command = app.add_subcommand("encode", "the ids of a text");
+  add_tokenizer(*encode_command, o);
+  encode_command->add_option("file", o.text, "a text (default: stdin)");
+  CLI::App* decode_command = app.add_subcommand("decode", "the text of ids");
+  add_tokenizer(*decode_command, o);
+  decode_command->add_option("ids", o.ids, "token ids (default: from stdin)");
+  CLI::App* stats_command = app.add_subcommand("stats", "bytes a token, the longest token, the unused ones");
+  add_tokenizer(*stats_command, o);
+  add_texts(*stats_command, o);
+  return apps::run_program(app, argc, argv, [&] {
+    return train_command->parsed()    ? train(o)
+           : encode_command->parsed() ? encode(o)
+           : decode_command->parsed() ? decode(o)
+                                      : stats(o);
+  });
+}
