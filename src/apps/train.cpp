@@ -2,10 +2,13 @@
 // a sample of the engine.
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <numbers>
 #include <optional>
 
 #include "apps/program.h"
@@ -14,7 +17,9 @@
 #include "core/file_io.h"
 #include "core/paths.h"
 #include "core/seconds_since.h"
+#include "core/thread_pool.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "data/tokenizers/training/bpe_trainer.h"
 #include "infer/engine/generate.h"
 #include "train/report/matrix_peak.h"
 #include "train/report/ngram.h"
@@ -54,6 +59,13 @@ double count_baseline(const train::Dataset& dataset) {
   return loss;
 }
 
+double bytes_per_token(const train::Dataset& dataset) {
+  const auto& tokens = dataset.splits().validation;
+  size_t bytes = 0;
+  for (const int32_t token : tokens) bytes += dataset.tokenizer().token_bytes(token).size();
+  return static_cast<double>(bytes) / static_cast<double>(tokens.size());
+}
+
 void resume(train::Trainer& trainer, const fs::path& checkpoint) {
   const train::DeviceKind device = train::read_trainer_state(checkpoint).config.device;
   trainer.resume(checkpoint);
@@ -66,9 +78,32 @@ void resume(train::Trainer& trainer, const fs::path& checkpoint) {
              change);
 }
 
-// The tokenizer of the model or the run that this one goes on from; null for the characters of the text.
+// The file's, or one whose merges are learned from the part of the text that is trained on.
+std::unique_ptr<const data::Tokenizer> chosen_tokenizer(const std::string& name, const data::Corpus& corpus,
+                                                        const train::TrainConfig& config) {
+  constexpr std::string_view kBpe = "bpe:";
+  if (!name.starts_with(kBpe)) return data::load_tokenizer(name, 0);
+  data::BpeTrainerOptions options;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kBpe.size(), end, options.vocab_size);
+  if (error != std::errc() || stop != end) {
+    throw core::UsageError(fmt::format("--tokenizer {}: N of bpe:N is a number of tokens", core::printable(name)));
+  }
+  const std::string_view text = corpus.text;
+  const double part = 1.0 - config.validation_fraction - config.test_fraction;
+  const std::string_view trained = text.substr(
+      0, data::word_border(text, static_cast<size_t>(static_cast<double>(text.size()) * std::clamp(part, 0.0, 1.0))));
+  core::ThreadPool pool;
+  data::WordCounts counts(options.pre_tokenizer);
+  counts.add({&trained, 1}, pool, corpus.path.string());
+  return std::make_unique<data::BpeTokenizer>(data::train_bpe(counts, options), corpus.path.string());
+}
+
+// The tokenizer of the model or the run that this one goes on from, or the one that was asked for; null for the
+// characters of the text.
 std::unique_ptr<const data::Tokenizer> given_tokenizer(const apps::TrainOptions& o, const data::Corpus& corpus) {
   if (o.init) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
+  if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, corpus, o.config);
   if (!o.resume) return nullptr;
   const fs::path last = o.choice->path / "checkpoints" / "last";
   auto saved = data::tokenizer_from_hf(last);
@@ -156,6 +191,8 @@ int run(apps::TrainOptions& o) {
                   state.best_validation_loss, state.best_step, std::abs(state.best_validation_loss - baseline),
                   state.best_validation_loss < baseline ? "below" : "above", baseline);
   fmt::print("done in {:.1f} s: {}\n", seconds, summary);
+  fmt::print("that is {:.4f} bits a byte of the validation text, whatever the tokens are\n",
+             state.best_validation_loss / std::numbers::ln2 / bytes_per_token(dataset));
 
   const fs::path exported = run / "checkpoints" / train::name_of(c.exported);
   train::naming_checkpoint(run, [&] {

@@ -71,6 +71,11 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
   app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
   CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
+  app->add_option(
+         "--tokenizer", o.tokenizer,
+         "bpe:N learns N tokens from the text; or a tokenizer.json, or its folder (default: the text's characters)")
+      ->excludes(init)
+      ->excludes(resume);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
   const auto add = [&](const char* group, auto& value, const core::ConfigField& field) {

@@ -13,6 +13,7 @@ struct TrainOptions {
   std::string dataset;
   std::optional<std::string> out;
   std::optional<std::string> init;
+  std::optional<std::string> tokenizer;  ///< "bpe:N", or a file
   std::string dump_batches;
   std::string dump_grads;
   double minutes = 0.0;

@@ -1,0 +1,101 @@
+"""train --tokenizer: a model with merges of its own, as transformers, tokenizers and llama.cpp see it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from support import ACCENTED, BUILD, SMALL_RUN, TEXT, WRONG_USAGE, FAILED, assert_refused, environment, generate, run
+
+BOOK = (TEXT + ACCENTED) * 3
+HIDDEN = "The sly owl sat 12 times on l'œuvre  中文,\n\n😀 it's!"
+
+
+def train(home, *flags):
+    """The sample of a random model need not be UTF-8."""
+    done = subprocess.run([BUILD / "train", home / "book.txt", "--out", home / "run", *SMALL_RUN, *map(str, flags)],
+                          capture_output=True, text=True, errors="replace", timeout=120, env=environment(home))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "book.txt").write_text(BOOK, encoding="utf-8")
+    train(folder, "--tokenizer", "bpe:350", "--steps", 4, "--checkpoint-every", 2)
+    return folder
+
+
+def test_the_merges_are_learned_from_the_part_that_is_trained_on(home):
+    expected = Tokenizer(models.BPE())
+    expected.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    part = BOOK.encode()[:int(0.9 * len(BOOK.encode()))]
+    text = part.decode("utf-8", errors="ignore")
+    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # up to the end of its line
+    expected.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=350, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    ids = expected.encode(HIDDEN).ids
+    for step in ("best", "last"):
+        ours = transformers.AutoTokenizer.from_pretrained(home / "run" / "checkpoints" / step)
+        assert ours(HIDDEN).input_ids == ids and ours.decode(ids) == HIDDEN and len(ours) == 350
+    assert [int(i) for i in subprocess.run([BUILD / "tokenize", "encode", "-t", home / "run" / "model.gguf"],
+                                           input=HIDDEN, capture_output=True, text=True, check=True).stdout.split()] == ids
+
+
+def test_transformers_goes_on_as_the_engine_does(home):
+    last = home / "run" / "checkpoints" / "last"
+    model = transformers.AutoModelForCausalLM.from_pretrained(last)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(last)
+    inputs = tokenizer("The old cat", return_tensors="pt")
+    expected = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0].tolist()
+    ours = generate(last, "-p", "The old cat", "-n", "12", "--temperature", "0")
+    assert ours["prompt_tokens"] + ours["tokens"] == expected
+
+
+LLAMA_CPP = """
+import json, sys
+import llama_cpp
+model = llama_cpp.Llama(sys.argv[1], n_ctx=32, verbose=False)
+print(json.dumps(model.tokenize(sys.argv[2].encode(), add_bos=False, special=False)))
+"""
+
+
+def test_llama_cpp_has_the_same_ids(home):
+    pytest.importorskip("llama_cpp")
+    ids = transformers.AutoTokenizer.from_pretrained(home / "run" / "checkpoints" / "last")(HIDDEN).input_ids
+    done = subprocess.run([sys.executable, "-c", LLAMA_CPP, home / "run" / "model.gguf", HIDDEN], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == ids
+
+
+def test_a_resumed_run_keeps_its_tokenizer_and_repeats_the_bits(home, tmp_path):
+    (tmp_path / "book.txt").write_text(BOOK, encoding="utf-8")
+    train(tmp_path, "--tokenizer", "bpe:350", "--steps", 4, "--checkpoint-every", 2)
+    (tmp_path / "run" / "model.gguf").unlink()  # as a kill after the last checkpoint leaves it
+    train(tmp_path, "--resume")
+    for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
+        assert (tmp_path / "run" / name).read_bytes() == (home / "run" / name).read_bytes(), name
+
+
+def test_a_tokenizer_may_be_a_file(home, tmp_path):
+    (tmp_path / "book.txt").write_text(TEXT, encoding="utf-8")
+    said = train(tmp_path, "--tokenizer", home / "run" / "checkpoints" / "last" / "tokenizer.json", "--steps", 2)
+    assert "vocabulary 350" in said and "bits a byte" in said
+    assert ((tmp_path / "run" / "checkpoints" / "last" / "tokenizer.json").read_bytes()
+            == (home / "run" / "checkpoints" / "last" / "tokenizer.json").read_bytes())
+
+
+def test_what_is_wrong_is_said_in_a_line(home, tmp_path):
+    def refused(name, code, *parts):
+        out = tmp_path / "run"
+        assert_refused(run("train", home / "book.txt", "--out", out, *SMALL_RUN, "--tokenizer", name, home=home), code, *parts)
+        assert not out.exists()
+    refused("bpe:many", WRONG_USAGE, "bpe:N")
+    refused("bpe:100", FAILED, "no room", "257")
+    refused(tmp_path / "none.json", FAILED, "none.json")
