@@ -23,6 +23,8 @@ class Report {
   Report(std::string name, std::filesystem::path directory, uint64_t seed, bool short_form = false);
 
   [[nodiscard]] uint64_t seed() const { return seed_; }
+  /// Where the study's files go.
+  [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   /// Whether a few seconds have to do: one seed, and what the study leaves out. Every claim that is made has to hold.
   [[nodiscard]] bool short_form() const { return short_form_; }
   /// The seeds of a study that is run several times: three from seed() on, or seed() alone in short form.

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "experiments/exercises/serving/regex.h"
 #include "experiments/exercises/unfilled.h"
 
 namespace folio::exercises {
@@ -52,5 +54,9 @@ struct Request {
   size_t n_computed;  ///< whose are there; 0: it waits and has not started yet
 };
 std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, size_t max_running);
+
+bool may_end(const Regex& r);
+Regex derivative(const Regex& r, uint8_t byte);
+std::vector<bool> token_mask(const Regex& rest, const std::vector<std::string>& tokens, size_t end_token);
 
 }  // namespace folio::exercises

@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/formats/model_files.h"
+#include "core/paths.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "experiments/28_forms/automaton.h"
+#include "experiments/28_forms/parts.h"
+#include "infer/cpu/cpu.h"
+
+namespace folio::experiments {
+namespace {
+
+using infer::forms::Form;
+using infer::forms::FormOptions;
+
+const std::string kSchema =
+    R"({"type": "object", "properties": {"name": {"type": "string", "pattern": "^[A-Z][a-z ]{1,20}$"},
+ "age": {"type": "integer", "minimum": 0, "maximum": 130}}, "required": ["name", "age"],
+ "additionalProperties": false})";
+constexpr const char* kKing = "The king of France, as JSON:\n";
+
+// The bytes that come in any case from the start on.
+std::string forced_run(Form& form) {
+  std::string run;
+  Form::Place place = form.start();
+  for (auto byte = form.forced(place); byte; byte = form.forced(place)) {
+    run += static_cast<char>(*byte);
+    place = form.after(place, *byte);
+  }
+  return run;
+}
+
+std::string joined(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
+  std::string text;
+  for (const int32_t token : tokens) text += (text.empty() ? "" : " · ") + shown(tokenizer.token_bytes(token));
+  return text;
+}
+
+}  // namespace
+
+void cuts(Report& report) {
+  const auto path = core::data_directory() / "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (!std::filesystem::exists(path)) {
+    report.say("cuts into tokens: left out, since there is no " + path.string() + "; make smollm2 fetches it");
+    return;
+  }
+  const core::StoredModel model = core::read_model(path);
+  const auto tokenizer = data::tokenizer_from_gguf(*model.gguf);
+  const auto form = form_for(*tokenizer, FormOptions::Kind::JsonSchema, kSchema);
+  const std::string run = forced_run(*form);
+
+  // All tokens that may come somewhere in the run, as arrows between its bytes; and in how many ways it can be cut.
+  Automaton lattice;
+  std::vector<double> ways(run.size() + 1, 0.0);
+  ways[0] = 1.0;
+  Form::Place place = form->start();
+  for (size_t at = 0; at < run.size(); ++at) {
+    lattice.states.emplace_back();
+    for (const int32_t token : allowed_tokens(*form, place)) {
+      const std::string& bytes = tokenizer->token_bytes(token);
+      if (at + bytes.size() > run.size()) continue;  // goes on behind the run
+      ways[at + bytes.size()] += ways[at];
+      lattice.states.back().arrows.push_back({.to = at + bytes.size(), .bytes = {}, .run = bytes});
+    }
+    place = form->after(place, static_cast<uint8_t>(run[at]));
+  }
+  lattice.states.emplace_back();
+  report.picture("cuts.svg", lattice.svg("The ways to write " + shown(run) + " in SmolLM2's tokens",
+                                         "each way from left to right along the arrows is one: " +
+                                             fmt::format("{:.0f} of them", ways.back())));
+  report.claim_above("ways to cut the forced run", ways.back(), 10.0);
+  if (report.short_form()) return;  // the tests of generate speculate under forms
+
+  infer::Cpu cpu;
+  infer::Engine engine(model, cpu, {.max_positions = 256, .n_sequences = 16});
+  const Tokens prompt = tokenizer->encode(kKing);
+  std::vector<std::vector<Report::Json>> rows;
+  double mass = 0.0;
+  for (const int32_t token : allowed_tokens(*form, form->start())) {
+    const Step step = walk(engine, *tokenizer, *form, prompt, std::vector<int32_t>{token}).front();
+    rows.push_back({shown(tokenizer->token_bytes(token)), step.p, step.p / step.mass});
+    mass = step.mass;
+  }
+  report.table(fmt::format("tokens that may begin {}: {:.2g} of the probability", shown(run), mass),
+               {"token", "p", "p / m"}, rows);
+
+  constexpr size_t n = 16;
+  const std::vector<Tokens> prompts(n, prompt);
+  const Drawing drawing{.form = form, .max_tokens = 40, .seed = report.seed() * 1000};
+  Drawing guessing = drawing;
+  guessing.speculate = 8;
+  const auto plain = drawn(engine, *tokenizer, prompts, drawing);
+  std::vector<infer::GenerateResult> guessed;  // each alone
+  for (; guessed.size() < n; ++guessing.seed) {
+    guessed.push_back(drawn(engine, *tokenizer, std::span(prompts).first(1), guessing).front());
+  }
+  std::map<std::string, size_t> counted;
+  int64_t differ = 0;
+  size_t n_drafts = 0, n_right = 0, n_tokens = 0;
+  for (size_t i = 0; i < n; ++i) {
+    differ += plain[i].tokens != guessed[i].tokens ? 1 : 0;
+    n_drafts += guessed[i].n_drafts;
+    n_right += guessed[i].n_right;
+    n_tokens += guessed[i].tokens.size();
+    size_t bytes = 0, end = 0;
+    while (end < plain[i].tokens.size() && bytes < run.size()) {
+      bytes += tokenizer->token_bytes(plain[i].tokens[end++]).size();
+    }
+    ++counted[joined(*tokenizer, std::span(plain[i].tokens).first(end))];
+  }
+  rows.clear();
+  for (const auto& [cut, count] : counted) rows.push_back({cut, count});
+  std::ranges::stable_sort(rows, std::ranges::greater{}, [](const auto& row) { return row[1].template get<size_t>(); });
+  report.table(fmt::format("how {} texts are cut", n), {"tokens", "texts"}, rows);
+  report.say("the tokenizer's own cut: " + joined(*tokenizer, tokenizer->encode(run)));
+  report.say("one of them: " + plain[0].text);
+  report.say(fmt::format("alone, with drafts of up to 8 tokens: {} of {} drafts right, in {} tokens", n_right, n_drafts,
+                         n_tokens));
+  report.claim_equal("texts that are others alone and with speculation than together and without", differ, 0);
+  report.claim_above("drafts that were right", static_cast<double>(n_right), 0.0);
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,109 @@
+#include "experiments/28_forms/people.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <regex>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace folio::experiments {
+namespace fs = std::filesystem;
+namespace {
+
+// All letters are in them, large and small.
+constexpr std::array kFirst{"Ajay", "Ben", "Cora", "Dov", "Eli",  "Fritz", "Gus",  "Hugh", "Iqbal",
+                            "Jon",  "Kim", "Leo",  "Max", "Ned",  "Olaf",  "Pip",  "Quin", "Roy",
+                            "Sam",  "Tia", "Uma",  "Vic", "Will", "Xu",    "Yves", "Zoe"};
+constexpr std::array kSecond{"", "na", "ly", "kin", "win"};
+constexpr std::array kKinds{"cat", "dog", "owl"};
+
+fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
+
+}  // namespace
+
+const char* const kPersonSchema = R"({"type": "object",
+ "properties": {
+  "name": {"type": "string", "pattern": "^[A-Z][a-z]+$"},
+  "age": {"type": "integer", "minimum": 0, "maximum": 99},
+  "pets": {"type": "array", "items": {"type": "object",
+   "properties": {
+    "kind": {"enum": ["cat", "dog", "owl"]},
+    "name": {"type": "string", "pattern": "^[A-Z][a-z]+$"}},
+   "required": ["kind", "name"], "additionalProperties": false}}},
+ "required": ["name", "age", "pets"], "additionalProperties": false})";
+
+std::string people(uint64_t seed, size_t n_lines) {
+  uint64_t n_drawn = 0;
+  const auto below = [&](uint64_t n) { return core::random_below(seed, n_drawn++, n); };
+  const auto name = [&] {
+    const char* first = kFirst[below(kFirst.size())];
+    return std::string(first) + kSecond[below(kSecond.size())];
+  };
+  std::string text;
+  for (size_t i = 0; i < n_lines; ++i) {
+    text += fmt::format(R"({{"name":"{}",)", name());
+    text += fmt::format(R"("age":{},"pets":[)", below(100));
+    constexpr std::array<size_t, 8> kNumbers{0, 0, 1, 1, 1, 2, 2, 3};
+    const size_t n_pets = kNumbers[below(kNumbers.size())];
+    for (size_t pet = 0; pet < n_pets; ++pet) {
+      const char* kind = kKinds[below(kKinds.size())];
+      text += fmt::format(R"({}{{"kind":"{}","name":"{}"}})", pet == 0 ? "" : ",", kind, name());
+    }
+    text += "]}\n";
+  }
+  return text;
+}
+
+bool has_trainer() { return fs::exists(trainer()); }
+
+fs::path trained_on(const fs::path& text, const fs::path& directory, int64_t steps) {
+  core::require(has_trainer(), "{}: there is no such program; build it, with LibTorch, or take --short",
+                trainer().string());
+  const fs::path log = fs::path(directory).concat(".log");
+  const std::string command = fmt::format(
+      "'{}' '{}' --out '{}' --force --dim 64 --layers 2 --heads 2 --kv-heads 2 --head-dim 32 --hidden-dim 176 --steps "
+      "{} "
+      "--threads 1 > '{}' 2>&1",
+      trainer().string(), text.string(), directory.string(), steps, log.string());
+  core::require(std::system(command.c_str()) == 0, "{}: the training failed; its end says why", log.string());
+  return directory / "model.gguf";
+}
+
+Verdict judged(infer::forms::Form& form, const std::string& text) {
+  using infer::forms::Form;
+  Form::Place place = form.start();
+  size_t n = 0;
+  while (n < text.size()) {
+    const Form::Place next = form.after(place, static_cast<uint8_t>(text[n]));
+    if (next == Form::kNowhere) break;
+    place = next;
+    ++n;
+  }
+  if (form.may_end(place)) return {.fits = true, .n_good = n, .where = {}};
+  if (n == text.size()) return {.fits = false, .n_good = n, .where = "the line ends too early"};
+  // Behind an even number of quotation marks is no string; what stands before one says what it is.
+  const std::string good = text.substr(0, n);
+  const size_t quote = good.rfind('"');
+  size_t n_quotes = 0;
+  for (const char c : good) n_quotes += c == '"' ? 1 : 0;
+  std::string where = "a mark";
+  if (n_quotes % 2 == 1) {
+    const char before = quote == 0 ? '{' : good[quote - 1];
+    where = before != ':' ? "a key" : good.substr(0, quote).ends_with("\"kind\":") ? "a kind" : "a name";
+  } else if (good.find("\"age\":") != std::string::npos && good.find(',', good.find("\"age\":")) == std::string::npos) {
+    where = "the age";
+  }
+  return {.fits = false, .n_good = n, .where = where};
+}
+
+bool begins_with_person(const std::string& text) {
+  static const std::string pet = R"re(\{"kind":"(cat|dog|owl)","name":"[A-Z][a-z]+"\})re";
+  static const std::regex person(R"re(\{"name":"[A-Z][a-z]+","age":(0|[1-9][0-9]?),"pets":\[()re" + pet + "(," + pet +
+                                 R"re()*)?\]\})re");
+  return std::regex_search(text, person, std::regex_constants::match_continuous);
+}
+
+}  // namespace folio::experiments

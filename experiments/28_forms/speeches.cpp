@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <regex>
+
+#include "core/error.h"
+#include "data/corpus.h"
+#include "experiments/28_forms/automaton.h"
+#include "experiments/28_forms/mass_picture.h"
+#include "experiments/28_forms/parts.h"
+
+namespace folio::experiments {
+namespace {
+
+using infer::forms::FormOptions;
+
+constexpr size_t kLongest = 40;  // letters of a line
+const std::string kSpeech = R"([A-Z]+:\n([A-Za-z' ]{1,40}[!,.:;?]\n)+\n)";
+constexpr size_t kBefore = 48;
+constexpr int64_t kSpeechTokens = 192;
+constexpr size_t kColumns = 110;  // of the picture
+
+// Whether the form takes the whole text, by the standard library, which knows nothing of forms; and whether the form
+// takes it as a beginning.
+bool fits(const std::string& text) {
+  static const std::regex speech(kSpeech);
+  return std::regex_match(text, speech);
+}
+bool begins(infer::forms::Form& form, const std::string& text) {
+  return form.after(form.start(), text) != infer::forms::Form::kNowhere;
+}
+
+// What the form waits for behind the beginning of a speech.
+std::string place_name(const std::string& text) {
+  const size_t colon = text.find(':');
+  if (text.empty()) return "the name's first letter";
+  if (colon == std::string::npos) return "in the name";
+  if (colon + 1 == text.size()) return "the name's line end";
+  const size_t line = text.rfind('\n') + 1;
+  const size_t n = text.size() - line;
+  if (n == 0) return text[line - 2] == ':' && line == colon + 2 ? "the first line's first letter" : "behind a line";
+  if (std::string("!,.:;?").find(text.back()) != std::string::npos) return "behind a mark";
+  return n == kLongest ? "behind 40 letters" : "in a line";
+}
+
+}  // namespace
+
+Speeches::Speeches(Report& report, const ReadersModel& reader, infer::Engine& engine)
+    : report_(report),
+      reader_(reader),
+      engine_(engine),
+      form_(form_for(*reader.tokenizer, FormOptions::Kind::Regex, kSpeech)) {
+  const std::string corpus = data::load_corpus("tinyshakespeare").text;
+  book_ = corpus.substr(corpus.size() * 9 / 10);
+  for (size_t at = book_.find("\n\n"); at != std::string::npos; at = book_.find("\n\n", at + 2)) {
+    if (at + 2 >= kBefore) speech_begins_.push_back(at + 2);
+  }
+}
+
+Tokens Speeches::prompt(size_t i) const {
+  const size_t at = speech_begins_[i * 7 % speech_begins_.size()];
+  return reader_.tokenizer->encode(std::string_view(book_).substr(at - kBefore, kBefore));
+}
+
+std::vector<infer::GenerateResult> Speeches::written(size_t n, const Drawing& drawing) const {
+  std::vector<Tokens> prompts;
+  for (size_t i = 0; i < n; ++i) prompts.push_back(prompt(i));
+  return drawn(engine_, *reader_.tokenizer, prompts, drawing);
+}
+
+void Speeches::automaton() {
+  const Automaton all = Automaton::of(*form_);
+  const Automaton few = all.shortened();
+  report_.say(fmt::format("{}: {} states, {} in the picture", shown(kSpeech), all.states.size(), few.states.size()));
+  // The start, the name, behind the colon, at the first line, behind 1 to 40 letters, the mark, and the line, and the
+  // end.
+  report_.claim_equal("states of the speech's automaton", static_cast<int64_t>(all.states.size()), 4 + 40 + 3);
+  report_.picture("speech.svg", few.svg("A speaker's name, then lines of at most forty letters that end in a mark",
+                                        shown(kSpeech) + "   ×39: so many states one behind the other, and "
+                                                         "alike; next: to the next of them"));
+}
+
+void Speeches::texts() {
+  const size_t n = report_.short_form() ? 12 : 96;
+  size_t n_book = 0, n_fit = 0;
+  for (size_t i = 0; i + 1 < speech_begins_.size(); ++i) {
+    ++n_book;
+    n_fit += fits(book_.substr(speech_begins_[i], speech_begins_[i + 1] - speech_begins_[i])) ? 1 : 0;
+  }
+  const auto share = [](size_t some, size_t all) { return static_cast<double>(some) / static_cast<double>(all); };
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<double> free_whole;
+  std::vector<int64_t> beginnings, whole, stopped;
+  size_t n_free = 0, n_whole = 0, n_ended = 0, n_kept = 0, n_free_ended = 0;
+  for (const uint64_t seed : report_.seeds()) {
+    const auto free = written(n, {.max_tokens = kSpeechTokens, .stops = {"\n\n"}, .seed = seed * 1000});
+    const auto held = written(n, {.form = form_, .max_tokens = kSpeechTokens, .seed = seed * 1000});
+    int64_t fit = 0, begin = 0, ended = 0, whole_ones = 0;
+    for (size_t i = 0; i < n; ++i) {
+      fit += fits(free[i].text + "\n\n") ? 1 : 0;
+      n_free_ended += free[i].finish_reason == infer::FinishReason::Stop ? 1 : 0;
+      begin += begins(*form_, held[i].text) ? 1 : 0;
+      ended += held[i].finish_reason == infer::FinishReason::Stop ? 1 : 0;
+      whole_ones += fits(held[i].text) ? 1 : 0;
+    }
+    n_free += static_cast<size_t>(fit);
+    n_whole += static_cast<size_t>(whole_ones);
+    n_ended += static_cast<size_t>(ended);
+    n_kept += static_cast<size_t>(begin);
+    free_whole.push_back(share(static_cast<size_t>(fit), n));
+    beginnings.push_back(static_cast<int64_t>(n) - begin);
+    whole.push_back(whole_ones);
+    stopped.push_back(ended - whole_ones);
+    if (seed == report_.seed()) {
+      report_.say("free:\n" + free[0].text);
+      report_.say("with the form:\n" + held[0].text + held[1].text);
+    }
+  }
+  const size_t all = n * report_.seeds().size();
+  rows.push_back({"the book", n_book, n_book, n_fit, share(n_fit, n_book)});
+  rows.push_back({"free", all, n_free_ended, n_free, share(n_free, all)});
+  rows.push_back({"with the form", all, n_ended, n_whole, share(n_whole, all)});
+  report_.table("speeches", {"", "texts", "that end", "that fit", "share"}, rows);
+  report_.claim_below("free speeches that fit, share", free_whole, 0.2);
+  report_.claim_equal("texts with the form that are no beginning of one that fits", beginnings, 0);
+  report_.claim_equal("texts with the form that end and don't fit", stopped, 0);
+  report_.claim_above("speeches with the form that end and fit", std::vector<double>(whole.begin(), whole.end()), 0.0);
+}
+
+void Speeches::steps() {
+  const size_t n = report_.short_form() ? 8 : 48;
+  const auto held = written(n, {.form = form_, .max_tokens = kSpeechTokens, .seed = report_.seed() * 1000});
+  struct Sum {
+    double mass = 0.0;
+    double allowed = 0.0;
+    double log_mass = 0.0;
+    size_t n = 0;
+  };
+  std::map<std::string, Sum> by_place;
+  std::vector<std::string> order;
+  std::vector<MassPicture::Column> columns;  // the texts one after the other
+  double log_mass_sum = 0.0, log_p_sum = 0.0;
+  size_t n_tokens = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const std::vector<Step> steps = walk(engine_, *reader_.tokenizer, *form_, prompt(i), held[i].tokens);
+    std::string text;
+    for (const Step& step : steps) {
+      const std::string name = place_name(text);
+      if (!by_place.contains(name)) order.push_back(name);
+      Sum& sum = by_place[name];
+      sum.mass += step.mass;
+      sum.allowed += static_cast<double>(step.n_allowed);
+      sum.log_mass += std::log(step.mass);
+      ++sum.n;
+      text += reader_.tokenizer->token_bytes(step.token);
+    }
+    log_mass_sum += log_mass(steps);
+    log_p_sum += log_p(steps);
+    n_tokens += steps.size();
+    for (const Step& step : steps) {
+      if (columns.size() < kColumns) columns.push_back({shown(reader_.tokenizer->token_bytes(step.token)), step.mass});
+    }
+    if (i != 0) continue;
+    std::vector<std::vector<Report::Json>> rows;
+    std::string so_far;
+    for (size_t t = 0; t < steps.size() && t < 14; ++t) {
+      const std::string token = reader_.tokenizer->token_bytes(steps[t].token);
+      rows.push_back({place_name(so_far), steps[t].n_allowed, steps[t].mass, shown(token), steps[t].p,
+                      steps[t].p / steps[t].mass});
+      so_far += token;
+    }
+    report_.table("the first steps", {"the form waits", "tokens that may come", "m", "drawn", "p", "p / m"}, rows);
+  }
+  report_.picture("mass.svg", MassPicture{"The mass that may come, character by character",
+                                          "blue: the probability of all characters that the form lets come, by the "
+                                          "model; orange: what is cut off",
+                                          columns}
+                                  .svg());
+  std::vector<std::vector<Report::Json>> rows;
+  for (const std::string& name : order) {
+    const Sum& s = by_place.at(name);
+    const auto count = static_cast<double>(s.n);
+    rows.push_back({name, s.n, s.allowed / count, s.mass / count, std::exp(s.log_mass / count)});
+  }
+  report_.table("where the mass is cut", {"the form waits", "steps", "tokens that may come", "mean m", "e^(mean ln m)"},
+                rows);
+  report_.say(fmt::format("ln p of a token {:.3f}, of which ln m {:.3f}", log_p_sum / static_cast<double>(n_tokens),
+                          log_mass_sum / static_cast<double>(n_tokens)));
+  const Sum& within = by_place.at("in a line");
+  report_.claim_above("mean m within a line", within.mass / static_cast<double>(within.n), 0.8);
+  if (const auto wall = by_place.find("behind 40 letters"); wall != by_place.end()) {
+    report_.claim_below("mean m behind 40 letters", wall->second.mass / static_cast<double>(wall->second.n), 0.5);
+  }
+}
+
+void refusal(Report& report, const ReadersModel& reader) {
+  for (const auto& [what, kind, text] :
+       {std::tuple{"an object of JSON", FormOptions::Kind::JsonObject, ""},
+        std::tuple{R"(\{[a-z]+\}, a regular expression)", FormOptions::Kind::Regex, R"(\{[a-z]+\})"},
+        std::tuple{R"([a-z]+|\{[a-z]+\}, which has texts without a brace)", FormOptions::Kind::Regex,
+                   R"([a-z]+|\{[a-z]+\})"}}) {
+    std::string said = "taken";
+    try {
+      static_cast<void>(form_for(*reader.tokenizer, kind, text));
+    } catch (const core::Error& error) {
+      said = error.what();
+    }
+    report.say(fmt::format("{}: {}", what, said));
+    const bool refused = said.find('{') != std::string::npos || said.find("0x7B") != std::string::npos;
+    report.claim_equal(std::string("refused for the brace that is missing: ") + what, refused ? 1 : 0,
+                       std::string(text).starts_with("[a-z]+|") ? 0 : 1);
+  }
+}
+
+}  // namespace folio::experiments
