@@ -8,7 +8,6 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "infer/forms/json_format.h"
 #include "infer/forms/json_number.h"
 
 namespace folio::infer::forms {
@@ -21,120 +20,12 @@ constexpr size_t kMostMerged = 4'000;
 constexpr size_t kMostWork = 200'000;
 constexpr int kMostReferences = 64;
 
-// What a keyword's value has to be.
-enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
-
-struct Keyword {
-  std::string_view name;
-  Takes takes;
-};
-
-constexpr std::array kAssertions{
-    Keyword{"type", Takes::Types},
-    Keyword{"enum", Takes::List},
-    Keyword{"const", Takes::Any},
-    Keyword{"properties", Takes::NamedSchemas},
-    Keyword{"required", Takes::Texts},
-    Keyword{"additionalProperties", Takes::Schema},
-    Keyword{"patternProperties", Takes::NamedSchemas},
-    Keyword{"minProperties", Takes::Count},
-    Keyword{"maxProperties", Takes::Count},
-    Keyword{"items", Takes::Schema},
-    Keyword{"prefixItems", Takes::Schemas},
-    Keyword{"minItems", Takes::Count},
-    Keyword{"maxItems", Takes::Count},
-    Keyword{"minLength", Takes::Count},
-    Keyword{"maxLength", Takes::Count},
-    Keyword{"pattern", Takes::Text},
-    Keyword{"format", Takes::Text},
-    Keyword{"minimum", Takes::Number},
-    Keyword{"maximum", Takes::Number},
-    Keyword{"exclusiveMinimum", Takes::Number},
-    Keyword{"exclusiveMaximum", Takes::Number},
-    Keyword{"multipleOf", Takes::Number},
-};
-constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
-                                   Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
-// These say nothing about a value, and $defs and definitions are read where a $ref leads to them.
-constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
-                                                  "$comment", "deprecated",  "readOnly", "writeOnly",
-                                                  "$schema",  "$id",         "$defs",    "definitions"};
-constexpr std::array<std::string_view, 7> kTypes{"null", "boolean", "integer", "number", "string", "array", "object"};
-
-bool is_schema(const Json& value) { return value->is(Kind::Object) || value->is(Kind::True) || value->is(Kind::False); }
-bool is_text(const Json& value) { return value->is(Kind::String); }
-bool is_type(const Json& value) { return is_text(value) && std::ranges::find(kTypes, value->text) != kTypes.end(); }
-
-bool fits(Takes takes, const Json& value) {
-  switch (takes) {
-    case Takes::Any:
-      return true;
-    case Takes::Schema:
-      return is_schema(value);
-    case Takes::Schemas:
-      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_schema);
-    case Takes::NamedSchemas:
-      return value->is(Kind::Object) &&
-             std::ranges::all_of(value->members, [](const auto& member) { return is_schema(member.second); });
-    case Takes::Count:
-      if (!value->is(Kind::Number)) return false;
-      return Decimal(value->text).is_integer() && !Decimal(value->text).negative;
-    case Takes::Number:
-      return value->is(Kind::Number);
-    case Takes::Text:
-      return is_text(value);
-    case Takes::Texts:
-      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_text);
-    case Takes::Types:
-      return is_type(value) || (value->is(Kind::Array) && std::ranges::all_of(value->items, is_type));
-    case Takes::List:
-      return value->is(Kind::Array);
-    case Takes::Flag:
-      return value->is(Kind::True) || value->is(Kind::False);
-  }
-  return false;
-}
-
-template <size_t n>
-const Keyword* find(const std::array<Keyword, n>& keywords, std::string_view name) {
-  const auto found = std::ranges::find(keywords, name, &Keyword::name);
-  return found == keywords.end() ? nullptr : &*found;
-}
-
-void set(JsonValue& object, std::string_view key, Json value) {
-  for (auto& [name, member] : object.members) {
-    if (name == key) {
-      member = std::move(value);
-      return;
-    }
-  }
-  object.members.emplace_back(key, std::move(value));
-}
-
 // Of what is in it, but not in that in turn.
 size_t size_of(const JsonValue& schema) {
   size_t n = 1;
   for (const auto& [key, value] : schema.members) n += 1 + value->items.size() + value->members.size();
   return n;
 }
-
-Json list_of(std::vector<Json> items) { return make_json({.kind = Kind::Array, .items = std::move(items)}); }
-
-// A list as a set.
-class Values {
- public:
-  explicit Values(const Json& list) {
-    if (list) {
-      for (const Json& value : list->items) (void)add(value);
-    }
-  }
-  /// Whether it is new.
-  bool add(const Json& value) { return known_.insert(identity(*value)).second; }
-  [[nodiscard]] bool has(const Json& value) const { return known_.contains(identity(*value)); }
-
- private:
-  std::unordered_set<std::string> known_;
-};
 
 std::string unescaped(std::string_view token, const std::string& ref, const std::string& at) {
   std::string to;
@@ -157,15 +48,7 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
 
 }  // namespace
 
-SchemaMerger::SchemaMerger(Json root) : root_(std::move(root)), is_old_(false) {
-  const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
-  if (!draft || !is_text(draft)) return;
-  core::require(draft->text.find("json-schema.org") != std::string::npos,
-                "#: '$schema' \"{}\" is not supported; only the drafts of json-schema.org",
-                core::printable(draft->text, 120));
-  is_old_ = std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
-                                [&](const char* name) { return draft->text.find(name) != std::string::npos; });
-}
+SchemaMerger::SchemaMerger(Json root) : root_(std::move(root)), keywords_(root_) {}
 
 void SchemaMerger::work(size_t n, const std::string& at) {
   n_work_ += n;
@@ -176,47 +59,8 @@ void SchemaMerger::work(size_t n, const std::string& at) {
 Json SchemaMerger::assertions(const Schema& schema) {
   work(1, schema.at);
   Json& known = assertions_[schema.value];
-  if (!known) known = read_assertions(schema);
+  if (!known) known = keywords_.assertions(schema);
   return known;
-}
-
-Json SchemaMerger::read_assertions(const Schema& schema) const {
-  JsonValue to{.kind = Kind::Object};
-  const JsonValue& from = *schema.value;
-  if (from.is(Kind::True)) return make_json(std::move(to));
-  core::require(from.is(Kind::Object), "{}: a schema is an object, true or false", schema.at);
-  for (const auto& [key, value] : from.members) {
-    if (key == "$id") {
-      core::require(schema.value == root_, "{}: '$id' is only supported at the top", schema.at);
-    }
-    if (std::ranges::find(kNotes, key) != kNotes.end()) continue;
-    if (key == "uniqueItems" && value->is(Kind::False)) continue;
-    const Keyword* keyword = find(kAssertions, key);
-    const bool is_assertion = keyword != nullptr;
-    if (!is_assertion) keyword = find(kCombinations, key);
-    core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
-    core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
-    core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
-    core::require(!(is_old_ && key != "$ref" && from.at("$ref")), "{}: '{}' beside '$ref' is not read in this draft",
-                  schema.at, key);
-    core::require(key != "format" || format_regex(value->text), "{}: 'format' \"{}\" is not supported", schema.at,
-                  core::printable(value->text));
-    if (!is_assertion) continue;
-    if (key == "const" || key == "enum") {
-      const Json values = key == "enum" ? value : list_of({value});
-      const Json others = to.at("enum");
-      const Values known(others);
-      Values seen(nullptr);
-      std::vector<Json> common;
-      for (const Json& one : values->items) {
-        if ((!others || known.has(one)) && seen.add(one)) common.push_back(one);
-      }
-      set(to, "enum", list_of(std::move(common)));
-    } else {
-      to.members.emplace_back(key, value);
-    }
-  }
-  return make_json(std::move(to));
 }
 
 Schema SchemaMerger::target(const std::string& ref, const std::string& at) const {
@@ -303,7 +147,7 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::s
   const Json values = a.at("enum");
   const Json others = b.at("enum");
   if (values && others) {
-    const Values known(others);
+    const JsonSet known(others);
     return std::ranges::none_of(values->items, [&](const Json& value) { return known.has(value); });
   }
   const TypeSet x = types_of(a);
@@ -319,7 +163,7 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::s
   const Json other_required = b.at("required");
   const Json other_properties = b.at("properties");
   if (!required || !properties || !other_required || !other_properties || depth > 4) return false;
-  const Values known(other_required);
+  const JsonSet known(other_required);
   for (const Json& name : required->items) {
     if (!known.has(name)) continue;
     const Json p = properties->at(name->text);
@@ -344,7 +188,7 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
   if (!known) {
     core::require(++n_merged_ <= kMostMerged, "#: 'allOf' and '$ref' lead to more than {} schemas", kMostMerged);
     JsonValue all{.kind = Kind::Object};
-    set(all, "allOf", list_of({a, b}));
+    set_member(all, "allOf", make_list({a, b}));
     known = make_json(std::move(all));
   }
   return known;
@@ -378,22 +222,22 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       keep(x.array && y.array, "array");
       keep(x.object && y.object, "object");
       if (names.empty()) return nullptr;
-      set(to, key, list_of(std::move(names)));
+      set_member(to, key, make_list(std::move(names)));
     } else if (key == "enum") {
-      const Values known(value);
+      const JsonSet known(value);
       std::vector<Json> common;
       for (const Json& one : other->items) {
         if (known.has(one)) common.push_back(one);
       }
       if (common.empty()) return nullptr;
-      set(to, key, list_of(std::move(common)));
+      set_member(to, key, make_list(std::move(common)));
     } else if (key == "required") {
-      Values known(other);
+      JsonSet known(other);
       std::vector<Json> names = other->items;
       for (const Json& name : value->items) {
         if (known.add(name)) names.push_back(name);
       }
-      set(to, key, list_of(std::move(names)));
+      set_member(to, key, make_list(std::move(names)));
     } else if (key == "multipleOf") {
       const auto number = [&](const Json& json) {
         uint32_t n = 0;
@@ -402,19 +246,20 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
                       "{}: two of 'multipleOf' can only be merged if they are integers", at);
         return uint64_t{n};
       };
-      set(to, key, make_json({.kind = Kind::Number, .text = fmt::to_string(std::lcm(number(other), number(value)))}));
+      set_member(to, key,
+                 make_json({.kind = Kind::Number, .text = fmt::to_string(std::lcm(number(other), number(value)))}));
     } else if (key.starts_with("min") || key == "exclusiveMinimum") {
-      if (compare(Decimal(other->text), Decimal(value->text)) < 0) set(to, key, value);
+      if (compare(Decimal(other->text), Decimal(value->text)) < 0) set_member(to, key, value);
     } else if (key.starts_with("max") || key == "exclusiveMaximum") {
-      if (compare(Decimal(other->text), Decimal(value->text)) > 0) set(to, key, value);
+      if (compare(Decimal(other->text), Decimal(value->text)) > 0) set_member(to, key, value);
     } else if (key == "pattern") {  // a list of them, which no schema can be written with
       const auto patterns = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
       std::vector<Json> all = patterns(other);
-      Values known(list_of(all));
+      JsonSet known(make_list(all));
       for (const Json& one : patterns(value)) {
         if (known.add(one)) all.push_back(one);
       }
-      set(to, key, list_of(std::move(all)));
+      set_member(to, key, make_list(std::move(all)));
     } else if (key == "format") {
       core::require(other->text == value->text, "{}: two of '{}' can't be merged", at, key);
     }
@@ -455,9 +300,9 @@ void SchemaMerger::merge_objects(JsonValue& to, const JsonValue& a, const JsonVa
       if (!names.contains(name)) add(name, both(a.at("additionalProperties"), value));
     }
   }
-  set(to, "properties", make_json(std::move(properties)));
+  set_member(to, "properties", make_json(std::move(properties)));
   if (const Json rest = both(a.at("additionalProperties"), b.at("additionalProperties"))) {
-    set(to, "additionalProperties", rest);
+    set_member(to, "additionalProperties", rest);
   }
 }
 
@@ -473,44 +318,8 @@ void SchemaMerger::merge_arrays(JsonValue& to, const JsonValue& a, const JsonVal
     const Json one = both(item(a, first, i), item(b, second, i));
     items.push_back(one ? one : make_json({.kind = Kind::True}));
   }
-  if (n > 0) set(to, "prefixItems", list_of(std::move(items)));
-  if (const Json rest = both(a.at("items"), b.at("items"))) set(to, "items", rest);
-}
-
-TypeSet types_of(const JsonValue& alternative) {
-  const Json type = alternative.at("type");
-  if (!type) return {};
-  const auto has = [&](const char* name) {
-    if (type->is(Kind::String)) return type->text == name;
-    return std::ranges::any_of(type->items, [&](const Json& one) { return one->text == name; });
-  };
-  const bool number = has("number");
-  return {.null = has("null"),
-          .boolean = has("boolean"),
-          .integer = number || has("integer"),
-          .number = number,
-          .string = has("string"),
-          .array = has("array"),
-          .object = has("object")};
-}
-
-bool has_type(const JsonValue& value, const TypeSet& types) {
-  switch (value.kind) {
-    case Kind::Null:
-      return types.null;
-    case Kind::False:
-    case Kind::True:
-      return types.boolean;
-    case Kind::Number:
-      return types.number || (types.integer && Decimal(value.text).is_integer());
-    case Kind::String:
-      return types.string;
-    case Kind::Array:
-      return types.array;
-    case Kind::Object:
-      return types.object;
-  }
-  return false;
+  if (n > 0) set_member(to, "prefixItems", make_list(std::move(items)));
+  if (const Json rest = both(a.at("items"), b.at("items"))) set_member(to, "items", rest);
 }
 
 }  // namespace folio::infer::forms

@@ -9,15 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "infer/forms/json_keywords.h"
 #include "infer/forms/json_value.h"
 
 namespace folio::infer::forms {
-
-/// A schema, and where it stands as a JSON pointer, for messages.
-struct Schema {
-  Json value;
-  std::string at;
-};
 
 class SchemaMerger {
  public:
@@ -41,26 +36,17 @@ class SchemaMerger {
 
  private:
   void work(size_t n, const std::string& at);
-  [[nodiscard]] Json read_assertions(const Schema& schema) const;
   [[nodiscard]] Json merged(const Json& a, const Json& b, const std::string& at);
   void merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at);
   void merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b);
   [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth);
 
   Json root_;
-  bool is_old_;  ///< a draft before 2019-09, where what stands beside a $ref is not read
+  SchemaKeywords keywords_;
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;
   size_t n_merged_ = 0;
   size_t n_work_ = 0;  ///< members and values that were looked at
 };
-
-/// The types that an alternative allows.
-struct TypeSet {
-  bool null = true, boolean = true, integer = true, number = true, string = true, array = true, object = true;
-};
-[[nodiscard]] TypeSet types_of(const JsonValue& alternative);
-/// Whether a value is of one of the types.
-[[nodiscard]] bool has_type(const JsonValue& value, const TypeSet& types);
 
 }  // namespace folio::infer::forms

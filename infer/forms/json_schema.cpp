@@ -1,6 +1,5 @@
-// A JSON schema as rules of a grammar: one for each schema in it that can be reached. Properties come in the order of
-// the schema, then others. Keys and the values of an enum are written in one way (json_value.h, json_quoted); other
-// keys than those of the schema may repeat, where all of them have to fit the same schema.
+// A JSON schema as rules of a grammar: one for each schema in it that can be reached. The values of an enum are written
+// in one way (json_value.h, json_quoted). Objects are in json_object.cpp.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -15,6 +14,7 @@
 #include "infer/forms/json_format.h"
 #include "infer/forms/json_merge.h"
 #include "infer/forms/json_number.h"
+#include "infer/forms/json_object.h"
 #include "infer/forms/json_parts.h"
 #include "infer/forms/json_string.h"
 #include "infer/forms/json_value.h"
@@ -27,13 +27,8 @@ using Kind = JsonValue::Kind;
 using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
-constexpr size_t kMostProperties = 2'000;  // of an object
 constexpr size_t kMostBranches = 256;
-constexpr size_t kMostOptional = 500;  // properties in a row: all of them may come next
-constexpr size_t kMostPatterns = 4;    // of the keys of an object
 constexpr size_t kMostRules = 3'000;
-constexpr int64_t kMostCounted = 10'000;   // properties, times how many of them are counted
-constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
 
 class SchemaCompiler {
  public:
@@ -131,7 +126,9 @@ class SchemaCompiler {
     if (types.integer) ways.push_back(number(all, !types.number, at));
     if (types.string) ways.push_back(string(all, at));
     if (types.array) ways.push_back(array(all, at));
-    if (types.object) ways.push_back(object(all, at));
+    if (types.object)
+      ways.push_back(
+          object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
 
   // Whether the assertions besides its type hold for a value of an enum.
@@ -163,23 +160,6 @@ class SchemaCompiler {
       if (range.most && compare(number, range.most->value) > (range.most->exclusive ? -1 : 0)) return false;
     }
     return true;
-  }
-
-  // The least and the most of something; -1 where there is no most.
-  [[nodiscard]] static std::pair<int64_t, int64_t> counts(const JsonValue& all, const char* least, const char* most,
-                                                          const std::string& at) {
-    const auto count = [&](const char* name, int64_t otherwise) {
-      const Json json = all.at(name);
-      if (!json) return otherwise;
-      const Decimal number(json->text);
-      core::require(number.exponent <= 7, "{}: '{}' is more than {}", at, name, kMostCount);
-      std::string digits = number.digits;
-      digits.resize(static_cast<size_t>(std::max<int64_t>(number.exponent, 1)), '0');
-      int64_t n = 0;
-      std::from_chars(digits.data(), digits.data() + digits.size(), n);
-      return n;
-    };
-    return {count(least, 0), count(most, -1)};
   }
 
   [[nodiscard]] static NumberRange range_of(const JsonValue& all, const std::string& at) {
@@ -225,14 +205,6 @@ class SchemaCompiler {
     return to;
   }
 
-  [[nodiscard]] static Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword) {
-    try {
-      return parse_regex(pattern, RegexMatch::Search, RegexDialect::Ecma);
-    } catch (const core::Error& error) {
-      core::fail("{}: '{}': {}", at, keyword, error.what());
-    }
-  }
-
   [[nodiscard]] Part string(const JsonValue& all, const std::string& at) {
     const auto [least, most] = counts(all, "minLength", "maxLength", at);
     if (most >= 0 && most < least) return grammar_.choice({});
@@ -275,159 +247,6 @@ class SchemaCompiler {
       if (i >= least) tail = grammar_.optional(tail);
     }
     return parts_.sequence({parts_.mark('['), tail, grammar_.text("]")});
-  }
-
-  struct PatternProperty {
-    CharacterAutomaton names;
-    Json schema;
-  };
-
-  [[nodiscard]] static std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std::string& at) {
-    std::vector<PatternProperty> to;
-    const Json patterns = all.at("patternProperties");
-    if (!patterns) return to;
-    core::require(patterns->members.size() <= kMostPatterns,
-                  "{}: more than {} of 'patternProperties' are not supported", at, kMostPatterns);
-    for (const auto& [pattern, schema] : patterns->members) {
-      to.push_back({.names = CharacterAutomaton(parse_pattern(pattern, at, "patternProperties")), .schema = schema});
-    }
-    return to;
-  }
-
-  // Members that are none of `names`. Those whose keys match the same patterns have the same schema.
-  [[nodiscard]] Part other_members(const std::vector<std::string>& names, const std::vector<PatternProperty>& patterns,
-                                   const Schema& other, const std::string& at) {
-    std::vector<Part> ways;
-    if (patterns.empty()) {
-      if (!other.value->is(Kind::False)) ways.push_back(parts_.member(other_key(grammar_, names), value(other)));
-      return grammar_.choice(ways);
-    }
-    const CharacterAutomaton free = CharacterAutomaton(0, -1).but_not(CharacterAutomaton(names));
-    const auto characters = [&](std::span<const CharacterRange> ranges) {
-      return json_key_characters(grammar_, ranges);
-    };
-    for (uint32_t matching = 0; matching < 1U << patterns.size(); ++matching) {
-      CharacterAutomaton keys = free;
-      Json schema = matching == 0 ? other.value : nullptr;
-      for (size_t i = 0; i < patterns.size(); ++i) {
-        const bool matches = (matching >> i & 1U) != 0;
-        keys = matches ? keys.and_also(patterns[i].names) : keys.but_not(patterns[i].names);
-        if (matches) schema = merger_.both(schema, patterns[i].schema);
-      }
-      if (keys.takes_nothing() || schema->is(Kind::False)) continue;
-      const std::string place = at + (matching == 0 ? "/additionalProperties" : "/patternProperties");
-      ways.push_back(
-          parts_.member(parts_.quotes(keys.build(grammar_, characters)), value({.value = schema, .at = place})));
-    }
-    return grammar_.choice(ways);
-  }
-
-  [[nodiscard]] Part object(const JsonValue& all, const std::string& at) {
-    struct Property {
-      std::string name;
-      Schema schema;
-      bool required;
-    };
-    const Json declared = all.at("properties");
-    const Json required = all.at("required");
-    const Json additional = all.at("additionalProperties");
-    const std::vector<PatternProperty> patterns = pattern_properties(all, at);
-    const Schema other{.value = additional ? additional : make_json({.kind = Kind::True}),
-                       .at = at + "/additionalProperties"};
-    std::unordered_set<std::string> needed;
-    if (required) {
-      for (const Json& name : required->items) needed.insert(name->text);
-    }
-    std::vector<Property> properties;
-    std::unordered_set<std::string> known;
-    const auto add = [&](const std::string& name, Json schema, bool is_declared) {
-      bool matches = is_declared;
-      for (const PatternProperty& pattern : patterns) {
-        if (!pattern.names.takes(name)) continue;
-        schema = matches ? merger_.both(schema, pattern.schema) : pattern.schema;
-        matches = true;
-      }
-      const std::string place = fmt::format("{}/properties/{}", at, core::printable(name, 60));
-      properties.push_back({.name = name,
-                            .schema = matches ? Schema{.value = schema, .at = place} : other,
-                            .required = needed.contains(name)});
-      known.insert(name);
-    };
-    if (declared) {
-      for (const auto& [name, schema] : declared->members) add(name, schema, true);
-    }
-    if (required) {
-      for (const Json& name : required->items) {
-        if (!known.contains(name->text)) add(name->text, other.value, false);
-      }
-    }
-    core::require(properties.size() <= kMostProperties, "{}: it has more than {} properties", at, kMostProperties);
-    size_t n_optional = 0;
-    for (const Property& property : properties) {
-      n_optional = property.required ? 0 : n_optional + 1;
-      core::require(n_optional <= kMostOptional, "{}: more than {} optional properties in a row are not supported", at,
-                    kMostOptional);
-    }
-    const bool is_open = !other.value->is(Kind::False) || !patterns.empty();
-    auto [least, most] = counts(all, "minProperties", "maxProperties", at);
-    if (least <= static_cast<int64_t>(needed.size())) least = 0;
-    if (!is_open && most >= static_cast<int64_t>(properties.size())) most = -1;
-    core::require(least <= 1 || !is_open,
-                  "{}: 'minProperties' is only supported up to the number of required properties where there may be "
-                  "others than those of 'properties', since their keys may repeat",
-                  at);
-    if (most == 0 || (most > 0 && most < least)) {
-      const bool may_be_empty = most == 0 && least == 0 && needed.empty();
-      return may_be_empty ? parts_.sequence({parts_.mark('{'), grammar_.text("}")}) : grammar_.choice({});
-    }
-    // Members that stand before are counted as far as it matters.
-    const int64_t n_counts = std::max<int64_t>({1, most, least});
-    core::require(n_counts * static_cast<int64_t>(properties.size() + 1) <= kMostCounted,
-                  "{}: a count of this many properties is not supported", at);
-
-    // Rules for what may follow the first i properties, if something stands before: from the last back, so that the
-    // grammar is small and a rule is known when another calls it.
-    std::vector<std::string> names;
-    for (const Property& property : properties) names.push_back(property.name);
-    const Rule extra = grammar_.declare();
-    grammar_.define(extra, other_members(names, patterns, other, at));
-    std::vector<Rule> tails;  // by the count, less 1
-    for (int64_t count = 1; count <= n_counts; ++count) {
-      tails.push_back(grammar_.declare());
-      const auto one = [&] { return parts_.sequence({parts_.mark(','), grammar_.call(extra)}); };
-      grammar_.define(tails.back(),
-                      grammar_.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
-    }
-    // What the object holds: it begins with one of the properties up to the first that is required, or with another.
-    std::vector<Part> ways;
-    const auto first_required = static_cast<size_t>(
-        std::ranges::find_if(properties, [](const Property& property) { return property.required; }) -
-        properties.begin());
-    if (first_required == properties.size()) {
-      if (least == 0) ways.push_back(grammar_.empty());
-      ways.push_back(parts_.sequence({grammar_.call(extra), grammar_.call(tails[0])}));
-    }
-    for (size_t i = properties.size(); i-- > 0;) {
-      const Property& property = properties[i];
-      const Rule member = grammar_.declare();
-      grammar_.define(member, parts_.member(grammar_.text(json_quoted(property.name)), value(property.schema)));
-      if (i <= first_required) ways.push_back(parts_.sequence({grammar_.call(member), grammar_.call(tails[0])}));
-      if (i == 0) break;
-      std::vector<Rule> before;
-      for (int64_t count = 1; count <= n_counts; ++count) {
-        const auto c = static_cast<size_t>(count - 1);
-        std::vector<Part> next;
-        if (most < 0 || count < most) {
-          const Rule tail = tails[std::min(c + 1, tails.size() - 1)];
-          next.push_back(parts_.sequence({parts_.mark(','), grammar_.call(member), grammar_.call(tail)}));
-        }
-        if (!property.required) next.push_back(grammar_.call(tails[c]));
-        before.push_back(grammar_.declare());
-        grammar_.define(before.back(), grammar_.choice(next));
-      }
-      tails = std::move(before);
-    }
-    return parts_.sequence({parts_.mark('{'), grammar_.choice(ways), grammar_.text("}")});
   }
 
   Grammar& grammar_;

@@ -86,6 +86,18 @@ Json JsonValue::at(std::string_view key) const {
 
 Json make_json(JsonValue value) { return std::make_shared<const JsonValue>(std::move(value)); }
 
+Json make_list(std::vector<Json> items) { return make_json({.kind = Kind::Array, .items = std::move(items)}); }
+
+void set_member(JsonValue& object, std::string_view key, Json value) {
+  for (auto& [name, member] : object.members) {
+    if (name == key) {
+      member = std::move(value);
+      return;
+    }
+  }
+  object.members.emplace_back(key, std::move(value));
+}
+
 Json read_json(std::string_view text) {
   core::require(text.size() <= kMostSchemaBytes, "#: it has {} bytes; at most {} are read", text.size(),
                 kMostSchemaBytes);
@@ -174,6 +186,11 @@ std::string identity(const JsonValue& value) {
     return fmt::format("{{{}}}", fmt::join(members, ","));
   }
   return written(value);
+}
+
+JsonSet::JsonSet(const Json& list) {
+  if (!list) return;
+  for (const Json& value : list->items) (void)add(value);
 }
 
 }  // namespace folio::infer::forms

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -27,8 +28,11 @@ struct JsonValue {
 };
 
 [[nodiscard]] Json make_json(JsonValue value);
+[[nodiscard]] Json make_list(std::vector<Json> items);
+/// In place of the member of that name, or behind the others.
+void set_member(JsonValue& object, std::string_view key, Json value);
 
-/// Throws core::Error that begins with "#: " if the text is not JSON, has more than 1 MB, or nests deeper than 64.
+/// Throws core::Error that begins with "#: " if the text is not JSON, has more than 512 KB, or nests deeper than 64.
 [[nodiscard]] Json read_json(std::string_view text);
 
 /// As Python's json.dumps(text, ensure_ascii=False) writes it: every string is written in one way.
@@ -39,5 +43,18 @@ struct JsonValue {
 
 /// The same text for values that are the same to a schema: 1 and 1.0 are, and the order of members does not count.
 [[nodiscard]] std::string identity(const JsonValue& value);
+
+/// Values that differ to a schema.
+class JsonSet {
+ public:
+  /// `list` may be null.
+  explicit JsonSet(const Json& list);
+  /// Whether it is new.
+  bool add(const Json& value) { return known_.insert(identity(*value)).second; }
+  [[nodiscard]] bool has(const Json& value) const { return known_.contains(identity(*value)); }
+
+ private:
+  std::unordered_set<std::string> known_;
+};
 
 }  // namespace folio::infer::forms

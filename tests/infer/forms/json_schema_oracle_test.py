@@ -280,9 +280,10 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Whether a number in it may have to be written otherwise than json.dumps does: 1.0 for an integer, 1e-310."""
+    """Whether a number in it may have to be written otherwise than json.dumps does, or not at all: 1.0 for an integer,
+    1e-310, 1e999."""
     if isinstance(value, float):
-        return value.is_integer() or abs(value) < 1e-307
+        return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
     if isinstance(value, (list, dict)):
         return any(map(is_written_otherwise, value.values() if isinstance(value, dict) else value))
     return False

@@ -1,9 +1,12 @@
 // Laws of JSON schemas as forms: what they take, how it is written, and what is refused. json_schema_oracle_test.py
 // holds drawn schemas against another program.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "infer/forms/forms.h"
@@ -92,6 +95,8 @@ TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal(R"({"$ref":"other.json"})"),
             "#: '$ref' \"other.json\" is not supported; only \"#\" and \"#/…\" within the schema");
   EXPECT_EQ(refusal(R"({"minimum":"1"})"), "#: this value of 'minimum' is not supported");
+  EXPECT_EQ(refusal(R"({"$schema":"http://localhost/mine.json"})"),
+            "#: '$schema' \"http://localhost/mine.json\" is not supported; only the drafts of json-schema.org");
   for (const char* schema :
        {"", "{", "3", "[]", R"({"type":"text"})", R"({"oneOf":[{"type":"integer"},{"type":"number"}]})",
         R"({"$ref":"#"})", R"({"$ref":"#/$defs/a"})",
@@ -102,6 +107,72 @@ TEST(JsonSchema, WhatIsNotSupportedIsRefusedWithItsPlace) {
     EXPECT_NE(refusal(schema), "") << schema;
     EXPECT_EQ(refusal(schema).find('\n'), std::string::npos) << schema;
   }
+}
+
+// Definitions of which each says `of` the next, twice. 28 of them would be looked at 2 to the power of 28 times.
+std::string doubling(const std::string& combination, const std::string& last) {
+  std::string schema = R"({"$ref":"#/$defs/0","type":"string","$defs":{)";
+  for (int i = 0; i < 28; ++i) {
+    schema +=
+        fmt::format(R"("{0}":{{"{1}":[{{"$ref":"#/$defs/{2}"}},{{"$ref":"#/$defs/{2}"}}]}},)", i, combination, i + 1);
+  }
+  return schema + R"("28":)" + last + "}}";
+}
+
+std::string members(int n, const std::string& member) {
+  std::string all;
+  for (int i = 0; i < n; ++i)
+    all += fmt::format(R"({}"p{}":{})", i > 0 ? "," : "", i, fmt::format(fmt::runtime(member), i));
+  return "{" + all + "}";
+}
+
+// Each limit is a count, so that it is reached long before a schema would be computed.
+TEST(JsonSchema, WhatWouldExplodeIsRefused) {
+  std::string nested = "true";
+  for (int i = 0; i < 20; ++i) nested = fmt::format(R"({{"items":{},"maxItems":3000}})", nested);
+  std::string alternatives;
+  for (int i = 0; i < 9; ++i) {
+    alternatives +=
+        fmt::format(R"({}{{"anyOf":[{{"minLength":{}}},{{"maxLength":{}}}]}})", i > 0 ? "," : "", i, 100 + i);
+  }
+  std::string patterns;
+  for (const char c : std::string_view("abcdefgh")) {
+    patterns += fmt::format(R"({}{{"pattern":"{}(a|b){{6}}"}})", c > 'a' ? "," : "", c);
+  }
+  std::string values;
+  for (int i = 0; i < 60'000; ++i) values += fmt::format("{}\"{}\"", i > 0 ? "," : "", i * 7919);
+  const std::vector<std::pair<std::string, std::string_view>> cases{
+      {doubling("allOf", "{}"), "it is too large"},
+      {doubling("allOf", R"({"type":"string"})"), "lead to more than 4000 schemas"},
+      {doubling("anyOf", R"({"type":"string"})"), "more than 256 alternatives"},
+      {doubling("anyOf", "false"), "it is too large"},
+      {doubling("oneOf", "false"), "it is too large"},
+      {nested, "more than 200000 states"},
+      {fmt::format(R"({{"allOf":[{}]}})", alternatives), "more than 256 alternatives"},
+      {fmt::format(R"({{"enum":[{}]}})", values), "it has "},
+      {fmt::format(R"({{"properties":{}}})", members(300, R"({{"type":"string","maxLength":2{:03}}})")),
+       "more than 200000 states"},
+      {R"({"pattern":"(a|b)*a(a|b){20}","maxLength":100})", "too large to be combined with other conditions"},
+      {fmt::format(R"({{"allOf":[{}]}})", patterns), "more than 10000 states together with the other conditions"},
+      {R"({"pattern":"^\\p{L}*$","maxLength":5000})", "too large to be combined with other conditions"},
+  };
+  for (const auto& [schema, message] : cases) {
+    EXPECT_NE(refusal(schema).find(message), std::string::npos) << schema.substr(0, 200) << ": " << refusal(schema);
+  }
+}
+
+TEST(JsonSchema, SchemasThatSayTheSameShareTheirStates) {
+  const auto n_states = [](const std::string& schema) {
+    Grammar grammar;
+    const Grammar::Rule rule = grammar.declare();
+    grammar.define(rule, json_schema_part(grammar, schema, JsonSpaces::None));
+    return grammar.n_states();
+  };
+  const std::string bounded = R"({{"type":"string","maxLength":2000}})";
+  const size_t one = n_states(fmt::format(R"({{"properties":{},"additionalProperties":false}})", members(1, bounded)));
+  const size_t many =
+      n_states(fmt::format(R"({{"properties":{},"additionalProperties":false}})", members(400, bounded)));
+  EXPECT_LT(many, one + 400 * 50);
 }
 
 TEST(JsonSchema, PropertiesAreCounted) {

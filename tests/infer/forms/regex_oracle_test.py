@@ -10,6 +10,8 @@ import random
 import re
 import signal
 import subprocess
+import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,24 @@ def check_texts(tool, form, match, seed, n, without="\0"):
         n["taken"] += whole
         if not whole and n_bytes < len(text.encode()):  # then no text begins so
             assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
+
+
+CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp Cc Cf Co".split()
+
+
+def test_classes_of_unicode_are_python_s_categories(tool):
+    """At both ends of each run of code points of a category, of those that are assigned in Python's Unicode."""
+    category = [unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)]
+    ends = [c for c in range(1, len(category)) if category[c - 1] != category[c]]
+    ends = [c for c in sorted({*ends, *(c - 1 for c in ends)}) if category[c] not in ("Cn", "Cs")]
+    assert len(ends) > 4000
+    texts = [chr(c) for c in ends]
+    for name in CATEGORIES:
+        taken = tool.ask(regex=f"\\p{{{name}}}", texts=texts)["texts"]
+        others = tool.ask(regex=f"[^a\\P{{{name}}}]|a", texts=texts)["texts"]
+        for c, (whole, _), (other, _) in zip(ends, taken, others):
+            assert whole == category[c].startswith(name), (name, hex(c))
+            assert other == (whole or c == ord("a")), (name, hex(c))
 
 
 class DrawnGrammar:

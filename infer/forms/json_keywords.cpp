@@ -1,0 +1,211 @@
+#include "infer/forms/json_keywords.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "core/error.h"
+#include "infer/forms/json_format.h"
+#include "infer/forms/json_number.h"
+#include "infer/forms/regex.h"
+
+namespace folio::infer::forms {
+namespace {
+
+using Kind = JsonValue::Kind;
+
+constexpr int64_t kMostCount = 1'000'000;  // of items, of characters
+
+// What a keyword's value has to be.
+enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
+
+struct Keyword {
+  std::string_view name;
+  Takes takes;
+};
+
+constexpr std::array kAssertions{
+    Keyword{"type", Takes::Types},
+    Keyword{"enum", Takes::List},
+    Keyword{"const", Takes::Any},
+    Keyword{"properties", Takes::NamedSchemas},
+    Keyword{"required", Takes::Texts},
+    Keyword{"additionalProperties", Takes::Schema},
+    Keyword{"patternProperties", Takes::NamedSchemas},
+    Keyword{"minProperties", Takes::Count},
+    Keyword{"maxProperties", Takes::Count},
+    Keyword{"items", Takes::Schema},
+    Keyword{"prefixItems", Takes::Schemas},
+    Keyword{"minItems", Takes::Count},
+    Keyword{"maxItems", Takes::Count},
+    Keyword{"minLength", Takes::Count},
+    Keyword{"maxLength", Takes::Count},
+    Keyword{"pattern", Takes::Text},
+    Keyword{"format", Takes::Text},
+    Keyword{"minimum", Takes::Number},
+    Keyword{"maximum", Takes::Number},
+    Keyword{"exclusiveMinimum", Takes::Number},
+    Keyword{"exclusiveMaximum", Takes::Number},
+    Keyword{"multipleOf", Takes::Number},
+};
+constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
+                                   Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
+// These say nothing about a value, and $defs and definitions are read where a $ref leads to them.
+constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
+                                                  "$comment", "deprecated",  "readOnly", "writeOnly",
+                                                  "$schema",  "$id",         "$defs",    "definitions"};
+constexpr std::array<std::string_view, 7> kTypes{"null", "boolean", "integer", "number", "string", "array", "object"};
+
+bool is_schema(const Json& value) { return value->is(Kind::Object) || value->is(Kind::True) || value->is(Kind::False); }
+bool is_text(const Json& value) { return value->is(Kind::String); }
+bool is_type(const Json& value) { return is_text(value) && std::ranges::find(kTypes, value->text) != kTypes.end(); }
+
+bool fits(Takes takes, const Json& value) {
+  switch (takes) {
+    case Takes::Any:
+      return true;
+    case Takes::Schema:
+      return is_schema(value);
+    case Takes::Schemas:
+      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_schema);
+    case Takes::NamedSchemas:
+      return value->is(Kind::Object) &&
+             std::ranges::all_of(value->members, [](const auto& member) { return is_schema(member.second); });
+    case Takes::Count:
+      if (!value->is(Kind::Number)) return false;
+      return Decimal(value->text).is_integer() && !Decimal(value->text).negative;
+    case Takes::Number:
+      return value->is(Kind::Number);
+    case Takes::Text:
+      return is_text(value);
+    case Takes::Texts:
+      return value->is(Kind::Array) && std::ranges::all_of(value->items, is_text);
+    case Takes::Types:
+      return is_type(value) || (value->is(Kind::Array) && std::ranges::all_of(value->items, is_type));
+    case Takes::List:
+      return value->is(Kind::Array);
+    case Takes::Flag:
+      return value->is(Kind::True) || value->is(Kind::False);
+  }
+  return false;
+}
+
+template <size_t n>
+const Keyword* find(const std::array<Keyword, n>& keywords, std::string_view name) {
+  const auto found = std::ranges::find(keywords, name, &Keyword::name);
+  return found == keywords.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+SchemaKeywords::SchemaKeywords(Json root) : root_(std::move(root)) {
+  const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
+  if (!draft || !is_text(draft)) return;
+  core::require(draft->text.find("json-schema.org") != std::string::npos,
+                "#: '$schema' \"{}\" is not supported; only the drafts of json-schema.org",
+                core::printable(draft->text, 120));
+  is_old_ = std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
+                                [&](const char* name) { return draft->text.find(name) != std::string::npos; });
+}
+
+Json SchemaKeywords::assertions(const Schema& schema) const {
+  JsonValue to{.kind = Kind::Object};
+  const JsonValue& from = *schema.value;
+  if (from.is(Kind::True)) return make_json(std::move(to));
+  core::require(from.is(Kind::Object), "{}: a schema is an object, true or false", schema.at);
+  for (const auto& [key, value] : from.members) {
+    if (key == "$id") {
+      core::require(schema.value == root_, "{}: '$id' is only supported at the top", schema.at);
+    }
+    if (std::ranges::find(kNotes, key) != kNotes.end()) continue;
+    if (key == "uniqueItems" && value->is(Kind::False)) continue;
+    const Keyword* keyword = find(kAssertions, key);
+    const bool is_assertion = keyword != nullptr;
+    if (!is_assertion) keyword = find(kCombinations, key);
+    core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
+    core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
+    core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
+    core::require(!(is_old_ && key != "$ref" && from.at("$ref")), "{}: '{}' beside '$ref' is not read in this draft",
+                  schema.at, key);
+    core::require(key != "format" || format_regex(value->text), "{}: 'format' \"{}\" is not supported", schema.at,
+                  core::printable(value->text));
+    if (!is_assertion) continue;
+    if (key == "const" || key == "enum") {
+      const Json values = key == "enum" ? value : make_list({value});
+      const Json others = to.at("enum");
+      const JsonSet known(others);
+      JsonSet seen(nullptr);
+      std::vector<Json> common;
+      for (const Json& one : values->items) {
+        if ((!others || known.has(one)) && seen.add(one)) common.push_back(one);
+      }
+      set_member(to, "enum", make_list(std::move(common)));
+    } else {
+      to.members.emplace_back(key, value);
+    }
+  }
+  return make_json(std::move(to));
+}
+
+TypeSet types_of(const JsonValue& alternative) {
+  const Json type = alternative.at("type");
+  if (!type) return {};
+  const auto has = [&](const char* name) {
+    if (type->is(Kind::String)) return type->text == name;
+    return std::ranges::any_of(type->items, [&](const Json& one) { return one->text == name; });
+  };
+  const bool number = has("number");
+  return {.null = has("null"),
+          .boolean = has("boolean"),
+          .integer = number || has("integer"),
+          .number = number,
+          .string = has("string"),
+          .array = has("array"),
+          .object = has("object")};
+}
+
+bool has_type(const JsonValue& value, const TypeSet& types) {
+  switch (value.kind) {
+    case Kind::Null:
+      return types.null;
+    case Kind::False:
+    case Kind::True:
+      return types.boolean;
+    case Kind::Number:
+      return types.number || (types.integer && Decimal(value.text).is_integer());
+    case Kind::String:
+      return types.string;
+    case Kind::Array:
+      return types.array;
+    case Kind::Object:
+      return types.object;
+  }
+  return false;
+}
+
+std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,
+                                   const std::string& at) {
+  const auto count = [&](const char* name, int64_t otherwise) {
+    const Json json = assertions.at(name);
+    if (!json) return otherwise;
+    const Decimal number(json->text);
+    core::require(number.exponent <= 7, "{}: '{}' is more than {}", at, name, kMostCount);
+    std::string digits = number.digits;
+    digits.resize(static_cast<size_t>(std::max<int64_t>(number.exponent, 1)), '0');
+    int64_t n = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    return n;
+  };
+  return {count(least, 0), count(most, -1)};
+}
+
+Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword) {
+  try {
+    return parse_regex(pattern, RegexMatch::Search, RegexDialect::Ecma);
+  } catch (const core::Error& error) {
+    core::fail("{}: '{}': {}", at, keyword, error.what());
+  }
+}
+
+}  // namespace folio::infer::forms
