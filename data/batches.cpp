@@ -6,15 +6,15 @@
 namespace folio::data {
 namespace {
 
-void append_window(Batch& batch, std::span<const int32_t> tokens, size_t start) {
+void append_window(Batch& batch, TokenView tokens, size_t start) {
   const auto length = static_cast<size_t>(batch.length);
-  const auto inputs = tokens.subspan(start, length);
-  const auto targets = tokens.subspan(start + 1, length);
+  const TokenView inputs = tokens.subspan(start, length);
+  const TokenView targets = tokens.subspan(start + 1, length);
   batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
   batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
 }
 
-void require_window(std::span<const int32_t> tokens, int64_t length) {
+void require_window(TokenView tokens, int64_t length) {
   core::require(
       length >= 1 && static_cast<uint64_t>(length) < tokens.size(),
       "a context of {} tokens and its target do not fit a split of {}; take a shorter context or a longer text", length,
@@ -23,7 +23,7 @@ void require_window(std::span<const int32_t> tokens, int64_t length) {
 
 }  // namespace
 
-BatchSampler::BatchSampler(std::span<const int32_t> tokens, int64_t rows, int64_t length, uint64_t seed)
+BatchSampler::BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed)
     : tokens_(tokens), rows_(rows), length_(length), seed_(seed) {
   core::require(rows >= 1, "a batch needs at least one row, not {}", rows);
   require_window(tokens, length);
@@ -39,12 +39,12 @@ Batch BatchSampler::batch(uint64_t number) const {
   return batch;
 }
 
-int64_t consecutive_windows(std::span<const int32_t> tokens, int64_t length) {
+int64_t consecutive_windows(TokenView tokens, int64_t length) {
   require_window(tokens, length);
   return (static_cast<int64_t>(tokens.size()) - 1) / length;
 }
 
-Batch consecutive_batch(std::span<const int32_t> tokens, int64_t first, int64_t rows, int64_t length) {
+Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length) {
   core::require(first >= 0 && rows >= 0 && first + rows <= consecutive_windows(tokens, length),
                 "windows {} to {} of length {} do not fit {} tokens", first, first + rows, length, tokens.size());
   Batch batch{.rows = rows, .length = length, .inputs = {}, .targets = {}};

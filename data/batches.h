@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
+
+#include "data/tokens.h"
 
 namespace folio::data {
 
@@ -18,13 +19,13 @@ struct Batch {
 class BatchSampler {
  public:
   /// Throws core::Error if a window of length + 1 tokens does not fit the split.
-  BatchSampler(std::span<const int32_t> tokens, int64_t rows, int64_t length, uint64_t seed);
+  BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed);
 
   /// The batch of this number, independent of the order of calls.
   [[nodiscard]] Batch batch(uint64_t number) const;
 
  private:
-  std::span<const int32_t> tokens_;
+  TokenView tokens_;
   int64_t rows_;
   int64_t length_;
   uint64_t seed_;
@@ -32,9 +33,9 @@ class BatchSampler {
 
 /// How many consecutive windows of `length` inputs fit; the last target is the token after the last window.
 /// Throws core::Error if none fits.
-[[nodiscard]] int64_t consecutive_windows(std::span<const int32_t> tokens, int64_t length);
+[[nodiscard]] int64_t consecutive_windows(TokenView tokens, int64_t length);
 
 /// Windows [first, first + rows) of the consecutive ones.
-[[nodiscard]] Batch consecutive_batch(std::span<const int32_t> tokens, int64_t first, int64_t rows, int64_t length);
+[[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length);
 
 }  // namespace folio::data

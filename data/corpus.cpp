@@ -39,29 +39,8 @@ void fetch_tinyshakespeare(const fs::path& directory) {
                 (directory / "input.txt").string());
 }
 
-}  // namespace
-
-std::string dataset_name(const std::string& dataset) {
-  return dataset == "tinyshakespeare" ? dataset : fs::path(dataset).stem().string();
-}
-
-Corpus load_corpus(const std::string& dataset) {
-  Corpus corpus;
-  corpus.name = dataset_name(dataset);
-  if (dataset == "tinyshakespeare") {
-    corpus.path = core::data_directory() / dataset / "input.txt";
-    if (!fs::exists(corpus.path)) fetch_tinyshakespeare(corpus.path.parent_path());
-  } else {
-    corpus.path = dataset;
-    core::require(fs::exists(corpus.path), "the dataset {} is neither \"tinyshakespeare\" nor a text file that exists",
-                  core::printable(dataset));
-  }
-  corpus.text = core::read_text_file(corpus.path);
-  core::require(!corpus.text.empty(), "the dataset {} is empty", corpus.path.string());
-  return corpus;
-}
-
-Splits split_tokens(std::span<const int32_t> tokens, double validation_fraction, double test_fraction) {
+template <typename Tokens>
+SplitsOf<Tokens> split(Tokens tokens, double validation_fraction, double test_fraction) {
   core::require(validation_fraction > 0.0 && test_fraction >= 0.0 && validation_fraction + test_fraction < 1.0,
                 "validation and test fractions of {} and {} leave nothing to train on", validation_fraction,
                 test_fraction);
@@ -71,14 +50,46 @@ Splits split_tokens(std::span<const int32_t> tokens, double validation_fraction,
   };
   const size_t train_end = border(1.0 - validation_fraction - test_fraction);
   const size_t validation_end = test_fraction == 0.0 ? tokens.size() : border(1.0 - test_fraction);
-  Splits splits{.train = tokens.first(train_end),
-                .validation = tokens.subspan(train_end, validation_end - train_end),
-                .test = tokens.subspan(validation_end)};
+  SplitsOf<Tokens> splits{.train = tokens.first(train_end),
+                          .validation = tokens.subspan(train_end, validation_end - train_end),
+                          .test = tokens.subspan(validation_end)};
   core::require(
       splits.train.size() > 1 && splits.validation.size() > 1 && (test_fraction == 0.0 || splits.test.size() > 1),
       "a text of {} tokens is too short for splits of {:g} / {:g} / {:g}", tokens.size(),
       1.0 - validation_fraction - test_fraction, validation_fraction, test_fraction);
   return splits;
+}
+
+}  // namespace
+
+std::string dataset_name(const std::string& dataset) {
+  return dataset == "tinyshakespeare" ? dataset : fs::path(dataset).stem().string();
+}
+
+fs::path path_of_dataset(const std::string& dataset) {
+  if (dataset == "tinyshakespeare") {
+    fs::path path = core::data_directory() / dataset / "input.txt";
+    if (!fs::exists(path)) fetch_tinyshakespeare(path.parent_path());
+    return path;
+  }
+  core::require(fs::exists(dataset), "the dataset {} is neither \"tinyshakespeare\" nor a text that exists",
+                core::printable(dataset));
+  return dataset;
+}
+
+Corpus load_corpus(const std::string& dataset) {
+  Corpus corpus{.name = dataset_name(dataset), .path = path_of_dataset(dataset), .text = {}};
+  corpus.text = core::read_text_file(corpus.path);
+  core::require(!corpus.text.empty(), "the dataset {} is empty", corpus.path.string());
+  return corpus;
+}
+
+Splits split_tokens(std::span<const int32_t> tokens, double validation_fraction, double test_fraction) {
+  return split<std::span<const int32_t>>(tokens, validation_fraction, test_fraction);
+}
+
+SplitsOf<TokenView> split_view(TokenView tokens, double validation_fraction, double test_fraction) {
+  return split<TokenView>(tokens, validation_fraction, test_fraction);
 }
 
 }  // namespace folio::data

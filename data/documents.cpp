@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/mapped_file.h"
+#include "data/corpus.h"
 #include "data/tokenizers/pre_tokenizer.h"
 
 namespace folio::data {
@@ -165,6 +166,17 @@ void Documents::read(const std::function<void(const Piece&)>& take) const {
     }
     n_before += size;
   }
+}
+
+TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field) {
+  core::require(!datasets.empty(), "there is no text");
+  std::vector<std::string> paths;
+  for (const std::string& dataset : datasets) paths.push_back(fs::absolute(path_of_dataset(dataset)).string());
+  Documents documents(paths, field);
+  return {.name = dataset_name(datasets.front()),
+          .paths = std::move(paths),
+          .field = field,
+          .documents = std::move(documents)};
 }
 
 }  // namespace folio::data

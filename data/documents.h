@@ -40,4 +40,15 @@ class Documents {
   uint64_t n_bytes_ = 0;
 };
 
+/// What a run is trained on.
+struct TextFiles {
+  std::string name;                ///< "tinyshakespeare", or the first file's or folder's name without its ending
+  std::vector<std::string> paths;  ///< absolute
+  std::string field;               ///< of lines of JSON
+  Documents documents;
+};
+
+/// "tinyshakespeare" (fetched as by load_corpus()), files and folders. Throws core::Error as Documents does.
+[[nodiscard]] TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field = "text");
+
 }  // namespace folio::data

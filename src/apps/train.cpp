@@ -1,6 +1,7 @@
 // train: trains a Llama, or a model of another family, on a text. Counts a baseline, trains, exports model.gguf, prints
 // a sample of the engine.
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -46,13 +47,15 @@ void print_sample(const fs::path& path) {
   fmt::print("\na sample by the engine:\n{}\n\nmore: ./generate --model {}\n", result.text, path.string());
 }
 
-double count_baseline(const train::Dataset& dataset) {
+double count_baseline(const train::Dataset& dataset, bool several_documents) {
   constexpr int kOrder = 5;
+  constexpr size_t kMost = size_t{1} << 23U;  // tokens: a table of more grows beyond a gigabyte
+  const auto& [train, validation, test] = dataset.splits();
   const auto start = std::chrono::steady_clock::now();
   int32_t tokens = dataset.tokenizer().vocab_size();
-  if (dataset.tokenizer().end_of_text() == tokens - 1) --tokens;  // <|endoftext|> stands in no text
-  const train::NgramCounts counts(dataset.splits().train, tokens, kOrder);
-  const double loss = counts.witten_bell_loss(dataset.splits().validation, kOrder);
+  if (!several_documents && dataset.tokenizer().end_of_text() == tokens - 1) --tokens;  // it stands in no text
+  const train::NgramCounts counts(train.first(std::min(kMost, train.size())).to_vector(), tokens, kOrder);
+  const double loss = counts.witten_bell_loss(validation.first(std::min(kMost, validation.size())).to_vector(), kOrder);
   const double seconds = core::seconds_since(start);
   fmt::print("a smoothed {}-gram by counting scores {:.4f} on the validation split ({:.1f} s): the loss to beat\n",
              kOrder, loss, seconds);
@@ -60,7 +63,7 @@ double count_baseline(const train::Dataset& dataset) {
 }
 
 double bytes_per_token(const train::Dataset& dataset) {
-  const auto& tokens = dataset.splits().validation;
+  const data::TokenView tokens = dataset.splits().validation;
   size_t bytes = 0;
   for (const int32_t token : tokens) bytes += dataset.tokenizer().token_bytes(token).size();
   return static_cast<double>(bytes) / static_cast<double>(tokens.size());
@@ -78,8 +81,20 @@ void resume(train::Trainer& trainer, const fs::path& checkpoint) {
              change);
 }
 
+// What is trained on.
+struct Material {
+  data::TextFiles texts;
+  data::DocumentsSummary summary;
+};
+
+Material read_material(const apps::TrainOptions& o) {
+  Material material{.texts = data::find_texts(o.datasets, o.field), .summary = {}};
+  material.summary = data::summarize(material.texts.documents);
+  return material;
+}
+
 // The file's, or one whose merges are learned from the part of the text that is trained on.
-std::unique_ptr<const data::Tokenizer> chosen_tokenizer(const std::string& name, const data::Corpus& corpus,
+std::unique_ptr<const data::Tokenizer> chosen_tokenizer(const std::string& name, const Material& material,
                                                         const train::TrainConfig& config) {
   constexpr std::string_view kBpe = "bpe:";
   if (!name.starts_with(kBpe)) return data::load_tokenizer(name, 0);
@@ -89,34 +104,41 @@ std::unique_ptr<const data::Tokenizer> chosen_tokenizer(const std::string& name,
   if (error != std::errc() || stop != end) {
     throw core::UsageError(fmt::format("--tokenizer {}: N of bpe:N is a number of tokens", core::printable(name)));
   }
-  const std::string_view text = corpus.text;
-  const double part = 1.0 - config.validation_fraction - config.test_fraction;
-  const std::string_view trained = text.substr(
-      0, data::word_border(text, static_cast<size_t>(static_cast<double>(text.size()) * std::clamp(part, 0.0, 1.0))));
+  const double part = std::clamp(1.0 - config.validation_fraction - config.test_fraction, 0.0, 1.0);
+  const auto n_bytes = static_cast<uint64_t>(static_cast<double>(material.summary.n_bytes) * part);
   core::ThreadPool pool;
-  data::WordCounts counts(options.pre_tokenizer);
-  counts.add({&trained, 1}, pool, corpus.path.string());
-  return std::make_unique<data::BpeTokenizer>(data::train_bpe(counts, options), corpus.path.string());
+  const data::WordCounts counts = data::count_words(material.texts.documents, n_bytes, options.pre_tokenizer, pool);
+  return std::make_unique<data::BpeTokenizer>(data::train_bpe(counts, options), material.texts.paths.front());
 }
 
 // The tokenizer of the model or the run that this one goes on from, or the one that was asked for; null for the
 // characters of the text.
-std::unique_ptr<const data::Tokenizer> given_tokenizer(const apps::TrainOptions& o, const data::Corpus& corpus) {
+std::unique_ptr<const data::Tokenizer> given_tokenizer(const apps::TrainOptions& o, const Material& material) {
   if (o.init) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
-  if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, corpus, o.config);
+  if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, material, o.config);
   if (!o.resume) return nullptr;
   const fs::path last = o.choice->path / "checkpoints" / "last";
   auto saved = data::tokenizer_from_hf(last);
   // The characters of a text that was changed are not the saved ones, and resume() says which they are.
-  const bool changed = train::read_trainer_state(last).corpus_digest != train::corpus_digest(corpus.text);
+  const bool changed = train::read_trainer_state(last).corpus_digest != material.summary.digest;
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }
 
-int profile(const apps::TrainOptions& o, const data::Corpus& corpus) {
+train::Dataset dataset_of(const apps::TrainOptions& o, const Material& material) {
+  data::DocumentTokens::Options options{.progress = isatty(STDERR_FILENO) != 0};
+  if (o.choice) options.folder = o.choice->path;
+  if (!o.tokens_cache.empty()) {
+    options.folder = o.tokens_cache;
+    options.in_memory = 0;
+  }
+  return {material.texts, material.summary, o.config, given_tokenizer(o, material), options};
+}
+
+int profile(const apps::TrainOptions& o, const Material& material) {
   constexpr int64_t kSteps = 20;
   if (o.config.device != train::DeviceKind::Cpu)
     throw core::UsageError("--profile measures a CPU's steps; leave --device out");
-  const train::Dataset dataset(corpus, o.config, given_tokenizer(o, corpus));
+  const train::Dataset dataset = dataset_of(o, material);
   train::Trainer trainer(o.config, dataset);
   const train::TrainConfig& c = trainer.config();
   fmt::print("{} parameters, {} tokens a step, {}, dropout {}, {} threads\n", core::parameter_count(c.model),
@@ -130,11 +152,11 @@ int run(apps::TrainOptions& o) {
   train::fix_threads(o.threads);
   train::keep_freed_memory();
   train::validate(o.config);
-  const data::Corpus corpus = data::load_corpus(o.dataset);
-  if (o.profile) return profile(o, corpus);
-  if (!o.choice) o.choice = train::choose_run(corpus.name, o.out, false, o.force);
+  const Material material = read_material(o);
+  if (o.profile) return profile(o, material);
+  if (!o.choice) o.choice = train::choose_run(material.texts.name, o.out, false, o.force);
   const fs::path& run = o.choice->path;
-  const train::Dataset dataset(corpus, o.config, given_tokenizer(o, corpus));
+  const train::Dataset dataset = dataset_of(o, material);
   train::Trainer trainer(o.config, dataset);
   trainer.train_for(o.minutes);
   if (o.init) trainer.init_from(*o.init);
@@ -165,7 +187,7 @@ int run(apps::TrainOptions& o) {
                "note: for a qwen2, transformers' AutoTokenizer takes Qwen's own splitting, whatever the files say; "
                "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
   }
-  const double baseline = count_baseline(dataset);
+  const double baseline = count_baseline(dataset, material.summary.n_documents > 1);
   const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
   fmt::print("matrix peak: {:.0f} GFLOP/s, of a product of {} x {} in {}\n", 1e-9 * peak.operations_per_s, peak.size,
              peak.size, c.dtype);

@@ -58,7 +58,13 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   add_version_flag(*app);
   app->get_version_ptr()->group("Run");
   app->option_defaults()->group("Run");
-  app->add_option("dataset", o.dataset, "tinyshakespeare, or a UTF-8 text file")->required();
+  app->add_option("dataset", o.datasets,
+                  "tinyshakespeare, or texts: UTF-8 files and folders of them, .jsonl, and both as .gz")
+      ->required();
+  app->add_option("--field", o.field, "of lines of JSON, the one with the text")->capture_default_str();
+  app->add_option(
+      "--tokens-cache", o.tokens_cache,
+      "folder for a file of the tokens, to find them again (default: the run directory, for texts of more than 64 MB)");
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
   app->set_config("--config", "", "values from a TOML file; flags go before it");
@@ -151,7 +157,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     o.config.window = std::min(o.config.window, o.config.model.context_length);
   }
   if (first.resume) {
-    o.choice = train::choose_run(data::dataset_name(first.dataset), first.out, true, false);
+    o.choice = train::choose_run(data::dataset_name(first.datasets.front()), first.out, true, false);
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
     o.config = saved.config;
     o.minutes = saved.minutes;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/run/run_directory.h"
 #include "train/run/train_config.h"
@@ -10,7 +11,9 @@
 namespace folio::apps {
 
 struct TrainOptions {
-  std::string dataset;
+  std::vector<std::string> datasets;
+  std::string field = "text";
+  std::string tokens_cache;
   std::optional<std::string> out;
   std::optional<std::string> init;
   std::optional<std::string> tokenizer;  ///< "bpe:N", or a file

@@ -50,12 +50,13 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   core::require(fs::exists(checkpoint / "trainer.json"),
                 "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
-  const data::Corpus corpus = data::load_corpus(state.corpus_path);
-  core::require(train::corpus_digest(corpus.text) == state.corpus_digest,
-                "{} is not the text that the checkpoint was trained on", state.corpus_path);
-  const train::Dataset dataset(corpus, state.config, data::tokenizer_from_hf(checkpoint));
-  const auto split = dataset.splits().validation;
-  return {.tokens = {split.begin(), split.end()}, .window = std::min(state.config.window, config.context_length)};
+  const data::TextFiles texts = data::find_texts(CLI::detail::split(state.corpus_path, '\n'), state.corpus_field);
+  const data::DocumentsSummary summary = data::summarize(texts.documents);
+  core::require(summary.digest == state.corpus_digest, "the text that the checkpoint was trained on has changed: {}",
+                core::printable(state.corpus_path));
+  const train::Dataset dataset(texts, summary, state.config, data::tokenizer_from_hf(checkpoint), {});
+  return {.tokens = dataset.splits().validation.to_vector(),
+          .window = std::min(state.config.window, config.context_length)};
 }
 
 bool compare_weights(const core::Weights& reference, const core::StoredModel& file) {

@@ -32,7 +32,7 @@ TensorBatch to_tensors(const data::Batch& batch, torch::Device device) {
   return {to_tensor(batch.inputs, batch, device), to_tensor(batch.targets, batch, device)};
 }
 
-double split_loss(nn::Llama& model, std::span<const int32_t> split, int64_t window, torch::Device device) {
+double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device) {
   const EvaluationMode evaluation(model);
   constexpr int64_t kTokensAtOnce = 4096;
   const int64_t windows = data::consecutive_windows(split, window);

@@ -17,7 +17,7 @@ struct TensorBatch {
 
 /// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own.
 /// The fewer than `window` tokens after the last whole window are not counted.
-[[nodiscard]] double split_loss(nn::Llama& model, std::span<const int32_t> split, int64_t window, torch::Device device);
+[[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device);
 
 /// The mean over `n` random batches, numbers `first` to first + n - 1 of the sampler.
 [[nodiscard]] double random_batches_loss(nn::Llama& model, const data::BatchSampler& sampler, int64_t n, uint64_t first,

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/record_function.h>
+#include <fmt/ranges.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
@@ -118,6 +119,14 @@ class Autocast {
   at::DeviceType type_;
 };
 
+// Long enough for a window, which is checked here, before the model is built.
+data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config) {
+  const auto splits = data::split_view(tokens, config.validation_fraction, config.test_fraction);
+  static_cast<void>(data::consecutive_windows(splits.train, config.window));
+  static_cast<void>(data::consecutive_windows(splits.validation, config.window));
+  return splits;
+}
+
 // The norm of all gradients together.
 double gradient_norm(const std::vector<torch::Tensor>& parameters) {
   const torch::NoGradGuard no_grad;
@@ -136,17 +145,26 @@ Dataset::Dataset(const data::Corpus& corpus, const TrainConfig& config,
       digest_(corpus_digest(corpus.text)),
       tokenizer_(or_characters(std::move(tokenizer), corpus)),
       tokens_(tokenizer_->encode(corpus.text)),
-      splits_(data::split_tokens(tokens_, config.validation_fraction, config.test_fraction)) {
-  // Checked here, before the model is built.
-  static_cast<void>(data::consecutive_windows(splits_.train, config.window));
-  static_cast<void>(data::consecutive_windows(splits_.validation, config.window));
-}
+      splits_(splits_of(tokens_, config)) {}
+
+Dataset::Dataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
+                 std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options)
+    : name_(texts.name),
+      path_(fmt::format("{}", fmt::join(texts.paths, "\n"))),
+      field_(texts.field),
+      bytes_(static_cast<int64_t>(summary.n_bytes)),
+      digest_(summary.digest),
+      tokenizer_(tokenizer ? std::move(tokenizer)
+                           : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
+      document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options),
+      splits_(splits_of(document_tokens_->view(), config)) {}
 
 Trainer::Trainer(TrainConfig config, const Dataset& dataset)
     : dataset_(dataset),
       state_{.config = completed(std::move(config), dataset),
              .corpus = dataset.name(),
              .corpus_path = dataset.path(),
+             .corpus_field = dataset.field(),
              .corpus_bytes = dataset.bytes(),
              .corpus_digest = dataset.digest()},
       device_(device_of(state_.config)),
@@ -232,7 +250,7 @@ StepResult Trainer::step() {
 
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
-  const data::Splits& splits = dataset_.splits();
+  const auto& splits = dataset_.splits();
   if (c.eval_batches == 0)
     return {.train = {}, .validation = split_loss(shown_model(), splits.validation, c.window, device_)};
   // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json.h"
+#include "data/document_tokens.h"
 
 namespace folio::train {
 namespace {
@@ -28,6 +29,7 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("step", self.step);
   visit("corpus", self.corpus);
   visit("corpus_path", self.corpus_path);
+  visit("corpus_field", self.corpus_field);
   visit("corpus_bytes", self.corpus_bytes);
   visit("corpus_digest", self.corpus_digest);
   visit("best_validation_loss", self.best_validation_loss);
@@ -44,7 +46,8 @@ void visit_state(Self& self, Visitor&& visit) {
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
     // Older runs don't have these.
-    static const std::set<std::string_view> kNewer{"evaluations_since_best", "measures_until", "spent_seconds"};
+    static const std::set<std::string_view> kNewer{"corpus_field", "evaluations_since_best", "measures_until",
+                                                   "spent_seconds"};
     if (!json.contains(key) && kNewer.contains(key)) return;
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   };
@@ -59,9 +62,9 @@ nlohmann::ordered_json to_json(const Environment& environment) {
 }  // namespace
 
 std::string corpus_digest(std::string_view text) {
-  uint64_t hash = 0xCBF29CE484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return fmt::format("{:016x}", hash);
+  data::Digest digest;
+  digest.add(text);
+  return digest.hex();
 }
 
 void write_trainer_state(const fs::path& checkpoint, const TrainerState& state) {

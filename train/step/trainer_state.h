@@ -27,7 +27,8 @@ inline constexpr int64_t kMeasuredSteps = 20;
 struct TrainerState {
   TrainConfig config;
   std::string corpus;                 ///< its name
-  std::string corpus_path;            ///< the argument with which load_corpus() finds it
+  std::string corpus_path;            ///< where it lies; of several files a line for each
+  std::string corpus_field = "text";  ///< of lines of JSON, the one with the text
   int64_t corpus_bytes = 0;           ///< its length in bytes
   std::string corpus_digest;          ///< see corpus_digest()
   int64_t step = 0;                   ///< completed steps

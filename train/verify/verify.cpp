@@ -187,8 +187,7 @@ std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
 
-double split_loss_by_engine(const EngineSide& side, std::span<const int32_t> split, int64_t window,
-                            int64_t max_windows) {
+double split_loss_by_engine(const EngineSide& side, data::TokenView split, int64_t window, int64_t max_windows) {
   const int64_t windows = std::min(max_windows, data::consecutive_windows(split, window));
   const size_t vocab = side.ids.empty() ? static_cast<size_t>(side.engine.config().vocab_size) : side.ids.size();
   double sum = 0.0;

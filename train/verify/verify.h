@@ -10,6 +10,7 @@
 
 #include "core/weights.h"
 #include "data/tokenizers/tokenizer.h"
+#include "data/tokens.h"
 #include "infer/engine/engine.h"
 #include "modules/llama.h"
 
@@ -55,7 +56,7 @@ struct EngineSide {
                                                       std::span<const int32_t> never);
 
 /// The mean loss over the split's consecutive windows, as split_loss(), by the engine.
-[[nodiscard]] double split_loss_by_engine(const EngineSide& side, std::span<const int32_t> split, int64_t window,
+[[nodiscard]] double split_loss_by_engine(const EngineSide& side, data::TokenView split, int64_t window,
                                           int64_t max_windows);
 
 }  // namespace folio::train

@@ -1,0 +1,265 @@
+#include "data/document_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/utf8.h"
+#include "data/tokenizers/pre_tokenizer.h"
+
+namespace folio::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that the threads share
+constexpr size_t kChunk = size_t{1} << 19U;      // and that one takes at a time
+
+// The distinct characters of texts, and where one is none.
+class Characters {
+ public:
+  void add(const Documents::Piece& piece) {
+    const std::string_view text = piece.text;
+    for (size_t at = 0; at < text.size();) {
+      if (static_cast<unsigned char>(text[at]) < 0x80) {
+        seen_[static_cast<unsigned char>(text[at++])] = true;
+        continue;
+      }
+      const core::Utf8Char c = core::decode_utf8(text, at);
+      if (!c.valid) refuse(piece, at);
+      seen_[c.code_point] = true;
+      at += c.length;
+    }
+    move_past(text);
+    if (piece.ends_document) document_ends();
+  }
+
+  [[nodiscard]] std::vector<std::string> all() const {
+    std::vector<std::string> characters;
+    for (uint32_t c = 0; c < seen_.size(); ++c) {
+      if (seen_[c]) core::append_utf8(characters.emplace_back(), c);
+    }
+    return characters;
+  }
+
+ private:
+  void move_past(std::string_view text) {
+    const size_t last = text.rfind('\n');
+    line_ += static_cast<size_t>(std::ranges::count(text, '\n'));
+    if (last != std::string_view::npos) column_ = 1;
+    for (const char c : text.substr(last == std::string_view::npos ? 0 : last + 1)) {
+      if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U) ++column_;
+    }
+  }
+  void document_ends() {
+    line_ = 1;
+    column_ = 1;
+  }
+  [[noreturn]] void refuse(const Documents::Piece& piece, size_t at) {
+    move_past(piece.text.substr(0, at));
+    core::fail("{}: invalid UTF-8 at line {}, column {} of a document (value 0x{:02X}); convert the text to UTF-8",
+               piece.where, line_, column_, static_cast<unsigned char>(piece.text[at]));
+  }
+
+  std::vector<bool> seen_ = std::vector<bool>(0x110000);
+  size_t line_ = 1;
+  size_t column_ = 1;
+};
+
+// Encodes pieces on all threads, and hands the tokens on in order.
+class Encoder {
+ public:
+  using Sink = std::function<void(std::span<const int32_t>)>;
+
+  Encoder(const Tokenizer& tokenizer, core::ThreadPool& pool, const Sink& sink)
+      : tokenizer_(tokenizer), pool_(pool), sink_(sink), whole_(tokenizer.kind() == "SentencePiece") {}
+
+  void add(const Documents::Piece& piece) {
+    if (piece.text.size() > 0 || !begun_) begin();
+    where_ = piece.where;
+    if (whole_) {  // whose tokens depend on the whole text
+      parts_.back().text += piece.text;
+    } else {
+      for (size_t at = 0; at < piece.text.size();) {
+        const size_t end = word_border(piece.text, std::min(piece.text.size(), at + kChunk));
+        if (!parts_.back().text.empty()) parts_.emplace_back();
+        parts_.back().text = piece.text.substr(at, end - at);
+        at = end;
+      }
+    }
+    n_bytes_ += piece.text.size();
+    if (piece.ends_document) begun_ = false;
+    if (n_bytes_ >= kTogether && (!whole_ || !begun_)) flush();
+  }
+
+  void flush() {
+    std::vector<std::vector<int32_t>> tokens(parts_.size());
+    pool_.parallel_for(parts_.size(), 1, [&](size_t first, size_t last) {
+      for (size_t i = first; i < last; ++i) tokens[i] = tokenizer_.encode(parts_[i].text);
+    });
+    const std::array end{tokenizer_.end_of_text()};
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (parts_[i].begins && std::exchange(any_, true)) sink_(end);
+      sink_(tokens[i]);
+    }
+    parts_.clear();
+    n_bytes_ = 0;
+  }
+
+ private:
+  struct Part {
+    std::string text{};
+    bool begins = false;  ///< a document
+  };
+
+  void begin() {
+    if (!std::exchange(begun_, true)) {
+      parts_.push_back({.begins = true});
+    } else if (parts_.empty()) {
+      parts_.emplace_back();
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  core::ThreadPool& pool_;
+  const Sink& sink_;
+  bool whole_;
+  std::string where_;
+  std::vector<Part> parts_;
+  size_t n_bytes_ = 0;
+  bool begun_ = false;  ///< a document, whose end has not come
+  bool any_ = false;    ///< a document was handed on
+};
+
+void encode(const Documents& documents, const Tokenizer& tokenizer, const Encoder::Sink& sink, bool progress) {
+  core::ThreadPool pool;
+  Encoder encoder(tokenizer, pool, sink);
+  documents.read([&](const Documents::Piece& piece) {
+    encoder.add(piece);
+    if (progress) {
+      fmt::print(stderr, "\rtokens: {} of {} MB of text", piece.n_read >> 20U, documents.n_bytes() >> 20U);
+    }
+  });
+  encoder.flush();
+  if (progress) fmt::print(stderr, "\r{:60}\r", "");
+}
+
+struct AddToDigest {
+  Digest& digest;
+  template <typename T>
+  void operator()(const T& value) const {
+    digest.add({reinterpret_cast<const char*>(&value), sizeof value});
+  }
+  void operator()(const std::string& text) const {
+    (*this)(text.size());
+    digest.add(text);
+  }
+  void operator()(const core::GgufArray& array) const {
+    std::visit(
+        [&](const auto& items) {
+          for (const auto& item : items) (*this)(item);
+        },
+        array.items);
+  }
+};
+
+std::string digest_of(const DocumentsSummary& summary, const Tokenizer& tokenizer) {
+  Digest digest;
+  digest.add(summary.digest);
+  for (const auto& [key, value] : tokenizer.to_gguf()) {
+    digest.add(key);
+    std::visit(AddToDigest{digest}, value);
+  }
+  return digest.hex();
+}
+
+template <typename Number>
+void write_tokens(const fs::path& path, const Documents& documents, const Tokenizer& tokenizer, bool progress) {
+  core::write_file_atomically(path, [&](core::OutputFile& file) {
+    std::vector<Number> numbers;
+    encode(
+        documents, tokenizer,
+        [&](std::span<const int32_t> tokens) {
+          numbers.assign(tokens.begin(), tokens.end());
+          file.write(std::as_bytes(std::span(numbers)));
+        },
+        progress);
+  });
+}
+
+}  // namespace
+
+void Digest::add(std::string_view bytes) {
+  for (const char c : bytes) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+}
+
+std::string Digest::hex() const { return fmt::format("{:016x}", hash_); }
+
+DocumentsSummary summarize(const Documents& documents) {
+  DocumentsSummary summary;
+  Digest digest;
+  Characters characters;
+  bool between = false;  // two documents
+  documents.read([&](const Documents::Piece& piece) {
+    if (std::exchange(between, false)) digest.add(kDocumentEnd);
+    digest.add(piece.text);
+    characters.add(piece);
+    summary.n_bytes += piece.text.size();
+    if (!piece.ends_document) return;
+    ++summary.n_documents;
+    between = true;
+  });
+  core::require(summary.n_bytes > 0, "{} is empty", documents.files().front().string());
+  summary.digest = digest.hex();
+  summary.characters = characters.all();
+  return summary;
+}
+
+WordCounts count_words(const Documents& documents, uint64_t n_bytes, PreTokenizer kind, core::ThreadPool& pool) {
+  WordCounts counts(kind);
+  documents.read([&](const Documents::Piece& piece) {
+    if (counts.n_bytes() >= n_bytes) return;
+    const uint64_t left = n_bytes - counts.n_bytes();
+    const std::string_view text =
+        left < piece.text.size() ? piece.text.substr(0, word_border(piece.text, left)) : piece.text;
+    counts.add({&text, 1}, pool, piece.where);
+  });
+  return counts;
+}
+
+DocumentTokens::DocumentTokens(const Documents& documents, const DocumentsSummary& summary, const Tokenizer& tokenizer,
+                               const Options& options) {
+  if (options.folder.empty() || summary.n_bytes <= options.in_memory) {
+    encode(
+        documents, tokenizer,
+        [&](std::span<const int32_t> tokens) { tokens_.insert(tokens_.end(), tokens.begin(), tokens.end()); }, false);
+    view_ = tokens_;
+    return;
+  }
+  const bool narrow = tokenizer.vocab_size() <= 1 << 16;
+  const fs::path path =
+      options.folder / fmt::format("tokens-{}.{}", digest_of(summary, tokenizer), narrow ? "u16" : "u32");
+  if (!fs::exists(path)) {
+    std::error_code error;
+    fs::create_directories(options.folder, error);
+    core::require(!error, "cannot make the folder {}: {}", options.folder.string(), error.message());
+    if (narrow) {
+      write_tokens<uint16_t>(path, documents, tokenizer, options.progress);
+    } else {
+      write_tokens<uint32_t>(path, documents, tokenizer, options.progress);
+    }
+  }
+  file_.emplace(path);
+  const std::span<const std::byte> bytes = file_->bytes();
+  if (narrow) {
+    view_ = TokenView(std::span(reinterpret_cast<const uint16_t*>(bytes.data()), bytes.size() / 2));
+  } else {
+    view_ = TokenView(std::span(reinterpret_cast<const int32_t*>(bytes.data()), bytes.size() / 4));
+  }
+}
+
+}  // namespace folio::data

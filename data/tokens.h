@@ -1,0 +1,66 @@
+// The tokens of a text, in memory or in a file, in two or four bytes each.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <vector>
+
+namespace folio::data {
+
+/// Looks at tokens that lie elsewhere.
+class TokenView {
+ public:
+  TokenView() = default;
+  TokenView(std::span<const int32_t> tokens) : wide_(tokens.data()), size_(tokens.size()) {}
+  TokenView(const std::vector<int32_t>& tokens) : TokenView(std::span(tokens)) {}
+  explicit TokenView(std::span<const uint16_t> tokens) : narrow_(tokens.data()), size_(tokens.size()) {}
+
+  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] int32_t operator[](size_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  [[nodiscard]] TokenView subspan(size_t first, size_t n) const {
+    TokenView part = *this;
+    if (narrow_ != nullptr) part.narrow_ += first;
+    if (wide_ != nullptr) part.wide_ += first;
+    part.size_ = n;
+    return part;
+  }
+  [[nodiscard]] TokenView subspan(size_t first) const { return subspan(first, size_ - first); }
+  [[nodiscard]] TokenView first(size_t n) const { return subspan(0, n); }
+
+  class Iterator {
+   public:
+    using value_type = int32_t;
+    using difference_type = std::ptrdiff_t;
+    using reference = int32_t;
+    using pointer = void;
+    using iterator_category = std::input_iterator_tag;
+    Iterator() = default;
+    Iterator(const TokenView* view, size_t at) : view_(view), at_(at) {}
+    int32_t operator*() const { return (*view_)[at_]; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) { return {view_, at_++}; }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    const TokenView* view_ = nullptr;
+    size_t at_ = 0;
+  };
+  /// Valid as long as the view.
+  [[nodiscard]] Iterator begin() const { return {this, 0}; }
+  [[nodiscard]] Iterator end() const { return {this, size_}; }
+  [[nodiscard]] std::vector<int32_t> to_vector() const { return {begin(), end()}; }
+
+ private:
+  const int32_t* wide_ = nullptr;
+  const uint16_t* narrow_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace folio::data

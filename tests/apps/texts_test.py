@@ -1,0 +1,107 @@
+"""What train is trained on: several files, folders, lines of JSON, compressed ones; and its file of tokens."""
+
+import gzip
+import json
+import subprocess
+
+import numpy as np
+import pytest
+import transformers
+from safetensors.numpy import load_file
+
+from support import ACCENTED, BUILD, FAILED, SMALL_RUN, TEXT, assert_refused, environment, run
+
+END = "<|endoftext|>"
+DOCUMENTS = [TEXT, ACCENTED[:900], "One more.\n" * 40, "x"]
+
+
+def train(home, out, *args, code=0):
+    """The sample of a random model need not be UTF-8."""
+    done = subprocess.run([BUILD / "train", *map(str, args), "--out", home / out, *SMALL_RUN, "--steps", "2", "--force"],
+                          capture_output=True, text=True, errors="replace", timeout=120, env=environment(home))
+    assert done.returncode == code, done.stderr
+    return home / out / "checkpoints" / "last"
+
+
+def batches(home, name, *args):
+    out = home / f"{name}.npy"
+    return train(home, name, *args, "--dump-batches", out), np.load(out)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "one.txt").write_text(END.join(DOCUMENTS), encoding="utf-8")
+    (folder / "lines.jsonl").write_text("".join(json.dumps({"id": i, "body": text}) + "\n" for i, text in
+                                                enumerate(DOCUMENTS)), encoding="utf-8")
+    (folder / "packed.txt.gz").write_bytes(gzip.compress(END.join(DOCUMENTS).encode()))
+    parts = folder / "parts"
+    parts.mkdir()
+    for i, text in enumerate(DOCUMENTS[:3]):
+        (parts / f"{i}.txt").write_text(text, encoding="utf-8")
+    (folder / "last.txt").write_text(DOCUMENTS[3], encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("tokenizer", [[], ["--tokenizer", "bpe:300"]], ids=["characters", "bpe"])
+def test_documents_are_the_same_wherever_they_lie(home, tokenizer):
+    """And the tokens are those of the tokenizer, with its end between documents."""
+    one, expected = batches(home, "a", home / "one.txt", *tokenizer)
+    for name, args in [("b", [home / "lines.jsonl", "--field", "body"]), ("c", [home / "packed.txt.gz"]),
+                       ("d", [home / "parts", home / "last.txt"])]:
+        last, found = batches(home, name, *args, *tokenizer)
+        assert np.array_equal(found, expected)
+        assert load_file(last / "model.safetensors").keys() == load_file(one / "model.safetensors").keys()
+        assert (last / "model.safetensors").read_bytes() == (one / "model.safetensors").read_bytes()
+    ours = transformers.AutoTokenizer.from_pretrained(one)
+    ids = [ours.eos_token_id] + [i for text in DOCUMENTS for i in [*ours(text).input_ids, ours.eos_token_id]]
+    text = " ".join(map(str, ids))
+    for row in expected.reshape(-1, expected.shape[-1])[:20]:
+        assert " ".join(map(str, row)) in text
+
+
+@pytest.mark.parametrize(("tokenizer", "type_"), [([], "u16"), (["--tokenizer", "bpe:300"], "u16")], ids=["characters", "bpe"])
+def test_a_file_of_tokens_is_made_once(home, tmp_path, tokenizer, type_):
+    args = [home / "one.txt", *tokenizer]
+    _, expected = batches(home, "a", *args)
+    last, found = batches(tmp_path, "b", *args, "--tokens-cache", tmp_path / "cache")
+    assert np.array_equal(found, expected)
+    [file] = (tmp_path / "cache").iterdir()
+    assert file.name.startswith("tokens-") and file.suffix == f".{type_}"
+    ours = transformers.AutoTokenizer.from_pretrained(last)
+    ids = [i for text in DOCUMENTS for i in [*ours(text).input_ids, ours.eos_token_id]][:-1]
+    assert np.fromfile(file, dtype="<u2").tolist() == ids
+    before = file.stat()
+    _, again = batches(tmp_path, "c", *args, "--tokens-cache", tmp_path / "cache")
+    assert np.array_equal(again, expected) and file.stat() == before
+    train(tmp_path, "d", home / "last.txt", home / "parts", *tokenizer, "--tokens-cache", tmp_path / "cache")
+    assert len(list((tmp_path / "cache").iterdir())) == 2, "another order of documents is another text"
+
+
+def test_verify_finds_the_texts_again(home):
+    last = train(home, "v", home / "parts", home / "last.txt")
+    done = run("verify", last, home / "v" / "model.gguf", home=home)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (home / "parts" / "1.txt").rename(home / "gone.txt")
+    try:
+        refused = run("verify", last, home / "v" / "model.gguf", home=home)
+        assert refused.returncode == FAILED and "the text that the checkpoint was trained on" in refused.stderr
+    finally:
+        (home / "gone.txt").rename(home / "parts" / "1.txt")
+
+
+def test_a_resumed_run_needs_the_same_texts(home):
+    train(home, "r", home / "parts", home / "last.txt")
+    (home / "r" / "model.gguf").unlink()
+    wrong = run("train", home / "last.txt", home / "parts", "--resume", "--out", home / "r", home=home)
+    assert_refused(wrong, FAILED, "another text")
+    assert run("train", home / "parts", home / "last.txt", "--resume", "--out", home / "r", home=home).returncode == 0
+
+
+def test_what_is_wrong_is_said_in_a_line(home, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text": "fine"}\n{"text": 1}\n')
+    (tmp_path / "bad.txt").write_bytes(f"good{END}two\nthree \xe9".encode("latin-1"))
+    (tmp_path / "empty.txt").write_text(END)
+    for name, parts in [("bad.jsonl", ["line 2", "text"]), ("bad.txt", ["UTF-8", "line 2, column 7"]), ("empty.txt", ["empty"])]:
+        assert_refused(run("train", tmp_path / name, "--out", tmp_path / "run", *SMALL_RUN, home=home), FAILED, name, *parts)
+    assert_refused(run("train", home / "lines.jsonl", "--out", tmp_path / "run", *SMALL_RUN, home=home), FAILED, "line 1", "text")
