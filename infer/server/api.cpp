@@ -264,13 +264,14 @@ void take_chat(const Fields& fields, const Json& body, std::string_view text, co
   std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served);
   request.prompts = {chat_prompt(messages, tools.list, writing.get(), served)};
   if (tools.functions.empty()) return take_form(fields, body, text, served, request);
+  const AskedForm answer = asked_form(fields, ordered);
   forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls};
   options.calls = std::make_shared<forms::CallsForm>(
       forms::CallsForm{.format = writing->format,
                        .functions = tools.functions,
                        .several = tools.several,
                        .has_answer = tools.has_answer,
-                       .answer = tools.has_answer ? asked_form(fields, ordered).options : forms::FormOptions()});
+                       .answer = tools.has_answer ? answer.options : forms::FormOptions()});
   request.options.form = made_for("tools", [&] { return writing->forms.form(options); });
   request.tools = std::make_shared<ToolUse>(
       ToolUse{.writing = std::move(writing), .has_answer = tools.has_answer, .is_named = tools.is_named});

@@ -35,6 +35,10 @@ class CallReader {
   /// What was held back, since a call could have begun with it.
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] size_t n_calls() const { return n_calls_; }
+  /// Whether there are calls, and the last one has all of its parts: a text may be cut off in the middle of it.
+  [[nodiscard]] bool is_whole() const {
+    return n_calls_ > 0 && (stage_ == Stage::Behind || (stage_ == Stage::Call && piece_ == 0));
+  }
 
  private:
   enum class Stage : uint8_t { Answer, Text, Opening, Call, Behind };

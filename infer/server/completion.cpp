@@ -159,7 +159,7 @@ void Completion::finish(size_t index, const GenerateResult& result) {
   metrics_.drafts_right += result.n_right;
   if (index % n_each() == 0) usage_.cached_tokens += result.n_cached;
   choice.score = result.score;
-  const bool has_calls = !readers_.empty() && readers_[index].n_calls() > 0;
+  const bool has_calls = !readers_.empty() && readers_[index].is_whole();
   if (result.finish_reason == FinishReason::Form) {
     choice.finish_reason = finish_reason_name(FinishReason::Length);
     choice.stop_reason = finish_reason_name(FinishReason::Form);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -94,6 +95,20 @@ void check_name(const std::string& name) {
          fmt::format("have a function {}; a name has 1 to 64 letters, digits, _, - and .", core::printable(name, 80)));
 }
 
+// Arguments are an object, whatever else their schema says.
+Ordered objects_of(Ordered schema, const std::string& function) {
+  const Ordered type = schema.value("type", Ordered("object"));
+  const bool fits = type.is_array() ? std::ranges::find(type, "object") != type.end() : type == "object";
+  if (!fits)
+    refuse("tools", fmt::format("have a function {} whose parameters are of another type than object", function));
+  if (schema.contains("$ref") && !schema.contains("allOf")) {  // old drafts read nothing beside $ref
+    schema["allOf"] = Ordered::array({Ordered{{"$ref", schema["$ref"]}}});
+    schema.erase("$ref");
+  }
+  schema["type"] = "object";
+  return schema;
+}
+
 forms::CallsForm::Function function_of(const Json& tool, const Json& schema, const Ordered& ordered) {
   const Fields fields(tool, schema, {}, "tools");
   const std::string* type = fields.text("type");
@@ -110,10 +125,7 @@ forms::CallsForm::Function function_of(const Json& tool, const Json& schema, con
   if (inner.find("parameters") == nullptr) return {.name = *name, .parameters = R"({"type":"object"})"};
   const Ordered& parameters = ordered["function"]["parameters"];
   if (!parameters.is_object()) refuse_type("tools", "functions whose parameters are a JSON schema");
-  // Arguments are an object, whatever else the schema says.
-  Ordered object = parameters;
-  if (!object.contains("type") && !object.contains("$ref")) object["type"] = "object";
-  return {.name = *name, .parameters = object.dump()};
+  return {.name = *name, .parameters = objects_of(parameters, *name).dump()};
 }
 
 // Leaves the functions of the choice.

@@ -1,0 +1,209 @@
+// Reading answers with calls: wherever a text is cut, the same comes out, and it is what was written.
+#include "infer/server/call_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+
+namespace folio::infer::server {
+namespace {
+
+using Kind = data::CallPiece::Kind;
+
+data::ToolFormat hermes() {
+  return {
+      .opening = "<tool_call>\n{\"name\": \"",
+      .trigger = "<tool_call>",
+      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"arguments\": "}, {.kind = Kind::Arguments}},
+      .several = true,
+      .separator = "}\n</tool_call>\n<tool_call>\n{\"name\": \"",
+      .closing = "}\n</tool_call>"};
+}
+
+data::ToolFormat llama() {
+  return {
+      .opening = "{\"name\": \"",
+      .trigger = "{\"name\": \"",
+      .only_at_start = true,
+      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"parameters\": "}, {.kind = Kind::Arguments}},
+      .closing = "}"};
+}
+
+data::ToolFormat mistral() {
+  data::ToolFormat format = hermes();
+  format.opening = "[TOOL_CALLS] [{\"name\": \"";
+  format.trigger = "[TOOL_CALLS]";
+  format.call.push_back({.kind = Kind::Text, .text = ", \"id\": \""});
+  format.call.push_back({.kind = Kind::Id});
+  format.separator = "\"}, {\"name\": \"";
+  format.closing = "\"}]";
+  return format;
+}
+
+data::ToolFormat gpt_oss() {
+  return {.before = " ",
+          .opening = "to=functions.",
+          .trigger = "to=functions.",
+          .call = {{.kind = Kind::Name},
+                   {.kind = Kind::Text, .text = "<|channel|>commentary json<|message|>"},
+                   {.kind = Kind::Arguments}}};
+}
+
+struct Call {
+  std::string id{}, name{}, arguments{};
+  bool operator==(const Call& other) const { return name == other.name && arguments == other.arguments; }
+};
+struct Answer {
+  std::string content{};
+  std::vector<Call> calls{};
+  bool is_whole = false;
+  bool operator==(const Answer&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Answer& answer) {
+  out << "[" << answer.content << "]";
+  for (const Call& call : answer.calls) out << " " << call.name << "(" << call.arguments << ")";
+  return out << (answer.is_whole ? " whole" : " cut off");
+}
+
+// In pieces that end at `cuts`, and at the end.
+Answer read(const data::ToolFormat& format, bool has_answer, std::string_view text, std::span<const size_t> cuts) {
+  CallReader reader(format, has_answer, 7);
+  Answer answer;
+  const auto add = [&](const AnswerUpdate& update) {
+    answer.content += update.content;
+    for (const CallUpdate& call : update.calls) {
+      if (call.index == answer.calls.size()) {
+        EXPECT_EQ(call.id.size(), 9U);
+        EXPECT_FALSE(call.name.empty());
+        answer.calls.push_back({.id = call.id, .name = call.name});
+      } else {
+        EXPECT_EQ(call.index + 1, answer.calls.size());
+        EXPECT_TRUE(call.id.empty() && call.name.empty());
+      }
+      answer.calls.back().arguments += call.arguments;
+    }
+  };
+  size_t begin = 0;
+  for (const size_t cut : cuts) {
+    add(reader.read(text.substr(begin, cut - begin)));
+    begin = cut;
+  }
+  add(reader.read(text.substr(begin)));
+  add(reader.end());
+  EXPECT_EQ(reader.n_calls(), answer.calls.size());
+  answer.is_whole = reader.is_whole();
+  return answer;
+}
+
+std::string random_of(std::mt19937& random, std::span<const std::string_view> parts, size_t most) {
+  std::string text;
+  for (size_t n = random() % (most + 1); n > 0; --n) text += parts[random() % parts.size()];
+  return text;
+}
+
+std::string random_arguments(std::mt19937& random) {
+  constexpr std::array<std::string_view, 12> kInStrings{"a", "\\\"", "\\\\",         "{",       "}",           "]", "[",
+                                                        ",", "Ü😀",   "</tool_call>", "\\u00e9", "[TOOL_CALLS]"};
+  std::string text = "{";
+  for (size_t n = random() % 4; n > 0; --n) {
+    if (text.size() > 1) text += ", ";
+    text += "\"" + random_of(random, kInStrings, 3) + "\": ";
+    switch (random() % 4) {
+      case 0:
+        text += "\"" + random_of(random, kInStrings, 6) + "\"";
+        break;
+      case 1:
+        text += random_arguments(random);
+        break;
+      case 2:
+        text += "[1, {\"]\": \"}\"}, [" + std::string(random() % 2 == 0 ? "" : "null") + "]]";
+        break;
+      default:
+        text += "-1.5e3";
+    }
+  }
+  return text + "}";
+}
+
+class CallReaderTest : public ::testing::TestWithParam<data::ToolFormat> {};
+
+TEST_P(CallReaderTest, GivesWhatWasWrittenWhereverItIsCut) {
+  const data::ToolFormat& format = GetParam();
+  constexpr std::array<std::string_view, 10> kWords{"I ",    "look. ",     "\n",          "  ",        "<",
+                                                    "<tool", "[TOOL_CALL", "to=function", "{\"name\"", "Ü😀"};
+  constexpr std::array<std::string_view, 4> kNames{"f", "get_weather", "Add-2.x", "a1"};
+  std::mt19937 random(5);
+  for (int round = 0; round < 150; ++round) {
+    const bool has_answer = round % 3 != 0;
+    Answer expected;
+    size_t n = random() % (format.several ? 4 : 2);
+    if (!has_answer) n = std::max(n, size_t{1});
+    if (has_answer && (n == 0 || !format.only_at_start)) expected.content = random_of(random, kWords, 8);
+    std::string text = has_answer ? expected.content : format.before;
+    if (n > 0) {  // whitespace before calls is theirs
+      expected.content.resize(expected.content.find_last_not_of(" \t\r\n") + 1);
+      text += format.opening;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (i > 0) text += format.separator;
+      expected.calls.push_back({.name = std::string(kNames[random() % 4]), .arguments = random_arguments(random)});
+      for (const data::CallPiece& piece : format.call) {
+        text += piece.kind == Kind::Name        ? expected.calls.back().name
+                : piece.kind == Kind::Arguments ? expected.calls.back().arguments
+                : piece.kind == Kind::Id        ? "aB3dE6gH9"
+                                                : piece.text;
+      }
+    }
+    if (n > 0) text += format.closing;
+    expected.is_whole = n > 0;
+    const Answer whole = read(format, has_answer, text, {});
+    ASSERT_EQ(whole, expected) << text;
+    std::vector<size_t> all(text.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+    ASSERT_EQ(read(format, has_answer, text, all), expected) << text;
+    for (const size_t cut : all) ASSERT_EQ(read(format, has_answer, text, std::array{cut}), expected) << text << cut;
+    std::vector<size_t> some = all;
+    std::erase_if(some, [&](size_t) { return random() % 5 != 0; });
+    ASSERT_EQ(read(format, has_answer, text, some), expected) << text;
+    for (size_t i = 0; i < n; ++i) {  // ids are drawn, one for each call
+      for (size_t j = 0; j < i; ++j) EXPECT_NE(whole.calls[i].id, whole.calls[j].id);
+    }
+  }
+}
+
+// A text that max_tokens or a stop cuts off.
+TEST_P(CallReaderTest, ABeginningGivesABeginning) {
+  const data::ToolFormat& format = GetParam();
+  std::string text = format.opening;
+  size_t end_of_call = 0;
+  for (const data::CallPiece& piece : format.call) {
+    text += piece.kind == Kind::Name        ? "f"
+            : piece.kind == Kind::Arguments ? R"({"a": "}\"", "b": [{}]})"
+            : piece.kind == Kind::Id        ? "aB3dE6gH9"
+                                            : piece.text;
+  }
+  end_of_call = text.size();
+  text += format.closing;
+  const Answer whole = read(format, true, text, {});
+  std::vector<size_t> all;
+  for (size_t n = 0; n <= text.size(); ++n) {
+    const std::string_view begun = std::string_view(text).substr(0, n);
+    const Answer answer = read(format, true, begun, {});
+    ASSERT_EQ(answer, read(format, true, begun, all)) << begun;
+    ASSERT_EQ(answer.is_whole, n >= end_of_call) << begun;
+    ASSERT_TRUE(answer.calls.empty() || whole.calls[0].arguments.starts_with(answer.calls[0].arguments)) << begun;
+    all.push_back(n);
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<data::ToolFormat>& info) {
+  constexpr std::array kFormats{"Hermes", "Llama31", "Mistral", "GptOss"};
+  return kFormats.at(info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, CallReaderTest, ::testing::Values(hermes(), llama(), mistral(), gpt_oss()), name_of);
+
+}  // namespace
+}  // namespace folio::infer::server

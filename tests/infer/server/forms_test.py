@@ -1,0 +1,522 @@
+"""Forms of answers and calls of tools as OpenAI's Python client asks for them: what it parses, streams and echoes.
+
+The models have random weights, so what they write is held by the form alone. Strings end since the quotation mark is
+made likely by logit_bias, as are brackets and calls."""
+
+import concurrent.futures
+import datetime
+import enum
+import json
+import random
+import re
+import uuid
+from typing import Literal, Optional
+
+import jsonschema
+import openai
+import pydantic
+import pytest
+
+from chat_model import PIECES, published_templates, write_chat_model
+from support import GOLDEN, SMOLLM2, generate
+
+MARKS = ["[TOOL_CALLS]", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"]
+VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.0, 1)]
+ID = {text: i for i, (text, _, _) in enumerate(VOCABULARY)}
+ENDS = {ID[f"<0x{ord(c):02X}>"]: 6.0 for c in '"]},'}
+CALLS = ENDS | {ID[mark]: 7.0 for mark in ("<tool_call>", "[TOOL_CALLS]")}
+ASK = [{"role": "user", "content": "he is the user"}]
+TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templates.QWEN25,
+             "Mistral v3": published_templates.MISTRAL_V3}
+
+
+@pytest.fixture(scope="module")
+def models(server, tmp_path_factory):
+    """models(name) is the server of a model with that template."""
+    folder = tmp_path_factory.mktemp("forms")
+
+    def serve(name):
+        path = folder / f"{name}.gguf"
+        if not path.exists():
+            write_chat_model(path, TEMPLATES[name], context=8192, pieces=VOCABULARY)
+        return server(path, "-t", "1", "--name", "m")
+
+    return serve
+
+
+@pytest.fixture(params=TEMPLATES)
+def any_model(models, request):
+    return Asking(models(request.param))
+
+
+@pytest.fixture
+def model(models):
+    return Asking(models("words"))
+
+
+@pytest.fixture
+def smollm2(server):
+    if not SMOLLM2.exists():
+        pytest.skip(f"{SMOLLM2} is not there: make smollm2 fetches it")
+    return Asking(server(SMOLLM2, "-t", "1", "--name", "m", "-c", "2048"))
+
+
+class Asking:
+    """OpenAI's client of a server, with what all requests here have."""
+
+    def __init__(self, server):
+        self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+        self.chat = self.client.chat.completions
+
+    def __call__(self, **fields):
+        """The answer, which is the same streamed."""
+        fields = {"model": "m", "messages": ASK, "seed": 1, "max_tokens": 2000, **fields}
+        whole = self.chat.create(**fields)
+        assert_is(self.chat.create(**fields, stream=True), whole.choices)
+        return whole
+
+    def text(self, **fields):
+        [choice] = self(**fields).choices
+        assert choice.finish_reason == "stop", choice
+        return choice.message.content
+
+    def refused(self, **fields):
+        with pytest.raises(openai.BadRequestError) as error:
+            self.chat.create(model="m", messages=ASK, **fields)
+        return error.value.body
+
+
+def assert_is(stream, choices):
+    """The deltas of a stream add up to these choices."""
+    texts, calls, reasons = ([""] * len(choices), [[] for _ in choices], [None] * len(choices))
+    for chunk in stream:
+        for choice in chunk.choices:
+            i, delta = choice.index, choice.delta
+            assert reasons[i] is None, "nothing comes after the end"
+            texts[i] += delta.content or ""
+            for call in delta.tool_calls or []:
+                if call.index == len(calls[i]):  # it begins with its id and name, which don't come again
+                    assert call.type == "function" and re.fullmatch("[a-zA-Z0-9]{9}", call.id)
+                    calls[i].append([call.function.name, ""])
+                else:
+                    assert call.index == len(calls[i]) - 1 and call.id is call.function.name is None
+                calls[i][-1][1] += call.function.arguments
+            reasons[i] = choice.finish_reason
+    for i, choice in enumerate(choices):
+        message = choice.message
+        assert texts[i] == (message.content or "")
+        assert calls[i] == [[c.function.name, c.function.arguments] for c in message.tool_calls or []]
+        assert reasons[i] == choice.finish_reason
+
+
+# ---- OpenAI's helpers for forms ----
+
+class Color(enum.Enum):
+    red = "red"
+    blue = "dark blue"
+
+
+class Address(pydantic.BaseModel):
+    street: str = pydantic.Field(max_length=20)
+    number: int
+
+
+class Person(pydantic.BaseModel):
+    """Someone."""
+
+    name: str = pydantic.Field(description="as on the door")
+    age: int = pydantic.Field(ge=0, le=130)
+    score: float
+    color: Color
+    home: Address
+    others: list[Address] = pydantic.Field(max_length=3)
+    nickname: Optional[str]
+    kind: Literal["a", 7, None]
+    born: datetime.date
+    id: uuid.UUID
+    code: str = pydantic.Field(pattern=r"^[A-Z]{2}-\d+$")
+
+
+class Tree(pydantic.BaseModel):
+    value: bool
+    children: list["Tree"]
+
+
+class Add(pydantic.BaseModel):
+    """Adds."""
+
+    op: Literal["+", "-"]
+    left: "Term"
+    right: "Term"
+
+
+class Term(pydantic.BaseModel):
+    term: int | Add
+
+
+@pytest.mark.parametrize(("form", "bias"), [(Person, ENDS), (Tree, ENDS | {ID["<0x7B>"]: 5.0}), (Term, ENDS)])
+def test_a_model_of_pydantic_is_parsed(model, form, bias):
+    fields = {"model": "m", "messages": ASK, "max_tokens": 4000, "logit_bias": bias}
+    parsed = []
+    for seed in range(6):
+        [choice] = model.chat.parse(**fields, seed=seed, response_format=form).choices
+        assert choice.finish_reason == "stop" and isinstance(choice.message.parsed, form)
+        parsed.append(choice.message.parsed)
+        with model.chat.stream(**fields, seed=seed, response_format=form) as stream:
+            events = list(stream)
+        final = stream.get_final_completion().choices[0]
+        assert final.message.content == choice.message.content and final.message.parsed == choice.message.parsed
+        assert [e.parsed for e in events if e.type == "content.done"] == [choice.message.parsed]
+    assert len({repr(p) for p in parsed}) > 2
+
+
+def test_an_answer_that_is_cut_off_says_so(model):
+    for n in (1, 5, 17):
+        with pytest.raises(openai.LengthFinishReasonError):
+            model.chat.parse(model="m", messages=ASK, max_tokens=n, seed=1, response_format=Person)
+        assert model(max_tokens=n, response_format={"type": "json_object"}, logit_bias={ID["<0x7D>"]: -100}) \
+            .choices[0].finish_reason == "length"
+
+
+def test_any_json_object(any_model):
+    for seed in range(5):
+        value = json.loads(any_model.text(seed=seed, response_format={"type": "json_object"}, logit_bias=ENDS))
+        assert isinstance(value, dict)
+    plain = any_model(max_tokens=20).choices[0].message.content
+    assert any_model(max_tokens=20, response_format={"type": "text"}).choices[0].message.content == plain
+
+
+# ---- the names that other servers gave these fields ----
+
+SCHEMA = {"type": "object", "properties": {"z": {"type": "integer"}, "a": {"type": "string", "maxLength": 5}},
+          "required": ["z", "a"], "additionalProperties": False}
+GRAMMAR = 'root ::= "<" [a-z]{3} ("," [0-9]{1,2}){0,3} ">"'
+NAMES = {
+    "schema": [{"guided_json": SCHEMA}, {"guided_json": json.dumps(SCHEMA)}, {"json_schema": SCHEMA},
+               {"structured_outputs": {"json": SCHEMA}}, {"structured_outputs": {"json": json.dumps(SCHEMA)}},
+               {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+               {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": False, "schema": SCHEMA}}}],
+    "regex": [{"guided_regex": "(ab?)+!"}, {"structured_outputs": {"regex": "(ab?)+!"}}],
+    "choice": [{"guided_choice": ["yes", "yes, sir", "no"]}, {"structured_outputs": {"choice": ["yes", "yes, sir", "no"]}}],
+    "grammar": [{"guided_grammar": GRAMMAR}, {"grammar": GRAMMAR}, {"structured_outputs": {"grammar": GRAMMAR}}],
+    "object": [{"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}]}
+
+
+def fits(kind, text):
+    if kind == "schema":
+        jsonschema.validate(json.loads(text), SCHEMA)
+        return list(json.loads(text)) == ["z", "a"]  # in the schema's order
+    if kind == "object":
+        return isinstance(json.loads(text), dict)
+    if kind == "choice":
+        return text in ("yes", "yes, sir", "no")
+    return re.fullmatch({"regex": "(ab?)+!", "grammar": "<[a-z]{3}(,[0-9]{1,2}){0,3}>"}[kind], text)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_all_names_of_a_form_are_the_same(any_model, kind):
+    bias = ENDS | {ID["<0x21>"]: 6.0}
+    for seed in (1, 2, 3):
+        texts = {any_model.text(seed=seed, logit_bias=bias, extra_body=fields) for fields in NAMES[kind]}
+        assert len(texts) == 1 and fits(kind, texts.pop())
+
+
+def test_whitespace_is_the_requests(model):
+    for seed in range(4):
+        fields = {"seed": seed, "logit_bias": ENDS | {ID["<0x20>"]: 4.0, ID["<0x0A>"]: 4.0}}
+        free = model.text(**fields, extra_body={"structured_outputs": {"json": SCHEMA, "disable_any_whitespace": False}})
+        tight = model.text(**fields, extra_body={"structured_outputs": {"json": SCHEMA}})
+        assert fits("schema", free) and tight == json.dumps(json.loads(tight), separators=(",", ":"), ensure_ascii=False)
+        assert re.search(r"\s", free[:-1].split('"a"')[0])
+
+
+def test_a_text_is_generates(server):
+    golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden"))
+    flags = ["-n", 60, "-t", 1, "--temperature", 1, "--top-p", 1, "--repeat-last-n", 100000]
+    for seed in range(3):
+        for extra, flag in (({"guided_regex": "[A-Z]+: [a-z ]{4,30}[.!]"}, ["--regex", "[A-Z]+: [a-z ]{4,30}[.!]"]),
+                            ({"guided_choice": ["Romeo", "no one"]}, ["--choice", "Romeo", "--choice", "no one"])):
+            fields = {"model": "golden", "prompt": "ROMEO:\n", "seed": seed, "max_tokens": 60, "extra_body": extra}
+            alone = generate(GOLDEN, "-p", "ROMEO:\n", "-s", seed, *flag, *flags)
+            [choice] = golden.client.completions.create(**fields).choices
+            assert (choice.text, choice.finish_reason) == (alone["text"], alone["finish_reason"])
+            assert "".join(c.choices[0].text for c in golden.client.completions.create(**fields, stream=True)) == alone["text"]
+
+
+def test_a_vocabulary_that_cannot_write_it_is_refused(server):
+    golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden"))
+    with pytest.raises(openai.BadRequestError, match="0x7b") as error:
+        golden.client.completions.create(model="golden", prompt="a", extra_body={"guided_json": SCHEMA})
+    assert error.value.body["param"] == "guided_json"
+
+
+# ---- with all else that a request may say ----
+
+def test_choices_stops_and_probabilities(model):
+    line = {"guided_regex": "[a-z]{10}, [a-z]{10}\\."}
+    done = model(n=4, extra_body=line, logprobs=True, top_logprobs=3)
+    texts = [choice.message.content for choice in done.choices]
+    assert len(set(texts)) == 4 and all(re.fullmatch(line["guided_regex"], text) for text in texts)
+    assert texts[0] == model.text(extra_body=line)
+    for choice, text in zip(done.choices, texts):
+        assert b"".join(bytes(t.bytes) for t in choice.logprobs.content).decode() == text
+        # The model's own, before the form: most of it is for what may not come.
+        assert all(t.logprob < -1 and t.top_logprobs[0].logprob >= t.logprob for t in choice.logprobs.content)
+    [choice] = model(extra_body=line, stop=[","]).choices
+    assert (choice.message.content, choice.finish_reason) == (texts[0][:10], "stop")
+    beams = model.chat.create(model="m", messages=ASK, n=2, max_tokens=40, extra_body=line | {"use_beam_search": True})
+    assert all(re.fullmatch(line["guided_regex"], choice.message.content) for choice in beams.choices)
+
+
+def test_probabilities_are_the_models_own(server):
+    golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden")).client.completions
+    done = golden.create(model="golden", prompt="ROMEO:", seed=1, max_tokens=30, logprobs=0, extra_body={"guided_regex": "[A-Z]{12}"})
+    scored = golden.create(model="golden", prompt="ROMEO:" + done.choices[0].text, max_tokens=0, echo=True, logprobs=0)
+    assert done.choices[0].logprobs.token_logprobs == pytest.approx(scored.choices[0].logprobs.token_logprobs[6:], abs=1e-4)
+
+
+def test_requests_at_once_keep_to_their_own_forms(any_model):
+    forms = [{"guided_regex": f"{letter}[a-z]{{{n}}}{letter}"} for n, letter in enumerate("abcdefgh", 5)]
+    forms += [{"guided_json": {"type": "object", "properties": {name: {"type": "string", "maxLength": 9}}, "required": [name],
+                               "additionalProperties": False}} for name in ("x", "y", "Zürich", "a b")]
+    requests = [{"seed": 7, "extra_body": form} for form in forms]
+    requests += [{"seed": 7, "tools": TOOLS, "tool_choice": choice} for choice in ("required", NAMED)]
+    requests += [{"seed": 7, "max_tokens": 50}, {"seed": 8, "max_tokens": 50}]
+
+    def texts(fields):
+        message = any_model(logit_bias=ENDS, **fields).choices[0].message
+        return message.content, [(c.function.name, c.function.arguments) for c in message.tool_calls or []]
+
+    alone = [texts(fields) for fields in requests]
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        assert list(pool.map(texts, requests)) == alone
+
+
+# ---- tools ----
+
+class get_weather(pydantic.BaseModel):
+    """The weather of a city."""
+
+    city: str
+    unit: Literal["C", "F"]
+    days: Optional[list[int]]
+
+
+class Clock(pydantic.BaseModel):
+    """What time it is."""
+
+
+TOOLS = [openai.pydantic_function_tool(get_weather), openai.pydantic_function_tool(Clock, name="clock-2.x")]
+NAMED = {"type": "function", "function": {"name": "clock-2.x"}}
+PARSED = {"get_weather": get_weather, "clock-2.x": Clock}
+
+
+def assert_valid(calls):
+    for call in calls:
+        PARSED[call.function.name].model_validate_json(call.function.arguments)
+        assert re.fullmatch("[a-zA-Z0-9]{9}", call.id) and call.type == "function"
+    assert len({call.id for call in calls}) == len(calls)
+
+
+def test_the_choice_of_tools(any_model):
+    seen = {"one": 0, "several": 0, "text": 0, "both": 0}
+    for seed in range(12):
+        fields = {"tools": TOOLS, "seed": seed, "logit_bias": CALLS, "max_tokens": 1000}
+        [choice] = any_model(**fields, tool_choice="auto").choices
+        calls = choice.message.tool_calls or []
+        assert_valid(calls if choice.finish_reason != "length" else calls[:-1])
+        assert choice.finish_reason in (["tool_calls", "length"] if calls else ["stop", "length"])
+        seen["text"] += not calls
+        seen["both"] += bool(calls and choice.message.content)
+        seen["one"] += len(calls) == 1
+        seen["several"] += len(calls) > 1
+        [choice] = any_model(**fields, tool_choice="required").choices
+        assert choice.finish_reason == "tool_calls" and choice.message.content is None and choice.message.tool_calls
+        assert_valid(choice.message.tool_calls)
+        [choice] = any_model(**fields, tool_choice="required", parallel_tool_calls=False).choices
+        assert choice.finish_reason == "tool_calls" and len(choice.message.tool_calls) == 1
+        [choice] = any_model(**fields, tool_choice=NAMED).choices
+        assert choice.finish_reason == "stop" and [c.function.name for c in choice.message.tool_calls] == ["clock-2.x"]
+    assert seen["one"] and (seen["text"] or seen["both"]), seen
+
+
+def test_with_no_tools_the_model_is_not_told(any_model):
+    none, plain, told = (any_model(max_tokens=9, **fields) for fields in ({"tools": TOOLS, "tool_choice": "none"}, {}, {"tools": TOOLS}))
+    assert none.choices[0].message == plain.choices[0].message
+    assert none.usage.prompt_tokens == plain.usage.prompt_tokens < told.usage.prompt_tokens
+
+
+def test_arguments_are_parsed(any_model):
+    fields = {"model": "m", "messages": ASK, "tools": TOOLS, "tool_choice": "required", "logit_bias": CALLS, "max_tokens": 3000}
+    for seed in range(4):
+        [choice] = any_model.chat.parse(**fields, seed=seed).choices
+        parsed = [call.function.parsed_arguments for call in choice.message.tool_calls]
+        assert all(isinstance(value, (get_weather, Clock)) for value in parsed)
+        with any_model.chat.stream(**fields, seed=seed) as stream:
+            events = list(stream)
+        assert [e.parsed_arguments for e in events if e.type == "tool_calls.function.arguments.done"] == parsed
+        assert [c.function.parsed_arguments for c in stream.get_final_completion().choices[0].message.tool_calls] == parsed
+
+
+def test_what_tools_returned_goes_back(any_model):
+    messages = [*ASK]
+    tokens = 0
+    untold = {"tools": TOOLS, "tool_choice": "none", "max_tokens": 9}
+    for turn in range(3):
+        done = any_model(messages=messages, tools=TOOLS, tool_choice="required", seed=turn, logit_bias=CALLS)
+        assert done.usage.prompt_tokens > tokens
+        tokens = done.usage.prompt_tokens
+        message = done.choices[0].message
+        messages += [message, *({"role": "tool", "tool_call_id": call.id, "content": '{"sky": "clear"}'}
+                                for call in message.tool_calls)]
+    lengths = [any_model(messages=messages[:n], **untold).usage.prompt_tokens for n in (1, 2, len(messages))]
+    assert lengths == sorted(set(lengths)) and lengths[-1] == any_model(messages=messages, max_tokens=9).usage.prompt_tokens
+    # As dicts, with the nulls that other clients send.
+    sent = [m if isinstance(m, dict) else m.model_dump() for m in messages]
+    assert any_model(messages=sent, **untold).usage.prompt_tokens == lengths[-1]
+
+
+def test_a_call_that_is_cut_off_says_so(any_model):
+    fields = {"tools": TOOLS, "tool_choice": "required", "seed": 3, "logit_bias": CALLS}
+    done = any_model(**fields)
+    whole = [c.function.arguments for c in done.choices[0].message.tool_calls]
+    for n in range(1, done.usage.completion_tokens - 1, 3):
+        [choice] = any_model(**fields, max_tokens=n).choices
+        calls = [c.function.arguments for c in choice.message.tool_calls or []]
+        assert choice.finish_reason == "length"
+        assert all(b.startswith(a) for a, b in zip(calls, whole)) and calls[:-1] == whole[:len(calls[:-1])]
+    [choice] = any_model(tools=TOOLS[:1], tool_choice="required", seed=3, logit_bias=CALLS, stop=['"unit"']).choices
+    assert choice.finish_reason == "stop", "no call that can be done"
+    assert re.fullmatch(r'\{"city": ".*", ', choice.message.tool_calls[0].function.arguments)
+
+
+@pytest.mark.parametrize("parameters", [
+    {"type": ["null", "object"], "properties": {"a": {"const": 1}}, "required": ["a"]},
+    {"anyOf": [{"type": "string"}, {"properties": {"a": {"const": 1}}, "required": ["a"]}]},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"a": {"const": 1}}, "required": ["a"]}}},
+    {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a",
+     "definitions": {"a": {"properties": {"a": {"const": 1}}, "required": ["a"]}}}], ids=lambda p: next(iter(p)))
+def test_arguments_are_an_object(model, parameters):
+    closed = json.loads(json.dumps(parameters).replace('"required"', '"additionalProperties": false, "required"'))
+    done = model(**tool(parameters=closed), tool_choice="required", parallel_tool_calls=False)
+    assert done.choices[0].message.tool_calls[0].function.arguments == '{"a": 1}'
+
+
+def test_a_call_or_an_answer_of_a_form(any_model):
+    kinds = set()
+    for seed in range(12):
+        [choice] = any_model(tools=TOOLS, seed=seed, logit_bias=CALLS | {ID["<0x7B>"]: 7.0},
+                             response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}).choices
+        if choice.message.tool_calls:
+            assert choice.message.content is None and choice.finish_reason == "tool_calls"
+            assert_valid(choice.message.tool_calls)
+        else:
+            assert fits("schema", choice.message.content) and choice.finish_reason == "stop"
+        kinds.add(choice.finish_reason)
+    assert kinds == {"tool_calls", "stop"}
+
+
+def test_several_answers_with_calls(any_model):
+    done = any_model(n=3, tools=TOOLS, tool_choice="required", logit_bias=CALLS, logprobs=True)
+    for choice in done.choices:
+        assert_valid(choice.message.tool_calls)
+        assert len(choice.logprobs.content) > 10
+
+
+# ---- what is wrong ----
+
+def schema_format(schema):
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+
+
+def tool(**function):
+    return {"tools": [{"type": "function", "function": {"name": "f", **function}}]}
+
+
+WRONG = [
+    (schema_format({"type": "object", "properties": {"q": {"if": {}}}}), "response_format", ["#/properties/q", "if"]),
+    (schema_format({"$defs": {"a/b": {"not": {}}}, "$ref": "#/$defs/a~1b"}), "response_format", ["#/$defs/a~1b", "not"]),
+    (schema_format({"type": "array", "uniqueItems": True}), "response_format", ["uniqueItems"]),
+    (schema_format({"type": "strange"}), "response_format", ["#", "type"]),
+    (schema_format({"enum": []}), "response_format", ["no text fits"]),
+    (schema_format(3), "response_format.json_schema.schema", ["schema"]),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", ["missing"]),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}, "response_format.json_schema.schema", ["missing"]),
+    ({"response_format": {"type": "json_object", "json_schema": {"schema": {}}}}, "response_format", ["json_schema"]),
+    ({"response_format": {"type": "x"}}, "response_format", ["json_object"]),
+    ({"response_format": 3}, "response_format", []),
+    ({"guided_json": "{"}, "guided_json", []),
+    ({"guided_json": 3}, "guided_json", ["schema"]),
+    ({"guided_regex": "(yes"}, "guided_regex", []),
+    ({"guided_regex": r"a\b"}, "guided_regex", ["\\b"]),
+    ({"guided_regex": 3}, "guided_regex", ["text"]),
+    ({"guided_choice": []}, "guided_choice", []),
+    ({"guided_choice": ["a", 3]}, "guided_choice", ["texts"]),
+    ({"guided_grammar": "root ::= x"}, "guided_grammar", ["x"]),
+    ({"grammar": "a ::= b"}, "grammar", []),
+    ({"structured_outputs": {}}, "structured_outputs", ["one of"]),
+    ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs", ["one of"]),
+    ({"structured_outputs": {"what": 1}}, "structured_outputs.what", ["unknown"]),
+    ({"guided_regex": "a", "grammar": "b"}, "grammar", ["guided_regex"]),
+    ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "guided_regex", ["response_format"]),
+    ({"tool_choice": "required"}, "tool_choice", ["tools"]),
+    ({**tool(), "tool_choice": "some"}, "tool_choice", ["required"]),
+    ({**tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice", ["g"]),
+    ({**tool(), "parallel_tool_calls": 1}, "parallel_tool_calls", ["true"]),
+    ({**tool(), "guided_regex": "a", "grammar": "b"}, "grammar", ["guided_regex"]),
+    ({**tool(), "tool_choice": "required", "guided_regex": 3}, "guided_regex", ["text"]),
+    ({"tools": tool()["tools"] * 2}, "tools", ["two functions f"]),
+    (tool(name="a b"), "tools", ["a b"]),
+    (tool(name=3), "tools.function.name", ["text"]),
+    (tool(parameters={"properties": {"a": {"not": {}}}}), "tools", ["function f", "#/properties/a", "not"]),
+    (tool(parameters={"type": "string"}), "tools", ["f", "object"]),
+    (tool(parameters={"type": ["string", "null"]}), "tools", ["f", "object"]),
+    ({**tool(parameters={"anyOf": [{"type": "null"}, {"type": "string"}]}), "tool_choice": "required"}, "tools", ["no text fits"]),
+    ({**tool(parameters={"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}), "tool_choice": "required"}, "tools",
+     ["no text fits"]),
+    (tool(parameters=[1]), "tools", ["schema"]),
+    (tool(what=1), "tools.function.what", ["unknown"]),
+    ({"tools": [{"type": "retrieval"}]}, "tools", ["function"]),
+    ({"tools": {}}, "tools", ["list"]),
+    ({"functions": [{"name": "f"}]}, "functions", ["not supported"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "param", "parts"), WRONG, ids=lambda x: json.dumps(x)[:60])
+def test_what_is_wrong_is_refused_by_name(model, fields, param, parts):
+    error = model.refused(extra_body=fields)
+    assert error["param"] == param, error
+    name = param.split(".")[0]
+    assert "\n" not in error["message"] and all(part in error["message"] for part in [name, *parts]), error
+
+
+CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(("messages", "part"), [
+    ([{"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": "{"}}]}], "arguments"),
+    ([{"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": "[]"}}]}], "arguments"),
+    ([{"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}]}], "arguments"),
+    ([{"role": "assistant", "tool_calls": [CALL | {"type": "custom"}]}], "tool_calls"),
+    ([{"role": "assistant", "tool_calls": "x"}], "tool_calls"),
+    ([{"role": "assistant"}], "content"),
+    ([{"role": "user", "content": "a", "tool_calls": [CALL]}], "tool_calls"),
+    ([{"role": "tool", "content": "a"}], "tool_call_id"),
+    ([{"role": "tool", "content": "a", "tool_call_id": 3}], "tool_call_id"),
+    ([{"role": "assistant", "content": "a", "function_call": {"name": "f"}}], "function_call"),
+], ids=lambda x: json.dumps(x)[:60])
+def test_wrong_messages_are_refused(model, messages, part):
+    error = model.refused(extra_body={"messages": ASK + messages})
+    assert error["param"] == "messages" and part in error["message"], error
+
+
+# ---- a trained model ----
+
+def test_smollm2_answers_and_calls(smollm2):
+    ask = [{"role": "user", "content": "What is the weather in Paris, in C? Call a function."}]
+    for seed in range(2):
+        value = Address.model_validate_json(smollm2.text(messages=ask, seed=seed, response_format={
+            "type": "json_schema", "json_schema": {"name": "a", "schema": Address.model_json_schema()}}))
+        assert len(value.street) <= 20
+        [choice] = smollm2(messages=ask, seed=seed, tools=TOOLS, tool_choice="required", max_tokens=300).choices
+        assert_valid(choice.message.tool_calls[:-1] if choice.finish_reason == "length" else choice.message.tool_calls)
