@@ -13,9 +13,10 @@ namespace svg = train::svg;
 
 // Pixels.
 constexpr double kTop = 68;
-constexpr double kAxis = 46;
+constexpr double kAxis = 84;
 constexpr double kColumn = 9;
 constexpr double kHeight = 120;
+constexpr double kGroup = 15;  // a row of squares
 constexpr double kBar = 13;
 constexpr double kNames = 110;
 constexpr double kBars = 420;
@@ -29,18 +30,29 @@ std::string bar(size_t colour, double x, double y, double width, double height) 
 
 std::string MassPicture::svg() const {
   std::string body;
+  const double below = kTop + kHeight + 34;
   for (const double share : {0.0, 0.5, 1.0}) {
     body += svg::text_at(kAxis - 8, kTop + kHeight * (1 - share) + 4, svg::tick_text(share), "end");
   }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    body += svg::text_at(kAxis - 8, below + kGroup * static_cast<double>(g) + 9, groups[g], "end", "strong");
+  }
+  std::string squares;
   for (size_t i = 0; i < columns.size(); ++i) {
     const double x = kAxis + kColumn * static_cast<double>(i);
     const double cut = kHeight * (1.0 - columns[i].mass);
     if (cut >= 0.05) body += bar(1, x, kTop, kColumn - 1, cut);
     body += bar(0, x, kTop + cut, kColumn - 1, kHeight - cut);
     body += svg::text_at(x + (kColumn - 1) / 2, kTop + kHeight + 16, columns[i].name, "middle", "strong");
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (columns[i].may_come[g]) {
+        squares += fmt::format("M{:.0f} {:.0f}h8v8h-8z", x, below + kGroup * static_cast<double>(g));
+      }
+    }
   }
-  return svg::document(kAxis + kColumn * static_cast<double>(columns.size()) + 16, kTop + kHeight + 30, title, subtitle,
-                       body);
+  body += fmt::format("<path class=\"{} fill\" d=\"{}\"/>\n", svg::colour(2), squares);
+  return svg::document(kAxis + kColumn * static_cast<double>(columns.size()) + 16,
+                       below + kGroup * static_cast<double>(groups.size()) + 10, title, subtitle, body);
 }
 
 std::string BarsPicture::svg() const {

@@ -9,9 +9,11 @@ namespace folio::experiments {
 struct MassPicture {
   struct Column {
     std::string name;
-    double mass;  ///< 0 to 1
+    double mass;                 ///< 0 to 1
+    std::vector<bool> may_come;  ///< of each group of tokens
   };
   std::string title, subtitle;
+  std::vector<std::string> groups{};
   std::vector<Column> columns{};
 
   /// One SVG document.

@@ -21,6 +21,9 @@ const std::string kSpeech = R"([A-Z]+:\n([A-Za-z' ]{1,40}[!,.:;?]\n)+\n)";
 constexpr size_t kBefore = 48;
 constexpr int64_t kSpeechTokens = 192;
 constexpr size_t kColumns = 110;  // of the picture
+// Letters that the form treats alike, and one of them.
+const std::vector<std::pair<std::string, char>> kGroups{{"A–Z", 'A'},       {"a–z ␣ '", 'a'}, {":", ':'},
+                                                        {"! , . ; ?", '.'}, {"↵", '\n'},      {"& $ - 3", '-'}};
 
 // Whether the form takes the whole text, by the standard library, which knows nothing of forms; and whether the form
 // takes it as a beginning.
@@ -159,8 +162,16 @@ void Speeches::steps() {
     log_mass_sum += log_mass(steps);
     log_p_sum += log_p(steps);
     n_tokens += steps.size();
+    auto place = form_->start();
     for (const Step& step : steps) {
-      if (columns.size() < kColumns) columns.push_back({shown(reader_.tokenizer->token_bytes(step.token)), step.mass});
+      if (columns.size() == kColumns) break;
+      const std::string& letter = reader_.tokenizer->token_bytes(step.token);
+      columns.push_back({.name = shown(letter), .mass = step.mass, .may_come = {}});
+      for (const auto& [name, one] : kGroups) {
+        columns.back().may_come.push_back(form_->after(place, static_cast<uint8_t>(one)) !=
+                                          infer::forms::Form::kNowhere);
+      }
+      place = form_->after(place, letter);
     }
     if (i != 0) continue;
     std::vector<std::vector<Report::Json>> rows;
@@ -173,11 +184,13 @@ void Speeches::steps() {
     }
     report_.table("the first steps", {"the form waits", "tokens that may come", "m", "drawn", "p", "p / m"}, rows);
   }
-  report_.picture("mass.svg", MassPicture{"The mass that may come, character by character",
-                                          "blue: the probability of all characters that the form lets come, by the "
-                                          "model; orange: what is cut off",
-                                          columns}
-                                  .svg());
+  MassPicture picture{.title = "Which letters may come, and their mass",
+                      .subtitle =
+                          "blue: the probability of all letters that the form lets come, by the model; orange: "
+                          "what is cut off; green: what may come",
+                      .columns = columns};
+  for (const auto& [name, one] : kGroups) picture.groups.push_back(name);
+  report_.picture("mass.svg", picture.svg());
   std::vector<std::vector<Report::Json>> rows;
   for (const std::string& name : order) {
     const Sum& s = by_place.at(name);
