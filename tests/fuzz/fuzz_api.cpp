@@ -35,23 +35,28 @@ void check(const server::CompletionRequest& r, const server::ServedModel& served
   }
   law(r.options.max_tokens >= (r.echo ? 0 : 1), "tokens are wanted");
   law(!r.top_logprobs || *r.top_logprobs <= 20, "the alternatives are limited");
+  law(r.tools == nullptr || r.options.form != nullptr, "calls are held to a form");
   static_cast<void>(infer::Sampler(r.options.sampler, {}, 0));  // throws if a value is out of its range
 }
 
 }  // namespace
 
 bool take(std::string_view input) {
-  static const auto tokenizer = data::CharTokenizer::from_text("\n abcdefghijklmnopqrstuvwxyz<|/_>", "f.txt");
+  static const auto tokenizer = [] {  // what JSON is written with, and what tools are told in
+    std::string ascii = "\n";
+    for (char c = ' '; c <= '~'; ++c) ascii += c;
+    return data::CharTokenizer::from_text(ascii, "f.txt");
+  }();
   static const std::optional<data::ChatTemplate> chat = data::chat_template_named("zephyr");
   static const server::ServedModel served{.name = "f",
-                                          .context = 256,
+                                          .context = 2048,
                                           .tokenizer = tokenizer,
                                           .chat_template = chat,
                                           .forms = std::make_shared<server::AnswerForms>(tokenizer, chat)};
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
-  bool any = answered([&] { check(server::parse_completion(body, served, 1), served); });
-  any = answered([&] { check(server::parse_chat(body, served, 1), served); }) || any;
+  bool any = answered([&] { check(server::parse_completion(body, served, 1, input), served); });
+  any = answered([&] { check(server::parse_chat(body, served, 1, input), served); }) || any;
   any = answered([&] { static_cast<void>(server::parse_tokenize(body, served)); }) || any;
   return answered([&] { static_cast<void>(server::parse_detokenize(body, served)); }) || any;
 }

@@ -374,6 +374,34 @@ def api_seeds(folder):
     put(folder, "good-tokenize", json.dumps({"messages": messages}))
     put(folder, "good-detokenize", json.dumps({"tokens": [0, 5, 30]}))
     put(folder, "tools", json.dumps({"messages": messages, "tools": []}))
+    schema = {"type": "object", "required": ["z", "a"], "properties": {
+        "z": {"type": "integer", "minimum": -7}, "a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/b"}]}},
+        "additionalProperties": False, "$defs": {"b": {"enum": ["x", 1, [True]]}}}
+    ask = {"messages": messages[:2], "max_tokens": 9}
+    forms = {"schema": {"response_format": {"type": "json_schema", "json_schema": {
+                 "name": "n", "description": "d", "strict": True, "schema": schema}}},
+             "object": {"response_format": {"type": "json_object"}}, "json": {"guided_json": schema},
+             "json-text": {"json_schema": json.dumps(schema)}, "regex": {"guided_regex": "(a|b{2,3})+[^x]$"},
+             "choice": {"guided_choice": ["a", "ab", "c"]}, "grammar": {"grammar": 'root ::= "a" b*\nb ::= [0-9] | "-" b'},
+             "outputs": {"structured_outputs": {"json": schema, "disable_any_whitespace": False}}}
+    for name, form in forms.items():
+        put(folder, f"good-form-{name}", json.dumps(ask | form))
+        put(folder, f"good-text-{name}", json.dumps({"prompt": "a", "max_tokens": 9} | form))
+    functions = [{"type": "function", "function": {"name": "f-1.x", "description": "does it", "strict": True,
+                                                   "parameters": schema}},
+                 {"type": "function", "function": {"name": "g"}}]
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "g", "arguments": "{\"a\": [1, {}]}"}}
+    called = [*messages[:2], {"role": "assistant", "content": None, "tool_calls": [call, call]},
+              {"role": "tool", "tool_call_id": "abcdefghi", "name": "g", "content": "{}"}]
+    for name, choice in {"auto": "auto", "none": "none", "required": "required",
+                         "named": {"type": "function", "function": {"name": "g"}}}.items():
+        put(folder, f"good-tools-{name}", json.dumps({"messages": called, "tools": functions, "tool_choice": choice,
+                                                      "parallel_tool_calls": name == "auto", "max_tokens": 9}))
+    put(folder, "good-tools-or-schema", json.dumps(ask | forms["schema"] | {"tools": functions}))
+    put(folder, "good-calls", json.dumps({"messages": called, "max_tokens": 9}))
+    put(folder, "two-forms", json.dumps(ask | forms["regex"] | forms["grammar"]))
+    put(folder, "bad-arguments", json.dumps({"messages": [{"role": "assistant", "tool_calls": [
+        {**call, "function": {"name": "g", "arguments": "["}}]}], "tools": functions}))
     put(folder, "unknown", json.dumps({"prompt": "a", **{f"field{i}": i for i in range(40)}}))
 
 
@@ -424,6 +452,7 @@ def regex_seeds(folder):
     put(folder, "good-string", r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*?"$')
     put(folder, "good-groups", r"(?P<a>[[:alpha:]]+)(?<b>\s?|,)(x{0,300}|[^\W\d_-]{2,})+")
     put(folder, "good-characters", "(^|[à-üß]).[日本]\\x{1F600}\\u00e9($|\\z)")
+    put(folder, "good-unicode", r"[\p{Lu}\PN]{1,3}\pL+|\p{Letter}")
     put(folder, "look-ahead", "a(?=b)")
     put(folder, "backreference", r"(a)\1")
     put(folder, "explodes", "((a{1000}){1000}){1000}")
@@ -448,6 +477,10 @@ def json_schema_seeds(folder):
         "additionalProperties":false}},"anyOf":[{"$ref":"#/$defs/n"},{"type":"array","prefixItems":[true],"items":false}]}""")
     put(folder, "good-merged", """{"allOf":[{"minimum":0.1},{"exclusiveMaximum":2e3}],"oneOf":[{"type":"number"},{"type":"string",
         "pattern":"^a|b","minLength":2},{"patternProperties":{"^x":{}},"type":"object"}]}""")
+    put(folder, "good-patterns", r"""{"properties":{"a":{"pattern":"^\\p{Lu}[^\\s.]\\u{e9}$","maxLength":9},"b":{}},"patternProperties":
+        {"^a":{"maxLength":3},"b$":true,"^.?$":{"type":"integer"}},"additionalProperties":{"allOf":[{"type":"array"},{"minItems":1}]}}""")
+    put(folder, "doubles", '{"$ref":"#/$defs/0","$defs":{' + "".join(
+        f'"{i}":{{"allOf":[{{"$ref":"#/$defs/{i + 1}"}},{{"$ref":"#/$defs/{i + 1}"}}]}},' for i in range(28)) + '"28":{}}}')
     put(folder, "not", '{"not":{}}')
     put(folder, "explodes", '{"items":' * 20 + '{"maxLength":2000}' + ',"maxItems":3000}' * 20)
     put(folder, "nested", '{"items":' * 100 + "{}" + "}" * 100)

@@ -2,7 +2,7 @@
 //   chat_template_tool FILE     FILE is a JSON list of requests; prints a list of answers, with "error" alone where
 //                               something was refused:
 //     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt": true if missing,
-//      "marks": [other special tokens]}
+//      "tools": […], "arguments_as_text": false if missing, "marks": [other special tokens]}
 //                               {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}
 //                               the fields of ToolFormat
@@ -54,8 +54,16 @@ std::vector<ChatMessage> messages_of(const Json& list) {
     const auto role = m.at("role").get<std::string>();
     messages.push_back({.role = role == "system" ? ChatRole::System
                                 : role == "user" ? ChatRole::User
+                                : role == "tool" ? ChatRole::Tool
                                                  : ChatRole::Assistant,
-                        .content = m.at("content").get<std::string>()});
+                        .content = m.at("content").get<std::string>(),
+                        .call_id = m.value("tool_call_id", ""),
+                        .name = m.value("name", "")});
+    for (const Json& call : m.value("tool_calls", Json::array())) {
+      const Json& function = call.at("function");
+      messages.back().calls.push_back(
+          {.id = call.at("id"), .name = function.at("name"), .arguments = function.at("arguments").dump()});
+    }
   }
   return messages;
 }
@@ -103,7 +111,9 @@ Json chat(const Json& request) {
   Json pieces = Json::array();
   for (const ChatPiece& piece :
        chat_template.render(messages_of(request.at("messages")), bos, eos,
-                            {.add_generation_prompt = request.value("add_generation_prompt", true)})) {
+                            {.add_generation_prompt = request.value("add_generation_prompt", true),
+                            .tools = request.contains("tools") ? request["tools"].dump() : "",
+                            .arguments_as_text = request.value("arguments_as_text", false)})) {
     pieces.push_back({piece.text, piece.is_template});
   }
   Json result{{"pieces", pieces}};
