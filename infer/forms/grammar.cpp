@@ -187,6 +187,8 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     if (ends) join(one.end, end);
     return Loop{.first = first, .one = one};
   };
+  // A part that is built for the first time may build rules that it calls from then on: their states are not in copies.
+  if (std::max(least, most) > far) (void)build();
   std::optional<size_t> closed;
   size_t open = 0;
   if (least > far) {

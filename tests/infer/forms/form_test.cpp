@@ -5,6 +5,8 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -33,6 +35,31 @@ TEST(Form, ATokenMayComeIfItsBytesMay) {
     EXPECT_EQ(form.may_end(place), text == "A12B") << text;
   }
   EXPECT_EQ(form.after(form.start(), "A1B"), Form::kNowhere);
+}
+
+// The first copy of a part defines the rule that all copies call.
+TEST(Form, AMaskFarFromTheEndsOfARepetitionIsRightWhereTheFirstCopyDefinesARule) {
+  const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
+  const auto tokens = std::make_shared<TokenTree>(tokenizer);
+  for (const auto& [least, most] : {std::pair{0, 20}, {20, -1}, {20, 40}, {20, 20}}) {
+    Grammar grammar({.longest_token = tokens->longest()});
+    const auto rule = grammar.declare();
+    std::optional<Grammar::Rule> letter;
+    const auto one = [&] {
+      if (!letter) {
+        letter = grammar.declare();
+        grammar.define(*letter, grammar.bytes('a', 'b'));
+      }
+      return grammar.call(*letter);
+    };
+    grammar.define(rule, grammar.sequence(std::array{grammar.repeat(one, least, most), grammar.text(".")}));
+    grammar.finish(rule, tokens->bytes());
+    Form form(std::move(grammar), tokens);
+    Form::Place place = form.start();
+    for (int n = 0; n < 50 && place != Form::kNowhere; ++n, place = form.after(place, 'a')) {
+      EXPECT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << least << " " << n;
+    }
+  }
 }
 
 // All ranks of a node's tokens, and each token once.

@@ -146,10 +146,11 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
+        few = 5 if r.random() < 0.9 else 400  # far from both ends, a repetition's copies are taken for a loop
         if r.random() < 0.4:
-            to["minLength"] = r.randrange(4)
+            to["minLength"] = r.randrange(few)
         if r.random() < 0.4:
-            to["maxLength"] = to.get("minLength", 0) + r.randrange(5)
+            to["maxLength"] = to.get("minLength", 0) + r.randrange(few)
         return to
 
     def values(self):
@@ -181,7 +182,7 @@ class Drawn:
         if r.random() < 0.3:
             to["minItems"] = r.randrange(3)
         if r.random() < 0.5:
-            to["maxItems"] = to.get("minItems", 0) + r.randrange(3)
+            to["maxItems"] = to.get("minItems", 0) + r.randrange(3 if r.random() < 0.9 else 200)
         return to
 
     def draw_object(self, depth):
@@ -381,11 +382,11 @@ def test_masks_are_what_trying_each_token_gives():
     tool = Tool("--tokens", SMOLLM2)
     try:
         n = 0
-        for seed in range(N_SCHEMAS // 10):
+        for seed in range(N_SCHEMAS // 3):
             said = tool.ask(Drawn(seed).schema(), walks=2, length=30, seed=seed)
             assert "a mask" not in said.get("error", ""), seed
             n += said.get("masks", 0)
         print(f"{n} masks")
-        assert n > N_SCHEMAS // 10
+        assert n > N_SCHEMAS // 3
     finally:
         tool.close()

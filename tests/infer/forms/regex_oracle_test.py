@@ -18,14 +18,15 @@ import pytest
 
 TOOL = Path(os.environ["FOLIO_BUILD_DIR"]) / "tests" / "form_tool"
 N = 30_000 if "FOLIO_LONG" in os.environ else 600
+SMOLLM2 = Path(__file__).resolve().parents[3] / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
 
 
 class Tool:
     """A running form_tool."""
 
-    def __init__(self):
-        self.process = subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
     def ask(self, **question):
         self.process.stdin.write(json.dumps(question) + "\n")
@@ -44,8 +45,9 @@ def tool():
 class Drawn:
     """A random expression, in the syntax that RE2 and Python share."""
 
-    def __init__(self, seed, end_anchor="$"):
+    def __init__(self, seed, end_anchor="$", most_times=4):
         self.random = random.Random(seed)
+        self.most_times = most_times
         self.n_names = 0
         self.n_stars = 0  # Python backtracks: stars within stars take it too long, and so do some others
         begin = self.random.choice(["", "", "^"])
@@ -70,7 +72,7 @@ class Drawn:
         return kind + self.choice(depth - 1) + ")"
 
     def times(self):
-        least, more = self.random.randrange(4), self.random.randrange(3)
+        least, more = self.random.randrange(self.most_times), self.random.randrange(self.most_times - 1)
         times = ["?", f"{{{least}}}", f"{{{least},{least + more}}}"]
         if self.n_stars < 2:
             times += ["*", "+", f"{{{least},}}"]
@@ -160,6 +162,22 @@ def check_texts(tool, form, match, seed, n, without="\0"):
         n["taken"] += whole
         if not whole and n_bytes < len(text.encode()):  # then no text begins so
             assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
+
+
+@pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
+def test_masks_are_what_trying_each_token_gives():
+    """With many repetitions, too: far from both ends, their copies are taken for a loop."""
+    tool = Tool("--tokens", SMOLLM2)
+    n = 0
+    for seed in range(N // 50):
+        said = tool.ask(regex=Drawn(seed, most_times=300 if seed % 2 else 4).text, walks=1, length=150, seed=seed)
+        limits = ("it needs more", "no text fits", "a text of this form can be read", "what is to be remembered")
+        assert said.get("error", "it needs more").startswith(limits), (seed, said)
+        n += said.get("masks", 0)
+    tool.process.stdin.close()
+    tool.process.wait()
+    print(f"{n} masks")
+    assert n > N / 10
 
 
 CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp Cc Cf Co".split()
