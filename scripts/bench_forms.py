@@ -12,12 +12,13 @@ token with the same probability; the others get the same tokens, as far as they 
   mask     behind a token: to follow it, and to write a bit for each token of the vocabulary. Each schema is compiled
            anew and its texts come in turn, so that the first visits of a place are in it.
 
-Times are those of the process on a CPU, so that what runs beside it is not in them; reading the clock takes about half a
-microsecond. Folio is timed in C++, the others through their packages for Python, whose calls take about a microsecond.
+Times are those of the process on a CPU, so that what runs beside it is not in them; reading the clock takes about half
+a microsecond. Folio is timed in C++, the others through their packages for Python, whose calls take about one.
 
     ninja -C build bench && build/venv/bin/python scripts/bench_forms.py --decode [MODEL]
 
-writes 16 schemas, lists of what published parts describe, and has build/bench decode with them, one text and 16.
+has build/bench decode with 16 lists of what published parts describe, and 16 long strings: one text, and 16 at once.
+Greedily, since a sampler of more takes longer where it has more tokens to choose from, and so without a form.
 """
 
 import argparse
@@ -238,7 +239,7 @@ def head(title):
 
 
 def decode(folio, model):
-    """build/bench with lists of 16 published parts that have some size; of several of one name the first."""
+    """build/bench with lists of 16 published parts of some size, and with strings, of which nothing is forced."""
     lists = {}
     for name, schema in published():
         part = name.partition("#")[2]
@@ -247,14 +248,16 @@ def decode(folio, model):
         items = schema.pop("$ref")
         schema = {"type": "array", "items": {"$ref": items}, "minItems": 50, **schema}
         said = folio.ask({"schema": json.dumps(schema)})
-        if said and said.get("states", 0) > 3000:
+        if said and said.get("states", 0) > 1500:
             lists[part] = schema
     names = list(lists)[:: max(1, len(lists) // 16)][:16]
-    print("16 lists of:", ", ".join(names), flush=True)
-    file = BUILD / "bench_forms" / "lists.jsonl"
-    file.write_text("".join(json.dumps(lists[name]) + "\n" for name in names))
-    command = [BUILD / "bench", "-m", model, "--json-schemas", file, "--batch", "1,16", "--repetitions", "16"]
-    subprocess.run([*command, "--prompt-tokens", "16"], check=True)
+    strings = [{"type": "string", "minLength": 1000 + i} for i in range(16)]
+    for title, schemas in [("lists of " + ", ".join(names), [lists[name] for name in names]), ("strings", strings)]:
+        print(f"{len(schemas)} {title}", flush=True)
+        file = BUILD / "bench_forms" / "schemas.jsonl"
+        file.write_text("".join(json.dumps(schema) + "\n" for schema in schemas))
+        command = [BUILD / "bench", "-m", model, "--json-schemas", file, "--batch", "1,16", "--repetitions", "16"]
+        subprocess.run([*command, "--prompt-tokens", "16", "--temperature", "0"], check=True)
 
 
 def main():
@@ -326,8 +329,11 @@ def main():
     print(f"\nplaces take most for {most}: {answers[most]['folio']['bytes'] / 1e6:.2f} MB")
     for name in sorted(answers, key=lambda name: -sum(answers[name]["folio"]["us"]))[: args.slowest]:
         said = answers[name]["folio"]
-        print(f"{name}: {sum(said['us']) / 1e3:.1f} ms in {len(said['us'])} masks, the slowest {max(said['us']):.0f} us, "
-              f"compile {said['ms']:.2f} ms, {said['states']} states, {said['places']} places, {said['bytes'] / 1e3:.0f} KB")  # fmt: skip
+        us = said["us"]
+        print(
+            f"{name}: {sum(us) / 1e3:.1f} ms in {len(us)} masks, the slowest {max(us):.0f} us, compile {said['ms']:.2f} ms,"
+            f" {said['states']} states, {said['places']} places, {said['bytes'] / 1e3:.0f} KB"
+        )
 
 
 if __name__ == "__main__":

@@ -14,39 +14,6 @@ uint64_t key_of(int32_t first, int32_t second) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(first)) << 32U) | static_cast<uint32_t>(second);
 }
 
-// A table of hashes: most have a few keys, and are gone at once.
-class KeySet {
- public:
-  [[nodiscard]] size_t size() const { return size_; }
-
-  /// False if it is there already. Not ~0.
-  bool insert(uint64_t key) {
-    if (2 * size_ >= keys_.size()) {
-      const std::vector<uint64_t> before = std::exchange(keys_, std::vector<uint64_t>(4 * keys_.size(), kFree));
-      for (const uint64_t old : before) {
-        if (old != kFree) slot(old) = old;
-      }
-    }
-    uint64_t& found = slot(key);
-    if (found == key) return false;
-    found = key;
-    ++size_;
-    return true;
-  }
-
- private:
-  static constexpr uint64_t kFree = ~uint64_t{0};
-
-  uint64_t& slot(uint64_t key) {
-    size_t i = (key * 0x9E3779B97F4A7C15ULL) >> 32U;
-    while (keys_[i & (keys_.size() - 1)] != kFree && keys_[i & (keys_.size() - 1)] != key) ++i;
-    return keys_[i & (keys_.size() - 1)];
-  }
-
-  std::vector<uint64_t> keys_ = std::vector<uint64_t>(32, kFree);
-  size_t size_ = 0;
-};
-
 }  // namespace
 
 TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
@@ -87,18 +54,23 @@ TokenTree::TokenTree(const data::Tokenizer& tokenizer) {
   leave(0, static_cast<uint32_t>(tokens_.size()));
 }
 
-size_t Form::SamePlace::operator()(const PlaceData& place) const {
-  uint64_t hash = place.may_end ? 1 : 2;
-  for (const Way& way : place.ways) {
+size_t Form::SamePlace::operator()(const Key& key) const {
+  uint64_t hash = key.may_end ? 1 : 2;
+  for (const Way& way : key.ways) {
     hash = (hash ^ key_of(way.state, way.stack)) * 0x9E3779B97F4A7C15ULL;
     hash ^= hash >> 29U;
   }
   return hash;
 }
 
-bool Form::SamePlace::operator()(const PlaceData& a, Place b) const {
-  const PlaceData& other = form->places_[static_cast<size_t>(b)];
-  return a.may_end == other.may_end && a.ways == other.ways;
+bool Form::SamePlace::operator()(const Key& a, Place b) const {
+  const Key other = key(b);
+  return a.may_end == other.may_end && std::ranges::equal(a.ways, other.ways);
+}
+
+Form::Key Form::SamePlace::key(Place place) const {
+  const PlaceData& data = form->places_[static_cast<size_t>(place)];
+  return {data.ways, data.may_end};
 }
 
 Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes)
@@ -131,7 +103,7 @@ Form::Place Form::forget(Place kept) {
     for (; way.stack >= 0; way.stack = returns.back().below) returns.push_back(stacks[static_cast<size_t>(way.stack)]);
     for (; !returns.empty(); returns.pop_back()) way.stack = push(returns.back().back, way.stack);
   }
-  return intern(std::move(place.ways), place.may_end);
+  return intern(place.ways, place.may_end);
 }
 
 int32_t Form::push(Grammar::State back, int32_t below) {
@@ -161,16 +133,15 @@ int32_t Form::alike_stack(int32_t stack) {
 }
 
 // What can be reached from these without a byte: the ways that read one, and whether the text may end.
-Form::Place Form::place_of(std::vector<Way> reached) {
-  std::vector<Way> ways;
-  std::vector<Way> todo = std::move(reached);
-  KeySet seen;
+Form::Place Form::place_of(std::vector<Way> todo) {
+  ways_.clear();
+  seen_.clear();
   bool may_end = false;
   while (!todo.empty()) {
     const Way way = todo.back();
     todo.pop_back();
-    if (!seen.insert(key_of(way.state, way.stack))) continue;
-    core::require(seen.size() <= kMostWays, "a text of this form can be read in more than {} ways", kMostWays);
+    if (!seen_.insert(key_of(way.state, way.stack))) continue;
+    core::require(seen_.size() <= kMostWays, "a text of this form can be read in more than {} ways", kMostWays);
     if (grammar_.ends_rule(way.state)) {
       if (way.stack < 0) {
         may_end = true;
@@ -190,22 +161,34 @@ Form::Place Form::place_of(std::vector<Way> reached) {
         todo.push_back({.state = grammar_.part(edge.rule).begin, .stack = stack});
       }
     }
-    if (reads) ways.push_back(way);
+    if (reads) ways_.push_back(way);
   }
-  if (ways.empty() && !may_end) return kNowhere;
-  return intern(std::move(ways), may_end);
+  if (ways_.empty() && !may_end) return kNowhere;
+  return intern(ways_, may_end);
 }
 
-Form::Place Form::intern(std::vector<Way> ways, bool may_end) {
+Form::Place Form::intern(std::vector<Way>& ways, bool may_end) {
   std::ranges::sort(ways);
   ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
-  PlaceData data{.ways = std::move(ways), .may_end = may_end};
-  if (const auto found = place_numbers_.find(data); found != place_numbers_.end()) return *found;
-  take(sizeof(PlaceData) + data.ways.size() * sizeof(Way) + sizeof(Place) + kTableBytes);
+  if (const auto found = place_numbers_.find(Key{ways, may_end}); found != place_numbers_.end()) return *found;
+  take(sizeof(PlaceData) + ways.size() * sizeof(Way) + sizeof(Place) + kTableBytes);
   const auto place = static_cast<Place>(places_.size());
-  places_.push_back(std::move(data));
+  places_.push_back({.ways = ways, .may_end = may_end});
   place_numbers_.insert(place);
   return place;
+}
+
+// Where these ways lead by a byte.
+std::vector<Form::Way> Form::read(std::span<const Way> ways, uint8_t byte) const {
+  std::vector<Way> reached;
+  for (const Way& way : ways) {
+    for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
+      if (edge.kind == Grammar::Edge::Kind::Bytes && edge.low <= byte && byte <= edge.high) {
+        reached.push_back({.state = edge.to, .stack = way.stack});
+      }
+    }
+  }
+  return reached;
 }
 
 void Form::expand(Place place) {
@@ -221,22 +204,21 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // ranges of bytes often lead to the same ways
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;
-    std::vector<Way> reached;
-    for (const Way& way : ways) {
-      for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
-        if (edge.kind == Grammar::Edge::Kind::Bytes && edge.low <= low && high <= edge.high) {
-          reached.push_back({.state = edge.to, .stack = way.stack});
-        }
+    std::vector<Way> reached = read(ways, static_cast<uint8_t>(low));
+    if (!reached.empty()) {
+      auto same = std::ranges::find(known, reached, &std::pair<std::vector<Way>, Place>::first);
+      if (same == known.end()) {
+        const Place to = place_of(reached);
+        same = known.emplace(known.end(), std::move(reached), to);
       }
-    }
-    const Place to = reached.empty() ? kNowhere : place_of(std::move(reached));
-    if (to != kNowhere) {
+      const Place to = same->second;
       if (!steps.empty() && steps.back().to == to && size_t{steps.back().high} + 1 == low) {
         steps.back().high = static_cast<uint8_t>(high);
-      } else {
+      } else if (to != kNowhere) {
         steps.push_back({.low = static_cast<uint8_t>(low), .high = static_cast<uint8_t>(high), .to = to});
       }
     }
@@ -311,9 +293,14 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   return n >= length;
 }
 
+// A place that a text only passes is not expanded for it.
 Form::Place Form::after(Place place, uint8_t byte) {
-  expand(place);
-  for (const Step& step : places_[static_cast<size_t>(place)].steps) {
+  const PlaceData& data = places_[static_cast<size_t>(place)];
+  if (!data.is_expanded) {
+    std::vector<Way> reached = read(data.ways, byte);
+    return reached.empty() ? kNowhere : place_of(std::move(reached));
+  }
+  for (const Step& step : data.steps) {
     if (step.low <= byte && byte <= step.high) return step.to;
   }
   return kNowhere;
@@ -339,7 +326,7 @@ const Form::Ranges& Form::allowed(Place place) {
   if (same == kNowhere) {
     std::vector<Way> alike = places_[static_cast<size_t>(place)].ways;
     for (Way& way : alike) way = {.state = grammar_.alike(way.state), .stack = alike_stack(way.stack)};
-    same = intern(std::move(alike), places_[static_cast<size_t>(place)].may_end);
+    same = intern(alike, places_[static_cast<size_t>(place)].may_end);
     places_[static_cast<size_t>(place)].same = same;
   }
   if (!places_[static_cast<size_t>(same)].allowed) {

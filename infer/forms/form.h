@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/forms/grammar.h"
+#include "infer/forms/key_set.h"
 
 namespace folio::infer::forms {
 
@@ -117,21 +118,28 @@ class Form {
     Place same = kNowhere;      ///< a place with the same tokens, which knows them; kNowhere: not known yet
     std::optional<Ranges> allowed{};
   };
-  /// Places are found by their ways, and by whether they may end.
+  struct Key {
+    std::span<const Way> ways;
+    bool may_end;
+  };
+  /// Places are found by their keys.
   struct SamePlace {
     using is_transparent = void;
     const Form* form;
-    size_t operator()(Place place) const { return (*this)(form->places_[static_cast<size_t>(place)]); }
-    size_t operator()(const PlaceData& place) const;
+    size_t operator()(Place place) const { return (*this)(key(place)); }
+    size_t operator()(const Key& key) const;
     bool operator()(Place a, Place b) const { return a == b; }
-    bool operator()(const PlaceData& a, Place b) const;
-    bool operator()(Place a, const PlaceData& b) const { return (*this)(b, a); }
+    bool operator()(const Key& a, Place b) const;
+    bool operator()(Place a, const Key& b) const { return (*this)(b, a); }
+    [[nodiscard]] Key key(Place place) const;
   };
 
   [[nodiscard]] int32_t push(Grammar::State back, int32_t below);
   [[nodiscard]] int32_t alike_stack(int32_t stack);
-  [[nodiscard]] Place place_of(std::vector<Way> reached);
-  [[nodiscard]] Place intern(std::vector<Way> ways, bool may_end);
+  [[nodiscard]] Place place_of(std::vector<Way> todo);
+  /// Sorts `ways`.
+  [[nodiscard]] Place intern(std::vector<Way>& ways, bool may_end);
+  [[nodiscard]] std::vector<Way> read(std::span<const Way> ways, uint8_t byte) const;
   void take(size_t n_bytes);
   void expand(Place place);
   [[nodiscard]] bool runs(Place place, const std::bitset<256>& bytes, uint32_t length);
@@ -145,6 +153,8 @@ class Form {
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
   std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;
+  std::vector<Way> ways_;  ///< that place_of() finds
+  KeySet seen_;            ///< by place_of()
   size_t most_bytes_;
   size_t n_bytes_ = 0;
   uint64_t generation_ = 0;

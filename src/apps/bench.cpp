@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <sstream>
 
@@ -18,7 +19,6 @@
 #include "core/file_io.h"
 #include "core/formats/model_files.h"
 #include "core/random.h"
-#include "core/seconds_since.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "infer/engine/scoped_requests.h"
 
@@ -52,36 +52,49 @@ struct Speeds {
 // When the tokens of some sequences come.
 class Watch {
  public:
-  explicit Watch(size_t n_sequences) : n_silent_(n_sequences), has_spoken_(n_sequences) {}
+  explicit Watch(size_t n_sequences) : n_silent_(n_sequences), lengths_(n_sequences) {}
   void token(size_t sequence) {
-    if (!has_spoken_[sequence]) {
-      has_spoken_[sequence] = true;
+    if (lengths_[sequence]++ == 0) {
       if (--n_silent_ == 0) all_speak_ = Clock::now();
     } else if (n_silent_ == 0) {
       ++n_tokens_;
     }
   }
-  /// Seconds to the first token of the last sequence, and tokens a second from then on.
-  [[nodiscard]] double seconds_to_first() const { return std::chrono::duration<double>(all_speak_ - start_).count(); }
-  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(n_tokens_) / core::seconds_since(all_speak_); }
+  /// A step has ended; with the one in which the first sequence ends, what counts ends.
+  void step(bool one_has_ended) {
+    if (counted_ || !one_has_ended) return;
+    counted_ = n_tokens_;
+    end_ = Clock::now();
+  }
+  /// Seconds to the first token of the last sequence; and tokens a second from then on, as long as all go on.
+  [[nodiscard]] double seconds_to_first() const { return seconds(start_, all_speak_); }
+  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(*counted_) / seconds(all_speak_, end_); }
+  [[nodiscard]] size_t length(size_t sequence) const { return lengths_[sequence]; }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::time_point begin, Clock::time_point end) {
+    return std::chrono::duration<double>(end - begin).count();
+  }
   size_t n_silent_;
-  std::vector<bool> has_spoken_;
+  std::vector<size_t> lengths_;
   size_t n_tokens_ = 0;
+  std::optional<size_t> counted_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point all_speak_{};
+  Clock::time_point end_{};
 };
 
 Watch watched(infer::Engine& engine, std::span<infer::Request> requests) {
   infer::ScopedRequests running(engine);
   Watch watch(requests.size());
+  bool one_has_ended = false;
   for (size_t b = 0; b < requests.size(); ++b) {
     requests[b].on_token = [&watch, b](size_t, int32_t, std::span<const float>) { watch.token(b); };
+    requests[b].on_end = [&](size_t, const infer::GenerateResult&) { one_has_ended = true; };
     running.add(requests[b]);
   }
-  while (engine.step()) continue;
+  for (bool more = true; more; watch.step(one_has_ended)) more = engine.step();
   return watch;
 }
 
@@ -135,28 +148,25 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
     std::vector<infer::Request> with_form = random_requests(engine, o, batch, repetition, o.prompt_tokens);
     std::vector<infer::Request> without = with_form;
-    std::vector<size_t> lengths(with_form.size());
+    for (size_t b = 0; b < with_form.size(); ++b) {
+      with_form[b].tokenizer = &tokenizer;
+      with_form[b].options.max_tokens = o.gen_tokens + 1;
+    }
     const auto run_with_form = [&] {
       for (size_t b = 0; b < with_form.size(); ++b) {
-        with_form[b].tokenizer = &tokenizer;
-        with_form[b].options.max_tokens = o.gen_tokens + 1;
+        const std::string& schema = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()];
         with_form[b].options.form =
-            infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema,
-                                     .text = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()]},
-                                    tokens);
-        with_form[b].on_end = [&lengths, b](size_t, const infer::GenerateResult& result) {
-          lengths[b] = result.tokens.size();
-        };
+            infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = schema}, tokens);
       }
-      decode.push_back(watched(engine, with_form).tokens_per_s());
+      return watched(engine, with_form);
     };
-    run_with_form();
-    for (size_t b = 0; b < without.size(); ++b) without[b].options.max_tokens = static_cast<int64_t>(lengths[b]);
-    free.push_back(watched(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) {  // the other order: what ran before is not counted
-      decode.pop_back();
-      run_with_form();
+    Watch watch = run_with_form();
+    for (size_t b = 0; b < without.size(); ++b) {
+      without[b].options.max_tokens = static_cast<int64_t>(watch.length(b));
     }
+    free.push_back(watched(engine, without).tokens_per_s());
+    if (repetition % 2 == 1) watch = run_with_form();  // the other order: what ran before is not counted
+    decode.push_back(watch.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
   for (auto* all : {&decode, &free, &share}) all->erase(all->begin());

@@ -1,11 +1,11 @@
 // What forms say of texts, for tests in Python. Reads lines of JSON from the standard input:
 //   {"schema": "…", "free": false, "texts": ["…"], "walks": 10, "length": 60, "seed": 1}
-// with "grammar", or "regex" and "search", in place of "schema" (and "timed", a text at whose places masks are timed),
-// and answers each with a line: {"error": "…"}, or for each text whether it is one of the form and how many of its
-// bytes may come, and the texts of random walks; "unfinished" counts those that came to no end. With --tokens MODEL the
-// vocabulary is that model's; each mask on a walk is compared with trying every token, and "masks" says how many were.
-// {"schema": "…", "bench": 3, "length": 60} draws texts token by token, and says what a fresh form took for each of
-// them.
+// with "grammar", or "regex" and "search", in place of "schema", and answers each with a line: {"error": "…"}, or for
+// each text whether it is one of the form and how many of its bytes may come, and the texts of random walks;
+// "unfinished" counts those that came to no end. With --tokens MODEL the vocabulary is that model's; each mask on a
+// walk is compared with trying every token, and "masks" says how many were. {"schema": "…", "bench": 3, "length": 60}
+// draws texts token by token, and says what a fresh form took for each of them; {"vocabulary": true} asks for the bytes
+// of the tokens, in hexadecimal.
 #include <time.h>
 
 #include <algorithm>
@@ -91,23 +91,6 @@ double cpu_us() {
   return 1e6 * static_cast<double>(at.tv_sec) + 1e-3 * static_cast<double>(at.tv_nsec);
 }
 
-// Microseconds of the mask behind each byte of a text, when it is asked for first and then.
-nlohmann::json timed(Form& form, std::string_view text) {
-  const auto us = [&](Form::Place place) {
-    const double begin = cpu_us();
-    static_cast<void>(form.allowed(place));
-    return cpu_us() - begin;
-  };
-  auto all = nlohmann::json::array();
-  Form::Place place = form.start();
-  for (size_t i = 0; i <= text.size() && place != Form::kNowhere; ++i) {
-    const double first = us(place);
-    all.push_back({first, us(place)});
-    if (i < text.size()) place = form.after(place, static_cast<uint8_t>(text[i]));
-  }
-  return all;
-}
-
 Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary) {
   Grammar grammar({.longest_token = vocabulary.tokens->longest()});
   const Grammar::Rule rule = grammar.declare();
@@ -189,7 +172,6 @@ nlohmann::json answer(const nlohmann::json& question, const Vocabulary& vocabula
     const bool whole = n == text.get_ref<const std::string&>().size() && form.may_end(place);
     said["texts"].push_back({whole, n});
   }
-  if (question.contains("timed")) said["us"] = timed(form, question["timed"].get<std::string>());
   std::mt19937 random(question.value("seed", 1U));
   size_t n_masks = 0;
   const auto look = [&](Form::Place place) {
