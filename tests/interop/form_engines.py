@@ -1,0 +1,118 @@
+"""Other engines of forms, each in a process of its own, over a vocabulary of single bytes.
+
+As a program (form_engines.py xgrammar|llguidance) it reads lines of JSON: {"schema"|"regex"|"grammar": …, "texts": […]},
+and answers each with {"error": …}, or for each text whether it is whole and how many of its bytes may come."""
+
+import json
+import selectors
+import subprocess
+import sys
+
+NAMES = ["xgrammar", "llguidance"]
+END = 256
+TOKENS = [bytes([byte]) for byte in range(256)] + [b""]
+
+
+class Engine:
+    def __init__(self, name):
+        self.name = name
+        self.begin()
+
+    def begin(self):
+        self.process = subprocess.Popen([sys.executable, __file__, self.name], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8")
+        self.answers = selectors.DefaultSelector()
+        self.answers.register(self.process.stdout, selectors.EVENT_READ)
+
+    def ask(self, **question):
+        """Where it dies, or says nothing for 10 s, that is its error."""
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline() if self.answers.select(timeout=10) else ""
+        except BrokenPipeError:
+            line = ""
+        if line:
+            return json.loads(line)
+        self.close()
+        self.begin()
+        return {"error": "it died, or took 10 s", "died": True}
+
+    def close(self):
+        self.answers.close()
+        self.process.kill()
+        self.process.communicate()
+
+
+def xgrammar_compiler():
+    import xgrammar
+
+    info = xgrammar.TokenizerInfo(TOKENS, xgrammar.VocabType.RAW, vocab_size=len(TOKENS), stop_token_ids=[END])
+    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+    def compiled(kind, text):
+        if kind == "schema":
+            grammar = compiler.compile_json_schema(text, any_whitespace=False, separators=(",", ":"), strict_mode=False)
+        else:
+            grammar = {"regex": compiler.compile_regex, "grammar": compiler.compile_grammar}[kind](text)
+
+        def said(text):
+            matcher = xgrammar.GrammarMatcher(grammar)
+            for i, byte in enumerate(text):
+                if not matcher.accept_string(bytes([byte])):
+                    return False, i
+            return matcher.accept_token(END), len(text)
+
+        return said
+
+    return compiled
+
+
+def llguidance_compiler():
+    import llguidance
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    class Tokenizer:
+        tokens, eos_token_id, bos_token_id = TOKENS, END, None
+
+        def __call__(self, text):
+            return list(text.encode() if isinstance(text, str) else text)
+
+    tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokenizer()))
+    made = llguidance.LLMatcher
+    forms = {
+        "schema": lambda text: made.grammar_from_json_schema(text, {"whitespace_flexible": False}),
+        "regex": made.grammar_from_regex,
+        "grammar": lambda text: made.grammar_from_lark(gbnf_to_lark(text)),
+    }
+
+    def compiled(kind, text):
+        matcher = made(tokenizer, forms[kind](text), log_level=0)
+        if matcher.is_error():
+            raise ValueError(matcher.get_error())
+
+        def said(text):
+            n = matcher.deep_copy().validate_tokens([*text, END])
+            return n == len(text) + 1, min(n, len(text))
+
+        return said
+
+    return compiled
+
+
+def main(name):
+    compiled = {"xgrammar": xgrammar_compiler, "llguidance": llguidance_compiler}[name]()
+    for line in sys.stdin:
+        question = json.loads(line)
+        texts = question.pop("texts")
+        [(kind, text)] = question.items()
+        try:
+            said = compiled(kind, text)
+            answer = {"texts": [said(text.encode()) for text in texts]}
+        except Exception as error:  # it does not take the form, and says why
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
