@@ -24,7 +24,7 @@ struct Judged {
   double weight = 0.0;            // mean of the product of masses
   double weight_error = 0.0;      // its standard error
   int64_t held_wrong = 0;         // ended, and don't fit
-  int64_t differ = 0;             // the form and std::regex, on these texts
+  int64_t differ = 0;             // the form and a reader of JSON, on these texts
 };
 
 class Model {
@@ -125,7 +125,8 @@ void json_lines(Report& report) {
     rows.push_back({steps, it.free, it.held, it.weight});
     report.claim_below(fmt::format("{} steps: free lines that fit, share", steps), it.free, 0.98);
     report.claim_equal(fmt::format("{} steps: lines with the form that end and don't fit", steps), it.held_wrong, 0);
-    report.claim_equal(fmt::format("{} steps: lines on which the form and std::regex differ", steps), it.differ, 0);
+    report.claim_equal(fmt::format("{} steps: lines on which the form and a reader of JSON differ", steps), it.differ,
+                       0);
     const double error =
         std::sqrt(it.weight_error * it.weight_error + it.free * (1 - it.free) / static_cast<double>(n));
     if (!report.short_form()) {

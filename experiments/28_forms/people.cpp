@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <regex>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -19,6 +20,33 @@ constexpr std::array kFirst{"Ajay", "Ben", "Cora", "Dov", "Eli",  "Fritz", "Gus"
                             "Sam",  "Tia", "Uma",  "Vic", "Will", "Xu",    "Yves", "Zoe"};
 constexpr std::array kSecond{"", "na", "ly", "kin", "win"};
 constexpr std::array kKinds{"cat", "dog", "owl"};
+
+using Json = nlohmann::ordered_json;
+
+bool is_name(const Json& value) {
+  if (!value.is_string()) return false;
+  const auto name = value.get<std::string>();
+  const auto small = [](char c) { return 'a' <= c && c <= 'z'; };
+  return name.size() >= 2 && 'A' <= name[0] && name[0] <= 'Z' && std::all_of(name.begin() + 1, name.end(), small);
+}
+
+bool has_keys(const Json& value, const std::vector<std::string>& keys) {
+  std::vector<std::string> found;
+  for (const auto& [key, member] : value.items()) found.push_back(key);
+  return value.is_object() && found == keys;
+}
+
+bool is_person(const std::string& text) {
+  const Json person = Json::parse(text, nullptr, false);
+  // Written anew it is the same only if it had no spaces, no key twice, and its numbers in the one way.
+  if (person.is_discarded() || person.dump() != text || !has_keys(person, {"name", "age", "pets"})) return false;
+  const Json& age = person["age"];
+  if (!is_name(person["name"]) || !age.is_number_unsigned() || age > 99 || !person["pets"].is_array()) return false;
+  return std::ranges::all_of(person["pets"], [](const Json& pet) {
+    return has_keys(pet, {"kind", "name"}) && is_name(pet["name"]) &&
+           std::ranges::any_of(kKinds, [&](const char* kind) { return pet["kind"] == kind; });
+  });
+}
 
 fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
 
@@ -100,10 +128,10 @@ Verdict judged(infer::forms::Form& form, const std::string& text) {
 }
 
 bool begins_with_person(const std::string& text) {
-  static const std::string pet = R"re(\{"kind":"(cat|dog|owl)","name":"[A-Z][a-z]+"\})re";
-  static const std::regex person(R"re(\{"name":"[A-Z][a-z]+","age":(0|[1-9][0-9]?),"pets":\[()re" + pet + "(," + pet +
-                                 R"re()*)?\]\})re");
-  return std::regex_search(text, person, std::regex_constants::match_continuous);
+  for (size_t end = text.find('}'); end != std::string::npos; end = text.find('}', end + 1)) {
+    if (is_person(text.substr(0, end + 1))) return true;
+  }
+  return false;
 }
 
 }  // namespace folio::experiments

@@ -30,8 +30,7 @@ struct Verdict {
 };
 [[nodiscard]] Verdict judged(infer::forms::Form& form, const std::string& text);
 
-/// Whether a line that fits stands at the beginning of `text`: by the standard library's std::regex, which knows
-/// nothing of forms.
+/// Whether a line that fits stands at the beginning of `text`: by a reader of JSON, which knows nothing of forms.
 [[nodiscard]] bool begins_with_person(const std::string& text);
 
 }  // namespace folio::experiments

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <regex>
+#include <string_view>
 
 #include "core/error.h"
 #include "data/corpus.h"
@@ -25,12 +25,26 @@ constexpr size_t kColumns = 110;  // of the picture
 const std::vector<std::pair<std::string, char>> kGroups{{"A–Z", 'A'},       {"a–z ␣ '", 'a'}, {":", ':'},
                                                         {"! , . ; ?", '.'}, {"↵", '\n'},      {"& $ - 3", '-'}};
 
-// Whether the form takes the whole text, by the standard library, which knows nothing of forms; and whether the form
-// takes it as a beginning.
+constexpr std::string_view kMarks = "!,.:;?";
+
+// Whether a text is a whole speech, written out by hand: it knows nothing of forms.
 bool fits(const std::string& text) {
-  static const std::regex speech(kSpeech);
-  return std::regex_match(text, speech);
+  const auto capital = [](char c) { return 'A' <= c && c <= 'Z'; };
+  const auto letter = [&](char c) { return capital(c) || ('a' <= c && c <= 'z') || c == '\'' || c == ' '; };
+  const size_t colon = text.find(":\n");
+  if (colon == std::string::npos || colon == 0) return false;
+  if (!std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon), capital)) return false;
+  size_t n_lines = 0;
+  for (size_t at = colon + 2; at < text.size(); ++n_lines) {
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    at += line.size() + 1;
+    if (line.empty()) return n_lines > 0 && at == text.size();
+    if (line.size() < 2 || line.size() > kLongest + 1 || kMarks.find(line.back()) == std::string::npos) return false;
+    if (!std::all_of(line.begin(), line.end() - 1, letter)) return false;
+  }
+  return false;
 }
+// Whether the form takes it as a beginning.
 bool begins(infer::forms::Form& form, const std::string& text) {
   return form.after(form.start(), text) != infer::forms::Form::kNowhere;
 }
@@ -44,7 +58,7 @@ std::string place_name(const std::string& text) {
   const size_t line = text.rfind('\n') + 1;
   const size_t n = text.size() - line;
   if (n == 0) return text[line - 2] == ':' && line == colon + 2 ? "the first line's first letter" : "behind a line";
-  if (std::string("!,.:;?").find(text.back()) != std::string::npos) return "behind a mark";
+  if (kMarks.find(text.back()) != std::string::npos) return "behind a mark";
   return n == kLongest ? "behind 40 letters" : "in a line";
 }
 
