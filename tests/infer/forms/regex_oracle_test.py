@@ -45,11 +45,11 @@ def tool():
 class Drawn:
     """A random expression, in the syntax that RE2 and Python share."""
 
-    def __init__(self, seed, end_anchor="$", most_times=4):
+    def __init__(self, seed, end_anchor="$", most_times=4, n_stars=0):
         self.random = random.Random(seed)
         self.most_times = most_times
         self.n_names = 0
-        self.n_stars = 0  # Python backtracks: stars within stars take it too long, and so do some others
+        self.n_stars = n_stars  # of two; Python backtracks: stars within stars take it too long, and so do some others
         begin = self.random.choice(["", "", "^"])
         end = self.random.choice(["", "", end_anchor])
         self.text = begin + self.choice(3) + end
@@ -166,18 +166,18 @@ def check_texts(tool, form, match, seed, n, without="\0"):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_are_what_trying_each_token_gives():
-    """With many repetitions, too: far from both ends, their copies are taken for a loop."""
+    """With many repetitions: far from both ends, their copies are taken for a loop. Without stars, in which walks stay."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
-    for seed in range(N // 50):
-        said = tool.ask(regex=Drawn(seed, most_times=300 if seed % 2 else 4).text, walks=1, length=150, seed=seed)
+    for seed in range(N // 30):
+        said = tool.ask(regex=Drawn(seed, most_times=300, n_stars=2).text, walks=2, length=150, seed=seed)
         limits = ("it needs more", "no text fits", "a text of this form can be read", "what is to be remembered")
         assert said.get("error", "it needs more").startswith(limits), (seed, said)
         n += said.get("masks", 0)
     tool.process.stdin.close()
     tool.process.wait()
     print(f"{n} masks")
-    assert n > N / 10
+    assert n > N
 
 
 CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp Cc Cf Co".split()
