@@ -1,17 +1,27 @@
 #include "data/batches.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/error.h"
 #include "core/random.h"
 
 namespace folio::data {
 namespace {
 
-void append_window(Batch& batch, TokenView tokens, size_t start) {
+void append_window(Batch& batch, TokenView tokens, size_t start, DocumentEnd document_end) {
   const auto length = static_cast<size_t>(batch.length);
   const TokenView inputs = tokens.subspan(start, length);
   const TokenView targets = tokens.subspan(start + 1, length);
   batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
   batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
+  if (!document_end) return;
+  const auto row = batch.targets.end() - batch.length;
+  auto end = std::find(row, batch.targets.end(), *document_end);
+  if (end == batch.targets.end()) return;
+  ++end;  // that the document ends is learned, too
+  std::fill(batch.inputs.begin() + (end - batch.targets.begin()), batch.inputs.end(), *document_end);
+  std::fill(end, batch.targets.end(), Batch::kIgnored);
 }
 
 void require_window(TokenView tokens, int64_t length) {
@@ -23,8 +33,10 @@ void require_window(TokenView tokens, int64_t length) {
 
 }  // namespace
 
-BatchSampler::BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed)
-    : tokens_(tokens), rows_(rows), length_(length), seed_(seed) {
+int64_t Batch::n_counted() const { return std::ssize(targets) - std::count(targets.begin(), targets.end(), kIgnored); }
+
+BatchSampler::BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end)
+    : tokens_(tokens), rows_(rows), length_(length), seed_(seed), document_end_(document_end) {
   core::require(rows >= 1, "a batch needs at least one row, not {}", rows);
   require_window(tokens, length);
 }
@@ -34,7 +46,7 @@ Batch BatchSampler::batch(uint64_t number) const {
   const size_t starts = tokens_.size() - static_cast<size_t>(length_);
   for (int64_t row = 0; row < rows_; ++row) {
     const uint64_t counter = number * static_cast<uint64_t>(rows_) + static_cast<uint64_t>(row);
-    append_window(batch, tokens_, core::random_below(seed_, counter, starts));
+    append_window(batch, tokens_, core::random_below(seed_, counter, starts), document_end_);
   }
   return batch;
 }
@@ -44,11 +56,12 @@ int64_t consecutive_windows(TokenView tokens, int64_t length) {
   return (static_cast<int64_t>(tokens.size()) - 1) / length;
 }
 
-Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length) {
+Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length, DocumentEnd document_end) {
   core::require(first >= 0 && rows >= 0 && first + rows <= consecutive_windows(tokens, length),
                 "windows {} to {} of length {} do not fit {} tokens", first, first + rows, length, tokens.size());
   Batch batch{.rows = rows, .length = length, .inputs = {}, .targets = {}};
-  for (int64_t row = first; row < first + rows; ++row) append_window(batch, tokens, static_cast<size_t>(row * length));
+  for (int64_t row = first; row < first + rows; ++row)
+    append_window(batch, tokens, static_cast<size_t>(row * length), document_end);
   return batch;
 }
 

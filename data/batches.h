@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/tokens.h"
@@ -10,16 +11,24 @@ namespace folio::data {
 
 /// Row-major [rows, length]; targets are the inputs shifted by one.
 struct Batch {
+  static constexpr int32_t kIgnored = -100;  ///< a target that does not count
+
   int64_t rows = 0;
   int64_t length = 0;
   std::vector<int32_t> inputs;
   std::vector<int32_t> targets;
+
+  [[nodiscard]] int64_t n_counted() const;  ///< targets that do
 };
+
+/// With the token that ends a document, windows end there, too: what stands behind it in the window is this token
+/// again, and no target. Nothing: windows go on with the next document.
+using DocumentEnd = std::optional<int32_t>;
 
 class BatchSampler {
  public:
   /// Throws core::Error if a window of length + 1 tokens does not fit the split.
-  BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed);
+  BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end = {});
 
   /// The batch of this number, independent of the order of calls.
   [[nodiscard]] Batch batch(uint64_t number) const;
@@ -29,6 +38,7 @@ class BatchSampler {
   int64_t rows_;
   int64_t length_;
   uint64_t seed_;
+  DocumentEnd document_end_;
 };
 
 /// How many consecutive windows of `length` inputs fit; the last target is the token after the last window.
@@ -36,6 +46,7 @@ class BatchSampler {
 [[nodiscard]] int64_t consecutive_windows(TokenView tokens, int64_t length);
 
 /// Windows [first, first + rows) of the consecutive ones.
-[[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length);
+[[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
+                                      DocumentEnd document_end = {});
 
 }  // namespace folio::data

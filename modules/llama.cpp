@@ -78,8 +78,15 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
     core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
   }
   if (form == Form::Fused && tokens_BT.is_cpu()) {
-    return fused::linear_cross_entropy(stream(tokens_BT, {}).flatten(0, 1), norm_->weight, config_.norm_eps, head(),
-                                       targets_BT.flatten(), fused_head_);
+    auto x_ND = stream(tokens_BT, {}).flatten(0, 1);
+    auto targets_N = targets_BT.flatten();
+    const auto counts_N = targets_N != kIgnored;
+    if (!counts_N.all().item<bool>()) {  // rows without a target need no logits
+      const auto rows = counts_N.nonzero().flatten();
+      x_ND = x_ND.index_select(0, rows);
+      targets_N = targets_N.index_select(0, rows);
+    }
+    return fused::linear_cross_entropy(x_ND, norm_->weight, config_.norm_eps, head(), targets_N, fused_head_);
   }
   return torch::cross_entropy_loss(forward(tokens_BT).flatten(0, 1), targets_BT.flatten());
 }

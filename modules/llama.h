@@ -40,9 +40,10 @@ class LlamaImpl : public torch::nn::Module {
   /// exceeds the context, and LibTorch's c10::Error for ids outside the vocabulary.
   torch::Tensor forward(const torch::Tensor& tokens, const Observer& observer = {});
 
-  /// The mean cross-entropy in nats of `targets` [B, T] under the logits of `tokens` [B, T], a scalar. Throws as
-  /// forward does, and where the two shapes or types differ.
+  /// The mean cross-entropy in nats of `targets` [B, T] under the logits of `tokens` [B, T], a scalar. Targets that are
+  /// kIgnored do not count; there has to be another. Throws as forward does, and where the two shapes or types differ.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
+  static constexpr int64_t kIgnored = -100;  ///< as LibTorch's cross_entropy_loss() has it
 
   /// Fused: on a CPU, loss() has the norm, the head and the cross-entropy in one function (fused/head.h).
   Form form = Form::Plain;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 
@@ -29,6 +30,28 @@ TEST(BatchSampler, TargetsAreTheInputsShiftedByOne) {
     for (size_t i = 0; i < 35; ++i) {
       EXPECT_EQ(batch.targets[i], batch.inputs[i] + 1);
       EXPECT_EQ(batch.inputs[i], batch.inputs[i - i % 7] + static_cast<int32_t>(i % 7)) << "a row is one window";
+    }
+  }
+}
+
+TEST(BatchSampler, AWindowMayEndWithItsDocument) {
+  const std::vector<int32_t> tokens{5, 6, 0, 7, 0, 0, 8, 9, 5, 6, 7, 8};
+  constexpr int32_t no = Batch::kIgnored;
+  const Batch all = consecutive_batch(tokens, 0, 3, 3, 0);
+  EXPECT_EQ(all.inputs, (std::vector<int32_t>{5, 6, 0, 7, 0, 0, 8, 9, 5}));
+  EXPECT_EQ(all.targets, (std::vector<int32_t>{6, 0, no, 0, no, no, 9, 5, 6}));
+  EXPECT_EQ(all.n_counted(), 6);
+  EXPECT_EQ(consecutive_batch(tokens, 0, 3, 3).n_counted(), 9);
+  const BatchSampler sampler(tokens, 4, 3, 1, 0);
+  const BatchSampler across(tokens, 4, 3, 1);
+  for (uint64_t number = 0; number < 20; ++number) {
+    const Batch cut = sampler.batch(number);
+    const Batch whole = across.batch(number);
+    for (size_t i = 0; i < 12; ++i) {
+      const bool ended =
+          std::find(whole.targets.begin() + i / 3 * 3, whole.targets.begin() + i, 0) != whole.targets.begin() + i;
+      EXPECT_EQ(cut.targets[i], ended ? no : whole.targets[i]);
+      EXPECT_EQ(cut.inputs[i], ended ? 0 : whole.inputs[i]);
     }
   }
 }

@@ -1,4 +1,6 @@
 // The laws of the whole model.
+#include "modules/llama.h"
+
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
@@ -14,9 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/modules/gradient_check.h"
 #include "modules/attention.h"
-#include "modules/llama.h"
+#include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -131,6 +132,29 @@ TEST(Llama, LossIsTheMeanCrossEntropy) {
     }
   }
   EXPECT_NEAR(model->loss(tokens, targets).item<double>(), sum / 15, 32 * kEps);
+}
+
+TEST(Llama, TargetsThatAreIgnoredDoNotCount) {
+  nn::Llama model(kTiny);
+  model->to(torch::kDouble);
+  const auto tokens = random_tokens(kTiny, 2, 4);
+  auto targets = random_tokens(kTiny, 2, 4);
+  targets[0][1] = nn::LlamaImpl::kIgnored;
+  targets[1] = nn::LlamaImpl::kIgnored;
+  const auto rows =
+      torch::cross_entropy_loss(model->forward(tokens).flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum);
+  for (const auto form : {nn::Form::Plain, nn::Form::Fused}) {
+    model->form = form;
+    model->zero_grad();
+    const auto loss = model->loss(tokens, targets);
+    EXPECT_NEAR(loss.item<double>(), rows.item<double>() / 3, 64 * kEps);
+    loss.backward();
+    const auto gradient = model->parameters().front().grad().clone();
+    model->zero_grad();
+    (torch::cross_entropy_loss(model->forward(tokens).flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum) / 3)
+        .backward();
+    EXPECT_TRUE(torch::allclose(gradient, model->parameters().front().grad(), 1e-9, 1e-12));
+  }
 }
 
 TEST(Llama, OverfitsOneBatch) {

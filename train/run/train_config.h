@@ -18,9 +18,10 @@ struct TrainConfig {
   core::ModelConfig model;  ///< vocab_size comes from the corpus
 
   int64_t steps = 2500;
-  int64_t batch_size = 4;    ///< windows in a batch
-  int64_t window = 256;      ///< tokens in a training or validation window; at most the model's context
-  int64_t accumulation = 1;  ///< batches whose gradients make one step
+  int64_t batch_size = 4;        ///< windows in a batch
+  int64_t window = 256;          ///< tokens in a training or validation window; at most the model's context
+  int64_t accumulation = 1;      ///< batches whose gradients make one step
+  bool across_documents = true;  ///< windows go on with the next document
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -72,6 +73,8 @@ struct TrainConfig {
     visit("Batches", self.batch_size, F{"batch-size", "windows in a batch", 1, 1e6});
     visit("Batches", self.window, F{"window", "tokens in a training and validation window", 1, 1 << 24});
     visit("Batches", self.accumulation, F{"accumulation", "batches that make one step", 1, 1e6});
+    visit("Batches", self.across_documents,
+          F{"across-documents", "whether windows go on with the next document, or end with theirs", 0, 0, F::kLater});
     visit("Batches", self.validation_fraction,
           F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
     visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});

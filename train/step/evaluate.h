@@ -16,10 +16,12 @@ struct TensorBatch {
 [[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
 
 /// The mean over the whole split in consecutive windows of `window` tokens, each evaluated on its own.
-/// The fewer than `window` tokens after the last whole window are not counted.
-[[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device);
+/// The fewer than `window` tokens after the last whole window are not counted, and with `document_end` (batches.h)
+/// those of a window's second document on.
+[[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device,
+                                data::DocumentEnd document_end = {});
 
-/// The mean over `n` random batches, numbers `first` to first + n - 1 of the sampler.
+/// The mean over the tokens of `n` random batches, numbers `first` to first + n - 1 of the sampler.
 [[nodiscard]] double random_batches_loss(nn::Llama& model, const data::BatchSampler& sampler, int64_t n, uint64_t first,
                                          torch::Device device);
 

@@ -168,7 +168,8 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset)
              .corpus_bytes = dataset.bytes(),
              .corpus_digest = dataset.digest()},
       device_(device_of(state_.config)),
-      sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed) {
+      sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed,
+               dataset.document_end(state_.config)) {
   if (state_.config.ema > 0.0)
     average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes
   torch::manual_seed(state_.config.seed);
@@ -223,15 +224,20 @@ StepResult Trainer::step() {
   const TrainConfig& c = config();
   double loss = 0.0;
   model_->zero_grad();
+  std::vector<data::Batch> batches;
+  double n_counted = 0.0;
   for (int64_t part = 0; part < c.accumulation; ++part) {
-    const auto number = static_cast<uint64_t>(state_.step * c.accumulation + part);
-    const TensorBatch batch = to_tensors(sampler_.batch(number), device_);
+    batches.push_back(sampler_.batch(static_cast<uint64_t>(state_.step * c.accumulation + part)));
+    n_counted += static_cast<double>(batches.back().n_counted());
+  }
+  for (const data::Batch& part : batches) {
+    const TensorBatch batch = to_tensors(part, device_);
     torch::Tensor part_loss;
     {
       const Autocast autocast(c.dtype == Precision::Bf16, device_);
       part_loss = model_->loss(batch.inputs_BT, batch.targets_BT);
     }
-    if (c.accumulation > 1) part_loss = part_loss / static_cast<double>(c.accumulation);
+    if (c.accumulation > 1) part_loss = part_loss / (n_counted / static_cast<double>(part.n_counted()));
     part_loss.backward();
     loss += part_loss.item<double>();
   }
@@ -252,11 +258,13 @@ Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
   const auto& splits = dataset_.splits();
   if (c.eval_batches == 0)
-    return {.train = {}, .validation = split_loss(shown_model(), splits.validation, c.window, device_)};
+    return {.train = {},
+            .validation = split_loss(shown_model(), splits.validation, c.window, device_, dataset_.document_end(c))};
   // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
   const auto first = static_cast<uint64_t>(state_.step) * static_cast<uint64_t>(c.eval_batches);
-  const data::BatchSampler train(splits.train, c.batch_size, c.window, c.seed + 1);
-  const data::BatchSampler validation(splits.validation, c.batch_size, c.window, c.seed + 2);
+  const data::DocumentEnd end = dataset_.document_end(c);
+  const data::BatchSampler train(splits.train, c.batch_size, c.window, c.seed + 1, end);
+  const data::BatchSampler validation(splits.validation, c.batch_size, c.window, c.seed + 2, end);
   return {.train = random_batches_loss(shown_model(), train, c.eval_batches, first, device_),
           .validation = random_batches_loss(shown_model(), validation, c.eval_batches, first, device_)};
 }

@@ -36,6 +36,10 @@ class Dataset {
   [[nodiscard]] const std::string& digest() const { return digest_; }
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   [[nodiscard]] const data::SplitsOf<data::TokenView>& splits() const { return splits_; }
+  /// Where windows end, as the configuration says.
+  [[nodiscard]] data::DocumentEnd document_end(const TrainConfig& config) const {
+    return config.across_documents ? data::DocumentEnd() : tokenizer_->end_of_text();
+  }
 
  private:
   std::string name_;

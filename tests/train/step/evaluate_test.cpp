@@ -13,7 +13,7 @@ namespace {
 using test::Small;
 
 // -log p of each token of the split's windows, one at a time, in double.
-double naive_loss(nn::Llama& model, std::span<const int32_t> split, int64_t window) {
+double naive_loss(nn::Llama& model, data::TokenView split, int64_t window) {
   const torch::NoGradGuard no_grad;
   model->eval();
   double sum = 0.0;
@@ -93,7 +93,7 @@ TEST(Evaluate, RandomBatchesAreTheSamplersMean) {
   auto& model = small.trainer.model();
   model->eval();
   const torch::NoGradGuard no_grad;
-  const auto mean_of = [&](std::span<const int32_t> split, uint64_t seed) {
+  const auto mean_of = [&](data::TokenView split, uint64_t seed) {
     const data::BatchSampler sampler(split, c.batch_size, c.window, seed);
     double sum = 0.0;
     for (uint64_t n = 6; n < 9; ++n) {  // the third evaluation's worth: step 2 times 3 batches

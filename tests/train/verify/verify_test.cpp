@@ -284,7 +284,7 @@ TEST(VerifyTrained, ATrainedModelAgrees) {
   test::Small small(c);
   for (int step = 0; step < 30; ++step) small.trainer.step();
   Exported exported(small.trainer.model());
-  const auto tokens = small.dataset.splits().validation.first(24);
+  const auto tokens = small.dataset.splits().validation.first(24).to_vector();
   EXPECT_EQ(first_apart(compare_forward(small.trainer.model(), exported.side(), tokens)), nullptr);
 }
 
