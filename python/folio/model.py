@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import math
 import os
 import weakref
@@ -23,6 +24,8 @@ Prompt = Union[str, Ids]
 Message = Mapping[str, str]
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
+# What a form is called here, and by the server.
+FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
 # Of each number that Model() takes, the least and the most.
 RANGES = {
     "threads": (1, 1024),
@@ -54,6 +57,10 @@ class Model:
     Texts take the options of the server (docs/server.md), by the same names and with the same checks; where nothing is
     said, they are as in build/generate: temperature 0.8, top_p 0.95, 256 tokens, a random seed. An unknown option or
     one of a wrong type is a TypeError, one out of its range a ValueError; all else is a folio.Error.
+
+    A text may be held to a form (docs/forms.md), one of json_schema (a dict, JSON, or a class of pydantic's; with
+    free_whitespace=True the model puts whitespace as it likes), regex, grammar (GBNF) and choice (a list of texts). It
+    fits the form unless max_tokens, the context or a stop ends it; then it is the beginning of a text that does.
     """
 
     def __init__(
@@ -178,7 +185,7 @@ class Model:
     def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[tuple[str, float]]:
         """The n (width) best texts of a beam search, each with its score: ln p over a power of its length.
 
-        Takes max_tokens, stop, length_penalty and early_stopping.
+        Takes max_tokens, stop, length_penalty, early_stopping, and a form.
         """
         body = _prompted(prompt, {**options, "use_beam_search": True, "best_of": width, "n": width if n is None else n})
         return [(text, score) for text, _, _, score in self._submit(False, body, pieces=False).results()]
@@ -246,13 +253,18 @@ class Model:
     # How texts come.
 
     def _submit(self, chat: bool, body: dict[str, Any], pieces: bool, notifier: Any = None) -> Any:
-        for name in ("stream", "stream_options", "logprobs", "top_logprobs", "echo", "model", "user"):
+        for name in ("stream", "stream_options", "logprobs", "top_logprobs", "echo", "model", "user", "tools",
+                     "tool_choice", "parallel_tool_calls"):
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
+        body, names = _formed(body)
+        # The engine's dicts have no order, but the keys of a schema do.
+        said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
+        forms = _json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
         try:
-            return _engine.submit(self._model, chat, body, pieces, notifier)
+            return _engine.submit(self._model, chat, body, pieces, notifier, forms=forms)
         except _engine.Refusal as refusal:
-            raise _exception(refusal) from None
+            raise _exception(refusal, names) from None
 
     def _notifier(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -371,8 +383,35 @@ def _messages(messages: Any) -> Any:
     return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
-def _exception(refusal: Any) -> Exception:
+def _formed(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The options as the server calls them, and of those that were renamed what they are called here."""
+    body = dict(options)
+    given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
+    if hasattr(given.get("json_schema"), "model_json_schema"):
+        given["json_schema"] = given["json_schema"].model_json_schema()
+    names = {FORMS[name]: name for name in given}
+    if body.pop("free_whitespace", None):
+        if "json_schema" not in given or "structured_outputs" in body:
+            raise ValueError("free_whitespace is for a json_schema")
+        given["structured_outputs"] = {"json": given.pop("json_schema"), "disable_any_whitespace": False}
+        names |= {name: "json_schema" for name in ("structured_outputs", "structured_outputs.json")}
+    return {**body, **{FORMS.get(name, name): form for name, form in given.items()}}, names
+
+
+def _json(value: Any) -> str:
+    def plain(other: Any) -> Any:
+        if hasattr(other, "tolist"):  # NumPy's arrays and numbers
+            return other.tolist()
+        raise TypeError(f"an option has to be made of JSON's types, not of {type(other).__name__}")
+
+    return json.dumps(value, default=plain)
+
+
+def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
+    """`names` are those of _formed()."""
     message, field, code = refusal.args
+    for server_name, name in names.items():
+        message = message.replace(f"'{server_name}'", f"'{name}'")
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)
     if field in (None, "prompt", "messages", "model") or code is not None:

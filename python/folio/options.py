@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence, TypedDict, Union
+from typing import Any, Mapping, Sequence, TypedDict, Union
 
 
 class Options(TypedDict, total=False):
@@ -23,3 +23,8 @@ class Options(TypedDict, total=False):
     use_beam_search: bool
     length_penalty: float
     early_stopping: Union[bool, str]
+    json_schema: Union[str, Mapping[str, Any], type]
+    free_whitespace: bool
+    regex: str
+    grammar: str
+    choice: Sequence[str]

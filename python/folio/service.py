@@ -15,7 +15,7 @@ import threading
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 from . import _engine
-from .model import Model, _exception
+from .model import Model, _exception, _formed, _json
 
 LOCAL = {"host": "localhost", "content-type": "application/json"}
 
@@ -128,9 +128,10 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
     with _services:
         service = model._service or Service(model)
     path = "/v1/chat/completions" if chat else "/v1/completions"
-    reply = service.request("POST", path, body=json.dumps({**body, "stream": False}, default=lambda a: a.tolist()).encode())
+    body, names = _formed(body)
+    reply = service.request("POST", path, body=_json({**body, "stream": False}).encode())
     answer = json.loads(reply.read())
     if reply.status == 200:
         return answer
     error = answer["error"]
-    raise _exception(_engine.Refusal(error["message"], error["param"], error["code"]))
+    raise _exception(_engine.Refusal(error["message"], error["param"], error["code"]), names)

@@ -219,8 +219,9 @@ std::shared_ptr<SharedModel> open(const std::string& path, nb::dict given) {
   infer::LoadOptions& load = options.load;
   load.tokenizer = o.value("tokenizer", "");
   load.draft_model = o.value("draft_model", "");
-  load.adapter = o.value("adapter", "");
-  load.adapter_scale = o.value("adapter_scale", 1.0F);
+  if (const std::string folder = o.value("adapter", ""); !folder.empty()) {
+    load.adapters = {{.path = folder, .scale = o.value("adapter_scale", 1.0F)}};
+  }
   load.context = o.value("context", int64_t{0});
   load.cache_positions = o.value("cache_tokens", infer::kForMany);
   load.limits = {.max_rows = o.value("max_batch_tokens", size_t{256}),
@@ -296,12 +297,12 @@ std::vector<double> score(const std::shared_ptr<SharedModel>& model, Ids ids) {
 }
 
 std::unique_ptr<Stream> submit(const std::shared_ptr<SharedModel>& model, bool chat, nb::dict body, bool pieces,
-                               const std::shared_ptr<infer::Notifier>& notifier,
-                               const std::vector<int32_t>& end_tokens) {
+                               const std::shared_ptr<infer::Notifier>& notifier, const std::vector<int32_t>& end_tokens,
+                               const std::string& forms) {
   Json json = json_of(body);
   const SharedModel::Use use(*model);
   const WithoutGil away;
-  auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U);
+  auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U, forms);
   auto requests = engine_requests(use, std::move(request));
   for (infer::Request& r : requests) {
     r.options.end_tokens.insert(r.options.end_tokens.end(), end_tokens.begin(), end_tokens.end());
@@ -384,7 +385,7 @@ void bind_model(nb::module_& m) {
   m.def("open", &open);
   m.def("wait_for_threads", &wait_for_threads);
   m.def("submit", &submit, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("notifier").none() = nb::none(),
-        nb::arg("end_tokens") = std::vector<int32_t>());
+        nb::arg("end_tokens") = std::vector<int32_t>(), nb::arg("forms") = "");
   m.def("logits", &logits);
   m.def("trace", &trace);
   m.def("score", &score);

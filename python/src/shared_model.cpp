@@ -41,7 +41,9 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
       async(std::make_shared<infer::AsyncEngine>(loaded.engine(), [this](infer::Engine& engine) {
         streams.hand_over();
         if (infer::server::LocalService* service = serving) service->after_step(engine);
-      })) {}
+      })) {
+  served.forms = std::make_shared<infer::server::AnswerForms>(served.tokenizer, served.chat_template);
+}
 
 SharedModel::SharedModel(const std::string& path, const OpenOptions& options)
     : parts_(std::make_unique<Parts>(model_file_of(path), options)) {}
@@ -105,17 +107,17 @@ bool SharedModel::closed() const {
   return closed_;
 }
 
-infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body,
-                                               uint64_t random_seed) {
+infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body, uint64_t random_seed,
+                                               std::string_view forms) {
   if (!body.value("use_beam_search", false)) {
     infer::SamplerOptions defaults;
     infer::SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
       if (!body.contains(name) || body[name].is_null()) body[name] = defaults.*member;
     });
   }
-  if (chat) return infer::server::parse_chat(body, use.served(), random_seed);
+  if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms);
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
-  auto request = infer::server::parse_completion(body, use.served(), random_seed);
+  auto request = infer::server::parse_completion(body, use.served(), random_seed, forms);
   // Not what the longest prompt has room for: each text goes on to the end of its own context.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;

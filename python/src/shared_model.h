@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "infer/engine/loaded_model.h"
@@ -87,9 +88,11 @@ class SharedModel {
 };
 
 /// A request for texts, "chat" or not, from the fields of the server's; where a sampler's number or max_tokens is not
-/// said, it is as in `generate`. Throws infer::server::ApiError.
+/// said, it is as in `generate`. `forms` has the fields that say a form once more, as JSON whose keys are in their
+/// order; empty: there are none. Throws infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
-                                                             infer::server::Json body, uint64_t random_seed);
+                                                             infer::server::Json body, uint64_t random_seed,
+                                                             std::string_view forms = {});
 
 /// The engine's requests for these texts, each with its choices.
 [[nodiscard]] std::vector<infer::Request> engine_requests(const SharedModel::Use& use,

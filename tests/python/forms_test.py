@@ -1,0 +1,187 @@
+"""Forms in Python: texts are those of generate, they fit as re and jsonschema say, and what is wrong is refused by name."""
+
+import asyncio
+import concurrent.futures
+import json
+import re
+from typing import Literal
+
+import folio
+import jsonschema
+import pydantic
+import pytest
+from chat_model import write_chat_model
+from support import SMOLLM2, generate
+
+LINE = r"[A-Z]+: [a-z ]{4,20}[.!]"
+LIST = 'root ::= item{2,3} "end."\nitem ::= "- " [a-z]{1,8} "\\n"\n'
+
+
+class Item(pydantic.BaseModel, extra="forbid"):
+    name: str = pydantic.Field(max_length=6)
+    colors: list[Literal["red", "blue"]] = pydantic.Field(max_length=2)
+    count: int = pydantic.Field(ge=0, le=130)
+
+
+PERSON = {  # its keys are in no alphabetical order
+    "type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
+    "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
+                   "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3}}}
+
+
+@pytest.fixture(scope="module")
+def chat_gguf(tmp_path_factory):
+    """A model with random weights that can write JSON."""
+    return write_chat_model(tmp_path_factory.mktemp("forms") / "chat.gguf")
+
+
+@pytest.fixture(scope="module")
+def random_model(chat_gguf):
+    with folio.Model(chat_gguf, threads=1) as model:
+        yield model
+
+
+@pytest.mark.parametrize(("form", "flags"), [
+    ({"regex": LINE}, ["--regex", LINE]),
+    ({"choice": ["Romeo", "no one"]}, ["--choice", "Romeo", "--choice", "no one"]),
+    ({"grammar": LIST}, ["--grammar", None])])
+def test_a_text_is_the_programs(golden_gguf, model, form, flags, tmp_path):
+    file = tmp_path / "list.gbnf"
+    file.write_text(LIST, encoding="utf-8")
+    flags = [flag or file for flag in flags]
+    texts = []
+    for seed in range(3):
+        told = generate(golden_gguf, *flags, "-n", 60, "-s", seed, "-t", 1, "ROMEO:\n")
+        texts.append(model.generate("ROMEO:\n", max_tokens=60, seed=seed, **form))
+        assert texts[-1] == told["text"]
+        assert "".join(model.stream("ROMEO:\n", max_tokens=60, seed=seed, **form)) == told["text"]
+        whole = model.complete("ROMEO:\n", max_tokens=60, seed=seed, temperature=0.8, top_p=0.95, **form)["choices"][0]
+        assert (whole["text"], whole["finish_reason"]) == (told["text"], told["finish_reason"])
+    assert model.generate(["ROMEO:\n"] * 2, max_tokens=60, seed=1, n=2, **form)[1][0] == texts[1]
+
+    async def awaited():
+        whole = await model.agenerate("ROMEO:\n", max_tokens=60, seed=2, **form)
+        return whole, "".join([piece async for piece in model.astream("ROMEO:\n", max_tokens=60, seed=2, **form)])
+
+    assert asyncio.run(awaited()) == (texts[2], texts[2])
+
+
+def test_json_is_the_programs(chat_gguf, random_model, tmp_path):
+    file = tmp_path / "person.json"
+    file.write_text(json.dumps(PERSON), encoding="utf-8")
+    for seed in range(3):
+        told = generate(chat_gguf, "--json-schema", file, "-n", 100, "-s", seed, "-t", 1, "he is")["text"]
+        wanted = {"max_tokens": 100, "seed": seed}
+        assert list(json.loads(told)) == ["name", "age", "tags"]
+        for form in (PERSON, json.dumps(PERSON)):
+            assert random_model.generate("he is", json_schema=form, **wanted) == told
+        for field in ({"structured_outputs": {"json": PERSON}}, {"guided_json": PERSON},
+                      {"response_format": {"type": "json_schema", "json_schema": {"schema": PERSON}}}):
+            assert random_model.generate("he is", **field, **wanted) == told
+        whole = random_model.complete("he is", json_schema=PERSON, temperature=0.8, top_p=0.95, **wanted)
+        assert whole["choices"][0]["text"] == told
+        answer = random_model.chat("he is", json_schema=PERSON, **wanted)
+        assert "".join(random_model.chat("he is", json_schema=PERSON, stream=True, **wanted)) == answer
+        jsonschema.validate(json.loads(answer), PERSON)
+
+
+def test_answers_fit_the_schema(random_model):
+    texts = random_model.generate("he is", n=50, seed=7, temperature=1.5, max_tokens=200, json_schema=PERSON)
+    assert len(set(texts)) > 40
+    for text in texts:
+        jsonschema.validate(json.loads(text), PERSON)
+        assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+
+
+def test_a_class_of_pydantics_is_a_schema(random_model):
+    for seed in range(10):
+        text = random_model.generate("he is", seed=seed, max_tokens=200, json_schema=Item)
+        assert Item.model_validate_json(text) and list(json.loads(text)) == ["name", "colors", "count"]
+    whole = random_model.complete("he is", seed=9, max_tokens=200, temperature=0.8, top_p=0.95, json_schema=Item)
+    assert whole["choices"][0]["text"] == text
+
+
+def test_whitespace_is_the_models_where_it_is_free(random_model):
+    likely = {random_model.tokenizer.encode("\n")[-1]: 4}
+    for method in (random_model.generate, lambda *a, **o: random_model.complete(*a, **o)["choices"][0]["text"]):
+        text = method("he is", seed=1, max_tokens=400, logit_bias=likely, json_schema=PERSON, free_whitespace=True)
+        assert re.search(r"[{,:]\s", text)
+        if text.endswith("}"):
+            jsonschema.validate(json.loads(text), PERSON)
+
+
+def test_threads_have_forms_of_their_own(model):
+    forms = [{"regex": f"[a-z]{{{n}}}[.,]"} for n in range(3, 15)] + [{"choice": [str(n), "x" * n]} for n in range(12)]
+    alone = [[model.generate("What ", seed=seed, **form) for seed in range(4)] for form in forms]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        together = [pool.submit(model.generate, "What ", seed=seed, **form) for form in forms for seed in range(4)]
+    assert [future.result() for future in together] == sum(alone, [])
+    assert all(re.fullmatch(form["regex"], text) for form, texts in zip(forms[:12], alone) for text in texts)
+
+
+def test_why_a_text_ends_is_said(model):
+    def ending(**options):
+        choice = model.complete("ROMEO:", seed=1, **options)["choices"][0]
+        return choice["finish_reason"], choice.get("stop_reason")
+
+    assert ending(regex="[a-z]{3}", max_tokens=20) == ("stop", None)
+    assert ending(regex="[a-z]{30}", max_tokens=20) == ("length", None)
+    # There is no third text.
+    beams = {"max_tokens": 8, "choice": ["yes", "no"]}
+    assert {text for text, _ in model.beam("ROMEO:", 3, **beams)} == {"yes", "no", ""}
+    choices = model.complete("ROMEO:", use_beam_search=True, n=3, **beams)["choices"]
+    assert [(choice["finish_reason"], choice.get("stop_reason")) for choice in choices] == [("stop", None)] * 2 + [("length", "form")]
+
+
+@pytest.mark.parametrize(("kind", "parts", "options"), [
+    (ValueError, ["'json_schema'", "#/properties/a", "not"], {"json_schema": {"properties": {"a": {"not": {}}}}}),
+    (ValueError, ["'json_schema'", "#/properties/a", "not"],
+     {"json_schema": {"properties": {"a": {"not": {}}}}, "free_whitespace": True}),
+    (ValueError, ["'json_schema'"], {"json_schema": "{"}),
+    (TypeError, ["'json_schema' has to be a JSON schema"], {"json_schema": 3}),
+    (TypeError, ["'json_schema' has to be a JSON schema"], {"json_schema": 3, "free_whitespace": True}),
+    (TypeError, ["JSON's types", "object"], {"json_schema": {"const": object()}}),
+    (ValueError, ["'regex'"], {"regex": "(a"}),
+    (TypeError, ["'regex' has to be a text"], {"regex": 3}),
+    (ValueError, ["'grammar'", "missing"], {"grammar": "root ::= missing"}),
+    (TypeError, ["'choice' has to be a list of texts"], {"choice": "yes"}),
+    (ValueError, ["'choice'"], {"choice": []}),
+    (ValueError, ["'regex'", "'choice'", "leave one out"], {"regex": "a", "choice": ["a"]}),
+    (ValueError, ["'json_schema'", "'grammar'", "leave one out"], {"json_schema": {}, "grammar": 'root ::= "a"'}),
+    (ValueError, ["free_whitespace is for a json_schema"], {"regex": "a", "free_whitespace": True}),
+    (TypeError, ["'tools' is an option of the server's alone"], {"tools": []}),
+], ids=str)
+def test_what_is_wrong_is_refused_by_name(random_model, kind, parts, options):
+    calls = [random_model.generate] if "tools" in options else [random_model.generate, random_model.complete]
+    for call in calls:
+        with pytest.raises(kind) as error:
+            call("he", **options)
+        assert all(part in str(error.value) for part in parts) and "\n" not in str(error.value), error.value
+
+
+def test_a_vocabulary_that_cannot_write_it_is_refused(model):
+    for call in (model.generate, model.stream, model.complete):
+        with pytest.raises(ValueError, match="'json_schema'.*0x7b"):
+            call("ROMEO:", json_schema=PERSON)
+    assert model.generate("ROMEO:", regex=None, json_schema=None, seed=1) == model.generate("ROMEO:", seed=1)
+
+
+def test_tools_are_for_complete(random_model):
+    tool = {"type": "function", "function": {"name": "add", "parameters": {
+        "type": "object", "properties": {"b": {"type": "integer", "maximum": 99, "minimum": 0}, "a": {"const": 7}},
+        "required": ["b", "a"], "additionalProperties": False}}}
+    whole = random_model.complete(messages="he is", tools=[tool], tool_choice="required", parallel_tool_calls=False,
+                                  max_tokens=300, seed=3)
+    [call] = whole["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] == "add" and list(json.loads(call["function"]["arguments"])) == ["b", "a"]
+    told = [{"role": "user", "content": "he is"}, whole["choices"][0]["message"],
+            {"role": "tool", "tool_call_id": call["id"], "content": "12"}]
+    assert random_model.chat(told, max_tokens=5, seed=1)
+
+
+def test_a_trained_model_writes_json():
+    if not SMOLLM2.exists():
+        pytest.skip("make smollm2 fetches the model")
+    with folio.Model(SMOLLM2, threads=1, context=512) as smollm2:
+        text = smollm2.chat("A person, as JSON.", json_schema=PERSON, seed=1, max_tokens=60)
+        jsonschema.validate(json.loads(text), PERSON)
