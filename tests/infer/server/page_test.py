@@ -1,11 +1,14 @@
-"""The server's page in a browser: conversations, alternatives, two tabs, a server that goes away, a phone."""
+"""The server's page in a browser: conversations, alternatives, forms, tools, two tabs, a server that goes away, a phone."""
 
 import json
+import random
 import re
 import shutil
 
+import jsonschema
 import pytest
 
+from chat_model import write_chat_model
 from support import GOLDEN, ROOT
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -260,6 +263,220 @@ def test_what_a_model_says_stays_text(text_page):
     page.reload()
     expect(page.locator("#list")).to_contain_text("<img")
     assert page.locator("img, .talk script").count() == 0 and page.title() == "Folio"
+
+
+# ---- forms and tools ----
+
+SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 0, "maximum": 130},
+                                           "color": {"enum": ["red", "dark blue"]}},
+          "required": ["count", "color"], "additionalProperties": False}
+
+
+@pytest.fixture(scope="session")
+def random_chat(server, tmp_path_factory):
+    """A server of a model with random weights, which can write JSON."""
+    return server(write_chat_model(tmp_path_factory.mktemp("page") / "chat.gguf", context=8192), "-t", "1")
+
+
+@pytest.fixture
+def random_page(random_chat, visitor):
+    page = visitor(random_chat.url)
+    settle(page, max_tokens=300, seed=1)
+    return page
+
+
+def ask_for(page, schema=None, tools=""):
+    page.locator("#settings-said").click()
+    if schema is not None:
+        page.locator("#schema").fill(schema)
+    page.locator("#tools").select_option(tools)
+    page.locator("#settings-said").click()
+
+
+def forge(page, answer):
+    """answer(body) is the stream's deltas and its finish reason. Returns the requests that came."""
+    came = []
+
+    def forged(route):
+        came.append(json.loads(route.request.post_data))
+        deltas, reason = answer(came[-1])
+        chunks = [{"delta": delta, "finish_reason": None} for delta in deltas] + [{"delta": {}, "finish_reason": reason}]
+        lines = [json.dumps({"choices": [{"index": 0, **chunk}]}) for chunk in chunks] + ["[DONE]"]
+        route.fulfill(content_type="text/event-stream", body="".join(f"data: {line}\n\n" for line in lines))
+
+    page.route("**/v1/chat/completions", forged)
+    return came
+
+
+def call_lines(page):
+    return page.locator(".calls:not(:empty)").all_text_contents()
+
+
+def test_an_answer_fits_the_schema(random_page):
+    page = random_page
+    ask_for(page, json.dumps(SCHEMA))
+    expect(page.locator("#settings-said")).to_contain_text("schema")
+    for _ in range(2):
+        say(page, "he is the user")
+        ended(page)
+        page.reload()  # the schema is kept
+    first, second = answers(page)
+    assert list(json.loads(first)) == ["count", "color"]
+    jsonschema.validate(json.loads(first), SCHEMA)
+    jsonschema.validate(json.loads(second), SCHEMA)
+    page.locator(".token").first.click()
+    page.locator("#choices button:not(.taken)").first.click()
+    expect(page.locator("#notice")).to_contain_text("no schema")
+    ended(page)
+
+
+def test_a_schema_that_is_no_json_is_not_sent(random_page):
+    page = random_page
+    came = forge(page, lambda body: ([{"content": "yes"}], "stop"))
+    for wrong, why in [('{"type": ', "no JSON"), ("[1]", "JSON object")]:
+        ask_for(page, wrong)
+        expect(page.locator("#schema-wrong")).to_contain_text(why)
+        say(page, "he is")
+        ended(page)
+        expect(page.locator(".failed").last).to_contain_text(why)
+    assert came == []
+    ask_for(page, "")
+    expect(page.locator("#schema-wrong")).to_have_text("")
+    say(page, "he is")
+    ended(page)
+    assert len(came) == 1 and "response_format" not in came[0]
+
+
+def test_a_form_that_the_server_refuses_is_said(text_page):
+    page = text_page
+    page.locator("#settings-said").click()
+    expect(page.locator("#tools-box")).to_be_hidden()  # a text calls none
+    page.locator("#schema").fill(json.dumps(SCHEMA))
+    page.locator("#settings-said").click()
+    say(page, "ROMEO:")
+    ended(page)
+    expect(page.locator(".failed").last).to_contain_text("0x7b")
+
+
+def test_a_call_goes_to_the_page_and_back(random_page):
+    page = random_page
+    ask_for(page, tools="required")
+    came = []
+    page.on("request", lambda request: came.append(json.loads(request.post_data)) if request.url.endswith("/chat/completions") else None)
+    say(page, "he is the user")
+    expect(page.locator(".message.model")).to_have_count(2)
+    ended(page)
+    assert [body["tool_choice"] for body in came] == ["required", "auto"]
+    assert [message["role"] for message in came[1]["messages"]] == ["user", "assistant", "tool"]
+    asked, returned = came[1]["messages"][1:]
+    [call] = asked["tool_calls"]
+    assert asked["content"] is None and returned["tool_call_id"] == call["id"] and returned["content"]
+    tool = next(tool["function"] for tool in came[0]["tools"] if tool["function"]["name"] == call["function"]["name"])
+    jsonschema.validate(json.loads(call["function"]["arguments"]), tool["parameters"])
+    lines = [f"{tool['name']} {call['function']['arguments']}", returned["content"]]
+    assert call_lines(page) == lines and answers(page)[0] == "" != answers(page)[1]
+    expect(page.locator(".model .tools").first).to_contain_text("calls a tool")
+
+    page.reload()
+    assert call_lines(page) == lines
+    say(page, "and then?")
+    expect(page.locator(".message.model")).to_have_count(4)
+    ended(page)
+    assert came[2]["messages"][:3] == came[1]["messages"] and len(came[2]["messages"]) == 5
+
+
+def test_calls_that_come_in_pieces_are_answered(random_page):
+    page = random_page
+    ask_for(page, tools="auto")
+    given = '{"expression": "(3 + 4.5) * -2 / 4"}'
+
+    def answer(body):
+        if body["messages"][-1]["role"] == "tool":
+            return [{"content": "It is "}, {"content": "that."}], "stop"
+        pieces = [{"index": 0, "id": "a1", "type": "function", "function": {"name": "calculate", "arguments": ""}},
+                  *({"index": 0, "function": {"arguments": letter}} for letter in given),
+                  {"index": 1, "id": "a2", "type": "function", "function": {"name": "get_time", "arguments": '{"time_zone": '}},
+                  {"index": 1, "function": {"arguments": '"Nowhere/At_all"}'}},
+                  {"index": 2, "id": "a3", "type": "function", "function": {"name": "constructor", "arguments": "{}"}}]
+        return [{"content": "Wait. "}, *({"tool_calls": [piece]} for piece in pieces)], "tool_calls"
+
+    came = forge(page, answer)
+    say(page, HOSTILE)
+    expect(page.locator(".model .body")).to_have_text(["Wait. ", "It is that."], use_inner_text=False)
+    ended(page)
+    _, asked, *returned = came[1]["messages"]
+    assert asked["content"] == "Wait. " and asked["tool_calls"][0] == {
+        "id": "a1", "type": "function", "function": {"name": "calculate", "arguments": given}}
+    assert [message["tool_call_id"] for message in returned] == ["a1", "a2", "a3"]
+    assert returned[0]["content"] == "-3.75"
+    assert all(message["content"].startswith("error: ") for message in returned[1:])
+    calls, *results = call_lines(page)
+    assert calls == f'calculate {given}get_time {{"time_zone": "Nowhere/At_all"}}constructor {{}}'
+    assert results == [message["content"] for message in returned]
+
+    with page.expect_download() as download:
+        page.locator("#export").click()
+    page.locator("#delete").click()
+    page.locator("#import-file").set_input_files(download.value.path())
+    expect(page.locator(".calls:not(:empty)")).to_have_text([calls, *results], use_inner_text=False)
+
+
+def test_a_model_that_only_calls_has_to_answer_after_five_rounds(random_page):
+    page = random_page
+    ask_for(page, tools="auto")
+
+    def answer(body):
+        if body["tool_choice"] == "none":
+            return [{"content": "Enough."}], "stop"
+        n = len(body["messages"])
+        return [{"tool_calls": [{"index": 0, "id": f"c{n}", "function": {"name": "get_time", "arguments": "{}"}}]}], "tool_calls"
+
+    came = forge(page, answer)
+    say(page, "What time is it?")
+    expect(page.locator(".model .body").last).to_have_text("Enough.")
+    assert [body["tool_choice"] for body in came] == ["auto"] * 5 + ["none"]
+
+
+def test_a_call_that_is_cut_off_is_not_run(random_page):
+    page = random_page
+    ask_for(page, tools="auto")
+    call = {"index": 0, "id": "c1", "function": {"name": "calculate", "arguments": '{"expression": "1 +'}}
+    came = forge(page, lambda body: ([{"tool_calls": [call]}], "length"))
+    say(page, "How much?")
+    ended(page)
+    say(page, "How much?")
+    ended(page)
+    assert [message["role"] for message in came[1]["messages"]] == ["user", "user"]
+    assert call_lines(page) == ['calculate {"expression": "1 +'] * 2
+
+
+def test_the_calculator_calculates(text_page):
+    draw = random.Random(1)
+
+    def expression(depth):
+        if depth == 0 or draw.random() < 0.2:
+            return draw.choice(["7", "0.25", "12.5", "3.", ".5", "100"])
+        left, right = expression(depth - 1), expression(depth - 1)
+        return draw.choice([f"({left})", f"-{left}", f"{left} + {right}", f"{left}-{right}", f"{left}*{right}", f"{left} /{right}"])
+
+    def value(text):
+        try:
+            return eval(text)  # what was drawn is Python, too
+        except ZeroDivisionError:
+            return None
+
+    drawn = [expression(4) for _ in range(300)]
+    ours = text_page.evaluate("""(all) => all.map((one) => { try { return calculate(one); } catch { return null; } })""", drawn)
+    assert ours == [value(text) for text in drawn] and len(set(ours)) > 100
+    wrong = ["", "1 +", "(1", "1)", "1 2", "2 ** 3", "alert(1)", "1.2.3", "1e5", "1 / 0", "((", "()", "0x10"]
+    assert text_page.evaluate("""(all) => all.filter((one) => { try { calculate(one); return true; } catch { return false; } })""", wrong) == []
+
+
+def test_the_clock_knows_time_zones(text_page):
+    times = text_page.evaluate("""["UTC", "Asia/Tokyo"].map((time_zone) => runTool({ name: "get_time", arguments: JSON.stringify({ time_zone }) }))""")
+    hours = [int(re.search(r"(\d\d):\d\d:\d\d", text)[1]) for text in times]
+    assert (hours[1] - hours[0]) % 24 == 9, times
+    assert re.search(r"\d\d:\d\d", text_page.evaluate("""runTool({ name: "get_time", arguments: "{}" })"""))
 
 
 def test_an_export_can_be_imported(text_page, tmp_path):
