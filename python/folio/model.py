@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import json
 import math
 import os
 import weakref
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
+from .options import as_json, server_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,8 +24,6 @@ Prompt = Union[str, Ids]
 Message = Mapping[str, str]
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
-# What a form is called here, and by the server.
-FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
 # Of each number that Model() takes, the least and the most.
 RANGES = {
     "threads": (1, 1024),
@@ -257,10 +255,10 @@ class Model:
                      "tool_choice", "parallel_tool_calls"):
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
-        body, names = _formed(body)
+        body, names = server_options(body)
         # The engine's dicts have no order, but the keys of a schema do.
         said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
-        forms = _json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
+        forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
         try:
             return _engine.submit(self._model, chat, body, pieces, notifier, forms=forms)
         except _engine.Refusal as refusal:
@@ -383,32 +381,8 @@ def _messages(messages: Any) -> Any:
     return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
-def _formed(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The options as the server calls them, and of those that were renamed what they are called here."""
-    body = dict(options)
-    given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
-    if hasattr(given.get("json_schema"), "model_json_schema"):
-        given["json_schema"] = given["json_schema"].model_json_schema()
-    names = {FORMS[name]: name for name in given}
-    if body.pop("free_whitespace", None):
-        if "json_schema" not in given or "structured_outputs" in body:
-            raise ValueError("free_whitespace is for a json_schema")
-        given["structured_outputs"] = {"json": given.pop("json_schema"), "disable_any_whitespace": False}
-        names |= {name: "json_schema" for name in ("structured_outputs", "structured_outputs.json")}
-    return {**body, **{FORMS.get(name, name): form for name, form in given.items()}}, names
-
-
-def _json(value: Any) -> str:
-    def plain(other: Any) -> Any:
-        if hasattr(other, "tolist"):  # NumPy's arrays and numbers
-            return other.tolist()
-        raise TypeError(f"an option has to be made of JSON's types, not of {type(other).__name__}")
-
-    return json.dumps(value, default=plain)
-
-
 def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
-    """`names` are those of _formed()."""
+    """`names` are those of server_options()."""
     message, field, code = refusal.args
     for server_name, name in names.items():
         message = message.replace(f"'{server_name}'", f"'{name}'")

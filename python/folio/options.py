@@ -1,11 +1,14 @@
-"""The options of a text, for type checkers. Ranges and meanings are the server's: docs/server.md."""
+"""The options of a text. Ranges and meanings are the server's (docs/server.md); forms have shorter names here."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, Mapping, Sequence, TypedDict, Union
 
 
 class Options(TypedDict, total=False):
+    """For type checkers."""
+
     max_tokens: int
     temperature: float
     top_p: float
@@ -28,3 +31,31 @@ class Options(TypedDict, total=False):
     regex: str
     grammar: str
     choice: Sequence[str]
+
+
+# What a form is called here, and by the server.
+FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
+
+
+def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The options as the server calls them, and of those that were renamed what they are called here."""
+    body = dict(options)
+    given = {name: form for name in FORMS if (form := body.pop(name, None)) is not None}
+    if hasattr(given.get("json_schema"), "model_json_schema"):
+        given["json_schema"] = given["json_schema"].model_json_schema()
+    names = {FORMS[name]: name for name in given}
+    if body.pop("free_whitespace", None):
+        if "json_schema" not in given or "structured_outputs" in body:
+            raise ValueError("free_whitespace is for a json_schema")
+        given["structured_outputs"] = {"json": given.pop("json_schema"), "disable_any_whitespace": False}
+        names |= {name: "json_schema" for name in ("structured_outputs", "structured_outputs.json")}
+    return {**body, **{FORMS.get(name, name): form for name, form in given.items()}}, names
+
+
+def as_json(value: Any) -> str:
+    def plain(other: Any) -> Any:
+        if hasattr(other, "tolist"):  # NumPy's arrays and numbers
+            return other.tolist()
+        raise TypeError(f"an option has to be made of JSON's types, not of {type(other).__name__}")
+
+    return json.dumps(value, default=plain)

@@ -15,7 +15,8 @@ import threading
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 from . import _engine
-from .model import Model, _exception, _formed, _json
+from .model import Model, _exception
+from .options import as_json, server_options
 
 LOCAL = {"host": "localhost", "content-type": "application/json"}
 
@@ -128,8 +129,8 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
     with _services:
         service = model._service or Service(model)
     path = "/v1/chat/completions" if chat else "/v1/completions"
-    body, names = _formed(body)
-    reply = service.request("POST", path, body=_json({**body, "stream": False}).encode())
+    body, names = server_options(body)
+    reply = service.request("POST", path, body=as_json({**body, "stream": False}).encode())
     answer = json.loads(reply.read())
     if reply.status == 200:
         return answer
