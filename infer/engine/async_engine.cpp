@@ -49,6 +49,15 @@ void AsyncEngine::cancel(RequestId id) {
   wake_.notify_one();
 }
 
+void AsyncEngine::call(std::function<void(Engine&)> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stops_) return;
+    messages_.push_back({.id = {}, .work = std::move(work)});
+  }
+  wake_.notify_one();
+}
+
 void AsyncEngine::wake() {
   {
     const std::lock_guard lock(mutex_);
@@ -92,6 +101,7 @@ void AsyncEngine::run() {
 }
 
 void AsyncEngine::take(Message message) {
+  if (message.work) return message.work(engine_);
   if (!message.request) {
     engine_.cancel(message.id);
     return;

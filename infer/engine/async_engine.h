@@ -47,9 +47,14 @@ class AsyncEngine {
   /// The request ends as Interrupted within a step, unless it has ended, as all have that were there when it stopped.
   void cancel(RequestId id);
 
+  /// Calls `work`, which must not throw, between steps on the engine's thread, after what was submitted before and
+  /// before what is submitted later; never once the engine has stopped.
+  void call(std::function<void(Engine&)> work);
+
   /// Calls after_step soon, also if there is nothing to do.
   void wake();
 
+  [[nodiscard]] const core::ModelConfig& config() const { return engine_.config(); }
   /// As of the last step.
   [[nodiscard]] EngineStatistics statistics() const;
 
@@ -58,6 +63,7 @@ class AsyncEngine {
     RequestId id;
     std::optional<Request> request{};  ///< none: to cancel
     OnEnd on_end{};
+    std::function<void(Engine&)> work{};  ///< something else
   };
 
   void run();

@@ -88,6 +88,9 @@ class Engine {
 
   /// For requests whose options.adapter is the number that is returned.
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter) { return runner_.load_adapter(adapter); }
+  [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter) {
+    return runner_.load_adapter(std::move(adapter));
+  }
   /// Throws core::Error, and changes nothing, while requests use it, or if there is none of that number.
   void unload_adapter(int32_t number);
 

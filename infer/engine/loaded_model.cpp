@@ -41,9 +41,11 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     model.options_.cache_positions = std::min(each, std::max(4 * one, kUsually));
   }
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
-  if (!options.adapter.empty()) {
-    model.adapter_ = core::read_adapter(options.adapter, model.config(), options.adapter_scale);
+  std::vector<core::Adapter> adapters;
+  for (const core::AdapterFolder& folder : options.adapters) {
+    adapters.push_back(core::read_adapter(folder.path, model.config(), folder.scale));
   }
+  if (!adapters.empty()) model.adapter_ = core::sum_of(adapters);
   model.machines_ = std::make_unique<Machines>(options.machines, model.config());
   return model;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/formats/peft_adapter.h"
 #include "core/weights.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/draft_model.h"
@@ -26,10 +27,9 @@ namespace folio::infer {
 inline constexpr int64_t kForMany = -1;
 
 struct LoadOptions {
-  std::string tokenizer{};     ///< a file, where the model has none in it
-  std::string draft_model{};   ///< a smaller model of the same vocabulary, for requests that speculate; empty: none
-  std::string adapter{};       ///< a directory as peft writes it, of a low-rank adapter; empty: none
-  float adapter_scale = 1.0F;  ///< times the adapter's own scale
+  std::string tokenizer{};    ///< a file, where the model has none in it
+  std::string draft_model{};  ///< a smaller model of the same vocabulary, for requests that speculate; empty: none
+  std::vector<core::AdapterFolder> adapters{};  ///< low-rank adapters that add up; empty: none
   MachineOptions machines{};
   int64_t context = 0;                    ///< positions of a sequence; 0: the model's context length
   int64_t n_contexts = 1;                 ///< the cache has room for so many sequences of that length,
@@ -51,7 +51,7 @@ class LoadedModel {
   [[nodiscard]] const Machines& machines() const { return *machines_; }
   [[nodiscard]] int64_t context() const { return options_.context; }
 
-  /// What requests say to use options.adapter's adapter, or kNoAdapter. Loads the weights, as engine() does.
+  /// What requests say to use options.adapters, or kNoAdapter. Loads the weights, as engine() does.
   [[nodiscard]] int32_t adapter();
 
   /// Throws core::Error if a machine can't run the model or has no room for it, or if the draft's tokens are others.

@@ -77,10 +77,13 @@ Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOpti
     : Runner(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
 
 int32_t Runner::load_adapter(const core::Adapter& adapter) {
+  return load_adapter(std::make_shared<const core::Adapter>(adapter));
+}
+
+int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
   const int32_t number = n_adapters_++;
-  const auto shared = std::make_shared<const core::Adapter>(adapter);
   try {
-    for (const auto& stage : stages_) stage->load_adapter(number, shared);
+    for (const auto& stage : stages_) stage->load_adapter(number, adapter);
     adapters_.insert(number);
   } catch (...) {  // no stage keeps what another has no room for
     for (const auto& stage : stages_) stage->unload_adapter(number);

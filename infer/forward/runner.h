@@ -72,7 +72,8 @@ class Runner {
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
   /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had.
-  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);
+  [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter);
+  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies it
   /// No sequence has it any more. Throws core::Error if there is none of that number.
   void unload_adapter(int32_t number);
   /// Throws core::Error unless it is loaded, or kNoAdapter.

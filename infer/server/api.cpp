@@ -61,16 +61,22 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
   return biases;
 }
 
-void take_model(const Fields& fields, const ServedModel& served) {
+// The name of what is asked for.
+std::string take_model(const Fields& fields, const ServedModel& served) {
   const Json* model = fields.find("model");
-  if (model == nullptr) return;
+  if (model == nullptr) return served.name;
   if (!model->is_string()) refuse_type("model", "a text");
-  if (*model != served.name) {
-    throw ApiError(404,
-                   fmt::format("there is no model {}; this server has {}",
-                               core::printable(model->get_ref<const std::string&>()), served.name),
-                   "model", "model_not_found");
-  }
+  const auto& name = model->get_ref<const std::string&>();
+  if (name == served.name || std::ranges::find(served.adapters, name) != served.adapters.end()) return name;
+  constexpr size_t kMostListed = 16;
+  const size_t n = std::min(kMostListed, served.adapters.size());
+  throw ApiError(
+      404,
+      fmt::format("there is no model {}; this server has {}{}{}{}", core::printable(name), served.name,
+                  n > 0 ? ", " : "",
+                  fmt::join(served.adapters.begin(), served.adapters.begin() + static_cast<std::ptrdiff_t>(n), ", "),
+                  n < served.adapters.size() ? ", …" : ""),
+      "model", "model_not_found");
 }
 
 constexpr const char* kForBeams = "is for \"use_beam_search\": true";  // but for its default, which clients send
@@ -107,7 +113,7 @@ void take_choices(const Fields& fields, const ServedModel& served, CompletionReq
 
 // What both kinds of requests have.
 void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, CompletionRequest& request) {
-  take_model(fields, served);
+  request.model = take_model(fields, served);
   SamplerOptions& s = request.options.sampler;
   SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
     using Number = std::remove_reference_t<decltype(s.*member)>;
@@ -336,7 +342,7 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
 
 std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served) {
   const Fields fields(body, schema("TokenizeRequest"));
-  take_model(fields, served);
+  static_cast<void>(take_model(fields, served));
   const Json* messages = fields.find("messages");
   const Json* prompt = fields.find("prompt");
   if ((messages == nullptr) == (prompt == nullptr)) refuse("prompt", "or 'messages' has to be there, one of them");
@@ -351,7 +357,7 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served)
 
 std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served) {
   const Fields fields(body, schema("DetokenizeRequest"));
-  take_model(fields, served);
+  static_cast<void>(take_model(fields, served));
   const Json* tokens = fields.find("tokens");
   if (tokens == nullptr || !tokens->is_array()) refuse_type("tokens", "a list of token ids");
   return prompt_of_ids(*tokens, "tokens", served).tokens;

@@ -44,7 +44,8 @@ struct ServedModel {
   const data::Tokenizer& tokenizer;
   std::optional<data::ChatTemplate> chat_template{};  ///< none: the model goes on with texts, and does not chat
   size_t speculate = 0;                               ///< GenerateOptions::speculate of each
-  int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of each
+  int32_t adapter = kNoAdapter;                       ///< GenerateOptions::adapter of those that ask for `name`
+  std::vector<std::string> adapters{};                ///< names of others that a request may ask for
   int64_t max_choices = kMostChoices;                 ///< of a request: n times its prompts
   std::shared_ptr<AnswerForms> forms{};               ///< none: a request can't say what form its answer has
 };
@@ -60,6 +61,7 @@ struct Prompt {
 /// A request for completions, of either kind.
 struct CompletionRequest {
   bool chat = false;
+  std::string model{};  ///< the served one's name, or an adapter's
   std::vector<Prompt> prompts;
   GenerateOptions options;
   bool echo = false;

@@ -58,14 +58,18 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
   for (const Prompt& prompt : request_.prompts) usage_.prompt_tokens += prompt.tokens.size();
 }
 
-void Completion::start(AsyncEngine& engine, std::function<void(const Completion&)> on_done) {
-  engine_ = &engine;
+void Completion::expect(std::function<void(const Completion&)> on_done) {
   on_done_ = std::move(on_done);
   reply_->on_lost([self = shared_from_this()] {
     self->reply_.reset();
     self->status_ = kClientWentAway;
     self->cancel();
   });
+}
+
+void Completion::start(AsyncEngine& engine, int32_t adapter) {
+  engine_ = &engine;
+  request_.options.adapter = adapter;
   for (size_t p = 0; p < request_.prompts.size(); ++p) {
     ids_.push_back(engine.submit(engine_request(p), [self = shared_from_this(), p](Outcome outcome) {
       self->updates_.for_choice(self, p * self->n_each()).outcome = std::move(outcome);
@@ -81,7 +85,6 @@ Request Completion::engine_request(size_t prompt) {
   };
   const data::Tokenizer& tokenizer = request_.tools == nullptr ? served_.tokenizer : request_.tools->writing->tokenizer;
   Request request{.prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &tokenizer};
-  request.options.adapter = served_.adapter;
   request.on_text = [update](size_t choice, std::string_view text) { update(choice).text += text; };
   request.wants_token_logits = request_.top_logprobs.has_value();
   request.on_token = [self, update](size_t choice, int32_t token, std::span<const float> logits) {
@@ -208,13 +211,13 @@ void Completion::end() {
 }
 
 void Completion::cancel() {
+  if (engine_ == nullptr) return end();  // it waits for its adapter
   for (const RequestId id : ids_) engine_->cancel(id);
 }
 
 void Completion::fail(const ApiError& error) {
   const auto reply = std::exchange(reply_, {});
   if (reply == nullptr) return;
-  cancel();
   status_ = error.status();
   if (begun_) {
     reply->write(Replies::error_event(error));
@@ -223,6 +226,7 @@ void Completion::fail(const ApiError& error) {
     if (error.status() == 503) reply->add_header("Retry-After", "1");
     reply->send(error.status(), "application/json", error_body(error));
   }
+  cancel();
 }
 
 }  // namespace folio::infer::server

@@ -51,8 +51,10 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
              ChoiceUpdates& updates, Metrics& metrics);
 
-  /// Submits its choices. `on_done` is called once, when all of them have ended.
-  void start(AsyncEngine& engine, std::function<void(const Completion&)> on_done);
+  /// From now on `on_done` is called once, when all of its choices have ended: with an error, perhaps before start().
+  void expect(std::function<void(const Completion&)> on_done);
+  /// Submits its choices, which have the adapter of that number.
+  void start(AsyncEngine& engine, int32_t adapter);
   void receive(ChoiceUpdate update);
   /// Ends it with an error, which is sent unless the client went away.
   void fail(const ApiError& error);

@@ -15,6 +15,16 @@ std::string metric(const char* name, const char* type, const char* help, double 
   return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
 }
 
+// A label's value: what a file or a flag calls a model.
+std::string label(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    escaped += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return escaped;
+}
+
 // From /proc, where there is one.
 double resident_bytes() {
   std::ifstream statm("/proc/self/statm");
@@ -84,6 +94,12 @@ std::string Metrics::text(const EngineStatistics& e) const {
   for (const auto& [key, n] : requests) {
     text += fmt::format("folio_http_requests_total{{path=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);
   }
+  const auto of_models = [&](const char* name, const char* help, uint64_t OfModel::*number) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n", name, help);
+    for (const auto& [model, n] : models) text += fmt::format("{}{{model=\"{}\"}} {}\n", name, label(model), n.*number);
+  };
+  of_models("folio_model_requests_total", "Completions that ended, by the model asked for.", &OfModel::requests);
+  of_models("folio_model_generation_tokens_total", "Tokens that they generated.", &OfModel::tokens);
   const auto count = [](uint64_t n) { return static_cast<double>(n); };
   text += metric("folio_requests_running", "gauge", "Sequences that run.", count(e.running));
   text += metric("folio_requests_waiting", "gauge", "Sequences that wait.", count(e.waiting));
@@ -93,8 +109,8 @@ std::string Metrics::text(const EngineStatistics& e) const {
   text += metric("folio_generation_tokens_total", "counter", "Tokens that were generated.", count(e.tokens));
   text += metric("folio_drafts_total", "counter", "Tokens that were guessed and tried.", count(drafts));
   text += metric("folio_drafts_right_total", "counter", "Of them, those that were right.", count(drafts_right));
-  text += metric("folio_preemptions_total", "counter", "Times that a sequence had to give its blocks back, to be computed again.",
-                 count(e.preemptions));
+  text += metric("folio_preemptions_total", "counter",
+                 "Times that a sequence had to give its blocks back, to be computed again.", count(e.preemptions));
   text += metric("folio_steps_total", "counter", "Forward passes.", count(e.steps));
   text += metric("folio_rows_total", "counter", "Rows of forward passes.", count(e.rows));
   text += metric("folio_step_seconds_total", "counter", "Time of all steps.", e.step_seconds);

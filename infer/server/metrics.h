@@ -39,11 +39,17 @@ class Latencies {
 
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> requests;  ///< by path and status
-  uint64_t prompt_tokens = 0;                                ///< of completions that ended
-  uint64_t drafts = 0;                                       ///< that were tried
-  uint64_t drafts_right = 0;                                 ///< of them
-  Latencies first_token;                                     ///< from a request's arrival to its first token
-  Latencies between_tokens;                                  ///< of one choice
+  /// Completions that ended, by the model that they asked for.
+  struct OfModel {
+    uint64_t requests = 0;
+    uint64_t tokens = 0;  ///< that were generated
+  };
+  std::map<std::string, OfModel> models;
+  uint64_t prompt_tokens = 0;  ///< of completions that ended
+  uint64_t drafts = 0;         ///< that were tried
+  uint64_t drafts_right = 0;   ///< of them
+  Latencies first_token;       ///< from a request's arrival to its first token
+  Latencies between_tokens;    ///< of one choice
 
   [[nodiscard]] std::string text(const EngineStatistics& engine) const;
 };

@@ -45,10 +45,12 @@ Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
 }
 
 // Without its closing brace.
-std::string head_of(const std::string& id, const char* object, int64_t created, const ServedModel& served,
-                    uint64_t seed) {
-  const std::string json =
-      dump({{"id", id}, {"object", object}, {"created", created}, {"model", served.name}, {"seed", seed}});
+std::string head_of(const std::string& id, const char* object, int64_t created, const CompletionRequest& request) {
+  const std::string json = dump({{"id", id},
+                                 {"object", object},
+                                 {"created", created},
+                                 {"model", request.model},
+                                 {"seed", request.options.sampler.seed}});
   return json.substr(0, json.size() - 1);
 }
 
@@ -97,10 +99,8 @@ Replies::Replies(const CompletionRequest& request, const ServedModel& served, st
       chat_(request.chat),
       logprobs_(request.top_logprobs.has_value()),
       include_usage_(request.include_usage),
-      head_whole_(
-          head_of(id, chat_ ? "chat.completion" : "text_completion", created, served, request.options.sampler.seed)),
-      head_chunk_(head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, served,
-                          request.options.sampler.seed)) {}
+      head_whole_(head_of(id, chat_ ? "chat.completion" : "text_completion", created, request)),
+      head_chunk_(head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, request)) {}
 
 std::string Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) const {
   Ordered all = Ordered::array();

@@ -24,7 +24,8 @@ constexpr const char* kSchemas = R"json({
     "object": {"const": "list"},
     "data": {"type": "array", "items": {"type": "object", "required": ["id", "object", "created", "owned_by"], "properties": {
       "id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": {"type": "string"},
-      "context_length": {"type": "integer"}, "vocab_size": {"type": "integer"}, "chat": {"type": "boolean"}}}}}},
+      "context_length": {"type": "integer"}, "vocab_size": {"type": "integer"}, "chat": {"type": "boolean"},
+      "parent": {"type": ["string", "null"], "description": "of an adapter: the model that it adapts"}}}}}},
   "ToolCall": {"type": "object", "required": ["id", "type", "function"], "properties": {
     "id": {"type": "string"}, "type": {"const": "function"},
     "function": {"type": "object", "required": ["name", "arguments"], "properties": {
@@ -136,6 +137,12 @@ constexpr const char* kSchemas = R"json({
   "DetokenizeRequest": {"type": "object", "required": ["tokens"], "additionalProperties": false, "properties": {
     "model": {"type": ["string", "null"]},
     "tokens": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}},
+  "LoadAdapterRequest": {"type": "object", "required": ["lora_name", "lora_path"], "additionalProperties": false, "properties": {
+    "lora_name": {"type": "string", "pattern": "^[a-zA-Z0-9._/@:+-]{1,128}$"},
+    "lora_path": {"type": "string", "minLength": 1, "description": "a directory on the server, as peft writes it"},
+    "load_inplace": {"enum": [false, null]}}},
+  "UnloadAdapterRequest": {"type": "object", "required": ["lora_name"], "additionalProperties": false, "properties": {
+    "lora_name": {"type": "string"}}},
   "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}}
 })json";
 
@@ -190,11 +197,11 @@ Json responses(const RouteDescription& route) {
   const auto error = [&](const char* status, const char* why) {
     all[status] = {{"description", why}, {"content", content("application/json", "Error")}};
   };
-  error("403", "the Host header is not one of this server's");
+  error("403", "the Host header is not one of this server's, or a flag of the server does not allow it");
   if (!route.open) error("401", "the API key is missing or wrong");
   if (route.request.empty()) return all;
   error("400", "a field is wrong; the error names it");
-  error("404", "there is no such model");
+  error("404", "there is no such model, or no adapter");
   error("413", "the body is too large");
   error("415", "the content type is not application/json");
   error("429", "the queue is full; Retry-After says when to try again");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -9,7 +10,8 @@ namespace folio::infer::server {
 
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string&)>& ready) {
-  std::optional<Service> service;  // there when the first request comes
+  std::optional<Service> service;        // there when the first request comes
+  std::atomic<Service*> made = nullptr;  // for the engine's thread, which loads adapters while it is made
   HttpServer http(
       http_options, [&](const HttpRequest& request, const Service::Reply& reply) { service->handle(request, reply); },
       [&](int status, std::string_view why) { return service->refused(status, why); });
@@ -17,10 +19,11 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   if (http_options.host != http.address()) options.allowed_hosts.push_back(http_options.host);
   options.allowed_hosts.emplace_back("localhost");
   AsyncEngine async(engine, [&](Engine& e) {
-    if (service) service->after_step(e);
+    if (Service* s = made) s->after_step(e);
   });
   service.emplace(async, std::move(served), std::move(options),
                   [&](std::function<void()> work) { http.post(std::move(work)); });
+  made = &*service;
   http.every(std::chrono::milliseconds(100), [&] {
     service->look_at_clock();
     if (service->has_ended()) http.close();

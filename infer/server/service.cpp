@@ -18,6 +18,7 @@ namespace folio::infer::server {
 namespace {
 
 constexpr const char* kJson = "application/json";
+constexpr const char* kText = "text/plain";
 
 Json body_of(const std::string& text) {
   try {
@@ -69,7 +70,8 @@ const std::vector<Service::Route>& Service::routes() {
         .summary = "What the engine does, as events, while one listens.",
         .media = "text/event-stream"},
        &Service::watch},
-      {{.path = "/v1/models", .summary = "The model that is served.", .answer = "Models"}, &Service::send_models},
+      {{.path = "/v1/models", .summary = "The model that is served, and its adapters.", .answer = "Models"},
+       &Service::send_models},
       {{.path = "/v1/completions",
         .summary = "How texts go on.",
         .request = "CompletionRequest",
@@ -82,6 +84,16 @@ const std::vector<Service::Route>& Service::routes() {
         .answer = "ChatCompletion",
         .streams = true},
        &Service::complete},
+      {{.path = "/v1/load_lora_adapter",
+        .summary = "Names an adapter, as vLLM's; with --allow-adapter-loading alone.",
+        .request = "LoadAdapterRequest",
+        .media = kText},
+       &Service::load_adapter},
+      {{.path = "/v1/unload_lora_adapter",
+        .summary = "Takes the name away; with --allow-adapter-loading alone.",
+        .request = "UnloadAdapterRequest",
+        .media = kText},
+       &Service::unload_adapter},
       {{.path = "/tokenize",
         .summary = "The tokens of a text, or of a conversation up to the next answer.",
         .request = "TokenizeRequest",
@@ -98,7 +110,12 @@ const Service::Route* Service::route_of(std::string_view path) {
 }
 
 Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post)
-    : engine_(engine), served_(std::move(served)), options_(std::move(options)), post_(std::move(post)) {
+    : engine_(engine),
+      served_(std::move(served)),
+      options_(std::move(options)),
+      post_(std::move(post)),
+      adapters_(engine, served_.name, options_.adapters, post_) {
+  served_.adapters = adapters_.names();
   if (served_.forms == nullptr) {
     served_.forms = std::make_shared<AnswerForms>(served_.tokenizer, served_.chat_template);
   }
@@ -136,19 +153,20 @@ void Service::log(const std::string& text) const {
 }
 
 void Service::handle(const HttpRequest& request, const Reply& reply) {
-  const auto refuse = [&](const ApiError& error) {
-    ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
-    log(fmt::format("{} {} {}: {}", request.method, core::printable(request.path), error.status(), error.what()));
-    reply->send(error.status(), kJson, error_body(error));
-  };
   try {
     check_who_asks(request, *reply);
     route(request, reply);
   } catch (const ApiError& error) {
-    refuse(error);
+    refuse(request, *reply, error);
   } catch (const std::exception& error) {
-    refuse(ApiError(500, error.what()));
+    refuse(request, *reply, ApiError(500, error.what()));
   }
+}
+
+void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error) {
+  ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
+  log(fmt::format("{} {} {}: {}", request.method, core::printable(request.path), error.status(), error.what()));
+  reply.send(error.status(), kJson, error_body(error));
 }
 
 // A page of another site can send requests here from a visitor's browser, and, if its name points here, read the
@@ -211,7 +229,8 @@ void Service::send_health(const HttpRequest& request, const Reply& reply) {
 
 void Service::send_metrics(const HttpRequest& request, const Reply& reply) {
   ++metrics_.requests[{request.path, 200}];  // it counts itself
-  reply->send(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.text(engine_.statistics()));
+  reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
+              metrics_.text(engine_.statistics()) + adapters_.metrics());
 }
 
 void Service::send_description(const HttpRequest& request, const Reply& reply) {
@@ -227,8 +246,14 @@ void Service::send_models(const HttpRequest& request, const Reply& reply) {
                       {"owned_by", "folio"},
                       {"context_length", served_.context},
                       {"vocab_size", served_.tokenizer.vocab_size()},
-                      {"chat", served_.chat_template.has_value()}};
-  send(request, *reply, kJson, dump({{"object", "list"}, {"data", Json::array({model})}}) + "\n");
+                      {"chat", served_.chat_template.has_value()},
+                      {"parent", nullptr}};
+  Json all = Json::array({model});
+  for (const std::string& name : served_.adapters) {
+    all.push_back(model);
+    all.back().update({{"id", name}, {"parent", served_.name}});
+  }
+  send(request, *reply, kJson, dump({{"object", "list"}, {"data", all}}) + "\n");
 }
 
 void Service::tokenize(const HttpRequest& request, const Reply& reply) {
@@ -267,21 +292,41 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
   const auto completion =
       std::make_shared<Completion>(std::move(completion_request), served_,
                                    (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
-  completions_.emplace(completion.get(), completion);
+  Running& running = completions_[completion.get()];
+  running.completion = completion;
   n_choices_ += n;
-  completion->start(engine_, [this](const Completion& c) { done(c); });
+  completion->expect([this](const Completion& c) { done(c); });
+  const std::string& name = completion->request().model;
+  if (name == served_.name) return completion->start(engine_, served_.adapter);
+  running.adapter =
+      adapters_.use(name, [this, weak = std::weak_ptr(completion)](int32_t number, const std::exception_ptr& error) {
+        const auto waiting = weak.lock();
+        if (waiting == nullptr) return;
+        if (!error) return waiting->start(engine_, number);
+        try {
+          std::rethrow_exception(error);
+        } catch (const ApiError& e) {
+          waiting->fail(e);
+        }
+      });
+  if (running.adapter->number() != kNoAdapter) completion->start(engine_, running.adapter->number());
 }
 
 void Service::done(const Completion& completion) {
   const auto self = completions_.extract(&completion);
   n_choices_ -= completion.n_sequences();
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
+  const std::string& model = completion.request().model;
+  if (model == served_.name || contains(served_.adapters, model)) {  // those that are gone count no more
+    ++metrics_.models[model].requests;
+    metrics_.models[model].tokens += completion.usage().completion_tokens;
+  }
   const char* path = completion.request().chat ? "/v1/chat/completions" : "/v1/completions";
   ++metrics_.requests[{path, completion.status()}];
   const std::chrono::duration<double> took = Clock::now() - completion.arrived();
-  log(fmt::format("POST {} {} {}: {} + {} tokens, {} of them from the cache, {:.3f} s", path, completion.status(),
-                  completion.id(), completion.usage().prompt_tokens, completion.usage().completion_tokens,
-                  completion.usage().cached_tokens, took.count()));
+  log(fmt::format("POST {} {} {} {}: {} + {} tokens, {} of them from the cache, {:.3f} s", path, completion.status(),
+                  completion.id(), core::printable(model), completion.usage().prompt_tokens,
+                  completion.usage().completion_tokens, completion.usage().cached_tokens, took.count()));
   if (!options_.log_texts) return;
   for (const Prompt& prompt : completion.request().prompts) {
     log(fmt::format("{} prompt: {}", completion.id(),
@@ -289,6 +334,35 @@ void Service::done(const Completion& completion) {
   }
   for (const ChoiceText& choice : completion.texts())
     log(fmt::format("{} answer: {}", completion.id(), dump(choice.text)));
+}
+
+void Service::check_loading() const {
+  if (!adapters_.allows_loading()) {
+    throw ApiError(403, "clients may not load and unload adapters here; --allow-adapter-loading lets them");
+  }
+  if (end_) throw ApiError(503, "the server is about to end");
+}
+
+// Source: vLLM's routes of these names.
+void Service::load_adapter(const HttpRequest& request, const Reply& reply) {
+  check_loading();
+  const NamedAdapter adapter = parse_load_adapter(body_of(request.body));
+  adapters_.add(adapter, [this, request, reply, name = adapter.name](const std::optional<ApiError>& error) {
+    if (error) return refuse(request, *reply, *error);
+    served_.adapters = adapters_.names();
+    log(fmt::format("POST {} 200: {}", request.path, name));
+    send(request, *reply, kText, fmt::format("Success: LoRA adapter '{}' added successfully.", name));
+  });
+}
+
+void Service::unload_adapter(const HttpRequest& request, const Reply& reply) {
+  check_loading();
+  const std::string name = parse_unload_adapter(body_of(request.body));
+  adapters_.remove(name);
+  served_.adapters = adapters_.names();
+  metrics_.models.erase(name);
+  log(fmt::format("POST {} 200: {}", request.path, name));
+  send(request, *reply, kText, fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
 }
 
 // The page's style and script are its own: a nonce lets them in, and nothing else.
@@ -340,7 +414,8 @@ void Service::show(const LiveView::Note& note) {
 void Service::look_at_clock() {
   const auto now = Clock::now();
   const auto all = completions_;
-  for (const auto& [key, completion] : all) {
+  for (const auto& [key, running] : all) {
+    const auto& completion = running.completion;
     if (now > completion->arrived() + options_.request_timeout) {
       completion->fail(ApiError(503, fmt::format("this took longer than {} s", options_.request_timeout.count())));
     }

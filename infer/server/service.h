@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "infer/engine/async_engine.h"
+#include "infer/server/adapters.h"
 #include "infer/server/api.h"
 #include "infer/server/completion.h"
 #include "infer/server/http.h"
@@ -31,6 +32,7 @@ struct ServiceOptions {
   std::chrono::seconds grace{10};  ///< for what runs, when the server is to end
   bool log = true;                 ///< a line on stderr for each request
   bool log_texts = false;
+  AdapterOptions adapters{};
 };
 
 class Service {
@@ -40,7 +42,7 @@ class Service {
   using Post = std::function<void(std::function<void()> work)>;
 
   /// `engine` has to outlive the service's last call. Its after_step has to call the service's, until the engine has
-  /// stopped; so the service is there before the first request and until then.
+  /// stopped; so the service is there before the first request and until then. Throws as Adapters does.
   Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post);
 
   void handle(const HttpRequest& request, const Reply& reply);
@@ -69,6 +71,9 @@ class Service {
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
   void route(const HttpRequest& request, const Reply& reply);
   void complete(const HttpRequest& request, const Reply& reply);
+  void load_adapter(const HttpRequest& request, const Reply& reply);
+  void unload_adapter(const HttpRequest& request, const Reply& reply);
+  void check_loading() const;
   void tokenize(const HttpRequest& request, const Reply& reply);
   void detokenize(const HttpRequest& request, const Reply& reply);
   void send_page(const HttpRequest& request, const Reply& reply);
@@ -76,6 +81,7 @@ class Service {
   void send_metrics(const HttpRequest& request, const Reply& reply);
   void send_description(const HttpRequest& request, const Reply& reply);
   void send_models(const HttpRequest& request, const Reply& reply);
+  void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
   void send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body);
   void watch(const HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
@@ -91,7 +97,12 @@ class Service {
   ChoiceUpdates updates_;
   LiveView live_view_;
   std::mt19937_64 random_;
-  std::map<const Completion*, std::shared_ptr<Completion>> completions_;
+  Adapters adapters_;
+  struct Running {
+    std::shared_ptr<Completion> completion;
+    std::shared_ptr<Adapters::Use> adapter{};  ///< none: it asks for the model itself
+  };
+  std::map<const Completion*, Running> completions_;
   size_t n_choices_ = 0;  ///< of these
   std::map<const HttpReply*, Reply> watchers_;
   std::optional<Clock::time_point> end_;  ///< when it is to end: then what still runs is cut off

@@ -159,24 +159,28 @@ void add_draft_flag(CLI::App& app, std::string& file) {
       ->needs("--speculate");
 }
 
-// A directory whose name has a colon may be named as it is.
+core::AdapterFolder scaled_folder(const char* flag, const std::string& text) {
+  if (text.empty()) throw core::UsageError(fmt::format("{}: the name of the directory is empty", flag));
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || std::filesystem::is_directory(text)) return {.path = text};
+  core::AdapterFolder folder{.path = text.substr(0, colon)};
+  const std::string scale = text.substr(colon + 1);
+  if (!CLI::detail::lexical_cast(scale, folder.scale) || !(std::abs(folder.scale) <= 1000)) {
+    throw core::UsageError(
+        fmt::format("{}: the scale \"{}\" is not a number in [-1000, 1000]", flag, core::printable(scale)));
+  }
+  return folder;
+}
+
 void add_lora_flag(CLI::App& app, infer::LoadOptions& options) {
-  app.add_option_function<std::string>(
+  app.add_option_function<std::vector<std::string>>(
          "--lora",
-         [&options](const std::string& text) {
-           if (text.empty()) throw core::UsageError("--lora: the name of the directory is empty");
-           options.adapter = text;
-           const size_t colon = text.rfind(':');
-           if (colon == std::string::npos || std::filesystem::is_directory(text)) return;
-           options.adapter = text.substr(0, colon);
-           const std::string scale = text.substr(colon + 1);
-           if (!CLI::detail::lexical_cast(scale, options.adapter_scale) || !(std::abs(options.adapter_scale) <= 1000)) {
-             throw core::UsageError(
-                 fmt::format("--lora: the scale \"{}\" is not a number in [-1000, 1000]", core::printable(scale)));
-           }
+         [&options](const std::vector<std::string>& all) {
+           for (const std::string& text : all) options.adapters.push_back(scaled_folder("--lora", text));
          },
-         "a low-rank adapter as peft saves it, and what its scale is multiplied by")
-      ->type_name("DIR[:SCALE]");
+         "a low-rank adapter as peft saves it, and what its scale is multiplied by; several add up")
+      ->type_name("DIR[:SCALE]")
+      ->allow_extra_args(false);
 }
 
 void add_tokenizer_flag(CLI::App& app, std::string& file) {

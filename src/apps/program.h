@@ -54,7 +54,10 @@ void report_repacking(infer::LoadedModel& model);
 /// After --speculate, which it needs.
 void add_draft_flag(CLI::App& app, std::string& file);
 
-/// --lora DIR[:SCALE]. Requests take the model's adapter().
+/// DIR[:SCALE], as `flag` takes it: a directory whose name has a colon may be named as it is. Throws core::UsageError.
+[[nodiscard]] core::AdapterFolder scaled_folder(const char* flag, const std::string& text);
+
+/// --lora DIR[:SCALE], perhaps several. Requests take the model's adapter().
 void add_lora_flag(CLI::App& app, infer::LoadOptions& options);
 
 /// --tokenizer, for models that have none in them.

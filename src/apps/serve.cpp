@@ -55,6 +55,30 @@ void add_flags(CLI::App& app, Options& o) {
       ->check(apps::in_range(0, 64))
       ->capture_default_str();
   apps::add_draft_flag(app, o.model.load.draft_model);
+  app.add_option_function<std::vector<std::string>>(
+         "--adapter",
+         [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
+           for (const std::string& text : all) {
+             const size_t equals = text.find('=');
+             if (equals == std::string::npos || equals == 0) {
+               throw core::UsageError(
+                   fmt::format("--adapter: \"{}\" has no name; write NAME=DIR", core::printable(text)));
+             }
+             const core::AdapterFolder folder = apps::scaled_folder("--adapter", text.substr(equals + 1));
+             adapters.push_back({.name = text.substr(0, equals), .path = folder.path, .scale = folder.scale});
+           }
+         },
+         "a low-rank adapter as peft saves it, for requests whose \"model\" is NAME; repeatable")
+      ->type_name("NAME=DIR[:SCALE]")
+      ->allow_extra_args(false);
+  app.add_option("--adapter-memory", o.service.adapters.memory,
+                 "bytes of adapters in memory, such as 512M; those that nobody uses are read again (default: no limit)")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--max-adapters", o.service.adapters.most, "adapters that may be there at once")
+      ->check(apps::in_range(1, 1e6))
+      ->capture_default_str();
+  app.add_flag("--allow-adapter-loading", o.service.adapters.allow_loading,
+               "let clients name directories of this machine as adapters, at /v1/load_lora_adapter");
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();

@@ -106,6 +106,27 @@ def test_a_scale_is_pefts(folder, f32, base, loaded):
     model.unload()
 
 
+def test_several_add_up_as_pefts_do(folder, f32, base, loaded):
+    """Of other ranks, targets and scales: peft's "cat" of both."""
+    model = adapted(loaded, **KINDS["queries and values"])
+    torch.manual_seed(2)
+    model.add_adapter("other", peft.LoraConfig(task_type="CAUSAL_LM", r=3, lora_alpha=6, target_modules=ALL))
+    for name, weight in model.named_parameters():
+        if "lora_B.other" in name:
+            torch.nn.init.normal_(weight, std=0.02)
+    model.save_pretrained(folder / "both")
+    # peft names targets of its own for a sum; where an adapter has none, it adds nothing.
+    model.base_model.set_adapter(["default", "other"])
+    for module in model.modules():
+        if isinstance(module, peft.tuners.lora.LoraLayer):
+            module.set_scale("other", 0.5)
+    expected = token_logprobs(model.eval(), AutoTokenizer.from_pretrained(base)(TEXT)["input_ids"])
+    scored = one_json(succeed("perplexity", "-m", f32, "--text", folder / "text.txt", "--json", "--token-logprobs",
+                              "--lora", folder / "both", "--lora", f"{folder / 'both' / 'other'}:0.5").stdout)
+    assert np.abs(np.array(scored["token_logprobs"]) - expected).max() <= 1e-4
+    model.unload()
+
+
 @pytest.mark.parametrize("type_", ["bf16"])
 def test_a_base_of_16_bits_takes_adapters(folder, f32, base, type_):
     """Their weights are floats exactly, so with a cache of floats the results are those of the floats."""

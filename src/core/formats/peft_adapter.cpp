@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file_io.h"
@@ -107,6 +108,20 @@ std::vector<float> in_order_of_pairs(const std::vector<float>& rows, int64_t n_h
   return out;
 }
 
+// [s1 B1, s2 B2] [A1; A2]
+Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& two) {
+  Adapter::Part both{
+      .role = one.role, .layer = one.layer, .rank = one.rank + two.rank, .scale = 1.0F, .a = one.a, .b = {}};
+  both.a.insert(both.a.end(), two.a.begin(), two.a.end());
+  both.b.reserve(one.b.size() + two.b.size());
+  for (size_t i = 0; i < one.b.size() / one.rank; ++i) {
+    for (const Adapter::Part* part : {&one, &two}) {
+      for (size_t j = 0; j < part->rank; ++j) both.b.push_back(part->scale * part->b[i * part->rank + j]);
+    }
+  }
+  return both;
+}
+
 }  // namespace
 
 Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
@@ -147,6 +162,26 @@ Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& 
           printable(left.empty() ? "" : *left.begin()), config.n_layers);
   require(!adapter.parts.empty(), "{}: there is no adapter in it", where);
   return adapter;
+}
+
+Adapter sum_of(std::span<const Adapter> adapters) {
+  Adapter sum = adapters.front();
+  for (const Adapter& adapter : adapters.subspan(1)) {
+    sum.path += " and " + adapter.path;
+    for (const Adapter::Part& part : adapter.parts) {
+      const auto found = std::ranges::find_if(
+          sum.parts, [&](const Adapter::Part& p) { return p.role == part.role && p.layer == part.layer; });
+      if (found == sum.parts.end()) {
+        sum.parts.push_back(part);
+      } else {
+        *found = behind_each_other(*found, part);
+        require(found->rank <= kMaxAdapterRank, "{} have together the rank {}, but at most {} is possible", sum.path,
+                found->rank, kMaxAdapterRank);
+      }
+    }
+  }
+  std::ranges::stable_sort(sum.parts, {}, [](const Adapter::Part& p) { return std::pair(p.layer, p.role); });
+  return sum;
 }
 
 }  // namespace folio::core

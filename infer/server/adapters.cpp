@@ -1,0 +1,383 @@
+#include "infer/server/adapters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <utility>
+
+#include "core/error.h"
+#include "core/formats/peft_adapter.h"
+#include "infer/server/fields.h"
+
+namespace folio::infer::server {
+namespace {
+
+size_t bytes_of(const core::Adapter& adapter) {
+  size_t n = 0;
+  for (const core::Adapter::Part& part : adapter.parts) n += part.a.size() + part.b.size();
+  return n * sizeof(float);
+}
+
+std::shared_ptr<const core::Adapter> read(const NamedAdapter& adapter, const core::ModelConfig& config) {
+  return std::make_shared<const core::Adapter>(core::read_adapter(adapter.path, config, adapter.scale));
+}
+
+std::string why(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+std::string text_of(const Fields& fields, const std::string& name) {
+  const std::string* text = fields.text(name);
+  if (text == nullptr || text->empty()) refuse(name, "has to be there, a text that is not empty");
+  return *text;
+}
+
+}  // namespace
+
+NamedAdapter parse_load_adapter(const Json& body) {
+  const Fields fields(body, schema("LoadAdapterRequest"));
+  fields.only("load_inplace", false);
+  NamedAdapter adapter{.name = text_of(fields, "lora_name"), .path = text_of(fields, "lora_path")};
+  constexpr size_t kMostBytes = 4096;
+  const bool shows =
+      std::ranges::none_of(adapter.path, [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; });
+  if (adapter.path.size() > kMostBytes || !shows) refuse("lora_path", "is not the name of a directory");
+  return adapter;
+}
+
+std::string parse_unload_adapter(const Json& body) {
+  return text_of(Fields(body, schema("UnloadAdapterRequest"), {"lora_int_id"}), "lora_name");
+}
+
+struct Adapters::Entry {
+  NamedAdapter adapter;
+  size_t bytes = 0;
+  enum class State : uint8_t { Absent, Coming, Held } state = State::Absent;
+  bool named = false;
+  int32_t number = kNoAdapter;  ///< while it is held
+  size_t n_uses = 0;            ///< that have the number
+  uint64_t last_use = 0;
+  std::function<void(const std::optional<ApiError>&)> added{};  ///< while its folder is read for the first time
+};
+
+Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post)
+    : engine_(engine), base_(std::move(base)), options_(std::move(options)), post_(std::move(post)) {
+  for (const NamedAdapter& adapter : options_.adapters) {
+    try {
+      check_name(adapter.name);
+    } catch (const ApiError& error) {
+      core::fail("--adapter: {}", error.what());
+    }
+    const auto entry = std::make_shared<Entry>(Entry{.adapter = adapter, .named = true});
+    auto weights = read(adapter, engine_.config());
+    entry->bytes = bytes_of(*weights);
+    core::require(entry->bytes <= options_.memory, "the adapter {} takes {} bytes, more than --adapter-memory {}",
+                  adapter.name, entry->bytes, options_.memory);
+    named_.emplace(adapter.name, entry);
+    if (bytes_ + entry->bytes > options_.memory) continue;  // until a request names it
+    std::promise<int32_t> number;
+    engine_.call([&](Engine& e) {
+      try {
+        number.set_value(e.load_adapter(std::move(weights)));
+      } catch (...) {
+        number.set_exception(std::current_exception());
+      }
+    });
+    entry->number = number.get_future().get();
+    entry->state = Entry::State::Held;
+    bytes_ += entry->bytes;
+    ++n_loads_;
+    held_.insert(entry);
+  }
+}
+
+Adapters::~Adapters() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  came_.notify_one();
+  if (reader_.joinable()) reader_.join();
+}
+
+// Names stand in logs, metrics and flags.
+void Adapters::check_name(const std::string& name) const {
+  constexpr size_t kMostBytes = 128;
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/@:+-";
+  if (name.empty() || name.size() > kMostBytes || name.find_first_not_of(kLetters) != std::string::npos) {
+    throw ApiError(400,
+                   fmt::format("the name of an adapter has to be 1 to {} letters, digits and ._/@:+-, not \"{}\"",
+                               kMostBytes, core::printable(name.substr(0, kMostBytes))),
+                   "lora_name");
+  }
+  if (name == base_) throw ApiError(400, fmt::format("{} is the name of the model itself", name), "lora_name");
+  if (named_.contains(name) || coming_.contains(name)) {
+    throw ApiError(400, fmt::format("the adapter {} is loaded already; unload it first", name), "lora_name");
+  }
+  if (named_.size() + coming_.size() >= options_.most) {
+    throw ApiError(400,
+                   fmt::format("{} adapters are loaded already, as many as --max-adapters allows; unload one",
+                               named_.size() + coming_.size()),
+                   "lora_name");
+  }
+}
+
+void Adapters::add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done) {
+  check_name(adapter.name);
+  coming_.insert(adapter.name);
+  read_soon(std::make_shared<Entry>(Entry{.adapter = std::move(adapter), .added = std::move(done)}));
+}
+
+void Adapters::remove(const std::string& name) {
+  const auto found = named_.find(name);
+  if (found == named_.end()) {
+    throw ApiError(404, fmt::format("there is no adapter {}", core::printable(name)), "lora_name", "model_not_found");
+  }
+  const auto entry = found->second;
+  entry->named = false;
+  named_.erase(found);
+  drop_if_gone(entry);
+}
+
+std::vector<std::string> Adapters::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, entry] : named_) all.push_back(name);
+  return all;
+}
+
+std::shared_ptr<Adapters::Use> Adapters::use(const std::string& name, Ready ready) {
+  const auto& entry = named_.at(name);
+  const std::shared_ptr<Use> use(new Use(*this, entry, std::move(ready)));
+  if (waiting_.empty() && entry->state == Entry::State::Held) {
+    ++entry->n_uses;
+    use->number_ = entry->number;
+  } else {
+    waiting_.push_back(use);
+    post_([this] { serve_waiting(); });
+  }
+  return use;
+}
+
+void Adapters::release(const Use& use) {
+  if (use.number_ != kNoAdapter) {
+    --use.entry_->n_uses;
+    use.entry_->last_use = ++now_;
+  }
+  drop_if_gone(use.entry_);
+  if (!waiting_.empty()) post_([this] { serve_waiting(); });
+}
+
+// Whoever waits for an adapter that the engine holds gets it. Others get theirs read, where room can be made; where it
+// can't, nobody overtakes them.
+void Adapters::serve_waiting() {
+  std::deque<std::weak_ptr<Use>> left;
+  bool blocked = false;
+  for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
+    const auto use = one.lock();
+    if (use == nullptr) continue;
+    const auto& entry = use->entry_;
+    if (!blocked && entry->state == Entry::State::Held) {
+      ++entry->n_uses;
+      use->number_ = entry->number;
+      post_([one] {
+        if (const auto still = one.lock()) still->ready_(still->number_, {});
+      });
+      continue;
+    }
+    left.push_back(one);
+    if (blocked || entry->state != Entry::State::Absent) continue;
+    if (make_room(entry->bytes)) {
+      entry->state = Entry::State::Coming;
+      bytes_ += entry->bytes;
+      held_.insert(entry);
+      read_soon(entry);
+    } else {
+      blocked = true;
+    }
+  }
+  waiting_ = std::move(left);
+}
+
+bool Adapters::is_idle(const std::shared_ptr<Entry>& entry) const {
+  return entry->state == Entry::State::Held && entry->n_uses == 0;
+}
+
+bool Adapters::make_room(size_t bytes) {
+  size_t most = options_.memory - bytes_;
+  for (const auto& entry : held_) most += is_idle(entry) ? entry->bytes : 0;
+  if (bytes > most) return false;
+  while (bytes > options_.memory - bytes_) {
+    std::shared_ptr<Entry> oldest;
+    for (const auto& entry : held_) {
+      if (is_idle(entry) && (oldest == nullptr || entry->last_use < oldest->last_use)) oldest = entry;
+    }
+    drop(oldest);
+  }
+  return true;
+}
+
+// No request uses it: the last one's end was handed out.
+void Adapters::drop(const std::shared_ptr<Entry>& entry) {
+  engine_.call([number = entry->number](Engine& e) { e.unload_adapter(number); });
+  entry->state = Entry::State::Absent;
+  bytes_ -= entry->bytes;
+  ++n_drops_;
+  held_.erase(entry);
+}
+
+// One that waits for it still may get it.
+void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
+  if (entry->named || !is_idle(entry)) return;
+  const bool waits = std::ranges::any_of(waiting_, [&](const std::weak_ptr<Use>& one) {
+    const auto use = one.lock();
+    return use != nullptr && use->entry_ == entry;
+  });
+  if (!waits) drop(entry);
+}
+
+void Adapters::read_soon(const std::shared_ptr<Entry>& entry) {
+  {
+    const std::lock_guard lock(mutex_);
+    to_read_.push_back(entry);
+    if (!reader_.joinable()) reader_ = std::thread([this] { read_folders(); });
+  }
+  came_.notify_one();
+}
+
+// The reader's thread. It touches of an entry what never changes: where its folder is.
+void Adapters::read_folders() {
+  for (;;) {
+    std::shared_ptr<Entry> entry;
+    {
+      std::unique_lock lock(mutex_);
+      came_.wait(lock, [this] { return stops_ || !to_read_.empty(); });
+      if (stops_) return;
+      entry = std::move(to_read_.front());
+      to_read_.pop_front();
+    }
+    std::shared_ptr<const core::Adapter> adapter;
+    std::exception_ptr error;
+    try {
+      const std::filesystem::path folder(entry->adapter.path);
+      if (!std::filesystem::exists(folder / "adapter_config.json")) {
+        throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", folder.string()),
+                       "lora_path");
+      }
+      adapter = read(entry->adapter, engine_.config());
+    } catch (const ApiError&) {
+      error = std::current_exception();
+    } catch (const std::exception& e) {  // also of a file system, or for want of memory
+      error = std::make_exception_ptr(ApiError(400, e.what(), "lora_path"));
+    }
+    post_([this, entry = std::move(entry), adapter = std::move(adapter), error] { was_read(entry, adapter, error); });
+  }
+}
+
+void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter,
+                        const std::exception_ptr& error) {
+  if (error) return failed(entry, error);
+  const size_t bytes = bytes_of(*adapter);
+  if (entry->added) {
+    entry->bytes = bytes;
+    if (bytes > options_.memory) {
+      return failed(entry, std::make_exception_ptr(
+                               ApiError(400,
+                                        fmt::format("the adapter {} takes {} bytes, more than --adapter-memory {}",
+                                                    entry->adapter.name, bytes, options_.memory),
+                                        "lora_path")));
+    }
+    // Without room it is named all the same, and read again when a request's turn comes.
+    if (!waiting_.empty() || !make_room(bytes)) return was_loaded(entry, kNoAdapter);
+    entry->state = Entry::State::Coming;
+    bytes_ += bytes;
+    held_.insert(entry);
+  } else if (bytes != entry->bytes) {
+    return failed(entry, std::make_exception_ptr(core::Error(fmt::format(
+                             "it has {} bytes where it had {}; unload it and load it again", bytes, entry->bytes))));
+  }
+  engine_.call([this, post = post_, entry, adapter = std::move(adapter)](Engine& engine) mutable {
+    int32_t number = kNoAdapter;
+    std::exception_ptr failure;
+    try {
+      number = engine.load_adapter(std::move(adapter));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    post([this, entry, number, failure] { failure ? failed(entry, failure) : was_loaded(entry, number); });
+  });
+}
+
+// Without a number it was read, but there is no room for it now.
+void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
+  if (number != kNoAdapter) {
+    entry->number = number;
+    entry->state = Entry::State::Held;
+    entry->last_use = ++now_;
+    ++n_loads_;
+  }
+  if (const auto added = std::exchange(entry->added, {})) {
+    coming_.erase(entry->adapter.name);
+    entry->named = true;
+    named_.emplace(entry->adapter.name, entry);
+    added({});
+  }
+  serve_waiting();
+  drop_if_gone(entry);
+}
+
+void Adapters::failed(const std::shared_ptr<Entry>& entry, const std::exception_ptr& error) {
+  if (entry->state == Entry::State::Coming) {
+    entry->state = Entry::State::Absent;
+    bytes_ -= entry->bytes;
+    held_.erase(entry);
+  }
+  if (const auto added = std::exchange(entry->added, {})) {
+    coming_.erase(entry->adapter.name);
+    try {
+      std::rethrow_exception(error);
+    } catch (const ApiError& e) {
+      added(e);
+    } catch (const std::exception& e) {
+      added(ApiError(400, e.what(), "lora_path"));
+    }
+    return;
+  }
+  const auto told = std::make_exception_ptr(
+      ApiError(500, fmt::format("the adapter {} can't be loaded again: {}", entry->adapter.name, why(error)), "model"));
+  std::deque<std::weak_ptr<Use>> left;
+  for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
+    const auto use = one.lock();
+    if (use == nullptr) continue;
+    if (use->entry_ != entry) {
+      left.push_back(one);
+      continue;
+    }
+    post_([one, told] {
+      if (const auto still = one.lock()) still->ready_(kNoAdapter, told);
+    });
+  }
+  waiting_ = std::move(left);
+  serve_waiting();
+}
+
+std::string Adapters::metrics() const {
+  std::string text;
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
+  };
+  add("folio_adapters", "gauge", "Adapters that requests may name.", named_.size());
+  add("folio_adapters_held", "gauge", "Of them, and of those that were unloaded and still run, those in memory.",
+      held_.size());
+  add("folio_adapter_bytes", "gauge", "Memory that these take.", bytes_);
+  add("folio_adapter_loads_total", "counter", "Times that an adapter was read into memory.", n_loads_);
+  add("folio_adapter_drops_total", "counter", "Times that one was dropped from it.", n_drops_);
+  return text;
+}
+
+}  // namespace folio::infer::server

@@ -1,0 +1,132 @@
+// The adapters of a server: which names there are, which of them the engine holds, and who uses them. What nobody uses
+// is dropped from memory, the least recently used first, when another needs the room, and read again from its folder
+// when a request names it. A thread of its own reads folders, so neither requests nor steps wait for a disk. Every
+// call comes from the service's thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "infer/engine/async_engine.h"
+#include "infer/server/api.h"
+
+namespace folio::infer::server {
+
+struct NamedAdapter {
+  std::string name;
+  std::string path;    ///< a directory as peft writes it
+  float scale = 1.0F;  ///< times the adapter's own
+};
+
+struct AdapterOptions {
+  std::vector<NamedAdapter> adapters{};  ///< that are there from the beginning
+  bool allow_loading = false;            ///< clients may name others, and take them away
+  size_t memory = SIZE_MAX;              ///< bytes of those that the engine holds, as floats
+  size_t most = 1024;                    ///< names
+};
+
+/// {"lora_name": text, "lora_path": text}, as vLLM's. Throw as parse_completion() does.
+[[nodiscard]] NamedAdapter parse_load_adapter(const Json& body);
+/// {"lora_name": text}
+[[nodiscard]] std::string parse_unload_adapter(const Json& body);
+
+class Adapters {
+ public:
+  using Post = std::function<void(std::function<void()> work)>;
+
+  /// Reads all of `options.adapters`, and gives the engine those for which there is room. No adapter may be called
+  /// `base`. `post` runs work on the service's thread, soon. Throws core::Error that names the adapter.
+  Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post);
+  ~Adapters();
+  Adapters(const Adapters&) = delete;
+  Adapters& operator=(const Adapters&) = delete;
+
+  class Use;
+  /// Gets the number for GenerateOptions::adapter, or why there is none.
+  using Ready = std::function<void(int32_t number, const std::exception_ptr& error)>;
+  /// The engine holds the adapter until what is returned goes. If it does not hold it yet, `ready` is called once it
+  /// does, which may be after others have ended that leave no room for it: who came first is first. `name` is one of
+  /// names().
+  [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
+
+  /// Reads the folder, and then names it. `done` gets why it can't be, or nothing: 400, or 404 where no adapter is.
+  void add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done);
+  /// The name is gone. Who uses the adapter keeps it. Throws ApiError 404 if there is none.
+  void remove(const std::string& name);
+
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool allows_loading() const { return options_.allow_loading; }
+  /// For Metrics::text().
+  [[nodiscard]] std::string metrics() const;
+
+ private:
+  struct Entry;
+
+  void check_name(const std::string& name) const;
+  void read_soon(const std::shared_ptr<Entry>& entry);
+  void read_folders();
+  void was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter,
+                const std::exception_ptr& error);
+  void was_loaded(const std::shared_ptr<Entry>& entry, int32_t number);
+  void failed(const std::shared_ptr<Entry>& entry, const std::exception_ptr& error);
+  [[nodiscard]] bool make_room(size_t bytes);
+  void drop(const std::shared_ptr<Entry>& entry);
+  void drop_if_gone(const std::shared_ptr<Entry>& entry);
+  void release(const Use& use);
+  void serve_waiting();
+  [[nodiscard]] bool is_idle(const std::shared_ptr<Entry>& entry) const;
+
+  AsyncEngine& engine_;
+  std::string base_;
+  AdapterOptions options_;
+  Post post_;
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;
+  std::set<std::string, std::less<>> coming_;  ///< names whose folders are read for the first time
+  std::set<std::shared_ptr<Entry>> held_;      ///< by the engine, or soon; also of names that are gone
+  std::deque<std::weak_ptr<Use>> waiting_;     ///< in the order in which they came
+  size_t bytes_ = 0;                           ///< of those that are held
+  uint64_t now_ = 0;                           ///< counts uses
+  uint64_t n_loads_ = 0;
+  uint64_t n_drops_ = 0;
+
+  std::mutex mutex_;  ///< of what follows
+  std::condition_variable came_;
+  std::deque<std::shared_ptr<Entry>> to_read_;
+  bool stops_ = false;
+  std::thread reader_;  ///< from the first folder on
+};
+
+/// That a request uses an adapter.
+class Adapters::Use {
+ public:
+  ~Use() { owner_.release(*this); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  /// kNoAdapter: not yet.
+  [[nodiscard]] int32_t number() const { return number_; }
+
+ private:
+  friend class Adapters;
+  Use(Adapters& owner, std::shared_ptr<Entry> entry, Ready ready)
+      : owner_(owner), entry_(std::move(entry)), ready_(std::move(ready)) {}
+
+  Adapters& owner_;
+  std::shared_ptr<Entry> entry_;
+  Ready ready_;
+  int32_t number_ = kNoAdapter;
+};
+
+}  // namespace folio::infer::server

@@ -1,0 +1,33 @@
+"""Random adapters in the files that peft writes, without peft: lora_test.py says that those are read as peft does."""
+
+import json
+
+import numpy as np
+from safetensors.numpy import save_file
+
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def write_adapter(directory, model, seed, rank=4, targets=ALL, size=0.3, alpha=None):
+    """An adapter of the Hugging Face model in the directory `model`; `size` is the deviation of B's numbers."""
+    config = json.loads((model / "config.json").read_text())
+    dim, hidden, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    head_dim = config.get("head_dim") or dim // heads
+    kv_dim = config.get("num_key_value_heads", heads) * head_dim
+    shapes = {"q_proj": (dim, heads * head_dim), "k_proj": (dim, kv_dim), "v_proj": (dim, kv_dim),
+              "o_proj": (heads * head_dim, dim), "gate_proj": (dim, hidden), "up_proj": (dim, hidden),
+              "down_proj": (hidden, dim)}
+    random = np.random.default_rng(seed)
+    tensors = {}
+    for layer in range(config["num_hidden_layers"]):
+        for target in targets:
+            part = "self_attn" if target in ALL[:4] else "mlp"
+            name = f"base_model.model.model.layers.{layer}.{part}.{target}"
+            n_in, n_out = shapes[target]
+            tensors[f"{name}.lora_A.weight"] = random.normal(0, n_in ** -0.5, (rank, n_in)).astype(np.float32)
+            tensors[f"{name}.lora_B.weight"] = random.normal(0, size, (n_out, rank)).astype(np.float32)
+    directory.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, directory / "adapter_model.safetensors")
+    (directory / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": rank, "lora_alpha": alpha or rank, "target_modules": targets, "bias": "none"}))
+    return directory

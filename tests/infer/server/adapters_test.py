@@ -1,0 +1,315 @@
+"""Many adapters in one server: each text is the one that `generate --lora` gives alone, whatever is loaded, dropped
+and read again meanwhile; names and errors; vLLM's routes."""
+
+import json
+import random
+import shutil
+import threading
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from adapters import write_adapter
+from conftest import Serve
+from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, generate, run
+from wire import Wire, get, metric
+
+N = 16
+PROMPTS = ["ROMEO:", "JULIET:\nWhat", "O"]
+TOKENS = 40
+# Some layers alone with other ranks, and all of them.
+KINDS = [dict(rank=1 + i, targets=targets) for i, targets in enumerate(
+    [["q_proj", "v_proj"], ["down_proj"], ["k_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]])] + [dict()] * 4
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adapters")
+    return {f"a{i}": write_adapter(folder / f"a{i}", GOLDEN, i, **KINDS[i % len(KINDS)]) for i in range(N)}
+
+
+@pytest.fixture(scope="module")
+def alone(folders):
+    """alone(name, prompt) is what `generate` says; an empty name is the model itself."""
+    texts = {}
+
+    def text(name, prompt):
+        if (name, prompt) not in texts:
+            lora = ["--lora", folders[name]] if name else []
+            texts[name, prompt] = generate(GOLDEN, "-p", prompt, "-n", TOKENS, "-s", 7, "--temperature", 1, "--top-p", 1,
+                                           "-t", 1, *lora)["text"]
+        return texts[name, prompt]
+
+    return text
+
+
+def bytes_of(folder):
+    """Of the numbers in an adapter: safetensors has them behind a header."""
+    data = (folder / "adapter_model.safetensors").read_bytes()
+    return len(data) - 8 - int.from_bytes(data[:8], "little")
+
+
+def flags_of(folders):
+    return [x for name, folder in folders.items() for x in ("--adapter", f"{name}={folder}")]
+
+
+@pytest.fixture(scope="module")
+def served(folders):
+    server = Serve(GOLDEN, "-t", "2", "--name", "golden", *flags_of(folders))
+    yield server
+    server.stop()
+
+
+def post(server, path, body):
+    """Status and body of the answer."""
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def ask(server, name, prompt, n=TOKENS):
+    fields = {"model": name} if name else {}
+    status, body = post(server, "/v1/completions", {"prompt": prompt, "seed": 7, "max_tokens": n, **fields})
+    return status, json.loads(body)
+
+
+def at_once(work, n_threads=16):
+    """Runs work(i) on as many threads; raises what one raised."""
+    errors = []
+
+    def one(i):
+        try:
+            work(i)
+        except BaseException as error:  # noqa: BLE001: raised again
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def ask_many(server, alone, names, n_each=12):
+    def client(i):
+        draw = random.Random(i)
+        for _ in range(n_each):
+            name, prompt, n = draw.choice(names), draw.choice(PROMPTS), draw.randint(1, TOKENS)
+            status, answer = ask(server, name, prompt, n)
+            assert status == 200, answer
+            assert answer["choices"][0]["text"] == alone(name, prompt)[:n], (name, prompt, n)
+            assert answer["model"] == (name or "golden")
+
+    for name in names:  # before threads ask for them
+        for prompt in PROMPTS:
+            alone(name, prompt)
+    at_once(client)
+
+
+def test_each_text_is_the_one_that_generate_gives(served, folders, alone):
+    texts = {alone(name, PROMPTS[0]) for name in ["", *folders]}
+    assert len(texts) == N + 1
+    ask_many(served, alone, ["", *folders])
+
+
+def test_openais_client_names_them(served, folders, alone):
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=60)
+    models = {model.id: model for model in client.models.list()}
+    assert set(models) == {"golden", *folders}
+    assert models["golden"].parent is None and models["a3"].parent == "golden"
+    for name in ("a3", "golden"):
+        got = client.completions.create(model=name, prompt="ROMEO:", seed=7, max_tokens=TOKENS, temperature=1)
+        assert got.model == name and got.choices[0].text == alone(name if name in folders else "", "ROMEO:")
+        stream = list(client.completions.create(model=name, prompt="ROMEO:", seed=7, max_tokens=TOKENS, stream=True))
+        assert "".join(chunk.choices[0].text for chunk in stream) == got.choices[0].text
+        assert {chunk.model for chunk in stream} == {name}
+    with pytest.raises(openai.NotFoundError, match="a99"):
+        client.completions.create(model="a99", prompt="ROMEO:")
+    assert post(served, "/tokenize", {"model": "a3", "prompt": "RO"})[0] == 200
+    assert post(served, "/tokenize", {"model": "a99", "prompt": "RO"})[0] == 404
+
+
+def test_metrics_say_which(served):
+    def tokens():
+        text = get(served, "/metrics")[2].decode()
+        return [float(line.split()[1]) for line in text.splitlines()
+                if line.startswith("folio_model_generation_tokens_total{model=\"a5\"}")]
+
+    ask(served, "a5", "ROMEO:", 5)
+    before = tokens()
+    ask(served, "a5", "ROMEO:", 5)
+    assert tokens() == [before[0] + 5]
+    assert metric(served, "folio_adapters") == metric(served, "folio_adapters_held") == N
+
+
+def test_a_choice_of_beams_has_the_adapter(served, folders):
+    expected = generate(GOLDEN, "-p", "ROMEO:", "--beams", 3, "-n", 12, "-t", 1, "--lora", folders["a4"])["text"]
+    status, body = post(served, "/v1/completions", {"model": "a4", "prompt": "ROMEO:", "use_beam_search": True,
+                                                    "best_of": 3, "max_tokens": 12})
+    assert status == 200 and json.loads(body)["choices"][0]["text"] == expected
+
+
+def test_what_is_dropped_from_memory_is_read_again(folders, alone):
+    """Room for about three of sixteen, and all of them asked for at once."""
+    room = 3 * max(bytes_of(folder) for folder in folders.values())
+    server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--adapter-memory", str(room), *flags_of(folders))
+    try:
+        ask_many(server, alone, ["", *folders])
+        assert metric(server, "folio_adapter_drops_total") > N
+        assert metric(server, "folio_adapter_bytes") <= room
+        assert metric(server, "folio_adapters_held") < N == metric(server, "folio_adapters")
+        used = [ask(server, name, "O", 1)[0] for name in ("a0", "a1", "a0", "a1")]
+        loads = metric(server, "folio_adapter_loads_total")
+        assert used == [200] * 4 and ask(server, "a1", "O", 1)[0] == 200
+        assert metric(server, "folio_adapter_loads_total") == loads  # what was used lately is still there
+    finally:
+        server.stop()
+
+
+def test_who_does_not_wait_for_room_ends(folders, alone):
+    """One adapter fits. Clients that leave while theirs waits hold nobody up."""
+    room = max(bytes_of(folder) for folder in folders.values())
+    server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(room), *flags_of(folders))
+    try:
+        wires = [Wire(server).complete(model=f"a{i % N}", max_tokens=200) for i in range(40)]
+        for wire in wires:
+            wire.socket.close()
+        assert ask(server, "a6", "ROMEO:")[1]["choices"][0]["text"] == alone("a6", "ROMEO:")
+        assert metric(server, "folio_requests_waiting") == 0
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def open_server():
+    server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--allow-adapter-loading", "--max-adapters", "20")
+    yield server
+    server.stop()
+
+
+def load(server, name, path):
+    return post(server, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)})
+
+
+def unload(server, name):
+    return post(server, "/v1/unload_lora_adapter", {"lora_name": name})
+
+
+def test_vllms_routes(open_server, folders, alone, tmp_path):
+    assert load(open_server, "one", folders["a1"]) == (200, "Success: LoRA adapter 'one' added successfully.")
+    assert ask(open_server, "one", "ROMEO:")[1]["choices"][0]["text"] == alone("a1", "ROMEO:")
+    status, body = load(open_server, "one", folders["a2"])
+    assert status == 400 and "loaded already" in json.loads(body)["error"]["message"]
+    status, body = load(open_server, "two", tmp_path / "nowhere")
+    assert status == 404 and "nowhere" in json.loads(body)["error"]["message"]
+    bad = write_adapter(tmp_path / "bad", GOLDEN, 1)
+    (bad / "adapter_model.safetensors").write_bytes(b"x" * 40)
+    assert load(open_server, "two", bad)[0] == 400
+    for name in ("", "golden", "a b", "x" * 129, "é"):
+        assert load(open_server, name, folders["a2"])[0] == 400
+    assert post(open_server, "/v1/load_lora_adapter", {"lora_name": "two"})[0] == 400
+    assert post(open_server, "/v1/unload_lora_adapter", {})[0] == 400
+    assert ask(open_server, "two", "ROMEO:")[0] == 404
+    assert unload(open_server, "two")[0] == 404
+    assert unload(open_server, "one") == (200, "Success: LoRA adapter 'one' removed successfully.")
+    assert ask(open_server, "one", "ROMEO:")[0] == 404
+    # The name may come again, for another adapter.
+    assert load(open_server, "one", folders["a2"])[0] == 200
+    assert ask(open_server, "one", "ROMEO:")[1]["choices"][0]["text"] == alone("a2", "ROMEO:")
+    for i in range(2, 21):
+        assert load(open_server, f"n{i}", folders["a3"])[0] == 200
+    status, body = load(open_server, "n21", folders["a3"])
+    assert status == 400 and "--max-adapters" in json.loads(body)["error"]["message"]
+
+
+def test_a_request_that_runs_keeps_its_adapter(open_server, folders, tmp_path):
+    shutil.copytree(folders["a4"], tmp_path / "a4")
+    assert load(open_server, "gone", tmp_path / "a4")[0] == 200
+    expected = generate(GOLDEN, "-p", "ROMEO:", "-n", 200, "-s", 7, "--temperature", 1, "--top-p", 1, "-t", 1, "--lora",
+                        folders["a4"])["text"]
+    with Wire(open_server) as wire:
+        wire.complete(model="gone", seed=7, max_tokens=200, stream=True)
+        assert wire.head()[0] == 200
+        events = wire.events()
+        text = json.loads(next(events))["choices"][0]["text"]
+        assert unload(open_server, "gone")[0] == 200
+        shutil.rmtree(tmp_path / "a4")
+        assert ask(open_server, "gone", "ROMEO:")[0] == 404
+        text += "".join(json.loads(event)["choices"][0]["text"] for event in events if event != "[DONE]")
+    assert text == expected
+    assert metric(open_server, "folio_adapters_held") == 0
+
+
+def test_loads_and_unloads_under_load(open_server, folders, alone):
+    """Some ask for what stays, while others come and go; a name that is away is 404, and nothing else."""
+    for i in range(8):
+        assert load(open_server, f"a{i}", folders[f"a{i}"])[0] == 200
+    for name in folders:
+        alone(name, "ROMEO:")
+    n_away = []
+
+    def client(i):
+        draw = random.Random(i)
+        for _ in range(25):
+            if i < 4:  # these come and go
+                name = f"a{8 + draw.randrange(4)}"
+                status = (load(open_server, name, folders[name]) if draw.random() < 0.6 else unload(open_server, name))[0]
+                assert status in (200, 400, 404)
+                continue
+            name = f"a{draw.randrange(12)}"
+            n = draw.randint(1, TOKENS)
+            status, answer = ask(open_server, name, "ROMEO:", n)
+            if status == 404 and int(name[1:]) >= 8:
+                n_away.append(name)
+                continue
+            assert status == 200 and answer["choices"][0]["text"] == alone(name, "ROMEO:")[:n], (name, answer)
+
+    at_once(client)
+    for i in range(12):
+        unload(open_server, f"a{i}")
+    assert metric(open_server, "folio_adapters_held") == metric(open_server, "folio_adapter_bytes") == 0
+
+
+def test_clients_load_none_without_the_flag(served, folders):
+    for status, body in (load(served, "new", folders["a1"]), unload(served, "a1")):
+        assert status == 403 and "--allow-adapter-loading" in json.loads(body)["error"]["message"]
+
+
+def test_a_folder_that_is_gone_is_an_error_of_the_request_alone(folders, alone, tmp_path):
+    for name in ("a4", "a5"):
+        shutil.copytree(folders[name], tmp_path / name)
+    server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(bytes_of(folders["a4"])),
+                   *flags_of({name: tmp_path / name for name in ("a4", "a5")}))
+    try:
+        shutil.rmtree(tmp_path / "a5")
+        status, answer = ask(server, "a5", "ROMEO:")
+        assert status == 500 and "a5" in answer["error"]["message"]
+        assert ask(server, "a4", "ROMEO:")[1]["choices"][0]["text"] == alone("a4", "ROMEO:")
+        assert ask(server, "", "ROMEO:")[1]["choices"][0]["text"] == alone("", "ROMEO:")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("flags, code, part", [
+    (["--adapter", "nameless"], WRONG_USAGE, "NAME=DIR"), (["--adapter", "=x"], WRONG_USAGE, "NAME=DIR"),
+    (["--adapter", "a=x:loud"], WRONG_USAGE, "loud"), (["--adapter", "a=/nowhere"], FAILED, "/nowhere"),
+    (["--adapter", "a b=/nowhere"], FAILED, "a b"), (["--adapter-memory", "much"], WRONG_USAGE, "much")])
+def test_wrong_flags_are_refused(flags, code, part):
+    assert_refused(run("serve", "-m", GOLDEN, "--port", 0, *flags), code, part)
+
+
+def test_names_and_memory_of_flags_are_checked(folders):
+    def refused(part, *flags):
+        assert_refused(run("serve", "-m", GOLDEN, "--name", "golden", "--port", 0, *flags), FAILED, part)
+
+    refused("the model itself", "--adapter", f"golden={folders['a1']}")
+    refused("loaded already", "--adapter", f"a={folders['a1']}", "--adapter", f"a={folders['a2']}")
+    refused("--adapter-memory", "--adapter", f"a={folders['a4']}", "--adapter-memory", "1K")
+    refused("--max-adapters", "--adapter", f"a={folders['a1']}", "--adapter", f"b={folders['a2']}", "--max-adapters", "1")
