@@ -409,7 +409,8 @@ def test_calls_that_come_in_pieces_are_answered(random_page):
         "id": "a1", "type": "function", "function": {"name": "calculate", "arguments": given}}
     assert [message["tool_call_id"] for message in returned] == ["a1", "a2", "a3"]
     assert returned[0]["content"] == "-3.75"
-    assert all(message["content"].startswith("error: ") for message in returned[1:])
+    assert returned[1]["content"].startswith("error: ") and "Nowhere" in returned[1]["content"]
+    assert returned[2]["content"] == "error: there is no function constructor"
     calls, *results = call_lines(page)
     assert calls == f'calculate {given}get_time {{"time_zone": "Nowhere/At_all"}}constructor {{}}'
     assert results == [message["content"] for message in returned]
