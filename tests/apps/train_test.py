@@ -344,7 +344,8 @@ def test_other_refusals(home):
         assert_refused(run("train", *arguments, home=home), code, *parts)
 
     refuse(FAILED, home / "none.txt", parts=["none.txt", "tinyshakespeare"])
-    refuse(FAILED, home, parts=[home])
+    (home / "nothing").mkdir()
+    refuse(FAILED, home / "nothing", parts=["nothing", "no files"])
     refuse(FAILED, text, "--context", "5000", "--window", "5000", parts=["5000"])
     refuse(WRONG_USAGE, text, "--context", "32", "--window", "64", parts=["--window", "--context"])
     refuse(WRONG_USAGE, text, "--preset", "huge", parts=["--preset", "tiny, race, blog, baby"])
