@@ -78,7 +78,7 @@ std::string crash_in_words(const std::string& errors, int signal) {
   const std::string assertion = found(errors, R"((Assertion '.+' failed))");
   if (!assertion.empty()) {
     return "A vector or span was asked for what it does not have" + place(errors) + ": " + assertion + ".\n" +
-           kBelowZero;
+           "Is the index past the end, as i + 1 is for the last i? " + kBelowZero;
   }
   if (kind.find("buffer-overflow") != std::string::npos || kind == "container-overflow") return outside(errors);
   if (kind == "stack-overflow") return "Your code calls itself without end" + place(errors) + ".";

@@ -124,7 +124,8 @@ def test_a_hint_is_printed_by_its_number():
 SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swiglu": r"sigmoid|silu|exp\(-",
             "attention": r"softmax|masked_fill|triu", "block": r"ffn->forward|ffn\.forward", "adamw": r"sqrt\(",
             "cross_entropy_backward": r"one_hot", "tape_rule": r"\binner\b|\* columns", "kv_cache": r"capacity|length_error",
-            "q8_0": r"\b127", "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\("}
+            "q8_0": r"\b127", "best_pair": r"best_pair\(|map<", "bpe_merges": r"best_pair\(|merged",
+            "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\("}
 
 
 def test_what_is_to_be_read_first_gives_nothing_away():

@@ -21,7 +21,18 @@ struct Merge {
   int32_t left, right;
   bool operator==(const Merge&) const = default;
 };
-std::vector<Merge> train_merges(std::vector<int32_t> text, int32_t first_new, size_t n_merges);
+/// A pair of neighbours, and how often it comes.
+struct PairCount {
+  Merge pair{-1, -1};
+  int64_t count = 0;
+};
+/// A word of a text, and how often it comes.
+struct CountedWord {
+  std::vector<int32_t> tokens;
+  int64_t count;
+};
+PairCount best_pair(const std::vector<CountedWord>& words);
+std::vector<Merge> train_merges(std::vector<CountedWord> words, int32_t first_new, size_t n_merges);
 
 /// Keys and values of a sequence. Both are (n_kv_heads, capacity, head_dim): a head's positions lie side by side.
 struct KvCache {

@@ -1,67 +1,107 @@
-// The laws of merging: which pair, what becomes of the text, and when it ends.
+// The laws of merging: what becomes of the words, and when it ends. At the end it is ours.
+#include <map>
+
+#include "data/tokenizers/training/bpe_trainer.h"
 #include "experiments/exercises/laws/check.h"
+#include "experiments/exercises/laws/serving/words.h"
 #include "experiments/exercises/serving/serving.h"
 
 namespace folio::exercises {
 namespace {
 
+constexpr int32_t kFirstNew = 100;
+
 std::string shown(const std::vector<Merge>& merges) {
   std::string text;
-  for (const Merge& m : merges) text += " (" + std::to_string(m.left) + ", " + std::to_string(m.right) + ")";
+  for (const Merge& m : merges) text += " " + shown(m);
   return text.empty() ? " none" : text;
 }
 
-// Letters are tokens from 0 on, and new ones begin at 100.
-void expect_merges(const std::string& text, size_t n, const std::vector<Merge>& expected, const std::string& why) {
-  std::vector<int32_t> tokens;
-  for (const char c : text) tokens.push_back(c - 'a');
-  tokens.shrink_to_fit();
-  const auto merges = train_merges(tokens, 100, n);
+void expect_merges(const std::vector<Spelled>& words, size_t n, const std::vector<Merge>& expected,
+                   const std::string& why) {
+  const auto merges = train_merges(counted(words), kFirstNew, n);
   if (merges == expected) return;
-  ADD_FAILURE() << "The merges of \"" << text << "\" are" << shown(merges) << ", but have to be" << shown(expected)
+  ADD_FAILURE() << "The merges of" << shown(words) << " are" << shown(merges) << ", but have to be" << shown(expected)
                 << ". (a is 0, b is 1, …; new tokens begin at 100.)\n"
                 << why;
 }
 
-TEST(BpeMerges, TheMostFrequentPairIsMerged) {
-  expect_merges("acbcbcb", 1, {{2, 1}},
-                "cb comes three times, bc twice and ac once. (0, 2) is the first pair of the text.");
-}
-
-TEST(BpeMerges, OfEqualPairsTheSmallestIsMerged) {
-  expect_merges("dcdcabab", 1, {{0, 1}},
-                "dc and ab come twice each, cd and ba at most once. Of equals the smaller is taken.");
-}
-
-TEST(BpeMerges, TheTextIsRewritten) {
+TEST(BpeMerges, TheWordsAreRewritten) {
   expect_merges(
-      "abcdabcdabcd", 3, {{0, 1}, {2, 3}, {100, 101}},
-      "ab becomes 100, cd becomes 101, and then the text is 100 101 100 101 100 101. If (0, 1) or (1, 2) comes after "
-      "the first merge, the text still has the old tokens: both are replaced, by one. (100, 100) at the end means "
-      "that all new tokens have the same number; it is first_new plus the number of merges before.");
+      {{"abcd", 3}}, 3, {{0, 1}, {2, 3}, {100, 101}},
+      "ab becomes 100, cd becomes 101, and then the word is 100 101. If (0, 1) comes again, the counts were not "
+      "updated: "
+      "they are those of the old word. (1, 2) means that the word still has the b of ab: both tokens are replaced, by "
+      "one. (100, 100) at the end means that all new tokens have the same number; it is first_new plus the number of "
+      "merges before.");
+}
+
+TEST(BpeMerges, EveryWordIsRewritten) {
+  expect_merges({{"abc", 2}, {"abd", 2}}, 3, {{0, 1}, {100, 2}, {100, 3}},
+                "Both words have the pair (0, 1), so it becomes 100 in both, and not in the first alone.");
+}
+
+TEST(BpeMerges, EveryPlaceOfAWordIsReplaced) {
+  expect_merges({{"abcab", 2}}, 2, {{0, 1}, {2, 100}},
+                "The word becomes 100 c 100: ab stands in it twice, and not the first place alone is replaced.");
 }
 
 TEST(BpeMerges, PlacesAreReplacedFromTheLeft) {
   expect_merges(
-      "aaabaaab", 2, {{0, 0}, {0, 1}},
-      "aaab becomes 100 a b, from left to right, and a token that was merged is not merged again with its neighbour. "
-      "Then (0, 1) and (100, 0) come twice each. (0, 100) comes after a merge from the right, a 100 b.");
+      {{"aaab", 2}}, 2, {{0, 0}, {0, 1}},
+      "aaab becomes 100 a b, from left to right. (0, 100) comes after a merge from the right, a 100 b, and (100, 1) "
+      "where places that overlap are both replaced, 100 100 b: a token that was merged is not merged again with its "
+      "neighbour.");
 }
 
-TEST(BpeMerges, WithoutAPairThatRepeatsItEnds) {
-  expect_merges("abab", 5, {{0, 1}},
-                "After one merge the text is 100 100, and its only pair comes once. A merge has to pay.");
-}
-
-TEST(BpeMerges, AShortTextHasNoPairs) {
-  expect_merges("a", 3, {}, "One token has no neighbour.");
-  expect_merges("", 3, {}, "There is nothing to merge.");
+TEST(BpeMerges, ItEndsWhenNoPairIsLeft) {
+  expect_merges({{"abc", 1}}, 5, {{0, 1}, {100, 2}},
+                "A pair that comes once is merged, too. Then the word is one token, and there is no pair: the end, "
+                "however many merges are asked for.");
+  expect_merges({{"a", 4}, {"", 1}}, 3, {}, "There is nothing to merge.");
+  expect_merges({{"abc", 1}}, 0, {}, "None is asked for.");
 }
 
 TEST(BpeMerges, TenMergesOfAText) {
-  expect_merges("thecatsatonthematandthedogsatonthelogandthecatandthedogsat", 10,
-                {{0, 19}, {7, 4}, {19, 101}, {0, 13}, {3, 102}, {14, 6}, {18, 100}, {103, 104}, {2, 100}, {3, 105}},
-                "at, he, t-he, an, d-the, og, s-at, an-dthe, c-at, d-og.");
+  expect_merges(
+      {{"the", 6}, {"cat", 2}, {"sat", 3}, {"on", 2}, {"mat", 1}, {"and", 3}, {"dog", 2}, {"log", 1}}, 10,
+      {{0, 19}, {7, 4}, {19, 101}, {0, 13}, {14, 6}, {18, 100}, {103, 3}, {2, 100}, {3, 104}, {14, 13}},
+      "The text is: the cat sat on the mat and the dog sat on the log and the cat and the dog sat. The merges "
+      "are at, he, t-he, an, og, s-at, an-d, c-at, d-og, on.");
+}
+
+// On bytes, with the ids that the trainer gives them: 256 of them behind <|endoftext|>.
+TEST(BpeMerges, TheyAreThoseOfTokenizeTrain) {
+  const std::string text =
+      "Full fathom five thy father lies;\nOf his bones are coral made;\nThose are pearls that were his eyes:\nNothing "
+      "of him that doth fade,\nBut doth suffer a sea-change\nInto something rich and strange.\nSea-nymphs hourly ring "
+      "his knell:\nHark! now I hear them,--ding-dong, bell. Mississippi aaaa aaaaaaa\n";
+  core::ThreadPool pool(1);
+  const std::string_view whole = text;
+  data::WordCounts counts(data::PreTokenizer::Gpt2);
+  counts.add({&whole, 1}, pool, "the song");
+  const data::BpeVocabulary ours = data::train_bpe(counts, {.vocab_size = 257 + 80});
+  std::map<char, int32_t> ids;
+  for (int32_t id = 1; id <= 256; ++id) ids[ours.pieces[static_cast<size_t>(id)].front()] = id;
+  std::vector<CountedWord> words;
+  for (const auto& word : counts.words()) {
+    words.push_back({.tokens = {}, .count = static_cast<int64_t>(word.count)});
+    for (const char c : word.bytes) words.back().tokens.push_back(ids.at(c));
+  }
+  const auto yours = train_merges(words, 257, ours.merges.size());
+  ASSERT_EQ(yours.size(), ours.merges.size());
+  for (size_t i = 0; i < yours.size(); ++i) {
+    const auto [left, right, joined] = ours.merges[i];
+    ASSERT_EQ(joined, 257 + static_cast<int32_t>(i))
+        << "The song was chosen so that no two merges give the same token.";
+    if (yours[i] == Merge{left, right}) continue;
+    const auto spelled = [&](int32_t token) {
+      return token < 257 + static_cast<int32_t>(i) ? ours.pieces[static_cast<size_t>(token)] : "?";
+    };
+    FAIL() << "Merge " << i << " of a song is \"" << spelled(yours[i].left) << "\" and \"" << spelled(yours[i].right)
+           << "\", but has to be \"" << spelled(left) << "\" and \"" << spelled(right) << "\".\n"
+           << "build/tokenize train makes these merges of the same text.";
+  }
 }
 
 }  // namespace

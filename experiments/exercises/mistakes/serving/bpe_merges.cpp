@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "experiments/exercises/mistakes/mistakes.h"
 #include "experiments/exercises/serving/serving.h"
@@ -10,64 +8,67 @@ namespace {
 
 enum class Wrong {
   None,
-  FirstPair,
-  LargestOfEquals,
   NotRewritten,
   RightTokenStays,
   OneNumber,
+  PastTheEnd,
+  FirstWordOnly,
+  FirstPlaceOnly,
   FromTheRight,
+  Overlapping,
+  EndsEarly,
   NeverEnds,
-  SizeMinusOne,
 };
 
 template <Wrong kWrong>
-std::vector<Merge> merges_of(std::vector<int32_t> text, int32_t first_new, size_t n_merges) {
+std::vector<Merge> merges_of(std::vector<CountedWord> words, int32_t first_new, size_t n_merges) {
   using enum Wrong;
   std::vector<Merge> merges;
   while (merges.size() < n_merges) {
-    std::map<std::pair<int32_t, int32_t>, size_t> count;
-    if (kWrong == SizeMinusOne) {
-      for (size_t i = 0; i < text.size() - 1; ++i) ++count[{text[i], text[i + 1]}];
-    } else {
-      for (size_t i = 1; i < text.size(); ++i) ++count[{text[i - 1], text[i]}];
-    }
-    size_t most = 0;
-    Merge best{};
-    for (const auto& [pair, n] : count) {
-      if (n > most || (kWrong == LargestOfEquals && n == most)) most = n, best = {pair.first, pair.second};
-    }
-    if (most < (kWrong == NeverEnds ? 1 : 2)) break;
-    if (kWrong == FirstPair) best = {text[0], text[1]};
+    const PairCount best = best_pair(words);
+    if (best.count < (kWrong == EndsEarly ? 2 : 1) && kWrong != NeverEnds) break;
+    Merge pair = best.pair;
     const int32_t token = first_new + static_cast<int32_t>(kWrong == OneNumber ? 0 : merges.size());
-    std::vector<int32_t> merged;
-    if (kWrong == FromTheRight) std::reverse(text.begin(), text.end()), std::swap(best.left, best.right);
-    for (size_t i = 0; i < text.size(); ++i) {
-      const bool here = i + 1 < text.size() && text[i] == best.left && text[i + 1] == best.right;
-      merged.push_back(here ? token : text[i]);
-      if (here && kWrong != RightTokenStays) ++i;
+    for (CountedWord& word : words) {
+      auto& tokens = word.tokens;
+      if (kWrong == FromTheRight) std::reverse(tokens.begin(), tokens.end()), pair = {best.pair.right, best.pair.left};
+      std::vector<int32_t> merged;
+      bool found = false;
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        const auto is_place = [&](size_t at) {
+          return (kWrong == PastTheEnd || at + 1 < tokens.size()) && Merge{tokens[at], tokens[at + 1]} == pair;
+        };
+        const bool here = is_place(i) && !(kWrong == FirstPlaceOnly && found);
+        merged.push_back(here ? token : tokens[i]);
+        found = found || here;
+        if (here && kWrong != RightTokenStays && !(kWrong == Overlapping && is_place(i + 1))) ++i;
+      }
+      if (kWrong == FromTheRight) std::reverse(merged.begin(), merged.end());
+      if (kWrong != NotRewritten) tokens = merged;
+      if (kWrong == FirstWordOnly && found) break;
     }
-    if (kWrong == FromTheRight) std::reverse(merged.begin(), merged.end()), std::swap(best.left, best.right);
-    if (kWrong != NotRewritten) text = merged;
-    merges.push_back(best);
+    merges.push_back(best.pair);
   }
   return merges;
 }
 
 const std::vector<Mistake<decltype(train_merges)>> kMistakes{
-    {"first_pair", "TheMostFrequentPairIsMerged", "the first pair of the text", merges_of<Wrong::FirstPair>},
-    {"largest_of_equals", "OfEqualPairsTheSmallestIsMerged", "the smaller is taken", merges_of<Wrong::LargestOfEquals>},
-    {"not_rewritten", "TheTextIsRewritten", "still has the old tokens", merges_of<Wrong::NotRewritten>},
-    {"right_token_stays", "TheTextIsRewritten", "both are replaced", merges_of<Wrong::RightTokenStays>},
-    {"one_number", "TheTextIsRewritten", "the same number", merges_of<Wrong::OneNumber>},
+    {"not_rewritten", "TheWordsAreRewritten", "the counts were not updated", merges_of<Wrong::NotRewritten>},
+    {"right_token_stays", "TheWordsAreRewritten", "both tokens are replaced", merges_of<Wrong::RightTokenStays>},
+    {"one_number", "TheWordsAreRewritten", "the same number", merges_of<Wrong::OneNumber>},
+    {"past_the_end", "TheWordsAreRewritten", "past the end", merges_of<Wrong::PastTheEnd>},
+    {"first_word_only", "EveryWordIsRewritten", "not in the first alone", merges_of<Wrong::FirstWordOnly>},
+    {"first_place_only", "EveryPlaceOfAWordIsReplaced", "not the first place alone", merges_of<Wrong::FirstPlaceOnly>},
     {"from_the_right", "PlacesAreReplacedFromTheLeft", "from the right", merges_of<Wrong::FromTheRight>},
-    {"never_ends", "WithoutAPairThatRepeatsItEnds", "has to pay", merges_of<Wrong::NeverEnds>},
-    {"size_minus_one", "AShortTextHasNoPairs", "A size_t has no numbers below 0", merges_of<Wrong::SizeMinusOne>},
+    {"overlapping", "PlacesAreReplacedFromTheLeft", "not merged again", merges_of<Wrong::Overlapping>},
+    {"ends_early", "ItEndsWhenNoPairIsLeft", "comes once is merged, too", merges_of<Wrong::EndsEarly>},
+    {"never_ends", "ItEndsWhenNoPairIsLeft", "there is no pair", merges_of<Wrong::NeverEnds>},
 };
 
 }  // namespace
 
-std::vector<Merge> train_merges(std::vector<int32_t> text, int32_t first_new, size_t n_merges) {
-  return chosen(kMistakes, merges_of<Wrong::None>)(std::move(text), first_new, n_merges);
+std::vector<Merge> train_merges(std::vector<CountedWord> words, int32_t first_new, size_t n_merges) {
+  return chosen(kMistakes, merges_of<Wrong::None>)(std::move(words), first_new, n_merges);
 }
 
 }  // namespace folio::exercises
