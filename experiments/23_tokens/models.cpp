@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/formats/model_files.h"
+#include "data/corpus.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "experiments/23_tokens/parts.h"
+
+namespace folio::experiments {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
+
+// The number behind `before` in what the trainer printed.
+double number_behind(const std::string& printed, const std::string& before) {
+  const size_t at = printed.find(before);
+  core::require(at != std::string::npos, "the trainer's output has no \"{}\"", before);
+  return std::strtod(printed.c_str() + at + before.size(), nullptr);
+}
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+double bits_per_byte(double nats_per_token, double bytes_per_token) {
+  return nats_per_token / bytes_per_token / std::numbers::ln2;
+}
+
+double bytes_per_token(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
+  size_t n_bytes = 0;
+  for (const int32_t token : tokens) n_bytes += tokenizer.token_bytes(token).size();
+  return static_cast<double>(n_bytes) / static_cast<double>(tokens.size());
+}
+
+struct Trained {
+  int64_t n_tokens = 0;    // in the vocabulary
+  int64_t parameters = 0;  // of all, and of the embedding
+  int64_t embedding = 0;
+  int64_t steps = 0;
+  double seconds = 0.0;
+  double tokens_per_s = 0.0;
+  double bytes_per_token = 0.0;  // of the validation text
+  double loss = 0.0;             // nats a token, on all of it
+  double trainers_bits = 0.0;    // a byte, as the trainer says
+  std::vector<train::LineChart::Point> curve{};
+
+  [[nodiscard]] double bits(double nats_per_token) const { return bits_per_byte(nats_per_token, bytes_per_token); }
+};
+
+// `flags`: how long, and with which tokenizer.
+Trained trained(const fs::path& text, const fs::path& run, const std::string& flags) {
+  const fs::path log = fs::path(run).concat(".log");
+  // Evaluated once, at the end: an evaluation in between would take more of the time from those with more tokens.
+  const std::string command =
+      fmt::format("'{}' '{}' --out '{}' --force {} --threads 1 --eval-every 1000000 --sample 0 > '{}' 2>&1",
+                  trainer().string(), text.string(), run.string(), flags, log.string());
+  core::require(std::system(command.c_str()) == 0, "{}: the training failed; its end says why", log.string());
+
+  const std::string printed = content(log);
+  Trained it;
+  it.seconds = number_behind(printed, "done in ");
+  it.loss = number_behind(printed, "best validation loss ");
+  it.trainers_bits = number_behind(printed, "that is ");
+  const core::StoredModel model = core::read_model(run / "model.gguf");
+  it.n_tokens = model.config.vocab_size;
+  it.embedding = model.config.vocab_size * model.config.dim;
+  it.parameters = core::parameter_count(model.config);
+
+  const auto vocabulary = data::tokenizer_from_gguf(*model.gguf);
+  const auto tokens = vocabulary->encode(content(text));
+  const auto splits = data::split_tokens(tokens, 0.1, 0.0);
+  it.bytes_per_token = bytes_per_token(*vocabulary, splits.validation);
+  const double in_training = bytes_per_token(*vocabulary, splits.train);
+
+  // The losses of the batches, as means of a twentieth of the run each.
+  std::vector<nlohmann::json> lines;
+  std::ifstream log_lines(run / "log.jsonl");
+  for (std::string line; std::getline(log_lines, line);) lines.push_back(nlohmann::json::parse(line));
+  core::require(!lines.empty(), "{}: no losses", (run / "log.jsonl").string());
+  it.steps = lines.back().at("step").get<int64_t>();
+  it.tokens_per_s = lines.back().at("tokens").get<double>() / it.seconds;
+  const size_t group = std::max<size_t>(1, lines.size() / 20);
+  for (size_t begin = 0; begin + group <= lines.size(); begin += group) {
+    double loss = 0.0, step = 0.0;
+    for (size_t i = begin; i < begin + group; ++i) {
+      loss += lines[i].at("loss").get<double>() / static_cast<double>(group);
+      step += lines[i].at("step").get<double>() / static_cast<double>(group);
+    }
+    it.curve.push_back({it.seconds * step / static_cast<double>(it.steps), bits_per_byte(loss, in_training)});
+  }
+  return it;
+}
+
+}  // namespace
+
+void models(Report& report, const Text& text) {
+  if (report.short_form() && !fs::exists(trainer())) {
+    report.say("models: left out, there is no build/train");
+    return;
+  }
+  core::require(fs::exists(trainer()), "{}: there is no such program; build it, with LibTorch, or take --short",
+                trainer().string());
+  const fs::path file = report.directory() / "text.txt";
+  core::write_file_atomically(file, text.training + text.validation);
+  const std::string how_long = report.short_form() ? "--steps 20" : "--minutes 5";
+  train::LineChart chart{.title = "Four vocabularies, the same time",
+                         .x_label = "seconds of training",
+                         .y_label = "bits a byte of the batches, which are training text"};
+  std::vector<std::vector<Report::Json>> sizes, speeds, losses;
+  std::vector<double> nats;
+  std::vector<int64_t> n_tokens{0, 512};  // 0: the text's characters
+  if (!report.short_form()) n_tokens.insert(n_tokens.end(), {2048, 8192});
+  // All at the same time: whatever else the machine does, each has the same share of it.
+  std::vector<std::future<Trained>> runs;
+  for (const int64_t n : n_tokens) {
+    const std::string name = n == 0 ? "letters" : fmt::format("bpe_{}", n);
+    const std::string flags = how_long + (n == 0 ? "" : fmt::format(" --tokenizer bpe:{}", n));
+    runs.push_back(std::async(std::launch::async, trained, file, report.directory() / name, flags));
+  }
+  report.say("training, see the .log files in " + report.directory().string());
+  for (auto& run : runs) {
+    const Trained it = run.get();
+    const double guessing = std::log(static_cast<double>(it.n_tokens));
+    report.say(fmt::format("{} tokens: {} steps in {:.1f} s", it.n_tokens, it.steps, it.seconds));
+    sizes.push_back({it.n_tokens, it.parameters, it.embedding,
+                     static_cast<double>(it.embedding) / static_cast<double>(it.parameters)});
+    speeds.push_back({it.n_tokens, it.seconds, it.steps, static_cast<int64_t>(it.tokens_per_s), it.bytes_per_token,
+                      static_cast<int64_t>(it.tokens_per_s * it.bytes_per_token)});
+    losses.push_back({it.n_tokens, guessing, it.loss, it.bytes_per_token, it.bits(guessing), it.bits(it.loss)});
+    if (!nats.empty()) {
+      report.claim_above(fmt::format("{} tokens: nats a token more than with the fewer tokens before", it.n_tokens),
+                         it.loss - nats.back(), 0.0);
+    }
+    nats.push_back(it.loss);
+    chart.series.push_back({.name = fmt::format("{} tokens", it.n_tokens), .points = it.curve});
+    report.claim_below(fmt::format("{} tokens: bits a byte by the formula and by the trainer, difference", it.n_tokens),
+                       std::abs(it.bits(it.loss) - it.trainers_bits), 0.001);
+    report.claim_below(fmt::format("{} tokens: nats a token, of guessing's", it.n_tokens), it.loss / guessing, 0.95);
+  }
+  report.table("four models: parameters", {"tokens", "parameters", "of the embedding", "share"}, sizes);
+  report.table("what they got through", {"tokens", "seconds", "steps", "tokens/s", "bytes a token", "bytes/s"}, speeds);
+  report.table("losses on the validation text",
+               {"tokens", "guessing, nats a token", "the model", "bytes a token", "guessing, bits a byte", "the model"},
+               losses);
+  report.picture("time.svg", chart);
+}
+
+}  // namespace folio::experiments
