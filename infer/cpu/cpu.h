@@ -11,6 +11,9 @@
 
 namespace folio::infer {
 
+/// Multiplications that take a core about a microsecond.
+inline constexpr size_t kWorthAThread = 8 * 1024;
+
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores of this process
   const kernels::Kernels* kernels = nullptr;  ///< null: the best of this machine, or what FOLIO_ISA names

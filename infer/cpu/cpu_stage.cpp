@@ -8,8 +8,7 @@
 namespace folio::infer {
 namespace {
 
-// Multiplications that take a core about a microsecond.
-constexpr size_t kWorthAThread = 8 * 1024;
+constexpr size_t in_lanes(size_t n) { return (n + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes; }
 
 // Rows of a sequence that read the cache together; divides a block of it. More would leave threads without work.
 constexpr int64_t kRowsTogether = 8;
@@ -46,15 +45,6 @@ CacheFit CpuStage::cache_fit() const {
   return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(left / std::max<size_t>(1, block_bytes))};
 }
 
-void CpuStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
-  StageAdapter& own = adapters_[number];
-  for (const core::Adapter::Part& part : adapter->parts) {
-    if (part.layer < layers().first || part.layer >= layers().last) continue;
-    own.parts[weights()(part.role, part.layer).index] = &part;
-  }
-  own.owner = std::move(adapter);
-}
-
 void CpuStage::begin(const Step& step) {
   rows_.assign(step.rows.begin(), step.rows.end());
   tables_.assign(step.tables.begin(), step.tables.end());
@@ -80,7 +70,7 @@ void CpuStage::begin(const Step& step) {
       },
       cache_);
   find_runs();
-  adapted_ = std::ranges::any_of(rows_, [](const StepRow& row) { return row.adapter != kNoAdapter; });
+  adapters_.begin(rows_);
 }
 
 // Rows that follow each other and whose positions begin and end in the same blocks of the cache, at most kRowsTogether.
@@ -147,7 +137,6 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, s
 // What comes of Gate and Up is the rank's own until activate().
 void CpuStage::project(Slot in, std::span<const Projection> projections) {
   multiply(in, projections, false);
-  if (adapted_) adapt(in, projections);
   if (projections.front().out == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value});
   if (projections.front().out == Slot::Logits) exchange({Slot::Logits});
 }
@@ -155,41 +144,11 @@ void CpuStage::project(Slot in, std::span<const Projection> projections) {
 void CpuStage::project_to_residual(Slot in, WeightId weight) {
   const std::array projections{Projection{weight, {}, Slot::Residual}};
   multiply(in, projections, true);
-  if (adapted_) adapt(in, projections);
   exchange({Slot::Residual});
 }
 
-// Adds what adapters do, for rows of one adapter that follow each other. After gather() there is nothing to adapt.
-void CpuStage::adapt(Slot in, std::span<const Projection> projections) {
-  const size_t k = width(in);
-  for (size_t first = 0, end = 0; first < n_rows_; first = end) {
-    const int32_t adapter = rows_[first].adapter;
-    for (end = first; end < n_rows_ && rows_[end].adapter == adapter; ++end) continue;
-    if (adapter == kNoAdapter) continue;
-    const auto& parts = adapters_.at(adapter).parts;
-    const size_t n = end - first;
-    for (const Projection& p : projections) {
-      const auto found = parts.find(p.weight.index);
-      if (found == parts.end()) continue;
-      const core::Adapter::Part& part = *found->second;
-      const Matrix& weight = weights_.matrix(p.weight);
-      low_rank_.resize(n * part.rank);
-      pool_.parallel_for(part.rank, kernels::kLanes, n * part.rank * k / kWorthAThread, [&](size_t from, size_t to) {
-        kernels_.matmul(at(in) + first * k, n, part.a.data(), k, from, to, low_rank_.data(), part.rank, false);
-        for (size_t row = 0; row < n; ++row) {
-          for (size_t j = from; j < to; ++j) low_rank_[row * part.rank + j] *= part.scale;
-        }
-      });
-      const size_t work = n * weight.n_out * part.rank / kWorthAThread;
-      pool_.parallel_for(weight.n_out, kernels::kLanes, work, [&](size_t from, size_t to) {
-        kernels_.matmul(low_rank_.data(), n, part.b.data(), part.rank, weight.first + from, weight.first + to,
-                        at(p.out) + first * width(p.out), width(p.out), true);
-      });
-    }
-  }
-}
-
-// Shares the outputs of all projections of one input among the threads, as if their matrices stood in one.
+// Shares the outputs of all projections of one input among the threads, as if their matrices stood in one, each from a
+// multiple of kLanes on.
 void CpuStage::multiply(Slot input, std::span<const Projection> projections, bool accumulate) {
   const size_t k = width(input);
   const float* x = at(input);
@@ -198,7 +157,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   bool bf16 = false;
   for (const Projection& p : projections) {
     const Matrix& weight = weights_.matrix(p.weight);
-    n_out += weight.n_out;
+    n_out += in_lanes(weight.n_out);
     groups = groups || weight.in_groups();
     bf16 = bf16 || weight.in_bf16();
   }
@@ -207,6 +166,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
                   .fast = fast ? to_fast(x, k) : nullptr,
                   .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
                   .n_rows = n_rows_};
+  adapters_.project(pool_, kernels_, projections, x, k);
   pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
     for (const Projection& p : projections) {
@@ -221,8 +181,9 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
           std::copy(bias + from - first, bias + to - first, out + row * stride + from - first);
         }
         weight.multiply(kernels_, in, from - first, to - first, out, stride, accumulate || bias != nullptr);
+        adapters_.add(kernels_, p.weight, from - first, to - first, out, stride);
       }
-      first += weight.n_out;
+      first += in_lanes(weight.n_out);
     }
   });
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <span>
 #include <variant>
@@ -15,6 +14,7 @@
 #include "core/aligned_vector.h"
 #include "infer/cpu/cache_blocks.h"
 #include "infer/cpu/cpu.h"
+#include "infer/cpu/cpu_adapters.h"
 #include "infer/cpu/cpu_weights.h"
 #include "infer/cpu/rope_table.h"
 
@@ -30,8 +30,10 @@ class CpuStage final : public Stage {
   [[nodiscard]] CacheFit cache_fit() const override;
   [[nodiscard]] const LoadReport& load_report() const override { return weights_.report(); }
 
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
-  void unload_adapter(int32_t number) override { adapters_.erase(number); }
+  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
+    adapters_.load(number, *adapter, layers(), weights_);
+  }
+  void unload_adapter(int32_t number) override { adapters_.unload(number); }
 
   void begin(const Step& step) override;
   void embed(WeightId table) override;
@@ -69,7 +71,6 @@ class CpuStage final : public Stage {
   void find_runs();
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots);
-  void adapt(Slot in, std::span<const Projection> projections);
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
   /// The first position that a row attends to.
   [[nodiscard]] int64_t first_seen(int64_t position) const { return std::max<int64_t>(0, position + 1 - window_); }
@@ -87,24 +88,15 @@ class CpuStage final : public Stage {
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
   SlotWidths widths_;
-
-  // What each adapter adds to a matrix, by the matrix' id.
-  struct StageAdapter {
-    std::shared_ptr<const core::Adapter> owner;
-    std::map<int32_t, const core::Adapter::Part*> parts;
-  };
-  std::map<int32_t, StageAdapter> adapters_;
+  CpuAdapters adapters_;
 
   // The step in hand.
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
   size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() those that need logits
-  bool adapted_ = false;      ///< a row has an adapter
   std::vector<size_t> runs_;  ///< where each run of rows that attend together begins, and at last their number
   std::array<core::AlignedVector<float>, kSlots> slots_;
-
-  std::vector<float> low_rank_;  ///< (rows, rank): t in reference/kernels.h
 
   std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
 

@@ -3,6 +3,7 @@
 // Everything has internal linkage, so that no function compiled for one set is called on a machine without it.
 #pragma once
 
+#include "infer/cpu/add_low_rank_body.h"
 #include "infer/cpu/attention_body.h"
 #include "infer/cpu/groups_body.h"
 #include "infer/cpu/matmul_body.h"
@@ -22,6 +23,8 @@ constexpr Kernels table_of(core::Isa isa) {
           .matmul = matmul<float>,
           .matmul_f16 = matmul<F16>,
           .matmul_bf16 = matmul<BF16>,
+          .matmul_near = matmul_near<float>,
+          .matmul_near_bf16 = matmul_near<BF16>,
           .quantize = quantize,
           .matmul_groups = matmul_groups,
           .to_fast = nullptr,
@@ -32,7 +35,9 @@ constexpr Kernels table_of(core::Isa isa) {
           .attention_q8 = attention<Q8>,
           .to_f16 = to_f16,
           .to_q8 = to_q8,
-          .swiglu = swiglu};
+          .swiglu = swiglu,
+          .add_low_rank = add_low_rank<float>,
+          .add_low_rank_bf16 = add_low_rank<BF16>};
 }
 
 }  // namespace

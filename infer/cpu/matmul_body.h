@@ -155,5 +155,15 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   }
 }
 
+// A tile of sixteen rows that has eight would compute each of them twice.
+template <typename Weight>
+void matmul_near(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
+                 float* out, size_t out_stride, bool accumulate) {
+  const auto run = n_rows > 2                                       ? matmul_tiles<4, Prefetch::None, Weight>
+                   : n_rows == 2 || (row_end - row_begin) % 16 <= 8 ? matmul_tiles<2, Prefetch::None, Weight>
+                                                                    : matmul_tiles<1, Prefetch::None, Weight>;
+  run(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+}
+
 }  // namespace
 }  // namespace folio::infer::kernels

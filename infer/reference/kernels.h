@@ -91,6 +91,12 @@ struct Kernels {
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
 
+  /// matmul and matmul_bf16 of few rows, whose weights are near already: nothing is prefetched.
+  void (*matmul_near)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
+                      float* out, size_t out_stride, bool accumulate);
+  void (*matmul_near_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
+                           size_t row_end, float* out, size_t out_stride, bool accumulate);
+
   /// Quantizes n <= 16 inputs (n, k), k a multiple of 32, for matmul_groups. For each group of 32 numbers: m = max |x|,
   /// scale = m / 127, value = x * (127 / m) rounded to the nearest, ties to even. If m < 1e-30, the values and the
   /// scale are 0. If m is not finite, the values are 0 and the scale is not finite, so the damage stays visible.
@@ -138,6 +144,12 @@ struct Kernels {
 
   /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
+
+  /// out_i += Σ_j t_j b[i, j] over (n), j < rank in the order of a sum over k: the second half of what an adapter adds.
+  /// Sixteen rows of b lie together, and their numbers of one j follow each other: (ceil(n / 16), rank, 16), zeros at
+  /// the end.
+  void (*add_low_rank)(const float* t, size_t rank, const float* b, size_t n, float* out);
+  void (*add_low_rank_bf16)(const float* t, size_t rank, const BF16* b, size_t n, float* out);
 };
 
 /// The sets that have kernels of their own and that this machine can run, the best last.

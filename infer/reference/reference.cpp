@@ -8,6 +8,8 @@ const Kernels& reference_kernels() {
                              .matmul = reference::matmul,
                              .matmul_f16 = reference::matmul_f16,
                              .matmul_bf16 = reference::matmul_bf16,
+                             .matmul_near = reference::matmul,
+                             .matmul_near_bf16 = reference::matmul_bf16,
                              .quantize = reference::quantize,
                              .matmul_groups = reference::matmul_groups,
                              .to_fast = reference::to_fast,
@@ -18,7 +20,9 @@ const Kernels& reference_kernels() {
                              .attention_q8 = reference::attention_q8,
                              .to_f16 = reference::to_f16,
                              .to_q8 = reference::to_q8,
-                             .swiglu = reference::swiglu};
+                             .swiglu = reference::swiglu,
+                             .add_low_rank = reference::add_low_rank,
+                             .add_low_rank_bf16 = reference::add_low_rank_bf16};
   return table;
 }
 

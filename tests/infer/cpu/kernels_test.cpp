@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/float16.h"
 #include "tests/infer/cpu/guarded_buffer.h"
 #include "tests/infer/sanitized.h"
 #include "tests/infer/support.h"
@@ -84,6 +85,10 @@ void check_matmul(const Kernels& fast, const MatmulCase& c) {
                                  c.place, c.accumulate);
   ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
   ASSERT_TRUE(got.guards_hold()) << label;
+  Buffer near(initial, (c.place * 7 + 2) % 10);
+  fast.matmul_near(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, near.data(), stride, c.accumulate);
+  ASSERT_TRUE(same_bits(near.values(), expected.values())) << "near, " << label;
+  ASSERT_TRUE(near.guards_hold()) << "near, " << label;
 }
 
 TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAtShortLengths) {
@@ -184,6 +189,44 @@ TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBits) {
       fast_.swiglu(gate.data(), up.data(), n, gate.data());  // in place, as the engine calls it
       ASSERT_TRUE(same_bits(gate.values(), expected.values())) << "in place, length " << n << " place " << place;
       ASSERT_TRUE(gate.guards_hold()) << "in place, length " << n << " place " << place;
+    }
+  }
+}
+
+// The second half of what an adapter adds is matmul's sum, of a matrix that lies otherwise.
+TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
+  for (const size_t n : {1, 3, 15, 16, 17, 40, 100}) {
+    for (const size_t rank : {1, 2, 7, 8, 9, 16, 17, 37, 256, 1030}) {
+      const auto numbers = random_floats(n * rank, n * rank);
+      std::vector<float> rows;  // (n, rank), BF16 exactly
+      std::vector<float> panels((n + 15) / 16 * 16 * rank);
+      std::vector<BF16> halves(panels.size());
+      for (size_t i = 0; i < n * rank; ++i) {
+        const BF16 half{core::float_to_bf16(numbers[i])};
+        rows.push_back(core::bf16_to_float(half.bits));
+        const size_t at = (i / rank / 16 * rank + i % rank) * 16 + i / rank % 16;
+        panels[at] = rows.back();
+        halves[at] = half;
+      }
+      const auto before = random_floats(n, n + rank);
+      for (size_t place = 0; place <= kPageEnd; ++place) {
+        Buffer t(random_floats(rank, rank + 1), place);
+        Buffer b(panels, place);
+        Buffer out(before, (place * 3 + 1) % 10);
+        std::vector<float> expected = before;
+        reference_.matmul(t.data(), 1, rows.data(), rank, 0, n, expected.data(), n, true);
+        fast_.add_low_rank(t.data(), rank, b.data(), n, out.data());
+        ASSERT_TRUE(same_bits(out.values(), expected)) << n << " outputs, rank " << rank << ", place " << place;
+        ASSERT_TRUE(out.guards_hold() && t.guards_hold() && b.guards_hold());
+        for (const Kernels* kernels : {&reference_, &fast_}) {
+          std::vector<float> wide = before;
+          kernels->add_low_rank(t.data(), rank, panels.data(), n, wide.data());
+          ASSERT_TRUE(same_bits(wide, expected)) << n << " outputs, rank " << rank;
+          std::vector<float> half = before;
+          kernels->add_low_rank_bf16(t.data(), rank, halves.data(), n, half.data());
+          ASSERT_TRUE(same_bits(half, expected)) << n << " outputs, rank " << rank << ", BF16";
+        }
+      }
     }
   }
 }

@@ -89,6 +89,56 @@ TEST_P(Adapters, AnAdaptedModelIsTheMergedModel) {
   }
 }
 
+TEST_P(Adapters, RowsOfOneAdapterNeedNotBeNeighbours) {
+  constexpr size_t kSequences = 9;
+  constexpr size_t kTokens = 12;
+  RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = kSequences});
+  std::vector<int32_t> numbers = {kNoAdapter};
+  for (const core::Adapter& adapter : adapters_) numbers.push_back(runner.load_adapter(adapter));
+  std::vector<SequenceId> sequences;
+  std::vector<std::vector<int32_t>> texts;
+  for (size_t s = 0; s < kSequences; ++s) {
+    sequences.push_back(runner.cache().add_sequence(numbers[s % numbers.size()]));
+    texts.push_back(test::random_tokens(kTokens, s, 37));
+  }
+  std::vector<std::vector<float>> got(kSequences);
+  for (size_t i = 0; i < kTokens; ++i) {
+    std::vector<Row> rows;
+    for (size_t s = 0; s < kSequences; ++s) {
+      rows.push_back(test::rows_of(sequences[s], std::span(texts[s]).subspan(i, 1), static_cast<int64_t>(i)).front());
+    }
+    const auto logits = test::run(runner, rows);
+    const auto each = static_cast<std::ptrdiff_t>(logits.size() / kSequences);
+    for (size_t s = 0; s < kSequences; ++s) {
+      const auto from = logits.begin() + static_cast<std::ptrdiff_t>(s) * each;
+      got[s].insert(got[s].end(), from, from + each);
+    }
+  }
+  for (size_t s = 0; s < kSequences; ++s) {
+    EXPECT_TRUE(same_bits(got[s], logits_alone(texts[s], static_cast<int>(s % numbers.size())))) << "sequence " << s;
+  }
+}
+
+TEST_P(Adapters, ASumIsBothMerged) {
+  const auto text = test::random_tokens(30, 3, 37);
+  const core::Adapter sum = core::sum_of(std::array{adapters_[0], adapters_[2]});
+  RunnerOn runner(GetParam(), model_);
+  const auto got = test::run(runner, test::rows_of(runner.cache().add_sequence(runner.load_adapter(sum)), text));
+  const auto model = test::model_from(merged(merged(weights_, adapters_[0]), adapters_[2]));
+  RunnerOn plain(GetParam(), model);
+  const auto expected = test::run(plain, test::rows_of(plain.cache().add_sequence(), text));
+  const auto one = logits_alone(text, 1);
+  double moved = 0.0;
+  double apart = 0.0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    moved = std::max(moved, std::abs(static_cast<double>(got[i] - one[i])));
+    apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
+  }
+  EXPECT_GT(moved, 0.5);
+  const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // by CacheType, as above
+  EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]);
+}
+
 TEST_P(Adapters, ARowHasTheBitsThatItHasAlone) {
   const auto text = test::random_tokens(33, 2, 37);
   RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = 4});

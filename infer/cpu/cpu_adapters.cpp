@@ -1,0 +1,194 @@
+#include "infer/cpu/cpu_adapters.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "infer/cpu/cpu.h"
+
+namespace folio::infer {
+namespace {
+
+using core::Role;
+
+// The matrices that an input is multiplied by, as forward() has them.
+const std::array<std::vector<Role>, 4>& roles_of_inputs() {
+  static const std::array<std::vector<Role>, 4> all{
+      {{Role::Wq, Role::Wk, Role::Wv}, {Role::Wo}, {Role::W1, Role::W3}, {Role::W2}}};
+  return all;
+}
+
+// Of the numbers [begin, end). The processor's own prefetching finds no pattern in pieces that are this short.
+void prefetch(const auto& numbers, size_t begin, size_t end) {
+  std::visit(
+      [&](const auto& all) {
+        constexpr size_t kLine = 64 / sizeof(all[0]);
+        for (size_t i = begin; i < end; i += kLine) __builtin_prefetch(&all[i], 0, 2);
+      },
+      numbers);
+}
+
+}  // namespace
+
+CpuAdapters::Numbers CpuAdapters::numbers_of(core::AlignedVector<float> floats) {
+  const bool fits = std::ranges::all_of(floats, [](float x) { return (std::bit_cast<uint32_t>(x) & 0xFFFFU) == 0; });
+  if (!fits) return floats;
+  core::AlignedVector<kernels::BF16> halves(floats.size());
+  std::ranges::transform(floats, halves.begin(), [](float x) {
+    return kernels::BF16{static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16U)};
+  });
+  return halves;
+}
+
+void CpuAdapters::load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights) {
+  std::map<std::pair<int64_t, Role>, const core::Adapter::Part*> by_place;
+  for (const core::Adapter::Part& part : adapter.parts) by_place[{part.layer, part.role}] = &part;
+  Loaded own;
+  for (int64_t layer = layers.first; layer < layers.last; ++layer) {
+    for (const auto& roles : roles_of_inputs()) {
+      auto input = std::make_unique<Input>();
+      core::AlignedVector<float> a;
+      for (const Role role : roles) {
+        const auto found = by_place.find({layer, role});
+        if (found == by_place.end()) continue;
+        const core::Adapter::Part& part = *found->second;
+        const WeightId id = weights.by_role()(role, layer);
+        const Matrix& matrix = weights.matrix(id);
+        core::AlignedVector<float> b((matrix.n_out + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes *
+                                     part.rank);
+        for (size_t i = 0; i < matrix.n_out; ++i) {
+          const size_t panel = i / kernels::kLanes * part.rank;
+          for (size_t j = 0; j < part.rank; ++j) {
+            b[(panel + j) * kernels::kLanes + i % kernels::kLanes] = part.b[(matrix.first + i) * part.rank + j];
+          }
+        }
+        Part made{.weight = id.index, .rank = part.rank, .first = input->n_t(), .b = numbers_of(std::move(b))};
+        a.insert(a.end(), part.a.begin(), part.a.end());
+        input->scales.insert(input->scales.end(), part.rank, part.scale);
+        input->parts.push_back(std::move(made));
+        if (own.of.size() <= static_cast<size_t>(id.index)) own.of.resize(static_cast<size_t>(id.index) + 1);
+        own.of[static_cast<size_t>(id.index)] = input.get();
+      }
+      if (input->parts.empty()) continue;
+      input->a = numbers_of(std::move(a));
+      own.inputs.push_back(std::move(input));
+    }
+  }
+  adapters_[number] = std::move(own);
+}
+
+void CpuAdapters::begin(std::span<const StepRow> rows) {
+  groups_.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].adapter == kNoAdapter) continue;
+    const Loaded* adapter = &adapters_.at(rows[i].adapter);
+    // Most often the last one's: rows of a sequence follow each other.
+    auto group = std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.adapter == adapter; });
+    if (group == groups_.rend()) {
+      groups_.push_back({.adapter = adapter, .rows = {}});
+      group = groups_.rbegin();
+    }
+    group->adjacent = group->adjacent && (group->rows.empty() || group->rows.back() + 1 == i);
+    group->rows.push_back(i);
+  }
+}
+
+void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernels,
+                          std::span<const Projection> projections, const float* x, size_t k) {
+  size_t n_t = 0;         // numbers of t
+  size_t n_columns = 0;   // rows of all matrices a
+  size_t n_gathered = 0;  // rows
+  for (Group& group : groups_) {
+    group.input = nullptr;
+    for (const Projection& p : projections) {
+      const auto id = static_cast<size_t>(p.weight.index);
+      if (id < group.adapter->of.size() && group.adapter->of[id] != nullptr) group.input = group.adapter->of[id];
+    }
+    if (group.input == nullptr) continue;
+    group.first_t = n_t;
+    n_t += group.rows.size() * group.input->n_t();
+    n_columns += group.input->n_t();
+    if (!group.adjacent) n_gathered += group.rows.size();
+  }
+  if (n_t == 0) return;
+  t_.resize(std::max(t_.size(), n_t));
+  gathered_.resize(std::max(gathered_.size(), n_gathered * k));
+  float* to = gathered_.data();
+  for (Group& group : groups_) {
+    if (group.input == nullptr) continue;
+    group.x = group.adjacent ? x + group.rows.front() * k : to;
+    for (size_t i = 0; i < group.rows.size() && !group.adjacent; ++i, to += k)
+      std::copy_n(x + group.rows[i] * k, k, to);
+  }
+  // Of the columns [from, until) of t.
+  const auto sums = [&](const Group& group, size_t from, size_t until) {
+    const Input& input = *group.input;
+    const size_t n = group.rows.size();
+    float* t = t_.data() + group.first_t;
+    const bool few = n <= 16;  // more are multiplied in blocks
+    if (const auto* floats = std::get_if<core::AlignedVector<float>>(&input.a)) {
+      (few ? kernels.matmul_near : kernels.matmul)(group.x, n, floats->data(), k, from, until, t, input.n_t(), false);
+    } else {
+      (few ? kernels.matmul_near_bf16 : kernels.matmul_bf16)(group.x, n, std::get<1>(input.a).data(), k, from, until, t,
+                                                             input.n_t(), false);
+    }
+    for (size_t row = 0; row < n; ++row) {
+      for (size_t j = from; j < until; ++j) t[row * input.n_t() + j] *= input.scales[j];
+    }
+  };
+  constexpr size_t kGrain = 4;
+  pool.parallel_for(n_columns, kGrain, n_t * k / kWorthAThread, [&](size_t begin, size_t end) {
+    size_t first = 0;
+    const Group* before = nullptr;  // what this thread does next is on its way meanwhile
+    size_t begin_before = 0;
+    size_t end_before = 0;
+    for (const Group& group : groups_) {
+      if (group.input == nullptr) continue;
+      const size_t n = group.input->n_t();
+      const size_t from = std::max(begin, first);
+      const size_t until = std::min(end, first + n);
+      if (from < until) {
+        prefetch(group.input->a, (from - first) * k, (until - first) * k);
+        if (before != nullptr) sums(*before, begin_before, end_before);
+        before = &group;
+        begin_before = from - first;
+        end_before = until - first;
+      }
+      first += n;
+    }
+    if (before != nullptr) sums(*before, begin_before, end_before);
+  });
+}
+
+void CpuAdapters::add(const kernels::Kernels& kernels, WeightId weight, size_t begin, size_t end, float* out,
+                      size_t stride) const {
+  const auto add_part = [&](const Group& group, const Part& part) {
+    const float* t = t_.data() + group.first_t + part.first;
+    for (const size_t row : group.rows) {
+      float* to = out + row * stride + begin;
+      if (const auto* floats = std::get_if<core::AlignedVector<float>>(&part.b)) {
+        kernels.add_low_rank(t, part.rank, floats->data() + begin * part.rank, end - begin, to);
+      } else {
+        kernels.add_low_rank_bf16(t, part.rank, std::get<1>(part.b).data() + begin * part.rank, end - begin, to);
+      }
+      t += group.input->n_t();
+    }
+  };
+  const size_t until = (end + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes;
+  const Group* before = nullptr;
+  const Part* part_before = nullptr;
+  for (const Group& group : groups_) {
+    if (group.input == nullptr) continue;
+    for (const Part& part : group.input->parts) {
+      if (part.weight != weight.index) continue;
+      prefetch(part.b, begin * part.rank, until * part.rank);
+      if (before != nullptr) add_part(*before, *part_before);
+      before = &group;
+      part_before = &part;
+    }
+  }
+  if (before != nullptr) add_part(*before, *part_before);
+}
+
+}  // namespace folio::infer

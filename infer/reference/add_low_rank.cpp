@@ -1,0 +1,34 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "infer/reference/reference.h"
+
+namespace folio::infer::kernels::reference {
+namespace {
+
+template <typename Weight>
+void add_with(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
+  for (size_t i = 0; i < n; ++i) {
+    const Weight* row = b + i / kLanes * rank * kLanes + i % kLanes;
+    float total = 0.0F;
+    for (size_t chunk = 0; chunk < rank; chunk += kChunk) {
+      std::array<float, kLanes> lane{};
+      for (size_t j = chunk; j < std::min(rank, chunk + kChunk); ++j) {
+        lane[j % kLanes] = std::fma(t[j], widened(row[j * kLanes]), lane[j % kLanes]);
+      }
+      total += join_lanes(lane);
+    }
+    out[i] += total;
+  }
+}
+
+}  // namespace
+
+void add_low_rank(const float* t, size_t rank, const float* b, size_t n, float* out) { add_with(t, rank, b, n, out); }
+
+void add_low_rank_bf16(const float* t, size_t rank, const BF16* b, size_t n, float* out) {
+  add_with(t, rank, b, n, out);
+}
+
+}  // namespace folio::infer::kernels::reference

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Tokens/s of decoding with adapters in `serve`, against the model by itself.
+
+    scripts/bench_adapters.py /tmp/smollm2.Q8_0.gguf --rounds 7
+
+Random adapters of --rank on all seven targets are made for it. In each round, in turns: one text of the model, one of an
+adapter; --batch texts at once of the model, of one adapter, of --batch different adapters. Time is that of the engine's
+steps, as /metrics counts it, and each ratio is of one round. Medians are printed, with the lowest and the highest."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests" / "apps"))
+
+from adapters import write_adapter  # noqa: E402
+
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+def step_seconds(url):
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("folio_step_seconds_total ")))
+
+
+def speed(url, names, args):
+    """Tokens/s of a text of each name, all at once. Nothing ends a text: its end's tokens are never drawn."""
+    n_tokens = []
+
+    def ask(i, name):
+        answer = post(f"{url}/v1/completions", {"model": name, "prompt": "A", "seed": i, "max_tokens": args.tokens,
+                                                "logit_bias": {token: -100 for token in args.ends.split(",")}})
+        n_tokens.append(answer["usage"]["completion_tokens"])
+
+    before = step_seconds(url)
+    threads = [threading.Thread(target=ask, args=(i, name)) for i, name in enumerate(names)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert n_tokens == [args.tokens] * len(names), n_tokens
+    return sum(n_tokens) / (step_seconds(url) - before)
+
+
+def show(name, values):
+    print(f"{name:44} {statistics.median(values):8.3f}   {min(values):.3f} to {max(values):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--ends", default="0,2", help="tokens that end a text (default: SmolLM2's)")
+    parser.add_argument("--serve", default=str(ROOT / "build" / "serve"), help="another build's program")
+    args = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        subprocess.run([ROOT / "build" / "export", args.model, "--out", folder / "hf", "--format", "hf", "--type", "bf16"],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        flags = []
+        for i in range(args.batch):
+            write_adapter(folder / f"a{i}", folder / "hf", i, rank=args.rank, size=0.02)
+            flags += ["--adapter", f"a{i}={folder / f'a{i}'}"]
+        server = subprocess.Popen([args.serve, "-m", args.model, "--name", "base", "--port", "0", "-t", str(args.threads),
+                                   "--max-sequences", str(args.batch), *flags], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        try:
+            url = server.stdout.readline().strip()
+            sides = {"one text": ["base"], "one text, an adapter": ["a0"], "a batch": ["base"] * args.batch,
+                     "a batch, one adapter": ["a0"] * args.batch,
+                     "a batch, an adapter each": [f"a{i}" for i in range(args.batch)]}
+            speeds = {side: [] for side in sides}
+            for i in range(args.rounds + 1):
+                for side, names in sides.items():
+                    found = speed(url, names, args)
+                    if i > 0:  # the first round warms up
+                        speeds[side].append(found)
+        finally:
+            server.terminate()
+            server.wait()
+    print(f"{'':44}   median   range, of {args.rounds} rounds")
+    for side, values in speeds.items():
+        show(f"{side}, tokens/s", values)
+    for side, base in (("one text, an adapter", "one text"), ("a batch, one adapter", "a batch"),
+                       ("a batch, an adapter each", "a batch")):
+        show(f"{side}: of the speed without", [a / b for a, b in zip(speeds[side], speeds[base])])
+
+
+if __name__ == "__main__":
+    main()
