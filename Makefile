@@ -121,7 +121,7 @@ interop: ## the tests that build and drive other engines: llama.cpp and, unless 
 	@$(SMOLLM2)
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve format_tool form_tool folio_python
-	@ctest --test-dir build -C interop -L interop $(if $(filter no,$(SERVER)),-E interop_serve) --output-on-failure
+	@ctest --test-dir build -C interop -L interop $(if $(filter no,$(SERVER)),-E 'interop_(serve|forms)$$') --output-on-failure
 
 cuda-all: ## the serving programs with kernels for GPUs from Ampere to Hopper, whichever is here, into build-cuda/
 	@scripts/bootstrap.sh build

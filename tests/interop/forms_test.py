@@ -1,0 +1,220 @@
+"""Forms and calls of tools: llama.cpp's own server and Folio's on the same requests, SmolLM2 in both. Both answers fit, as
+jsonschema and re say; greedy texts of a grammar are the same; and where replies differ in shape, the difference is listed
+here. SmolLM2's own template has no tools, and with it llama-server calls none, so both get Qwen 2.5's, which has."""
+
+import contextlib
+import json
+import re
+import sys
+
+import jsonschema
+import pytest
+
+from engines import ROOT, folio
+from serve_test import SMOLLM2, THEIRS, events, fields
+
+sys.path += [str(ROOT / "scripts"), str(ROOT / "tests" / "data" / "chat")]
+from published_templates import QWEN25  # noqa: E402
+from servers import Server  # noqa: E402
+
+CITY = {"type": "object", "required": ["city", "unit"], "additionalProperties": False,
+        "properties": {"city": {"type": "string", "maxLength": 16}, "unit": {"enum": ["C", "F"]}}}
+SUM = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
+       "properties": {name: {"type": "integer", "minimum": -99, "maximum": 99} for name in "ab"}}
+TOOLS = [{"type": "function", "function": {"name": name, "description": says, "parameters": parameters}}
+         for name, says, parameters in (("get_weather", "the weather of a city", CITY), ("add", "a sum", SUM))]
+NAMED = {"type": "function", "function": {"name": "add"}}
+ASK = [{"role": "user", "content": "Where do you live?"}]
+SCHEMAS = [
+    CITY, SUM,
+    {"type": "array", "items": CITY, "minItems": 1, "maxItems": 2},
+    {"type": "object", "required": ["kind", "sub"], "additionalProperties": False,
+     "$defs": {"color": {"enum": ["red", "dark blue", 7]}},
+     "properties": {"kind": {"const": "a\"b"}, "sub": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/color"}]},
+                    "more": {"type": "boolean"}}},
+    {"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{1,3}$"}],
+     "minItems": 2, "maxItems": 2},
+    {"type": "object", "required": ["day", "at"], "additionalProperties": False,
+     "properties": {"day": {"type": "string", "format": "date"}, "at": {"type": "string", "format": "date-time"}}},
+    {"type": "integer", "minimum": 17, "maximum": 1234},
+]
+# Grammars, and the same as regular expressions.
+GRAMMARS = [
+    ('root ::= "a" [0-9]{2} "."', r"a[0-9]{2}\."),
+    ('root ::= item{2,3} "end"\nitem ::= "- " [a-z ]{3,20} "\\n"', r"(- [a-z ]{3,20}\n){2,3}end"),
+    ('root ::= ("yes" | "no" | "may" "be"?) [.!]', r"(yes|no|may(be)?)[.!]"),
+    ('root ::= word (", " word){1,4} "."\nword ::= [A-Z] [a-z]{2,9}', r"[A-Z][a-z]{2,9}(, [A-Z][a-z]{2,9}){1,4}\."),
+    ('root ::= [^\\n"]{5,60} "\\n"', r'[^\n"]{5,60}\n'),
+]
+CHAT = "/v1/chat/completions"
+
+
+def asked_before(n, city, unit, sky):
+    call = {"id": f"abcdefgh{n}", "type": "function",
+            "function": {"name": "get_weather", "arguments": json.dumps({"city": city, "unit": unit})}}
+    return [{"role": "user", "content": f"What is the weather in {city}, in {unit}?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": json.dumps({"sky": sky})},
+            {"role": "assistant", "content": f"The sky is {sky}."}]
+
+
+# SmolLM2 never learned to call, and llama-server lets any text come before a call that is required: so it is shown some.
+CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
+           {"role": "user", "content": "What is the weather in Paris, in C?"}]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """(Folio's, llama.cpp's), in F32 as in serve_test.py, so that greedy texts are the same."""
+    folder = tmp_path_factory.mktemp("forms")
+    folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
+    template = folder / "template.jinja"
+    template.write_text(QWEN25, encoding="utf-8")
+    more = {"folio": ["--chat-template", template], "llama-server": ["--jinja", "--chat-template-file", template]}
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Server(name, folder / "f32.gguf", context=2048, threads=1, cache_type="f32", more=flags))
+               for name, flags in more.items()]
+
+
+def both(servers, **body):
+    replies = [server.call(CHAT, {"messages": ASK, "max_tokens": 300, **body}) for server in servers]
+    assert [status for status, _ in replies] == [200, 200], replies
+    return [reply for _, reply in replies]
+
+
+def texts(servers, **body):
+    """Of answers that ended by themselves."""
+    choices = [reply["choices"][0] for reply in both(servers, **body)]
+    assert [choice["finish_reason"] for choice in choices] == ["stop", "stop"], choices
+    return [choice["message"]["content"] for choice in choices]
+
+
+def assert_calls(message, several=True):
+    """Calls of TOOLS, as jsonschema and OpenAI's API have it."""
+    calls = message["tool_calls"]
+    assert len(calls) > 0 and (several or len(calls) == 1)
+    for call in calls:
+        assert call["type"] == "function" and call["id"]
+        schema = {"get_weather": CITY, "add": SUM}[call["function"]["name"]]
+        jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: json.dumps(s)[:50])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_both_answers_fit_the_schema(servers, schema, temperature):
+    asked = {"temperature": temperature, "seed": 3}
+    for body in ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}},
+                 {"json_schema": schema}):
+        for text in texts(servers, **asked, **body):
+            jsonschema.validate(json.loads(text), schema, format_checker=jsonschema.FormatChecker())
+
+
+def test_both_answer_with_an_object(servers):
+    for reply in both(servers, response_format={"type": "json_object"}, temperature=0, max_tokens=100):
+        [choice] = reply["choices"]  # llama-server's may have whitespace and keys without end
+        assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
+
+
+@pytest.mark.parametrize(("grammar", "regex"), GRAMMARS)
+def test_greedy_texts_of_a_grammar_are_the_same(servers, grammar, regex):
+    ours, theirs = texts(servers, grammar=grammar, temperature=0)
+    assert ours == theirs and re.fullmatch(regex, ours), (ours, theirs)
+    assert texts([servers[0]] * 2, guided_regex=regex, temperature=0) == [theirs] * 2
+
+
+@pytest.mark.parametrize(("grammar", "regex"), GRAMMARS)
+def test_drawn_texts_of_a_grammar_fit(servers, grammar, regex):
+    for seed in range(3):
+        for text in texts(servers, grammar=grammar, temperature=1.5, seed=seed):
+            assert re.fullmatch(regex, text)
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_both_call_as_they_have_to(servers, several):
+    theirs_called = 0
+    for city in ("Paris", "Lyon", "Prague", "Madrid"):
+        ask = [*CALLING[:-1], {"role": "user", "content": f"What is the weather in {city}, in C?"}]
+        ours, theirs = (reply["choices"][0] for reply in both(servers, messages=ask, tools=TOOLS, tool_choice="required",
+                                                              temperature=0, parallel_tool_calls=several, max_tokens=100))
+        assert_calls({"tool_calls": ours["message"]["tool_calls"][:1 if ours["finish_reason"] == "length" else None]}, several)
+        if theirs["finish_reason"] == "tool_calls":
+            assert_calls(theirs["message"], several)
+            theirs_called += 1
+    assert theirs_called >= 2
+
+
+def test_a_required_call_is_made_without_a_text(servers):
+    """Whatever was asked. llama-server may write a text first, here without end; a function that is named, it does not
+    read, and takes for auto."""
+    for choice, reason in (("required", "tool_calls"), (NAMED, "stop")):
+        ours, theirs = (reply["choices"][0] for reply in both(servers, tools=TOOLS, tool_choice=choice, temperature=0,
+                                                              parallel_tool_calls=False, max_tokens=60))
+        assert_calls(ours["message"], several=False)
+        assert ours["finish_reason"] == reason and ours["message"]["content"] is None
+        assert theirs["message"]["content"] and "tool_calls" not in theirs["message"]
+
+
+def test_neither_calls_when_told_not_to(servers):
+    for reply in both(servers, messages=CALLING, tools=TOOLS, tool_choice="none", max_tokens=20):
+        assert "tool_calls" not in reply["choices"][0]["message"] and reply["choices"][0]["message"]["content"]
+
+
+def test_an_answer_with_calls_has_the_fields_of_llama_servers(servers):
+    ours, theirs = both(servers, messages=CALLING, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, temperature=0)
+    missing = {f for f in fields(theirs) - fields(ours) if not f.startswith(tuple(THEIRS))}
+    # Without a text, llama-server says "", and Folio null, as OpenAI does.
+    assert missing == {"choices[].message.content: text"}
+    assert theirs["choices"][0]["message"]["content"] == "" and ours["choices"][0]["message"]["content"] is None
+    assert ours["choices"][0]["finish_reason"] == theirs["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_stream_of_calls_has_the_fields_of_llama_servers(servers):
+    body = {"messages": CALLING, "max_tokens": 300, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False,
+            "temperature": 0}
+    streams = [events(server, CHAT, body) for server in servers]
+    missing = fields(streams[1]) - fields(streams[0])
+    assert {f for f in missing if not f.startswith(tuple("[]." + field for field in THEIRS))} == set()
+    for stream in streams:
+        calls = {}
+        for call in (call for event in stream for choice in event["choices"]
+                     for call in choice["delta"].get("tool_calls") or []):
+            if call["index"] not in calls:  # it begins with all that is not said again
+                assert call["id"] and call["type"] == "function" and call["function"]["name"]
+                calls[call["index"]] = {**call, "function": {**call["function"], "arguments": ""}}
+            else:
+                assert "name" not in call["function"]
+            calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+        assert_calls({"tool_calls": list(calls.values())})
+        assert [c["finish_reason"] for event in stream for c in event["choices"] if c["finish_reason"]] == ["tool_calls"]
+
+
+def test_what_tools_returned_is_read_by_both(servers):
+    """The same prompt: as many tokens, and the same greedy text."""
+    messages = CALLING[:3]
+    ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24)
+    assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
+    assert ours["choices"][0]["message"]["content"] == theirs["choices"][0]["message"]["content"]
+    ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="auto")
+    assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]
+    # With tool_choice none Folio does not tell the model of the tools.
+    ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="none")
+    assert ours["usage"]["prompt_tokens"] < theirs["usage"]["prompt_tokens"]
+
+
+# What each answers to a request that is wrong: (Folio, llama-server). Where we differ we are the stricter.
+@pytest.mark.parametrize(("body", "status"), [
+    ({"grammar": "root ::= x"}, (400, 400)),
+    ({"json_schema": {"type": "strange"}}, (400, 400)),
+    ({"json_schema": {"type": "string", "not": {}}}, (400, 200)),  # llama-server leaves out what it does not know
+    ({"json_schema": {"type": "array", "uniqueItems": True, "items": {"enum": [1]}, "maxItems": 3}}, (400, 200)),
+    ({"grammar": 'root ::= "a"', "json_schema": CITY}, (400, 500)),
+    ({"response_format": {"type": "x"}}, (400, 400)),
+    ({"response_format": {"type": "json_schema"}}, (400, 200)),
+    ({"tools": [{"type": "x"}]}, (400, 500)),
+    ({"tools": TOOLS, "tool_choice": "some"}, (400, 400)),
+    ({"tool_choice": "required"}, (400, 200)),
+    ({"tools": TOOLS, "grammar": 'root ::= "a"'}, (200, 400)),  # with Folio the answer is a call or fits the grammar
+], ids=lambda x: json.dumps(x)[:50])
+def test_a_refusal_has_the_status_of_llama_servers(servers, body, status):
+    replies = [server.call(CHAT, {"messages": ASK, "max_tokens": 9, "seed": 1, **body}) for server in servers]
+    assert tuple(s for s, _ in replies) == status, replies
