@@ -80,16 +80,13 @@ class Encoder {
 
   void add(const Documents::Piece& piece) {
     if (piece.text.size() > 0 || !begun_) begin();
-    where_ = piece.where;
     if (whole_) {  // whose tokens depend on the whole text
       parts_.back().text += piece.text;
     } else {
-      for (size_t at = 0; at < piece.text.size();) {
-        const size_t end = word_border(piece.text, std::min(piece.text.size(), at + kChunk));
+      for_parts(piece.text, kChunk, [&](std::string_view part) {
         if (!parts_.back().text.empty()) parts_.emplace_back();
-        parts_.back().text = piece.text.substr(at, end - at);
-        at = end;
-      }
+        parts_.back().text = part;
+      });
     }
     n_bytes_ += piece.text.size();
     if (piece.ends_document) begun_ = false;
@@ -128,7 +125,6 @@ class Encoder {
   core::ThreadPool& pool_;
   const Sink& sink_;
   bool whole_;
-  std::string where_;
   std::vector<Part> parts_;
   size_t n_bytes_ = 0;
   bool begun_ = false;  ///< a document, whose end has not come
@@ -219,15 +215,20 @@ DocumentsSummary summarize(const Documents& documents) {
   return summary;
 }
 
-WordCounts count_words(const Documents& documents, uint64_t n_bytes, PreTokenizer kind, core::ThreadPool& pool) {
-  WordCounts counts(kind);
-  documents.read([&](const Documents::Piece& piece) {
-    if (counts.n_bytes() >= n_bytes) return;
-    const uint64_t left = n_bytes - counts.n_bytes();
-    const std::string_view text =
-        left < piece.text.size() ? piece.text.substr(0, word_border(piece.text, left)) : piece.text;
-    counts.add({&text, 1}, pool, piece.where);
-  });
+WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts, core::ThreadPool& pool,
+                       const std::function<void(uint64_t)>& progress) {
+  documents.read_together(
+      [&](std::span<const std::string> texts, const std::string& where) {
+        std::vector<std::string_view> counted;
+        uint64_t left = n_bytes - std::min(n_bytes, counts.n_bytes());
+        for (const std::string_view text : texts) {
+          if (left == 0) break;
+          counted.push_back(left < text.size() ? text.substr(0, word_border(text, left)) : text);
+          left -= std::min<uint64_t>(left, counted.back().size());
+        }
+        counts.add(counted, pool, where);
+      },
+      progress);
   return counts;
 }
 

@@ -40,9 +40,9 @@ struct DocumentsSummary {
 /// Reads all of them once. Throws core::Error, with line and column, if one is not UTF-8, or if there is no text.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
-/// Of the first `n_bytes` of the texts.
-[[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, PreTokenizer kind,
-                                     core::ThreadPool& pool);
+/// Adds the words of the first `n_bytes` of the texts to `counts`. `progress` is as Documents::read_together() has it.
+[[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
+                                     core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
 
 /// Tokens in memory or in a file.
 class DocumentTokens {

@@ -65,11 +65,7 @@ class Cutter {
   }
 
   void give_in_pieces(std::string_view text) {
-    while (!text.empty()) {
-      const size_t end = word_border(text, std::min(kPiece, text.size()));
-      give(text.substr(0, end), false);
-      text.remove_prefix(end);
-    }
+    for_parts(text, kPiece, [&](std::string_view part) { give(part, false); });
   }
 
   size_t cut_lines(std::string_view text, bool is_last) {
@@ -166,6 +162,23 @@ void Documents::read(const std::function<void(const Piece&)>& take) const {
     }
     n_before += size;
   }
+}
+
+void Documents::read_together(const std::function<void(std::span<const std::string>, const std::string&)>& take,
+                              const std::function<void(uint64_t)>& progress) const {
+  constexpr size_t kTogether = size_t{64} << 20U;
+  std::vector<std::string> pieces;
+  size_t n_bytes = 0;
+  read([&](const Piece& piece) {
+    if (!piece.text.empty()) pieces.emplace_back(piece.text);
+    n_bytes += piece.text.size();
+    if (progress) progress(piece.n_read);
+    if (n_bytes < kTogether) return;
+    take(pieces, piece.where);
+    pieces.clear();
+    n_bytes = 0;
+  });
+  if (!pieces.empty()) take(pieces, files_.back().string());
 }
 
 TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,11 @@ class Documents {
   };
   /// Empty documents are left out. Throws core::Error that names the file, and of JSON the line, if one can't be read.
   void read(const std::function<void(const Piece&)>& take) const;
+
+  /// The texts of pieces of several documents at once, so that all threads have something to do, and the file that the
+  /// last one is of. `progress` hears of each piece how many bytes of the files were read.
+  void read_together(const std::function<void(std::span<const std::string> texts, const std::string& where)>& take,
+                     const std::function<void(uint64_t n_read)>& progress = {}) const;
 
   [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }  ///< of the files, as they lie on the disk
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }

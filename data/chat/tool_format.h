@@ -14,6 +14,12 @@
 
 namespace folio::data {
 
+/// Names of functions are of these: they stand in texts of all kinds, unescaped.
+inline constexpr std::string_view kToolNameLetters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+/// Ids of calls are so many letters and digits: some templates want that.
+inline constexpr size_t kCallIdLength = 9;
+
 /// A part of a written call.
 struct CallPiece {
   enum class Kind : uint8_t { Text, Name, Arguments, Id };

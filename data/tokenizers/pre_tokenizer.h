@@ -3,6 +3,7 @@
 // long words.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -31,6 +32,16 @@ enum class PreTokenizer {
 /// The next place at or behind `from` where a word of every pre-tokenizer ends, whatever stands around it: behind a
 /// line break and before a visible ASCII character. The end of the text if there is none.
 [[nodiscard]] size_t word_border(std::string_view text, size_t from);
+
+/// Calls take(part) for parts of a text that end at a word_border(), each of at least `n_bytes` but the last.
+template <typename Take>
+void for_parts(std::string_view text, size_t n_bytes, Take&& take) {
+  while (!text.empty()) {
+    const size_t end = word_border(text, std::min(n_bytes, text.size()));
+    take(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
 
 /// A value of GGUF's tokenizer.ggml.pre, and what it implies in llama.cpp.
 struct PreTokenizerName {

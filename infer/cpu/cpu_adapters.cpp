@@ -55,8 +55,7 @@ void CpuAdapters::load(int32_t number, const core::Adapter& adapter, LayerRange 
         const core::Adapter::Part& part = *found->second;
         const WeightId id = weights.by_role()(role, layer);
         const Matrix& matrix = weights.matrix(id);
-        core::AlignedVector<float> b((matrix.n_out + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes *
-                                     part.rank);
+        core::AlignedVector<float> b(in_lanes(matrix.n_out) * part.rank);
         for (size_t i = 0; i < matrix.n_out; ++i) {
           const size_t panel = i / kernels::kLanes * part.rank;
           for (size_t j = 0; j < part.rank; ++j) {
@@ -175,7 +174,7 @@ void CpuAdapters::add(const kernels::Kernels& kernels, WeightId weight, size_t b
       t += group.input->n_t();
     }
   };
-  const size_t until = (end + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes;
+  const size_t until = in_lanes(end);
   const Group* before = nullptr;
   const Part* part_before = nullptr;
   for (const Group& group : groups_) {

@@ -8,8 +8,6 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t in_lanes(size_t n) { return (n + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes; }
-
 // Rows of a sequence that read the cache together; divides a block of it. More would leave threads without work.
 constexpr int64_t kRowsTogether = 8;
 static_assert(kBlockPositions % kRowsTogether == 0);

@@ -1,5 +1,7 @@
 #include "infer/forms/calls.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <span>
 
@@ -63,7 +65,7 @@ Part call(Grammar& grammar, const data::ToolFormat& format, const CallsForm::Fun
         }
         break;
       case Kind::Id:
-        parts.push_back(regex_part(grammar, "[a-zA-Z0-9]{9}"));
+        parts.push_back(regex_part(grammar, fmt::format("[a-zA-Z0-9]{{{}}}", data::kCallIdLength)));
         break;
     }
   }

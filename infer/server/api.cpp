@@ -244,7 +244,9 @@ Prompt chat_prompt(std::span<const data::ChatMessage> messages, const std::strin
   });
 }
 
-core::OrderedJson in_order(const Json& body, std::string_view text) {
+// With its keys in their order; null where nothing asks for that.
+core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_view text) {
+  if (!needs_order(fields)) return {};
   try {
     return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
   } catch (const core::Error& error) {  // an object has too many keys
@@ -253,10 +255,9 @@ core::OrderedJson in_order(const Json& body, std::string_view text) {
 }
 
 // Of a request without tools.
-void take_form(const Fields& fields, const Json& body, std::string_view text, const ServedModel& served,
+void take_form(const Fields& fields, const core::OrderedJson& ordered, const ServedModel& served,
                CompletionRequest& request) {
-  if (!needs_order(fields)) return;
-  const AskedForm asked = asked_form(fields, in_order(body, text));
+  const AskedForm asked = asked_form(fields, ordered);
   if (asked.options.kind == forms::FormOptions::Kind::None) return;
   request.options.form = made_for(asked.field, [&] { return forms_of(asked.field, served).form(asked.options); });
 }
@@ -265,11 +266,11 @@ void take_form(const Fields& fields, const Json& body, std::string_view text, co
 void take_chat(const Fields& fields, const Json& body, std::string_view text, const ServedModel& served,
                CompletionRequest& request) {
   const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
-  const core::OrderedJson ordered = needs_order(fields) ? in_order(body, text) : core::OrderedJson();
+  const core::OrderedJson ordered = in_order(fields, body, text);
   const AskedTools tools = asked_tools(fields, ordered);
   std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served);
   request.prompts = {chat_prompt(messages, tools.list, writing.get(), served)};
-  if (tools.functions.empty()) return take_form(fields, body, text, served, request);
+  if (tools.functions.empty()) return take_form(fields, ordered, served, request);
   const AskedForm answer = asked_form(fields, ordered);
   forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls};
   options.calls = std::make_shared<forms::CallsForm>(
@@ -305,7 +306,7 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   const Fields fields(body, schema("CompletionRequest"), {"suffix"});
   CompletionRequest request;
   request.prompts = prompts_of(fields.find("prompt"), served);
-  take_form(fields, body, text, served, request);
+  take_form(fields, in_order(fields, body, text), served, request);
   take_common(fields, served, random_seed, request);
   const int64_t room = room_of(request, served);
   request.echo = fields.flag("echo");

@@ -11,7 +11,6 @@ namespace {
 using Kind = data::CallPiece::Kind;
 
 constexpr std::string_view kSpaces = " \t\r\n";
-constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
 // Where whitespace, and behind it perhaps the beginning of `trigger`, ends `text`: there it has to wait for more.
 size_t end_of_answer(std::string_view text, std::string_view trigger) {
@@ -95,17 +94,17 @@ bool CallReader::read_call(AnswerUpdate& update) {
     stage_ = Stage::Behind;
     return true;
   }
-  constexpr size_t kIdLength = 9;
   const data::CallPiece& piece = format_.call[piece_];
-  const bool done = piece.kind == Kind::Name        ? read_name(update)
-                    : piece.kind == Kind::Arguments ? read_arguments(update)
-                                                    : take(piece.kind == Kind::Id ? kIdLength : piece.text.size());
+  const bool done = piece.kind == Kind::Name ? read_name(update)
+                    : piece.kind == Kind::Arguments
+                        ? read_arguments(update)
+                        : take(piece.kind == Kind::Id ? data::kCallIdLength : piece.text.size());
   if (done) ++piece_;
   return done;
 }
 
 bool CallReader::read_name(AnswerUpdate& update) {
-  const size_t end = held_.find_first_not_of(kNameLetters);
+  const size_t end = held_.find_first_not_of(data::kToolNameLetters);
   if (end == std::string::npos) return false;
   update.calls.push_back({.index = n_calls_, .id = new_id(), .name = held_.substr(0, end)});
   ++n_calls_;
@@ -144,11 +143,11 @@ bool CallReader::take(size_t n) {
   return true;
 }
 
-// Nine letters and digits: some templates want that.
 std::string CallReader::new_id() const {
-  constexpr std::string_view kDigits = kNameLetters.substr(0, 62);
+  constexpr std::string_view kDigits = data::kToolNameLetters.substr(0, 62);
   std::string id;
-  for (uint64_t random = core::splitmix64(id_seed_ + n_calls_); id.size() < 9; random /= kDigits.size()) {
+  for (uint64_t random = core::splitmix64(id_seed_ + n_calls_); id.size() < data::kCallIdLength;
+       random /= kDigits.size()) {
     id += kDigits[random % kDigits.size()];
   }
   return id;

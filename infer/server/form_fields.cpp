@@ -87,10 +87,8 @@ forms::FormOptions form_of(const std::string& name, const Fields& fields, const 
   return text_form(name, Kind::Grammar, ordered);
 }
 
-// Names as OpenAI's: they stand in texts of all kinds, unescaped.
 void check_name(const std::string& name) {
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-  if (!name.empty() && name.size() <= 64 && name.find_first_not_of(kLetters) == std::string::npos) return;
+  if (!name.empty() && name.size() <= 64 && name.find_first_not_of(data::kToolNameLetters) == std::string::npos) return;
   refuse("tools",
          fmt::format("have a function {}; a name has 1 to 64 letters, digits, _, - and .", core::printable(name, 80)));
 }

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include "apps/program.h"
@@ -14,7 +16,7 @@
 #include "core/file_io.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
-#include "data/documents.h"
+#include "data/document_tokens.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "data/tokenizers/training/bpe_trainer.h"
 
@@ -57,33 +59,19 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Pieces of several documents at once, so that all threads have something to do.
-template <typename Take>
-void read_together(const data::Documents& documents, Take&& take) {
-  constexpr size_t kTogether = size_t{64} << 20U;
-  std::vector<std::string> pieces;
-  size_t n_bytes = 0;
-  Progress progress("reading");
-  documents.read([&](const data::Documents::Piece& piece) {
+// Shows how far reading is, and ends it where it is interrupted.
+std::function<void(uint64_t)> reading(const data::Documents& documents) {
+  const auto progress = std::make_shared<Progress>("reading");
+  return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {
     if (apps::interrupted()) throw core::Error("interrupted");
-    if (!piece.text.empty()) pieces.emplace_back(piece.text);
-    n_bytes += piece.text.size();
-    progress.show(static_cast<double>(piece.n_read), static_cast<double>(documents.n_bytes()));
-    if (n_bytes < kTogether) return;
-    take(pieces, piece.where);
-    pieces.clear();
-    n_bytes = 0;
-  });
-  if (!pieces.empty()) take(pieces, documents.files().back().string());
+    progress->show(static_cast<double>(n_read), total);
+  };
 }
 
 data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
-  data::WordCounts counts(o.bpe.pre_tokenizer, o.bpe.nfc);
-  read_together(data::Documents(o.texts, o.field),
-                [&](const std::vector<std::string>& pieces, const std::string& where) {
-                  const std::vector<std::string_view> views(pieces.begin(), pieces.end());
-                  counts.add(views, pool, where);
-                });
+  const data::Documents documents(o.texts, o.field);
+  data::WordCounts counts = data::count_words(documents, UINT64_MAX, data::WordCounts(o.bpe.pre_tokenizer, o.bpe.nfc),
+                                              pool, reading(documents));
   core::require(counts.n_words() > 0, "the texts are empty");
   return counts;
 }
@@ -164,15 +152,18 @@ int stats(const Options& o) {
   std::vector<uint64_t> used(static_cast<size_t>(tokenizer->vocab_size()));
   uint64_t n_bytes = 0;
   uint64_t n_tokens = 0;
-  read_together(data::Documents(o.texts, o.field), [&](const std::vector<std::string>& pieces, const std::string&) {
-    for (const std::string& piece : pieces) {
-      n_bytes += piece.size();
-      for (const int32_t id : tokenizer->encode(piece)) {
-        ++used[static_cast<size_t>(id)];
-        ++n_tokens;
-      }
-    }
-  });
+  const data::Documents documents(o.texts, o.field);
+  documents.read_together(
+      [&](std::span<const std::string> pieces, const std::string&) {
+        for (const std::string& piece : pieces) {
+          n_bytes += piece.size();
+          for (const int32_t id : tokenizer->encode(piece)) {
+            ++used[static_cast<size_t>(id)];
+            ++n_tokens;
+          }
+        }
+      },
+      reading(documents));
   core::require(n_tokens > 0, "the texts are empty");
   int32_t longest = 0;
   size_t n_unused = 0;

@@ -107,7 +107,8 @@ std::unique_ptr<const data::Tokenizer> chosen_tokenizer(const std::string& name,
   const double part = std::clamp(1.0 - config.validation_fraction - config.test_fraction, 0.0, 1.0);
   const auto n_bytes = static_cast<uint64_t>(static_cast<double>(material.summary.n_bytes) * part);
   core::ThreadPool pool;
-  const data::WordCounts counts = data::count_words(material.texts.documents, n_bytes, options.pre_tokenizer, pool);
+  const data::WordCounts counts =
+      data::count_words(material.texts.documents, n_bytes, data::WordCounts(options.pre_tokenizer), pool);
   return std::make_unique<data::BpeTokenizer>(data::train_bpe(counts, options), material.texts.paths.front());
 }
 

@@ -73,11 +73,7 @@ void WordCounts::add(std::span<const std::string_view> texts, core::ThreadPool& 
   std::vector<std::string_view> chunks;
   for (const std::string_view text : texts) {
     n_bytes_ += text.size();
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = word_border(text, std::min(text.size(), at + kChunk));
-      chunks.push_back(text.substr(at, end - at));
-      at = end;
-    }
+    for_parts(text, kChunk, [&](std::string_view part) { chunks.push_back(part); });
   }
   // Each thread has a table of its own, and what one chunk has in common with the next stays in its cache.
   std::vector<Table> tables(std::min(pool.size(), chunks.size()));

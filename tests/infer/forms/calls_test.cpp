@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/data/chat/tool_formats.h"
 #include "tests/infer/forms/support.h"
 
 namespace folio::infer::forms {
 namespace {
 
+using data::test::hermes;
+using data::test::llama;
 using Kind = data::CallPiece::Kind;
 
 const char* const kCity = R"({"type": "object", "properties": {"city": {"enum": ["Bern", "Rom"]}}, "required": ["city"],
@@ -18,25 +21,6 @@ const char* const kBoth =
     R"({"properties": {"a": {"const": [1, {"b": 2}]}, "c": {"type": "null"}}, "required": ["a", "c"],
                              "additionalProperties": false, "type": "object"})";
 const char* const kNone = R"({"type": "object", "additionalProperties": false})";
-
-data::ToolFormat hermes() {
-  return {
-      .opening = "<tool_call>\n{\"name\": \"",
-      .trigger = "<tool_call>",
-      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"arguments\": "}, {.kind = Kind::Arguments}},
-      .several = true,
-      .separator = "}\n</tool_call>\n<tool_call>\n{\"name\": \"",
-      .closing = "}\n</tool_call>"};
-}
-
-data::ToolFormat llama() {
-  return {
-      .opening = "{\"name\": \"",
-      .trigger = "{\"name\": \"",
-      .only_at_start = true,
-      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"parameters\": "}, {.kind = Kind::Arguments}},
-      .closing = "}"};
-}
 
 std::shared_ptr<Form> form_of(CallsForm calls) {
   if (calls.functions.empty()) calls.functions = {{"weather", kCity}, {"time", kNone}};

@@ -6,29 +6,14 @@
 #include <array>
 #include <random>
 
+#include "tests/data/chat/tool_formats.h"
+
 namespace folio::infer::server {
 namespace {
 
+using data::test::hermes;
+using data::test::llama;
 using Kind = data::CallPiece::Kind;
-
-data::ToolFormat hermes() {
-  return {
-      .opening = "<tool_call>\n{\"name\": \"",
-      .trigger = "<tool_call>",
-      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"arguments\": "}, {.kind = Kind::Arguments}},
-      .several = true,
-      .separator = "}\n</tool_call>\n<tool_call>\n{\"name\": \"",
-      .closing = "}\n</tool_call>"};
-}
-
-data::ToolFormat llama() {
-  return {
-      .opening = "{\"name\": \"",
-      .trigger = "{\"name\": \"",
-      .only_at_start = true,
-      .call = {{.kind = Kind::Name}, {.kind = Kind::Text, .text = "\", \"parameters\": "}, {.kind = Kind::Arguments}},
-      .closing = "}"};
-}
 
 data::ToolFormat mistral() {
   data::ToolFormat format = hermes();
