@@ -11,10 +11,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 import support
+from adapters import ALL
+from peft_models import adapted, token_logprobs
 from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
 
 torch.set_num_threads(1)
-ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 KINDS = {"queries and values": dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]),
          "all seven": dict(r=16, lora_alpha=16, target_modules=ALL),
          "rank-stabilized": dict(r=64, lora_alpha=8, use_rslora=True, target_modules=ALL),
@@ -53,24 +54,6 @@ def loaded(base):
 @pytest.fixture(scope="module")
 def plain(f32):
     return generate(f32, "-p", PROMPT, "-n", 60, "--temp", 0, "-t", 1)["tokens"]
-
-
-def adapted(model, seed=1, size=0.02, **config):
-    """A peft model with random adapters, which changes what the base says. `model` may be a directory."""
-    torch.manual_seed(seed)
-    if not isinstance(model, torch.nn.Module):
-        model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
-    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **config)).eval()
-    for name, weight in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weight, std=size)
-    return model
-
-
-def token_logprobs(model, ids):
-    with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0].double()
-    return torch.log_softmax(logits, -1)[range(len(ids) - 1), ids[1:]].numpy()
 
 
 @pytest.mark.parametrize("kind", KINDS if support.LONG else ["rank-stabilized", "the feed-forward of some layers"])

@@ -18,16 +18,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Scaling {
-  int64_t rank;
-  double alpha;
-  bool by_root;  ///< rank-stabilized (Kalajdzievski 2023): alpha / sqrt(rank)
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kWeights = "adapter_model.safetensors";
+constexpr const char* kBase = "base_model_name_or_path";
+constexpr std::string_view kPrefix = "base_model.model.";  // of the names of modules
 
-  [[nodiscard]] float of(float factor) const {
-    const auto r = static_cast<double>(rank);
-    return static_cast<float>(factor * alpha / (by_root ? std::sqrt(r) : r));
-  }
-};
+float scaled(const AdapterInfo& info, float factor) { return static_cast<float>(factor * info.scale()); }
 
 // What a plain LoRA says of itself, and what mattered only while it was trained. Any other key may be of a variant that
 // computes something else.
@@ -63,7 +59,8 @@ bool is_off(const Json& config, const std::string& key) {
   return (found->is_object() || found->is_array()) && found->empty();
 }
 
-Scaling read_config(const std::filesystem::path& path, float factor) {
+// Without targets.
+AdapterInfo read_config(const std::filesystem::path& path, float factor) {
   constexpr size_t kMostBytes = size_t{1} << 20U;
   const std::string where = path.string();
   const Json config = parse_json(read_text_file(path, kMostBytes), where);
@@ -81,14 +78,17 @@ Scaling read_config(const std::filesystem::path& path, float factor) {
           "{}: \"init_lora_weights\" is {}, which changes the base model, too; convert the adapter with peft's "
           "path_initial_model_for_weight_conversion",
           where, [&] { return printable(init->dump()); });
-  Scaling scaling{.rank = json_get<int64_t>(config, "r", where),
-                  .alpha = json_get<double>(config, "lora_alpha", where),
-                  .by_root = !is_off(config, "use_rslora")};
-  require(scaling.rank >= 1 && scaling.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but has to be in [1, {}]",
-          where, scaling.rank, kMaxAdapterRank);
-  require(std::isfinite(scaling.of(factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
-          where, scaling.alpha);
-  return scaling;
+  AdapterInfo info{.rank = json_get<int64_t>(config, "r", where),
+                   .alpha = json_get<double>(config, "lora_alpha", where),
+                   .dropout = is_off(config, "lora_dropout") ? 0 : json_get<double>(config, "lora_dropout", where),
+                   .targets = {},
+                   .base = is_off(config, kBase) ? "" : json_get<std::string>(config, kBase, where),
+                   .by_root = !is_off(config, "use_rslora")};
+  require(info.rank >= 1 && info.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but has to be in [1, {}]", where,
+          info.rank, kMaxAdapterRank);
+  require(std::isfinite(scaled(info, factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
+          where, info.alpha);
+  return info;
 }
 
 std::vector<float> floats_of(const SafetensorsFile& file, const TensorView& tensor, int64_t rows, int64_t columns) {
@@ -101,11 +101,75 @@ std::vector<float> floats_of(const SafetensorsFile& file, const TensorView& tens
   return to_floats(tensor);
 }
 
-std::vector<float> in_order_of_pairs(const std::vector<float>& rows, int64_t n_heads, int64_t head_dim, size_t rank) {
+std::vector<float> reordered(decltype(split_halves_to_adjacent)& reorder, const std::vector<float>& rows,
+                             int64_t head_dim, size_t rank) {
   std::vector<float> out(rows.size());
-  split_halves_to_adjacent(std::as_bytes(std::span(rows)), std::as_writable_bytes(std::span(out)), n_heads, head_dim,
-                           static_cast<int64_t>(rank * sizeof(float)));
+  reorder(std::as_bytes(std::span(rows)), std::as_writable_bytes(std::span(out)),
+          static_cast<int64_t>(rows.size() / rank) / head_dim, head_dim, static_cast<int64_t>(rank * sizeof(float)));
   return out;
+}
+
+std::filesystem::path weights_of(const std::filesystem::path& directory) {
+  const std::filesystem::path weights = directory / kWeights;
+  require(
+      std::filesystem::exists(weights) || !std::filesystem::exists(directory / "adapter_model.bin"),
+      "{} has its weights in adapter_model.bin, which is not read here; save it with peft's safe_serialization=True",
+      directory.string());
+  return weights;
+}
+
+// The matrices that may have parts.
+std::vector<TensorSpec> adaptable(const ModelConfig& config) {
+  std::vector<TensorSpec> matrices = tensor_manifest(config);
+  std::erase_if(matrices, [](const TensorSpec& spec) { return spec.layer < 0 || spec.shape.size() != 2; });
+  return matrices;
+}
+
+// "model.layers.0.self_attn.q_proj"
+std::string module_of(const TensorSpec& spec) { return spec.hf_name.substr(0, spec.hf_name.rfind('.')); }
+
+std::vector<Role> roles_of(std::span<const Adapter::Part> parts) {
+  std::set<Role> roles;
+  for (const Adapter::Part& part : parts) roles.insert(part.role);
+  return {roles.begin(), roles.end()};
+}
+
+// Names of kinds of matrices if these have parts in every layer; otherwise those of single matrices.
+std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
+  const bool all = adapter.parts.size() == info.targets.size() * static_cast<size_t>(config.n_layers);
+  std::vector<std::string> names;
+  if (all) {
+    for (const Role role : info.targets) names.push_back(target_name(role));
+    return names;
+  }
+  for (const TensorSpec& spec : adaptable(config)) {
+    const bool adapted = std::ranges::any_of(
+        adapter.parts, [&](const Adapter::Part& part) { return part.role == spec.role && part.layer == spec.layer; });
+    if (adapted) names.push_back(module_of(spec));
+  }
+  return names;
+}
+
+// The keys that each version of peft knows.
+std::string config_text(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
+  const bool whole = info.alpha == std::floor(info.alpha) && std::abs(info.alpha) < 1e9;
+  const auto alpha = whole ? OrderedJson(static_cast<int64_t>(info.alpha)) : OrderedJson(info.alpha);
+  return OrderedJson{{kBase, info.base.empty() ? OrderedJson() : OrderedJson(info.base)},
+                     {"bias", "none"},
+                     {"fan_in_fan_out", false},
+                     {"inference_mode", true},
+                     {"init_lora_weights", true},
+                     {"lora_alpha", alpha},
+                     {"lora_dropout", info.dropout},
+                     {"modules_to_save", OrderedJson()},
+                     {"peft_type", "LORA"},
+                     {"r", info.rank},
+                     {"target_modules", target_modules(config, adapter, info)},
+                     {"task_type", "CAUSAL_LM"},
+                     {"use_dora", false},
+                     {"use_rslora", info.by_root}}
+             .dump(2, ' ', false, OrderedJson::error_handler_t::replace) +
+         "\n";
 }
 
 // [s1 B1, s2 B2] [A1; A2]
@@ -124,35 +188,32 @@ Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& t
 
 }  // namespace
 
+double AdapterInfo::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (by_root ? std::sqrt(r) : r);
+}
+
 Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
-  const Scaling scaling = read_config(directory / "adapter_config.json", factor);
-  const std::filesystem::path weights = directory / "adapter_model.safetensors";
-  require(
-      std::filesystem::exists(weights) || !std::filesystem::exists(directory / "adapter_model.bin"),
-      "{} has its weights in adapter_model.bin, which is not read here; save it with peft's safe_serialization=True",
-      directory.string());
-  const SafetensorsFile file(weights);
+  const AdapterInfo info = read_config(directory / kConfig, factor);
+  const SafetensorsFile file(weights_of(directory));
   const std::string where = file.path().string();
   std::set<std::string> left;  // names that no part has taken
   for (const TensorView& tensor : file.tensors()) left.insert(tensor.name);
 
   Adapter adapter{.path = directory.string(), .parts = {}};
-  for (const TensorSpec& spec : tensor_manifest(config)) {
-    if (spec.layer < 0 || spec.shape.size() != 2) continue;
-    const std::string module = "base_model.model." + spec.hf_name.substr(0, spec.hf_name.rfind('.'));
+  for (const TensorSpec& spec : adaptable(config)) {
+    const std::string module = std::string(kPrefix) + module_of(spec);
     const TensorView* a = file.find_tensor(module + ".lora_A.weight");
     const TensorView* b = file.find_tensor(module + ".lora_B.weight");
     if (a == nullptr && b == nullptr) continue;
     require(a != nullptr && b != nullptr, "{}: {} has only one of lora_A and lora_B", where, module);
     Adapter::Part part{.role = spec.role,
                        .layer = spec.layer,
-                       .rank = static_cast<size_t>(scaling.rank),
-                       .scale = scaling.of(factor),
-                       .a = floats_of(file, *a, scaling.rank, spec.shape[1]),
-                       .b = floats_of(file, *b, spec.shape[0], scaling.rank)};
-    if (spec.rope_permuted) {
-      part.b = in_order_of_pairs(part.b, spec.shape[0] / config.head_dim, config.head_dim, part.rank);
-    }
+                       .rank = static_cast<size_t>(info.rank),
+                       .scale = scaled(info, factor),
+                       .a = floats_of(file, *a, info.rank, spec.shape[1]),
+                       .b = floats_of(file, *b, spec.shape[0], info.rank)};
+    if (spec.rope_permuted) part.b = reordered(split_halves_to_adjacent, part.b, config.head_dim, part.rank);
     left.erase(a->name);
     left.erase(b->name);
     adapter.parts.push_back(std::move(part));
@@ -162,6 +223,65 @@ Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& 
           printable(left.empty() ? "" : *left.begin()), config.n_layers);
   require(!adapter.parts.empty(), "{}: there is no adapter in it", where);
   return adapter;
+}
+
+AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
+  AdapterInfo info = read_config(directory / kConfig, 1.0F);
+  const SafetensorsFile file(weights_of(directory));
+  std::set<Role> targets;
+  for (const TensorView& tensor : file.tensors()) {
+    const auto matrices = adaptable({.n_layers = 1});  // their names end as those of all layers
+    const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
+      const std::string module = fmt::format(".{}.lora_", target_name(spec.role));
+      return tensor.name.ends_with(module + "A.weight") || tensor.name.ends_with(module + "B.weight");
+    });
+    require(of != matrices.end(), "{}: the tensor {} belongs to no linear layer of a model's blocks",
+            file.path().string(), [&] { return printable(tensor.name); });
+    targets.insert(of->role);
+  }
+  require(!targets.empty(), "{}: there is no adapter in it", file.path().string());
+  info.targets.assign(targets.begin(), targets.end());
+  return info;
+}
+
+std::string target_name(Role role) {
+  for (const TensorSpec& spec : adaptable({.n_layers = 1})) {
+    if (spec.role == role) return module_of(spec).substr(module_of(spec).rfind('.') + 1);
+  }
+  fail("a tensor that is no matrix of the blocks cannot be adapted");
+}
+
+void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
+                   const AdapterInfo& info) {
+  const std::string where = directory.string();
+  require(roles_of(adapter.parts) == info.targets, "{}: the parts of the adapter are not those of its targets", where);
+  std::vector<TensorView> tensors;
+  std::vector<std::vector<float>> permuted;  // owns the bytes of views
+  const auto matrices = adaptable(config);
+  for (const Adapter::Part& part : adapter.parts) {
+    const auto spec = std::ranges::find_if(
+        matrices, [&](const TensorSpec& s) { return s.role == part.role && s.layer == part.layer; });
+    require(spec != matrices.end(), "{}: the model has no layer {}", where, part.layer);
+    const auto rank = static_cast<int64_t>(part.rank);
+    const std::string module = std::string(kPrefix) + module_of(*spec);
+    require(rank == info.rank && part.scale == scaled(info, 1.0F),
+            "{}: {} has the rank {} and the scale {}, but the adapter {} and {}", where, module, rank, part.scale,
+            info.rank, scaled(info, 1.0F));
+    std::span<const float> b = part.b;
+    if (spec->rope_permuted) {
+      b = permuted.emplace_back(reordered(adjacent_to_split_halves, part.b, config.head_dim, part.rank));
+    }
+    tensors.push_back({.name = module + ".lora_A.weight",
+                       .type = DType::F32,
+                       .shape = {rank, spec->shape[1]},
+                       .bytes = std::as_bytes(std::span(part.a))});
+    tensors.push_back({.name = module + ".lora_B.weight",
+                       .type = DType::F32,
+                       .shape = {spec->shape[0], rank},
+                       .bytes = std::as_bytes(b)});
+  }
+  write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // peft takes no other tensors
+  write_file_atomically(directory / kConfig, config_text(config, adapter, info));
 }
 
 Adapter sum_of(std::span<const Adapter> adapters) {

@@ -13,7 +13,7 @@ namespace folio::core {
 namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kHeaderAlignment = 64;     // the data begins at a multiple of it
 
 TensorView read_entry(const std::string& where, const std::string& name, const nlohmann::json& entry,
                       std::span<const std::byte> data) {
@@ -90,7 +90,7 @@ const TensorView* SafetensorsFile::find_tensor(const std::string& name) const {
 }
 
 void write_safetensors(const std::filesystem::path& path, const TensorStream& stream,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata, uint64_t alignment) {
   const std::vector<TensorView>& tensors = stream.tensors;
   require_writable(tensors);
   for (const TensorView& t : tensors) {
@@ -98,14 +98,13 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
     require(!reserved && !info(t.type).safetensors.empty(), "{}: a safetensors file cannot hold {} of type {}",
             path.string(), printable(t.name), info(t.type).name);
   }
-  // The format allows no gaps, so padding tensors between the others align them.
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
   uint64_t offset = 0;
   std::vector<uint64_t> places;
   size_t n_pads = 0;
   for (const TensorView& t : tensors) {
-    const uint64_t begin = checked_align(offset, kAlignment).value();
+    const uint64_t begin = checked_align(offset, alignment).value();
     if (begin != offset) {
       header[fmt::format("__pad__.{}", n_pads++)] = {
           {"dtype", "U8"}, {"shape", {begin - offset}}, {"data_offsets", {offset, begin}}};
@@ -120,7 +119,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
   } catch (const nlohmann::json::exception&) {
     fail("{}: a tensor's name or the metadata is not UTF-8", path.string());
   }
-  text.resize(checked_align(8 + text.size(), kAlignment).value() - 8, ' ');
+  text.resize(checked_align(8 + text.size(), kHeaderAlignment).value() - 8, ' ');
   write_file_atomically(path, [&](OutputFile& out) {
     const uint64_t size = text.size();
     out.write(std::as_bytes(std::span(&size, 1)));

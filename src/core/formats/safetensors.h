@@ -1,7 +1,8 @@
 // safetensors (https://github.com/huggingface/safetensors): a JSON header, then the tensors' bytes.
-// In the files that are written here, every tensor begins at a multiple of 64 bytes.
+// In the models that are written here, every tensor begins at a multiple of 64 bytes.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -33,9 +34,11 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes the tensors, in the given order, atomically to `path`. Throws Error on a repeated name and on a tensor that
-/// the format cannot hold.
+/// Writes the tensors, in the given order, atomically to `path`. Each begins at a multiple of `alignment` bytes, a
+/// power of two of at most 64: where one ends elsewhere, a tensor "__pad__.N" fills the gap, since the format allows
+/// none. Throws Error on a repeated name and on a tensor that the format cannot hold.
 void write_safetensors(const std::filesystem::path& path, const TensorStream& stream,
-                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
+                       uint64_t alignment = 64);
 
 }  // namespace folio::core

@@ -1,0 +1,23 @@
+"""peft's own models, with random adapters that change what the base says."""
+
+import peft
+import torch
+from transformers import AutoModelForCausalLM
+
+
+def adapted(model, seed=1, size=0.02, **config):
+    """A peft model with random adapters, made from a model or its directory."""
+    torch.manual_seed(seed)
+    if not isinstance(model, torch.nn.Module):
+        model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **config)).eval()
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=size)
+    return model
+
+
+def token_logprobs(model, ids):
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0].double()
+    return torch.log_softmax(logits, -1)[range(len(ids) - 1), ids[1:]].numpy()

@@ -1,0 +1,146 @@
+// Laws of core/formats/peft_adapter.h: what is written is read as the same, under peft's names and in its order of
+// rows. lora_test.py and adapter_files_test.py hold both directions to peft itself.
+#include "core/formats/peft_adapter.h"
+
+#include <gtest/gtest.h>
+
+#include "core/formats/safetensors.h"
+#include "tests/core/model_support.h"
+
+namespace folio::core {
+namespace {
+
+using test::error_of;
+using test::kGrouped;
+using test::TempDir;
+
+// Numbers that all differ, for these matrices of each layer.
+Adapter numbered_adapter(const ModelConfig& config, const std::vector<Role>& roles, const AdapterInfo& info) {
+  Adapter adapter{.path = "", .parts = {}};
+  float next = 0.0F;
+  for (const TensorSpec& spec : tensor_manifest(config)) {
+    if (std::ranges::find(roles, spec.role) == roles.end()) continue;
+    Adapter::Part part{.role = spec.role,
+                       .layer = spec.layer,
+                       .rank = static_cast<size_t>(info.rank),
+                       .scale = static_cast<float>(info.scale()),
+                       .a = std::vector<float>(static_cast<size_t>(info.rank * spec.shape[1])),
+                       .b = std::vector<float>(static_cast<size_t>(spec.shape[0] * info.rank))};
+    for (float& value : part.a) value = next += 0.25F;
+    for (float& value : part.b) value = next += 0.25F;
+    adapter.parts.push_back(std::move(part));
+  }
+  return adapter;
+}
+
+void expect_same(const Adapter& read, const Adapter& written) {
+  ASSERT_EQ(read.parts.size(), written.parts.size());
+  for (size_t i = 0; i < read.parts.size(); ++i) {
+    const Adapter::Part& one = read.parts[i];
+    const Adapter::Part& two = written.parts[i];
+    EXPECT_EQ(one.role, two.role);
+    EXPECT_EQ(one.layer, two.layer);
+    EXPECT_EQ(one.rank, two.rank);
+    EXPECT_EQ(one.scale, two.scale);
+    EXPECT_EQ(one.a, two.a);
+    EXPECT_EQ(one.b, two.b);
+  }
+}
+
+const AdapterInfo kOfTwo{.rank = 3,
+                         .alpha = 2.5,
+                         .dropout = 0.125,
+                         .targets = {Role::Wq, Role::Wk, Role::W2},
+                         .base = "a \"name\"",
+                         .by_root = false};
+
+TEST(PeftAdapter, WhatIsWrittenIsReadAsTheSame) {
+  for (const Family family : {Family::Llama, Family::Qwen2}) {
+    for (const bool by_root : {false, true}) {
+      ModelConfig config = kGrouped;
+      config.family = family;
+      AdapterInfo info = kOfTwo;
+      info.by_root = by_root;
+      const TempDir dir;
+      const Adapter adapter = numbered_adapter(config, info.targets, info);
+      write_adapter(dir.path(), config, adapter, info);
+      expect_same(read_adapter(dir.path(), config), adapter);
+      const AdapterInfo read = read_adapter_info(dir.path());
+      EXPECT_EQ(read.rank, info.rank);
+      EXPECT_EQ(read.alpha, info.alpha);
+      EXPECT_EQ(read.dropout, info.dropout);
+      EXPECT_EQ(read.targets, info.targets);
+      EXPECT_EQ(read.base, info.base);
+      EXPECT_EQ(read.by_root, info.by_root);
+    }
+  }
+}
+
+TEST(PeftAdapter, AnAdapterOfSomeMatricesNamesThem) {
+  const TempDir dir;
+  Adapter adapter = numbered_adapter(kGrouped, kOfTwo.targets, kOfTwo);
+  adapter.parts.erase(adapter.parts.begin() + 1);
+  write_adapter(dir.path(), kGrouped, adapter, kOfTwo);
+  expect_same(read_adapter(dir.path(), kGrouped), adapter);
+  const std::string config = test::read_bytes(dir / "adapter_config.json");
+  EXPECT_TRUE(test::contains(config, "\"model.layers.0.self_attn.q_proj\"")) << config;
+  EXPECT_FALSE(test::contains(config, "model.layers.0.self_attn.k_proj")) << config;
+  EXPECT_TRUE(test::contains(config, "\"model.layers.1.self_attn.k_proj\"")) << config;
+}
+
+TEST(PeftAdapter, RowsOfQueriesAndKeysAreInHuggingFacesOrder) {
+  const TempDir dir;
+  const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wq}, .base = ""};
+  Adapter adapter = numbered_adapter(kGrouped, info.targets, info);
+  for (size_t i = 0; i < adapter.parts[0].b.size(); ++i) adapter.parts[0].b[i] = static_cast<float>(i);
+  write_adapter(dir.path(), kGrouped, adapter, info);
+  const SafetensorsFile file(dir / "adapter_model.safetensors");
+  const TensorView* b = file.find_tensor("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
+  ASSERT_NE(b, nullptr);
+  const std::vector<float> rows = to_floats(*b);
+  EXPECT_EQ(std::vector<float>(rows.begin(), rows.begin() + 12),
+            (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // heads of six rows
+}
+
+TEST(PeftAdapter, TheFileHasNoTensorsButTheAdapters) {
+  const TempDir dir;
+  const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wk}, .base = ""};
+  ModelConfig config = kGrouped;
+  config.dim = 20;  // rows of 80 bytes
+  config.n_heads = 2;
+  config.head_dim = 10;
+  write_adapter(dir.path(), config, numbered_adapter(config, info.targets, info), info);
+  EXPECT_EQ(SafetensorsFile(dir / "adapter_model.safetensors").tensors().size(), 4);
+}
+
+TEST(PeftAdapter, PartsThatAreNotTheInfosAreRefused) {
+  const TempDir dir;
+  const Adapter adapter = numbered_adapter(kGrouped, kOfTwo.targets, kOfTwo);
+  const auto refused = [&](const Adapter& parts, const AdapterInfo& info) {
+    return error_of([&] { write_adapter(dir.path(), kGrouped, parts, info); });
+  };
+  AdapterInfo other = kOfTwo;
+  other.targets.pop_back();
+  EXPECT_TRUE(test::contains(refused(adapter, other), "targets"));
+  other = kOfTwo;
+  other.rank = 4;
+  EXPECT_TRUE(test::contains(refused(adapter, other), "the rank 3"));
+  other = kOfTwo;
+  other.alpha = 1;
+  EXPECT_TRUE(test::contains(refused(adapter, other), "scale"));
+  Adapter parts = adapter;
+  parts.parts.back().layer = 2;
+  EXPECT_TRUE(test::contains(refused(parts, kOfTwo), "no layer 2"));
+  parts = adapter;
+  parts.parts.back().b.pop_back();
+  EXPECT_TRUE(test::contains(refused(parts, kOfTwo), "down_proj.lora_B"));
+}
+
+TEST(PeftAdapter, TargetsHaveTheNamesOfHuggingFace) {
+  EXPECT_EQ(target_name(Role::Wq), "q_proj");
+  EXPECT_EQ(target_name(Role::W2), "down_proj");
+  EXPECT_TRUE(test::contains(error_of([] { static_cast<void>(target_name(Role::Output)); }), "cannot be adapted"));
+}
+
+}  // namespace
+}  // namespace folio::core
