@@ -65,4 +65,14 @@ Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t l
   return batch;
 }
 
+Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end) {
+  constexpr int64_t kTokensAtOnce = 4096;
+  const int64_t windows = consecutive_windows(tokens, length);
+  const int64_t at_once = std::max<int64_t>(1, kTokensAtOnce / length);
+  return {.n = static_cast<uint64_t>((windows + at_once - 1) / at_once), .batch = [=](uint64_t number) {
+            const int64_t first = static_cast<int64_t>(number) * at_once;
+            return consecutive_batch(tokens, first, std::min(at_once, windows - first), length, document_end);
+          }};
+}
+
 }  // namespace folio::data

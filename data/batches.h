@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -17,8 +18,19 @@ struct Batch {
   int64_t length = 0;
   std::vector<int32_t> inputs;
   std::vector<int32_t> targets;
+  /// Of each token, the place in its row at which its own sequence begins; empty: each row is one sequence.
+  std::vector<int32_t> starts{};
 
   [[nodiscard]] int64_t n_counted() const;  ///< targets that do
+};
+
+/// Batches by their number, independent of the order of calls.
+using BatchOf = std::function<Batch(uint64_t number)>;
+
+/// `n` of them.
+struct Batches {
+  uint64_t n = 0;
+  BatchOf batch;
 };
 
 /// With the token that ends a document, windows end there, too: what stands behind it in the window is this token
@@ -48,5 +60,8 @@ class BatchSampler {
 /// Windows [first, first + rows) of the consecutive ones.
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
+
+/// All of the consecutive ones, some 4,096 tokens a batch. The view has to live as long. Throws likewise.
+[[nodiscard]] Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end = {});
 
 }  // namespace folio::data

@@ -47,7 +47,7 @@ void print_sample(const fs::path& path) {
   fmt::print("\na sample by the engine:\n{}\n\nmore: ./generate --model {}\n", result.text, path.string());
 }
 
-double count_baseline(const train::Dataset& dataset, bool several_documents) {
+double count_baseline(const train::TextDataset& dataset, bool several_documents) {
   constexpr int kOrder = 5;
   constexpr size_t kMost = size_t{1} << 23U;  // tokens: a table of more grows beyond a gigabyte
   const auto& [train, validation, test] = dataset.splits();
@@ -62,7 +62,7 @@ double count_baseline(const train::Dataset& dataset, bool several_documents) {
   return loss;
 }
 
-double bytes_per_token(const train::Dataset& dataset) {
+double bytes_per_token(const train::TextDataset& dataset) {
   const data::TokenView tokens = dataset.splits().validation;
   size_t bytes = 0;
   for (const int32_t token : tokens) bytes += dataset.tokenizer().token_bytes(token).size();
@@ -125,7 +125,7 @@ std::unique_ptr<const data::Tokenizer> given_tokenizer(const apps::TrainOptions&
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }
 
-train::Dataset dataset_of(const apps::TrainOptions& o, const Material& material) {
+train::TextDataset dataset_of(const apps::TrainOptions& o, const Material& material) {
   data::DocumentTokens::Options options{.progress = isatty(STDERR_FILENO) != 0};
   if (o.choice) options.folder = o.choice->path;
   if (!o.tokens_cache.empty()) {
@@ -139,7 +139,7 @@ int profile(const apps::TrainOptions& o, const Material& material) {
   constexpr int64_t kSteps = 20;
   if (o.config.device != train::DeviceKind::Cpu)
     throw core::UsageError("--profile measures a CPU's steps; leave --device out");
-  const train::Dataset dataset = dataset_of(o, material);
+  const train::TextDataset dataset = dataset_of(o, material);
   train::Trainer trainer(o.config, dataset);
   const train::TrainConfig& c = trainer.config();
   fmt::print("{} parameters, {} tokens a step, {}, dropout {}, {} threads\n", core::parameter_count(c.model),
@@ -157,7 +157,7 @@ int run(apps::TrainOptions& o) {
   if (o.profile) return profile(o, material);
   if (!o.choice) o.choice = train::choose_run(material.texts.name, o.out, false, o.force);
   const fs::path& run = o.choice->path;
-  const train::Dataset dataset = dataset_of(o, material);
+  const train::TextDataset dataset = dataset_of(o, material);
   train::Trainer trainer(o.config, dataset);
   trainer.train_for(o.minutes);
   if (o.init) trainer.init_from(*o.init);
@@ -172,8 +172,8 @@ int run(apps::TrainOptions& o) {
     train::naming_checkpoint(run, [&] { core::write_file_atomically(run / "config.toml", apps::config_toml(c)); });
   };
   write_config();
-  fmt::print("{}: {} training, {} validation tokens, vocabulary {}\n", dataset.name(), dataset.splits().train.size(),
-             dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
+  fmt::print("{}: {} training, {} validation tokens, vocabulary {}\n", dataset.source().name,
+             dataset.splits().train.size(), dataset.splits().validation.size(), dataset.tokenizer().vocab_size());
   fmt::print(
       "preset {}, family {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} "
       "threads\n",
@@ -220,7 +220,7 @@ int run(apps::TrainOptions& o) {
   const fs::path exported = run / "checkpoints" / train::name_of(c.exported);
   train::naming_checkpoint(run, [&] {
     core::write_file_atomically(run / "summary.txt", summary + "\n");
-    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(exported), dataset.name(),
+    core::write_gguf_model(run / "model.gguf", core::read_hf_directory(exported), dataset.source().name,
                            dataset.tokenizer().to_gguf());
   });
   if (const std::string lost = core::lost_in_gguf(c.model); !lost.empty()) {

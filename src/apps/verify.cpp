@@ -54,7 +54,7 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   const data::DocumentsSummary summary = data::summarize(texts.documents);
   core::require(summary.digest == state.corpus_digest, "the text that the checkpoint was trained on has changed: {}",
                 core::printable(state.corpus_path));
-  const train::Dataset dataset(texts, summary, state.config, data::tokenizer_from_hf(checkpoint), {});
+  const train::TextDataset dataset(texts, summary, state.config, data::tokenizer_from_hf(checkpoint), {});
   return {.tokens = dataset.splits().validation.to_vector(),
           .window = std::min(state.config.window, config.context_length)};
 }

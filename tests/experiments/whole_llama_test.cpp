@@ -76,7 +76,7 @@ const whole::Text& text() {
 // Trains both from the same weights: train/'s loop by `config`, the one file's by `c`.
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
   at::set_num_threads(1);
-  const train::Dataset dataset(corpus(), config);
+  const train::TextDataset dataset(corpus(), config);
   train::Trainer trainer(config, dataset);
   whole::Llama model(c);
   {
@@ -114,7 +114,7 @@ TEST(WholeLlama, FirstValuesAreTheModules) {
 
 TEST(WholeLlama, TextAndBatchesAreThoseOfData) {
   const whole::Config c = small();
-  const train::Dataset dataset(corpus(), same(c));
+  const train::TextDataset dataset(corpus(), same(c));
   EXPECT_TRUE(std::equal(text().train.begin(), text().train.end(), dataset.splits().train.begin(),
                          dataset.splits().train.end()));
   EXPECT_EQ(text().validation.size(), dataset.splits().validation.size());

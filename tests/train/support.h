@@ -65,7 +65,7 @@ inline TrainConfig small_config() {
 struct Small {
   explicit Small(const TrainConfig& config = small_config(), const std::string& text = small_text(600))
       : dataset(corpus_of(text), config), trainer(config, dataset) {}
-  Dataset dataset;
+  TextDataset dataset;
   Trainer trainer;
 };
 

@@ -10,7 +10,7 @@
 namespace folio::train {
 
 // The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-void dump_batches(const std::filesystem::path& path, const data::BatchSampler& sampler, const TrainConfig& c) {
+void dump_batches(const std::filesystem::path& path, const data::BatchOf& batches, const TrainConfig& c) {
   const int64_t steps = std::min(c.steps, kDumpedSteps);
   std::string header = fmt::format("{{'descr': '<i4', 'fortran_order': False, 'shape': ({}, {}, {}), }}", steps,
                                    c.batch_size * c.accumulation, c.window + 1);
@@ -26,7 +26,7 @@ void dump_batches(const std::filesystem::path& path, const data::BatchSampler& s
     file.append(reinterpret_cast<const char*>(tokens), n * sizeof(*tokens));
   };
   for (int64_t number = 0; number < steps * c.accumulation; ++number) {
-    const data::Batch batch = sampler.batch(static_cast<uint64_t>(number));
+    const data::Batch batch = batches(static_cast<uint64_t>(number));
     for (int64_t row = 0; row < batch.rows; ++row) {
       const auto first = static_cast<size_t>(row * batch.length), n = static_cast<size_t>(batch.length);
       append(&batch.inputs[first], n);

@@ -3,7 +3,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/record_function.h>
-#include <fmt/ranges.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
@@ -15,7 +14,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
 #include "train/report/matrix_peak.h"
@@ -86,12 +84,6 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
   return difference;
 }
 
-std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data::Tokenizer> tokenizer,
-                                                     const data::Corpus& corpus) {
-  if (tokenizer) return tokenizer;
-  return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
-}
-
 nn::Llama make_model(const TrainConfig& c) {
   if (!c.fused) return nn::plain_llama(c.model, c.dropout);
   if (c.device != DeviceKind::Cpu || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
@@ -119,14 +111,6 @@ class Autocast {
   at::DeviceType type_;
 };
 
-// Long enough for a window, which is checked here, before the model is built.
-data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config) {
-  const auto splits = data::split_view(tokens, config.validation_fraction, config.test_fraction);
-  static_cast<void>(data::consecutive_windows(splits.train, config.window));
-  static_cast<void>(data::consecutive_windows(splits.validation, config.window));
-  return splits;
-}
-
 // The norm of all gradients together.
 double gradient_norm(const std::vector<torch::Tensor>& parameters) {
   const torch::NoGradGuard no_grad;
@@ -137,39 +121,16 @@ double gradient_norm(const std::vector<torch::Tensor>& parameters) {
 
 }  // namespace
 
-Dataset::Dataset(const data::Corpus& corpus, const TrainConfig& config,
-                 std::unique_ptr<const data::Tokenizer> tokenizer)
-    : name_(corpus.name),
-      path_(std::filesystem::absolute(corpus.path).string()),
-      bytes_(static_cast<int64_t>(corpus.text.size())),
-      digest_(corpus_digest(corpus.text)),
-      tokenizer_(or_characters(std::move(tokenizer), corpus)),
-      tokens_(tokenizer_->encode(corpus.text)),
-      splits_(splits_of(tokens_, config)) {}
-
-Dataset::Dataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
-                 std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options)
-    : name_(texts.name),
-      path_(fmt::format("{}", fmt::join(texts.paths, "\n"))),
-      field_(texts.field),
-      bytes_(static_cast<int64_t>(summary.n_bytes)),
-      digest_(summary.digest),
-      tokenizer_(tokenizer ? std::move(tokenizer)
-                           : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
-      document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options),
-      splits_(splits_of(document_tokens_->view(), config)) {}
-
 Trainer::Trainer(TrainConfig config, const Dataset& dataset)
     : dataset_(dataset),
       state_{.config = completed(std::move(config), dataset),
-             .corpus = dataset.name(),
-             .corpus_path = dataset.path(),
-             .corpus_field = dataset.field(),
-             .corpus_bytes = dataset.bytes(),
-             .corpus_digest = dataset.digest()},
+             .corpus = dataset.source().name,
+             .corpus_path = dataset.source().path,
+             .corpus_field = dataset.source().field,
+             .corpus_bytes = dataset.source().bytes,
+             .corpus_digest = dataset.source().digest},
       device_(device_of(state_.config)),
-      sampler_(dataset.splits().train, state_.config.batch_size, state_.config.window, state_.config.seed,
-               dataset.document_end(state_.config)) {
+      batches_(dataset.random_batches(Split::Train, state_.config, state_.config.seed)) {
   if (state_.config.ema > 0.0)
     average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes
   torch::manual_seed(state_.config.seed);
@@ -192,10 +153,10 @@ void Trainer::resume(const fs::path& checkpoint) {
   require_same(describe_difference(*data::tokenizer_from_hf(checkpoint), dataset_.tokenizer()), "another vocabulary",
                "restore the text");
   require_same(
-      saved.corpus_digest == dataset_.digest()
+      saved.corpus_digest == dataset_.source().digest
           ? ""
           : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", saved.corpus_path, saved.corpus_bytes,
-                        saved.corpus_digest, dataset_.path(), dataset_.bytes(), dataset_.digest()),
+                        saved.corpus_digest, dataset_.source().path, dataset_.source().bytes, dataset_.source().digest),
       "another text", "restore the text");
   std::string difference = describe_difference(saved.config, state_.config);
   if (saved.minutes != state_.minutes) {
@@ -216,7 +177,7 @@ void Trainer::init_from(const fs::path& model) {
 int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
 
 void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
-  if (!batches.empty()) dump_batches(batches, sampler_, config());
+  if (!batches.empty()) dump_batches(batches, batches_, config());
   gradients_path_ = gradients;
 }
 
@@ -227,7 +188,7 @@ StepResult Trainer::step() {
   std::vector<data::Batch> batches;
   double n_counted = 0.0;
   for (int64_t part = 0; part < c.accumulation; ++part) {
-    batches.push_back(sampler_.batch(static_cast<uint64_t>(state_.step * c.accumulation + part)));
+    batches.push_back(batches_(static_cast<uint64_t>(state_.step * c.accumulation + part)));
     n_counted += static_cast<double>(batches.back().n_counted());
   }
   for (const data::Batch& part : batches) {
@@ -256,17 +217,17 @@ StepResult Trainer::step() {
 
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
-  const auto& splits = dataset_.splits();
-  if (c.eval_batches == 0)
-    return {.train = {},
-            .validation = split_loss(shown_model(), splits.validation, c.window, device_, dataset_.document_end(c))};
+  if (c.eval_batches == 0) {
+    const data::Batches whole = dataset_.validation_batches(c);
+    return {.train = {}, .validation = mean_loss(shown_model(), whole.batch, 0, whole.n, device_)};
+  }
   // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
-  const auto first = static_cast<uint64_t>(state_.step) * static_cast<uint64_t>(c.eval_batches);
-  const data::DocumentEnd end = dataset_.document_end(c);
-  const data::BatchSampler train(splits.train, c.batch_size, c.window, c.seed + 1, end);
-  const data::BatchSampler validation(splits.validation, c.batch_size, c.window, c.seed + 2, end);
-  return {.train = random_batches_loss(shown_model(), train, c.eval_batches, first, device_),
-          .validation = random_batches_loss(shown_model(), validation, c.eval_batches, first, device_)};
+  const auto n = static_cast<uint64_t>(c.eval_batches);
+  const uint64_t first = static_cast<uint64_t>(state_.step) * n;
+  const auto loss_of = [&](Split split, uint64_t seed) {
+    return mean_loss(shown_model(), dataset_.random_batches(split, c, seed), first, n, device_);
+  };
+  return {.train = loss_of(Split::Train, c.seed + 1), .validation = loss_of(Split::Validation, c.seed + 2)};
 }
 
 std::string Trainer::sample() const { return sample_text(shown_model(), dataset_.tokenizer(), config().sample); }

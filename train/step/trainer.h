@@ -10,48 +10,12 @@
 #include <memory>
 #include <optional>
 
-#include "data/corpus.h"
-#include "data/document_tokens.h"
 #include "train/run/checkpoint.h"
+#include "train/step/dataset.h"
 #include "train/step/evaluate.h"
 #include "train/step/optimizer.h"
 
 namespace folio::train {
-
-/// A text, or documents, as a trainer uses them: tokens, cut into splits.
-class Dataset {
- public:
-  /// Without a tokenizer, each character of the text is a token. Throws core::Error where the tokenizer has no tokens
-  /// for the text, or a split is shorter than a window.
-  Dataset(const data::Corpus& corpus, const TrainConfig& config,
-          std::unique_ptr<const data::Tokenizer> tokenizer = nullptr);
-  /// The same for texts of any size. `summary` is that of `texts`.
-  Dataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
-          std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options);
-
-  [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const std::string& field() const { return field_; }
-  [[nodiscard]] int64_t bytes() const { return bytes_; }
-  [[nodiscard]] const std::string& digest() const { return digest_; }
-  [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
-  [[nodiscard]] const data::SplitsOf<data::TokenView>& splits() const { return splits_; }
-  /// Where windows end, as the configuration says.
-  [[nodiscard]] data::DocumentEnd document_end(const TrainConfig& config) const {
-    return config.across_documents ? data::DocumentEnd() : tokenizer_->end_of_text();
-  }
-
- private:
-  std::string name_;
-  std::string path_;
-  std::string field_ = "text";
-  int64_t bytes_;
-  std::string digest_;
-  std::unique_ptr<const data::Tokenizer> tokenizer_;
-  std::vector<int32_t> tokens_;                          ///< of a corpus
-  std::optional<data::DocumentTokens> document_tokens_;  ///< or of texts
-  data::SplitsOf<data::TokenView> splits_;
-};
 
 struct StepResult {
   double loss;       ///< nats, the mean over the step's tokens
@@ -118,7 +82,7 @@ class Trainer {
   nn::Llama model_{nullptr};
   nn::Llama average_{nullptr};  ///< with config.ema
   std::unique_ptr<Optimizer> optimizer_;
-  data::BatchSampler sampler_;
+  data::BatchOf batches_;                 ///< of training
   std::filesystem::path gradients_path_;  ///< of dump(); empty: none
   bool warm_ = false;                     ///< this process has completed a step; the first one takes longer
 };

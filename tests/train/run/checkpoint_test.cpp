@@ -248,7 +248,7 @@ TEST(Checkpoint, TheStateComesBack) {
   const TrainerState state = read_trainer_state(run / "checkpoints/last");
   EXPECT_EQ(state.config, small.trainer.config());
   EXPECT_EQ(state.corpus, "small");
-  EXPECT_EQ(state.corpus_digest, small.dataset.digest());
+  EXPECT_EQ(state.corpus_digest, small.dataset.source().digest);
   EXPECT_EQ(state.step, 1);
   EXPECT_EQ(state.best_step, 1);
   EXPECT_EQ(state.best_validation_loss, 1.25);

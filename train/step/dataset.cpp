@@ -1,0 +1,67 @@
+#include "train/step/dataset.h"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "data/tokenizers/char_tokenizer.h"
+#include "train/step/trainer_state.h"
+
+namespace folio::train {
+namespace {
+
+std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data::Tokenizer> tokenizer,
+                                                     const data::Corpus& corpus) {
+  if (tokenizer) return tokenizer;
+  return std::make_unique<data::CharTokenizer>(data::CharTokenizer::from_text(corpus.text, corpus.path.string()));
+}
+
+// Long enough for a window, which is checked here, before the model is built.
+data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config) {
+  const auto splits = data::split_view(tokens, config.validation_fraction, config.test_fraction);
+  static_cast<void>(data::consecutive_windows(splits.train, config.window));
+  static_cast<void>(data::consecutive_windows(splits.validation, config.window));
+  return splits;
+}
+
+}  // namespace
+
+TextDataset::TextDataset(const data::Corpus& corpus, const TrainConfig& config,
+                         std::unique_ptr<const data::Tokenizer> tokenizer)
+    : source_{.name = corpus.name,
+              .path = std::filesystem::absolute(corpus.path).string(),
+              .bytes = static_cast<int64_t>(corpus.text.size()),
+              .digest = corpus_digest(corpus.text)},
+      tokenizer_(or_characters(std::move(tokenizer), corpus)),
+      tokens_(tokenizer_->encode(corpus.text)),
+      splits_(splits_of(tokens_, config)) {}
+
+TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
+                         std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options)
+    : source_{.name = texts.name,
+              .path = fmt::format("{}", fmt::join(texts.paths, "\n")),
+              .field = texts.field,
+              .bytes = static_cast<int64_t>(summary.n_bytes),
+              .digest = summary.digest},
+      tokenizer_(tokenizer ? std::move(tokenizer)
+                           : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
+      document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options),
+      splits_(splits_of(document_tokens_->view(), config)) {}
+
+data::DocumentEnd TextDataset::document_end(const TrainConfig& config) const {
+  return config.across_documents ? data::DocumentEnd() : tokenizer_->end_of_text();
+}
+
+data::BatchOf TextDataset::random_batches(Split split, const TrainConfig& c, uint64_t seed) const {
+  const data::TokenView tokens = split == Split::Train ? splits_.train : splits_.validation;
+  return [sampler = data::BatchSampler(tokens, c.batch_size, c.window, seed, document_end(c))](uint64_t number) {
+    return sampler.batch(number);
+  };
+}
+
+data::Batches TextDataset::validation_batches(const TrainConfig& c) const {
+  return data::consecutive_batches(splits_.validation, c.window, document_end(c));
+}
+
+}  // namespace folio::train
