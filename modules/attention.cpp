@@ -12,23 +12,24 @@
 namespace folio::nn {
 namespace {
 
-torch::nn::Linear linear(int64_t in, int64_t out, bool bias) {
-  return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
-}
-
-/// Whether position t (a row) sees position s, [T, T]. A window of 0 is none.
-torch::Tensor visible(int64_t T, int64_t window, torch::Device device) {
+/// Whether position t (a row) sees position s, [T, T]. A window of 0 is none. With starts [B, T], [B, 1, T, T]: it does
+/// not see what comes before its own sequence.
+torch::Tensor visible(int64_t T, int64_t window, torch::Device device, const torch::Tensor& starts_BT) {
   const auto ones_TT = torch::ones({T, T}, torch::TensorOptions(torch::kBool).device(device));
-  return window == 0 ? ones_TT.tril() : ones_TT.tril() & ones_TT.triu(1 - window);
+  const auto causal_TT = window == 0 ? ones_TT.tril() : ones_TT.tril() & ones_TT.triu(1 - window);
+  if (!starts_BT.defined()) return causal_TT;
+  const auto positions_T = torch::arange(T, torch::TensorOptions(torch::kInt64).device(device));
+  return causal_TT & (positions_T >= starts_BT.unsqueeze(-1)).unsqueeze(1);
 }
 
 /// softmax(q kᵀ / √K + mask) as [B, H, T, T]; each key head is shared by H / G query heads.
-torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK, int64_t window) {
+torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK, int64_t window,
+                             const torch::Tensor& starts_BT = {}) {
   const int64_t T = q_BHTK.size(2);
   const auto k_BHTK = k_BGTK.repeat_interleave(q_BHTK.size(1) / k_BGTK.size(1), 1);
   const auto scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(q_BHTK.size(-1));
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return scores_BHTT.masked_fill(~visible(T, window, q_BHTK.device()), -kInfinity).softmax(-1);
+  return scores_BHTT.masked_fill(~visible(T, window, q_BHTK.device(), starts_BT), -kInfinity).softmax(-1);
 }
 
 }  // namespace
@@ -50,20 +51,22 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
   core::require(dropout >= 0 && dropout < 1, "Attention: dropout has to be in [0, 1), but is {}", dropout);
   register_module("rope", rope_);
   const core::FamilyInfo& family = core::info(config.family);
-  wq_ = register_module("wq", linear(dim_, config.query_dim(), family.qkv_bias));
-  wk_ = register_module("wk", linear(dim_, config.kv_dim(), family.qkv_bias));
-  wv_ = register_module("wv", linear(dim_, config.kv_dim(), family.qkv_bias));
-  wo_ = register_module("wo", linear(config.query_dim(), dim_, false));
+  wq_ = register_module("wq", Linear(dim_, config.query_dim(), family.qkv_bias));
+  wk_ = register_module("wk", Linear(dim_, config.kv_dim(), family.qkv_bias));
+  wv_ = register_module("wv", Linear(dim_, config.kv_dim(), family.qkv_bias));
+  wo_ = register_module("wo", Linear(config.query_dim(), dim_));
   if (family.qk_norm) {
     q_norm_ = register_module("q_norm", RMSNorm(config.head_dim, config.norm_eps));
     k_norm_ = register_module("k_norm", RMSNorm(config.head_dim, config.norm_eps));
   }
 }
 
-torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD) { return output(attend(project(x_BTD))); }
+torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD, const torch::Tensor& starts_BT) {
+  return output(attend(project(x_BTD), starts_BT));
+}
 
-torch::Tensor AttentionImpl::attend(const Heads& heads) {
-  return form == Form::Fused ? attend_fused(heads) : attend_plain(heads);
+torch::Tensor AttentionImpl::attend(const Heads& heads, const torch::Tensor& starts_BT) {
+  return form == Form::Fused ? attend_fused(heads, starts_BT) : attend_plain(heads, starts_BT);
 }
 
 torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
@@ -90,18 +93,19 @@ AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t 
           .v = v_BTGK.transpose(1, 2)};
 }
 
-torch::Tensor AttentionImpl::attend_plain(const Heads& heads) {
-  const auto weights_BHTT = torch::dropout(causal_weights(heads.q, heads.k, window_), dropout_, is_training());
+torch::Tensor AttentionImpl::attend_plain(const Heads& heads, const torch::Tensor& starts_BT) {
+  const auto weights_BHTT =
+      torch::dropout(causal_weights(heads.q, heads.k, window_, starts_BT), dropout_, is_training());
   return weights_BHTT.matmul(heads.v.repeat_interleave(n_heads_ / n_kv_heads_, 1));
 }
 
-torch::Tensor AttentionImpl::attend_fused(const Heads& heads) {
+torch::Tensor AttentionImpl::attend_fused(const Heads& heads, const torch::Tensor& starts_BT) {
   const int64_t T = heads.q.size(2);
-  const bool windowed = window_ > 0 && window_ < T;
-  std::optional<torch::Tensor> mask_TT;
-  if (windowed) mask_TT = visible(T, window_, heads.q.device());
-  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask_TT, is_training() ? dropout_ : 0.0,
-                                          /*is_causal=*/!windowed, /*scale=*/{},
+  const bool masked = (window_ > 0 && window_ < T) || starts_BT.defined();
+  std::optional<torch::Tensor> mask;
+  if (masked) mask = visible(T, window_, heads.q.device(), starts_BT);
+  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask, is_training() ? dropout_ : 0.0,
+                                          /*is_causal=*/!masked, /*scale=*/{},
                                           /*enable_gqa=*/n_kv_heads_ != n_heads_);
 }
 

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include "core/model_config.h"
+#include "modules/linear.h"
 #include "modules/rms_norm.h"
 #include "modules/rope.h"
 
@@ -27,8 +28,10 @@ class AttentionImpl : public torch::nn::Module {
   /// Throws core::Error where the configuration is invalid or dropout is not in [0, 1).
   AttentionImpl(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0);
 
-  /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape, and where T exceeds the context.
-  torch::Tensor forward(const torch::Tensor& x);
+  /// x [B, T, dim] to [B, T, dim]. A row may hold several sequences behind each other, which don't see each other:
+  /// `starts`, int64 [B, T], says of each position where its own begins. Since a rotated score depends on the distance
+  /// alone, each is then what it is by itself. Throws core::Error for another shape, and where T exceeds the context.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
   /// The attention weights of the plain form without dropout, [B, n_heads, T, T]: row t has the weight of each position
   /// in the output at position t. Throws as forward does.
@@ -44,19 +47,21 @@ class AttentionImpl : public torch::nn::Module {
   Heads project(const torch::Tensor& x, int64_t first_position = 0);
 
   /// The weighted means of the values, [B, n_heads, T, head_dim].
-  torch::Tensor attend(const Heads& heads);
+  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});
 
  protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})
+
   // For experiments that use the same projections with another attention: without a mask, or over a cache.
-  torch::Tensor attend_plain(const Heads& heads);
-  torch::Tensor attend_fused(const Heads& heads);
+  torch::Tensor attend_plain(const Heads& heads, const torch::Tensor& starts = {});
+  torch::Tensor attend_fused(const Heads& heads, const torch::Tensor& starts = {});
   torch::Tensor output(
       const torch::Tensor& y);  ///< applies wo to the heads' outputs, [B, n_heads, T, head_dim] to [B, T, dim]
 
   int64_t dim_, n_heads_, n_kv_heads_, window_;
   double dropout_;
   RopeCache rope_;
-  torch::nn::Linear wq_, wk_, wv_, wo_;
+  Linear wq_, wk_, wv_, wo_;
   RMSNorm q_norm_, k_norm_;  ///< empty in families that have none
 };
 TORCH_MODULE(Attention);

@@ -29,13 +29,14 @@ BlockImpl::BlockImpl(BlockParts parts, double dropout) : parts_(std::move(parts)
   register_module("ffn", parts_.ffn.ptr());
 }
 
-torch::Tensor BlockImpl::forward(torch::Tensor x_BTD, const Observer& observer, const std::string& prefix) {
+torch::Tensor BlockImpl::forward(torch::Tensor x_BTD, const Observer& observer, const std::string& prefix,
+                                 const torch::Tensor& starts_BT) {
   const auto seen = [&](const char* name, const torch::Tensor& value_BTD) {
     if (observer) observer(prefix + name, value_BTD);
     return value_BTD;
   };
-  const auto apply = [&](const char* name, AnyModule& part, const torch::Tensor& input_BTD) {
-    const torch::Tensor output_BTD = part.forward(input_BTD);
+  const auto apply = [&](const char* name, AnyModule& part, const auto&... inputs) {
+    const torch::Tensor output_BTD = part.forward(inputs...);
     if (output_BTD.sizes() != x_BTD.sizes()) {
       core::fail("Block: {}{} has to return {}, but returned {}", prefix, name, describe(x_BTD), describe(output_BTD));
     }
@@ -45,7 +46,8 @@ torch::Tensor BlockImpl::forward(torch::Tensor x_BTD, const Observer& observer, 
 
   // x + attention(norm(x))
   const auto normed_BTD = apply("attention_norm", parts_.attention_norm, x_BTD);
-  const auto attended_BTD = apply("attention", parts_.attention, normed_BTD);
+  const auto attended_BTD = starts_BT.defined() ? apply("attention", parts_.attention, normed_BTD, starts_BT)
+                                                : apply("attention", parts_.attention, normed_BTD);
   const auto h_BTD = seen("attention_residual", x_BTD + dropped(attended_BTD));
 
   // h + ffn(norm(h))

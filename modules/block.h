@@ -35,10 +35,12 @@ class BlockImpl : public torch::nn::Module {
   /// unless it is in [0, 1).
   explicit BlockImpl(BlockParts parts, double dropout = 0.0);
 
-  /// x [B, T, dim] to [B, T, dim]. For each of the two branches, "attention" and "ffn", the observer gets the input of
-  /// the branch as NAME_norm, its output as NAME, and the sum as NAME_residual, all with the prefix. Throws core::Error
-  /// if a part returns another shape. Virtual for experiments that arrange the same parts in another way.
-  virtual torch::Tensor forward(torch::Tensor x, const Observer& observer = {}, const std::string& prefix = "");
+  /// x [B, T, dim] to [B, T, dim]; `starts` is for the attention (attention.h). For each of the two branches,
+  /// "attention" and "ffn", the observer gets the input of the branch as NAME_norm, its output as NAME, and the sum as
+  /// NAME_residual, all with the prefix. Throws core::Error if a part returns another shape. Virtual for experiments
+  /// that arrange the same parts in another way.
+  virtual torch::Tensor forward(torch::Tensor x, const Observer& observer = {}, const std::string& prefix = "",
+                                const torch::Tensor& starts = {});
 
  protected:
   BlockParts parts_;

@@ -12,6 +12,7 @@
 #include "core/rope_scaling.h"
 #include "modules/fused/dropout.h"
 #include "modules/fused/head.h"
+#include "modules/fused/operations.h"
 #include "modules/shapes.h"
 
 namespace folio::nn {
@@ -23,16 +24,28 @@ BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
   return [rope, dropout](const core::ModelConfig& c, int64_t) { return Block(llama_parts(c, rope, dropout), dropout); };
 }
 
-LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFactory make_block)
+LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFactory make_block,
+                     const std::shared_ptr<const FrozenWeights>& frozen)
     : config_(config), dropout_(dropout), tok_embeddings_(nullptr), layers_(nullptr), norm_(nullptr), output_(nullptr) {
   core::validate(config, "Llama");
   core::require(dropout >= 0 && dropout < 1, "Llama: dropout has to be in [0, 1), but is {}", dropout);
   if (!make_block) make_block = llama_blocks(config, dropout);
 
-  tok_embeddings_ = register_module("tok_embeddings", torch::nn::Embedding(config.vocab_size, config.dim));
+  if (!frozen) {
+    tok_embeddings_ = register_module("tok_embeddings", torch::nn::Embedding(config.vocab_size, config.dim));
+  }
   layers_ = register_module("layers", torch::nn::ModuleList());
-  for (int64_t layer = 0; layer < config.n_layers; ++layer) layers_->push_back(make_block(config, layer));
+  for (int64_t layer = 0; layer < config.n_layers; ++layer) {
+    layers_->push_back(make_block(config, layer));
+    if (frozen) freeze(*layers_[static_cast<size_t>(layer)], fmt::format("layers.{}", layer), *frozen);
+  }
   norm_ = register_module("norm", RMSNorm(config.dim, config.norm_eps));
+  if (frozen) {
+    freeze(*norm_, "norm", *frozen);
+    frozen_embeddings_ = frozen->matrix("tok_embeddings.weight");
+    frozen_output_ = config.tie_embeddings ? frozen_embeddings_ : frozen->matrix("output.weight");
+    return;
+  }
   if (!config.tie_embeddings) {
     const auto options = torch::nn::LinearOptions(config.dim, config.vocab_size).bias(false);
     output_ = register_module("output", torch::nn::Linear(options));
@@ -40,7 +53,8 @@ LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFacto
   initialize(*this, config.n_layers);
 }
 
-torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& observer) {
+torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& observer,
+                                const torch::Tensor& starts_BT) {
   if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
     core::fail("Llama: tokens have to be Long [B, T] with B, T >= 1, but are {}", describe(tokens_BT));
   }
@@ -48,19 +62,21 @@ torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& 
     core::fail("Llama: tokens have to be at most context_length {} long, but are {}", config_.context_length,
                describe(tokens_BT));
   }
-  auto x_BTD = tok_embeddings_->forward(tokens_BT);
+  auto x_BTD = frozen_embeddings_ ? frozen_embeddings_->rows_of(tokens_BT).to(norm_->weight.scalar_type())
+                                  : tok_embeddings_->forward(tokens_BT);
   if (is_training() && dropout_ > 0.0) {
     const bool fused = form == Form::Fused && x_BTD.is_cpu();
     x_BTD = fused ? fused::dropout(x_BTD, dropout_) : torch::dropout(x_BTD, dropout_, true);
   }
   if (observer) observer("embedding", x_BTD);
   for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
-    x_BTD = layers_[layer]->as<Block>()->forward(x_BTD, observer, fmt::format("layers.{}.", layer));
+    x_BTD = layers_[layer]->as<Block>()->forward(x_BTD, observer, fmt::format("layers.{}.", layer), starts_BT);
   }
   return x_BTD;
 }
 
-const torch::Tensor& LlamaImpl::head() const {
+torch::Tensor LlamaImpl::head(torch::ScalarType type) const {
+  if (frozen_output_) return frozen_output_->to(type);
   return config_.tie_embeddings ? tok_embeddings_->weight : output_->weight;
 }
 
@@ -70,15 +86,16 @@ torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer&
     return value;
   };
   const auto normed_BTD = observed("norm", norm_->forward(stream(tokens_BT, observer)));
-  return observed("logits", torch::linear(normed_BTD, head()));
+  return observed("logits", torch::linear(normed_BTD, head(normed_BTD.scalar_type())));
 }
 
-torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT) {
+torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT,
+                              const torch::Tensor& starts_BT) {
   if (targets_BT.sizes() != tokens_BT.sizes() || targets_BT.scalar_type() != tokens_BT.scalar_type()) {
     core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
   }
   if (form == Form::Fused && tokens_BT.is_cpu()) {
-    auto x_ND = stream(tokens_BT, {}).flatten(0, 1);
+    auto x_ND = stream(tokens_BT, {}, starts_BT).flatten(0, 1);
     auto targets_N = targets_BT.flatten();
     const auto counts_N = targets_N != kIgnored;
     if (!counts_N.all().item<bool>()) {  // rows without a target need no logits
@@ -86,13 +103,16 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
       x_ND = x_ND.index_select(0, rows);
       targets_N = targets_N.index_select(0, rows);
     }
-    return fused::linear_cross_entropy(x_ND, norm_->weight, config_.norm_eps, head(), targets_N, fused_head_);
+    return fused::linear_cross_entropy(x_ND, norm_->weight, config_.norm_eps, head(fused::product_type(x_ND)),
+                                       targets_N, fused_head_);
   }
-  return torch::cross_entropy_loss(forward(tokens_BT).flatten(0, 1), targets_BT.flatten());
+  const auto normed_BTD = norm_->forward(stream(tokens_BT, {}, starts_BT));
+  const auto logits_BTV = torch::linear(normed_BTD, head(normed_BTD.scalar_type()));
+  return torch::cross_entropy_loss(logits_BTV.flatten(0, 1), targets_BT.flatten());
 }
 
-Llama plain_llama(const core::ModelConfig& config, double dropout) {
-  Llama model(config, dropout);
+Llama plain_llama(const core::ModelConfig& config, double dropout, const std::shared_ptr<const FrozenWeights>& frozen) {
+  Llama model(config, dropout, BlockFactory(), frozen);
   model->apply([](torch::nn::Module& module) {
     if (auto* attention = module.as<Attention>()) attention->form = Form::Plain;
   });

@@ -1,7 +1,8 @@
 // The whole model: token embeddings, n_layers blocks, a final norm, and a linear head, which is the embedding matrix
 // if the configuration ties them. Parameters have the names tok_embeddings, layers.N.{attention_norm,
 // attention.{wq,wk,wv,wo}, ffn_norm, ffn.{w1,w2,w3}}, norm and output, each with ".weight". Some families have
-// attention.{wq,wk,wv}.bias, or attention.{q_norm,k_norm}.weight in addition. There are no others.
+// attention.{wq,wk,wv}.bias, or attention.{q_norm,k_norm}.weight in addition. There are no others, but for adapters
+// (lora.h). A frozen model (frozen.h) has parameters for its norms and biases alone.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,10 +12,12 @@
 #include <torch/nn/pimpl.h>
 
 #include <functional>
+#include <memory>
 
 #include "core/model_config.h"
 #include "modules/attention.h"
 #include "modules/block.h"
+#include "modules/frozen.h"
 #include "modules/fused/operand.h"
 #include "modules/rms_norm.h"
 
@@ -32,8 +35,11 @@ class LlamaImpl : public torch::nn::Module {
   /// `dropout` acts on the embeddings, and in llama_blocks on attention weights and branches. With `make_block` an
   /// experiment replaces parts of blocks; the default is llama_blocks(config, dropout). initialize() sets the initial
   /// weights.
+  /// With `frozen`, whose configuration is this one, the weights are these, and none is a parameter that is trained
+  /// (frozen.h); lora.h adds what is.
   /// Throws core::Error where the configuration is invalid or dropout is not in [0, 1).
-  explicit LlamaImpl(const core::ModelConfig& config, double dropout = 0.0, BlockFactory make_block = {});
+  explicit LlamaImpl(const core::ModelConfig& config, double dropout = 0.0, BlockFactory make_block = {},
+                     const std::shared_ptr<const FrozenWeights>& frozen = nullptr);
 
   /// Token ids, int64 [B, T], to logits [B, T, vocab_size]. The observer gets "embedding", the activations of
   /// each block with the prefix "layers.N.", "norm" and "logits". Throws core::Error for another type or shape and if T
@@ -41,8 +47,9 @@ class LlamaImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& tokens, const Observer& observer = {});
 
   /// The mean cross-entropy in nats of `targets` [B, T] under the logits of `tokens` [B, T], a scalar. Targets that are
-  /// kIgnored do not count; there has to be another. Throws as forward does, and where the two shapes or types differ.
-  torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets);
+  /// kIgnored do not count; there has to be another. `starts` [B, T] says where in its row each token's own sequence
+  /// begins (attention.h); undefined: at 0. Throws as forward does, and where shapes or types differ.
+  torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
   static constexpr int64_t kIgnored = -100;  ///< as LibTorch's cross_entropy_loss() has it
 
   /// Fused: on a CPU, loss() has the norm, the head and the cross-entropy in one function (fused/head.h).
@@ -52,21 +59,24 @@ class LlamaImpl : public torch::nn::Module {
 
  private:
   /// The residual stream after the last block, [B, T, dim].
-  torch::Tensor stream(const torch::Tensor& tokens, const Observer& observer);
-  [[nodiscard]] const torch::Tensor& head() const;  ///< [vocab_size, dim]
+  torch::Tensor stream(const torch::Tensor& tokens, const Observer& observer, const torch::Tensor& starts = {});
+  /// [vocab_size, dim], of this type if it is frozen
+  [[nodiscard]] torch::Tensor head(torch::ScalarType type) const;
 
   core::ModelConfig config_;
   double dropout_;
   fused::Operand fused_head_;
-  torch::nn::Embedding tok_embeddings_;
+  torch::nn::Embedding tok_embeddings_;  ///< empty if it is frozen
   torch::nn::ModuleList layers_;
   RMSNorm norm_;
-  torch::nn::Linear output_;  ///< empty if the head is tied
+  torch::nn::Linear output_;  ///< empty if the head is tied or frozen
+  std::shared_ptr<const FrozenMatrix> frozen_embeddings_, frozen_output_;
 };
 TORCH_MODULE(Llama);
 
-/// A model all of whose parts, attention too, are LibTorch's operations one by one.
-[[nodiscard]] Llama plain_llama(const core::ModelConfig& config, double dropout = 0.0);
+/// A model all of whose parts, attention too, are LibTorch's operations one by one. `frozen` is as LlamaImpl has it.
+[[nodiscard]] Llama plain_llama(const core::ModelConfig& config, double dropout = 0.0,
+                                const std::shared_ptr<const FrozenWeights>& frozen = nullptr);
 
 /// Sets the initial weights: matrices are drawn from N(0, 0.02²). For those whose output is added to the residual
 /// stream (wo, w2), the standard deviation is divided by √(2 n_layers), so that the stream's variance after the last

@@ -9,9 +9,9 @@ namespace folio::nn {
 SwiGLUImpl::SwiGLUImpl(int64_t dim, int64_t hidden_dim) : dim_(dim), w1_(nullptr), w2_(nullptr), w3_(nullptr) {
   core::require(dim >= 1 && hidden_dim >= 1, "SwiGLU: dim and hidden_dim have to be at least 1, but are {} and {}", dim,
                 hidden_dim);
-  w1_ = register_module("w1", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden_dim).bias(false)));
-  w2_ = register_module("w2", torch::nn::Linear(torch::nn::LinearOptions(hidden_dim, dim).bias(false)));
-  w3_ = register_module("w3", torch::nn::Linear(torch::nn::LinearOptions(dim, hidden_dim).bias(false)));
+  w1_ = register_module("w1", Linear(dim, hidden_dim));
+  w2_ = register_module("w2", Linear(hidden_dim, dim));
+  w3_ = register_module("w3", Linear(dim, hidden_dim));
 }
 
 torch::Tensor SwiGLUImpl::forward(const torch::Tensor& x_BTD) {

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
+
+#include "modules/linear.h"
 
 namespace folio::nn {
 
@@ -20,7 +21,7 @@ class SwiGLUImpl : public torch::nn::Module {
 
  private:
   int64_t dim_;
-  torch::nn::Linear w1_, w2_, w3_;
+  Linear w1_, w2_, w3_;
 };
 TORCH_MODULE(SwiGLU);
 

@@ -13,7 +13,7 @@ class DiscardingBlockImpl : public nn::BlockImpl {
  public:
   using nn::BlockImpl::BlockImpl;
 
-  torch::Tensor forward(torch::Tensor x_BTD, const nn::Observer&, const std::string&) override {
+  torch::Tensor forward(torch::Tensor x_BTD, const nn::Observer&, const std::string&, const torch::Tensor&) override {
     parts_.attention.forward(parts_.attention_norm.forward(x_BTD));  // and nobody takes what it returns
     return x_BTD + parts_.ffn.forward(parts_.ffn_norm.forward(x_BTD));
   }
@@ -23,7 +23,7 @@ class ReplacingBlockImpl : public nn::BlockImpl {
  public:
   using nn::BlockImpl::BlockImpl;
 
-  torch::Tensor forward(torch::Tensor x_BTD, const nn::Observer&, const std::string&) override {
+  torch::Tensor forward(torch::Tensor x_BTD, const nn::Observer&, const std::string&, const torch::Tensor&) override {
     x_BTD = parts_.attention.forward(parts_.attention_norm.forward(x_BTD));
     return parts_.ffn.forward(parts_.ffn_norm.forward(x_BTD));
   }

@@ -30,13 +30,19 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
 
 /// The keys that the queries of a block see: [first, end), of which row i sees [first_of(i), i].
 struct Seen {
-  size_t window, first, end;
+  size_t window;
+  const int64_t* starts;
+  size_t first, end;
 
-  Seen(const AttentionShape& shape, size_t block, size_t n_queries)
+  Seen(const AttentionShape& shape, size_t sequence, size_t block, size_t n_queries)
       : window(shape.window == 0 ? shape.n_positions : shape.window),
+        starts(shape.starts == nullptr ? nullptr : shape.starts + sequence * shape.n_positions),
         first(first_of(block) / 16 * 16),
         end(block + n_queries) {}
-  [[nodiscard]] size_t first_of(size_t row) const { return row + 1 > window ? row + 1 - window : 0; }
+  [[nodiscard]] size_t first_of(size_t row) const {
+    const size_t start = starts == nullptr ? 0 : static_cast<size_t>(starts[row]);
+    return row + 1 > window ? std::max(start, row + 1 - window) : start;
+  }
   [[nodiscard]] size_t begin(size_t row) const { return std::max(first_of(row), first) - first; }
   [[nodiscard]] size_t width() const { return padded(end - first); }
 };
@@ -84,7 +90,7 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (size_t block = 0; block < l.n; block += kQueryBlock) {
       const size_t n_queries = std::min(kQueryBlock, l.n - block);
-      const Seen seen(shape, block, n_queries);
+      const Seen seen(shape, sequence, block, n_queries);
       const size_t n_keys = seen.end - seen.first;
       pack_rows<T>(qkv + block * l.stride + head * l.dim, l.stride, n_queries, l.dim, queries, l.width);
       multiply<P>(n_queries, seen.width(), l.dim, {queries, l.width, 1}, keys + seen.first, l.length, weights, l.length,
@@ -153,7 +159,7 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (size_t block = 0; block < l.n; block += kQueryBlock) {
       const size_t n_queries = std::min(kQueryBlock, l.n - block);
-      const Seen seen(shape, block, n_queries);
+      const Seen seen(shape, sequence, block, n_queries);
       const size_t n_keys = seen.end - seen.first;
       const T* query = qkv + block * l.stride + head * l.dim;
       const size_t at_out = block * shape.query_dim() + head * l.dim;

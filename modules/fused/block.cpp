@@ -4,14 +4,16 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <array>
+#include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/rope_scaling.h"
 #include "modules/attention.h"
 #include "modules/fused/dropout.h"
-#include "modules/fused/operand.h"
+#include "modules/fused/linears.h"
 #include "modules/fused/operations.h"
 
 namespace folio::nn {
@@ -37,9 +39,22 @@ struct Shared : torch::CustomClassHolder {
   }
 };
 
-// The weights as their products want them.
+// What a block multiplies by. The base class lets an autograd context hold it.
+struct BlockLinears : torch::CustomClassHolder {
+  Linears qkv, wo, gate_up, w2;
+
+  BlockLinears(const Linear& q, const Linear& k, const Linear& v, const Linear& o, const Linear& w1,
+               const Linear& second, const Linear& w3)
+      : qkv({q, k, v}, 4), wo({o}, 7), gate_up({w1, w3}, 8), w2({second}, 10) {}
+  [[nodiscard]] bool frozen() const { return wo.frozen(); }
+};
+
+// The weights of one pass.
 struct Weights {
-  Tensor attention_norm, qkv, wo, ffn_norm, gate_up, w2;
+  Tensor attention_norm;
+  Product qkv, wo;
+  Tensor ffn_norm;
+  Product gate_up, w2;
 };
 
 // What the backward pass needs beside the input.
@@ -67,83 +82,108 @@ template <typename T>
 Tensor forward_pass(const Shared& shared, const AttentionShape& shape, const Weights& w, const Drops& drops,
                     const Tensor& x_ND, Activations& a) {
   a.normed = norm<T>(x_ND, w.attention_norm, shared.norm_eps);
-  a.qkv = a.normed.y.mm(w.qkv.t());
+  a.qkv = multiply<T>(w.qkv, a.normed.y);
   rotate<T>(a.qkv, shape, shared.rotations<T>(), false);
   a.attended = attend<T>(a.qkv, shape, drops.weights);
-  a.h = add<T>(x_ND, a.attended.heads.mm(w.wo.t()), drops.attention);
+  a.h = add<T>(x_ND, multiply<T>(w.wo, a.attended.heads), drops.attention);
 
   a.normed_h = norm<T>(a.h, w.ffn_norm, shared.norm_eps);
-  a.gate_up = a.normed_h.y.mm(w.gate_up.t());
-  return add<T>(a.h, swiglu<T>(a.gate_up).mm(w.w2.t()), drops.ffn);
+  a.gate_up = multiply<T>(w.gate_up, a.normed_h.y);
+  return add<T>(a.h, multiply<T>(w.w2, swiglu<T>(a.gate_up)), drops.ffn);
 }
+
+// The gradients by a product's weights, undefined where they are frozen, and by its adapters.
+struct ProductGradients {
+  Tensor weight;
+  std::vector<LowRankGradients> low_rank;
+};
 
 // The gradients by the input and by the weights.
 struct Gradients {
-  Tensor x, attention_norm, qkv, wo, ffn_norm, gate_up, w2;
+  Tensor x, attention_norm;
+  ProductGradients qkv, wo;
+  Tensor ffn_norm;
+  ProductGradients gate_up, w2;
 };
 
-// The forward pass from its end. A product y = x wᵀ has dx = dy w and dw = dyᵀ x; the loops' gradients are derived in
-// their files.
+// The forward pass from its end. A product y = x wᵀ has dx = dy w and dw = dyᵀ x, and adapters as linears.h has them;
+// the loops' gradients are derived in their files. With `frozen`, weights have no gradients.
 template <typename T>
 Gradients backward_pass(const Shared& shared, const AttentionShape& shape, const Weights& w, const Drops& drops,
-                        const Tensor& x_ND, const Activations& a, const Tensor& dout_ND) {
-  const auto by_weight = [](const Tensor& dy, const Tensor& x) { return dy.t().mm(x).to(kType<Real<T>>); };
+                        const Tensor& x_ND, const Activations& a, const Tensor& dout_ND, bool frozen, bool by_input) {
+  const auto by_weight = [&](const Product& product, const Tensor& dy, const Tensor& x) -> ProductGradients {
+    return {.weight = frozen ? Tensor() : dy.t().mm(x).to(kType<Real<T>>),
+            .low_rank = low_rank_gradients<T>(product, dy, x)};
+  };
   Gradients d;
   const Tensor dfed_ND = drop<T>(dout_ND, drops.ffn);
-  const auto [dgate_up_N2F, gated_NF] = swiglu_backward<T>(dfed_ND.mm(w.w2), a.gate_up);
-  d.w2 = by_weight(dfed_ND, gated_NF);
-  d.gate_up = by_weight(dgate_up_N2F, a.normed_h.y);
-  const auto dnormed_h_ND = dgate_up_N2F.mm(w.gate_up);
+  const auto [dgate_up_N2F, gated_NF] = swiglu_backward<T>(input_gradient<T>(w.w2, dfed_ND), a.gate_up);
+  d.w2 = by_weight(w.w2, dfed_ND, gated_NF);
+  d.gate_up = by_weight(w.gate_up, dgate_up_N2F, a.normed_h.y);
+  const auto dnormed_h_ND = input_gradient<T>(w.gate_up, dgate_up_N2F);
   const NormGradients dh = norm_backward<T>(dnormed_h_ND, a.h, w.ffn_norm, a.normed_h.inverse_rms, dout_ND);
   d.ffn_norm = dh.dweight;
 
   const Tensor dattention_ND = drop<T>(dh.dx, drops.attention);
-  d.wo = by_weight(dattention_ND, a.attended.heads);
-  const Tensor dqkv_NC = attend_backward<T>(dattention_ND.mm(w.wo), a.attended, a.qkv, shape, drops.weights);
+  d.wo = by_weight(w.wo, dattention_ND, a.attended.heads);
+  const Tensor dqkv_NC =
+      attend_backward<T>(input_gradient<T>(w.wo, dattention_ND), a.attended, a.qkv, shape, drops.weights);
   rotate<T>(dqkv_NC, shape, shared.rotations<T>(), true);
-  d.qkv = by_weight(dqkv_NC, a.normed.y);
-  const NormGradients dx = norm_backward<T>(dqkv_NC.mm(w.qkv), x_ND, w.attention_norm, a.normed.inverse_rms, dh.dx);
+  d.qkv = by_weight(w.qkv, dqkv_NC, a.normed.y);
+  if (!by_input) return d;
+  const NormGradients dx =
+      norm_backward<T>(input_gradient<T>(w.qkv, dqkv_NC), x_ND, w.attention_norm, a.normed.inverse_rms, dh.dx);
   d.attention_norm = dx.dweight;
   d.x = dx.dx;
   return d;
 }
 
-// The function's tensors: the input, and the parameters in this order.
-enum Argument : uint8_t { X, AttentionNorm, Wq, Wk, Wv, Wo, FfnNorm, W1, W2, W3, kArguments };
-constexpr std::array<const char*, kArguments> kNames{"",
-                                                     "attention_norm.weight",
-                                                     "attention.wq.weight",
-                                                     "attention.wk.weight",
-                                                     "attention.wv.weight",
-                                                     "attention.wo.weight",
-                                                     "ffn_norm.weight",
-                                                     "ffn.w1.weight",
-                                                     "ffn.w2.weight",
-                                                     "ffn.w3.weight"};
+// The function's tensors: the input, the norms, and then of each linear layer, in the order of the products, its weight
+// unless it is frozen, and its adapter's a and b if it has one.
+enum Argument : uint8_t { X, AttentionNorm, FfnNorm, kFirstOfLinears };
 
-AttentionShape shape_of(const Shared& shared, const Tensor& x_BTD) {
+AttentionShape shape_of(const Shared& shared, const Tensor& x_BTD, const std::optional<Tensor>& starts_BT) {
   AttentionShape shape = shared.shape;
   shape.n_positions = static_cast<size_t>(x_BTD.size(1));
+  if (starts_BT) shape.starts = starts_BT->data_ptr<int64_t>();
   return shape;
 }
 
+Weights weights_of(BlockLinears& linears, const Tensor& attention_norm, const Tensor& ffn_norm, torch::ScalarType type,
+                   bool training, uint64_t key) {
+  return {.attention_norm = attention_norm.detach(),
+          .qkv = linears.qkv.product(type, training, key),
+          .wo = linears.wo.product(type, training, key),
+          .ffn_norm = ffn_norm.detach(),
+          .gate_up = linears.gate_up.product(type, training, key),
+          .w2 = linears.w2.product(type, training, key)};
+}
+
 struct BlockFunction : torch::autograd::Function<BlockFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x_BTD, const Tensor& attention_norm, const Tensor&,
-                        const Tensor&, const Tensor&, const Tensor&, const Tensor& ffn_norm, const Tensor&,
-                        const Tensor&, const Tensor&, const c10::intrusive_ptr<Shared>& shared, const Weights& w,
-                        double dropout, int64_t key) {
+  static Tensor forward(AutogradContext* context, const Tensor& x_BTD, const Tensor& attention_norm,
+                        const Tensor& ffn_norm, at::TensorList /*of linears*/, const std::optional<Tensor>& starts_BT,
+                        const c10::intrusive_ptr<Shared>& shared, const c10::intrusive_ptr<BlockLinears>& linears,
+                        torch::ScalarType type, bool training, int64_t key) {
     const Tensor input_BTD = x_BTD.contiguous();
+    const double dropout = training ? shared->dropout : 0.0;
+    const auto bits = static_cast<uint64_t>(key);
+    const Weights w = weights_of(*linears, attention_norm, ffn_norm, type, training, bits);
     Activations a;
-    const Tensor out_ND = with_type(w.qkv.scalar_type(), [&]<typename T>() {
-      return forward_pass<T>(*shared, shape_of(*shared, x_BTD), w, Drops(dropout, static_cast<uint64_t>(key)),
+    const Tensor out_ND = with_type(type, [&]<typename T>() {
+      return forward_pass<T>(*shared, shape_of(*shared, x_BTD, starts_BT), w, Drops(dropout, bits),
                              input_BTD.flatten(0, 1), a);
     });
     if (shared->recompute) a = {};
-    context->save_for_backward({input_BTD, attention_norm, ffn_norm, w.qkv, w.wo, w.gate_up, w.w2, a.normed.y,
-                                a.normed.inverse_rms, a.qkv, a.attended.heads, a.attended.log_sums, a.h, a.normed_h.y,
-                                a.normed_h.inverse_rms, a.gate_up});
+    // Frozen weights are expanded once more in the backward pass instead.
+    const auto kept = [&](const Product& product) { return linears->frozen() ? Tensor() : product.weight; };
+    context->save_for_backward({input_BTD, w.attention_norm, w.ffn_norm, kept(w.qkv), kept(w.wo), kept(w.gate_up),
+                                kept(w.w2), a.normed.y, a.normed.inverse_rms, a.qkv, a.attended.heads,
+                                a.attended.log_sums, a.h, a.normed_h.y, a.normed_h.inverse_rms, a.gate_up});
+    context->saved_data["starts"] = starts_BT;
     context->saved_data["shared"] = c10::IValue::make_capsule(shared);
-    context->saved_data["dropout"] = dropout;
+    context->saved_data["linears"] = c10::IValue::make_capsule(linears);
+    context->saved_data["type"] = static_cast<int64_t>(type);
+    context->saved_data["training"] = training;
     context->saved_data["key"] = key;
     return out_ND.view(x_BTD.sizes());
   }
@@ -153,39 +193,54 @@ struct BlockFunction : torch::autograd::Function<BlockFunction> {
     const auto saved = context->get_saved_variables();
     const auto capsule = context->saved_data["shared"].toCapsule();
     const auto& shared = static_cast<const Shared&>(*capsule);
+    const auto linears_capsule = context->saved_data["linears"].toCapsule();
+    auto& linears = static_cast<BlockLinears&>(*linears_capsule);
+    const auto type = static_cast<torch::ScalarType>(context->saved_data["type"].toInt());
+    const bool training = context->saved_data["training"].toBool();
+    const auto key = static_cast<uint64_t>(context->saved_data["key"].toInt());
     const Tensor& x_BTD = saved[0];
-    const Weights w{.attention_norm = saved[1],
-                    .qkv = saved[3],
-                    .wo = saved[4],
-                    .ffn_norm = saved[2],
-                    .gate_up = saved[5],
-                    .w2 = saved[6]};
+    Weights w = weights_of(linears, saved[1], saved[2], type, training, key);
+    if (!linears.frozen()) {  // those of the forward pass, whatever was written since
+      w.qkv.weight = saved[3];
+      w.wo.weight = saved[4];
+      w.gate_up.weight = saved[5];
+      w.w2.weight = saved[6];
+    }
     Activations a{.normed = {.y = saved[7], .inverse_rms = saved[8]},
                   .qkv = saved[9],
                   .attended = {.heads = saved[10], .log_sums = saved[11]},
                   .h = saved[12],
                   .normed_h = {.y = saved[13], .inverse_rms = saved[14]},
                   .gate_up = saved[15]};
-    const Drops drops(context->saved_data["dropout"].toDouble(),
-                      static_cast<uint64_t>(context->saved_data["key"].toInt()));
-    const AttentionShape shape = shape_of(shared, x_BTD);
-    const Gradients d = with_type(w.qkv.scalar_type(), [&]<typename T>() {
+    const Drops drops(training ? shared.dropout : 0.0, key);
+    const AttentionShape shape = shape_of(shared, x_BTD, context->saved_data["starts"].toOptional<Tensor>());
+    const bool by_input = context->needs_input_grad(X) || context->needs_input_grad(AttentionNorm);
+    const Gradients d = with_type(type, [&]<typename T>() {
       const Tensor x_ND = x_BTD.flatten(0, 1);
       if (!a.qkv.defined()) forward_pass<T>(shared, shape, w, drops, x_ND, a);
-      return backward_pass<T>(shared, shape, w, drops, x_ND, a, douts[0].contiguous().flatten(0, 1));
+      return backward_pass<T>(shared, shape, w, drops, x_ND, a, douts[0].contiguous().flatten(0, 1), linears.frozen(),
+                              by_input);
     });
-    const auto q = static_cast<int64_t>(shape.query_dim()), kv = (d.qkv.size(0) - q) / 2, F = w.w2.size(1);
-    torch::autograd::variable_list gradients(kArguments + 4);  // none for what is no tensor
-    gradients[X] = d.x.view(x_BTD.sizes());
+    torch::autograd::variable_list gradients(kFirstOfLinears);
+    if (d.x.defined()) gradients[X] = d.x.view(x_BTD.sizes());
     gradients[AttentionNorm] = d.attention_norm;
-    gradients[Wq] = d.qkv.narrow(0, 0, q);
-    gradients[Wk] = d.qkv.narrow(0, q, kv);
-    gradients[Wv] = d.qkv.narrow(0, q + kv, kv);
-    gradients[Wo] = d.wo;
     gradients[FfnNorm] = d.ffn_norm;
-    gradients[W1] = d.gate_up.narrow(0, 0, F);
-    gradients[W2] = d.w2;
-    gradients[W3] = d.gate_up.narrow(0, F, F);
+    const auto add = [&](const ProductGradients& product, const Linears& of) {
+      int64_t row = 0;
+      size_t part = 0;
+      for (const Linear& layer : of.layers()) {
+        const int64_t n = layer->options.out_features();
+        if (!layer->frozen()) gradients.push_back(product.weight.narrow(0, std::exchange(row, row + n), n));
+        if (!layer->low_rank().a.defined()) continue;
+        gradients.push_back(product.low_rank[part].a);
+        gradients.push_back(product.low_rank[part++].b);
+      }
+    };
+    add(d.qkv, linears.qkv);
+    add(d.wo, linears.wo);
+    add(d.gate_up, linears.gate_up);
+    add(d.w2, linears.w2);
+    gradients.resize(gradients.size() + 6);  // none for what is no parameter
     return gradients;
   }
 };
@@ -194,29 +249,38 @@ class FusedBlockImpl : public BlockImpl {
  public:
   FusedBlockImpl(BlockParts parts, c10::intrusive_ptr<Shared> shared)
       : BlockImpl(std::move(parts), shared->dropout), shared_(std::move(shared)) {
-    const auto named = named_parameters();
-    for (size_t i = AttentionNorm; i < kArguments; ++i) parameters_[i] = named[kNames[i]];
+    const auto modules = named_modules("", /*include_self=*/false);
+    const auto linear = [&](const char* name) { return Linear(std::dynamic_pointer_cast<LinearImpl>(modules[name])); };
+    linears_ =
+        c10::make_intrusive<BlockLinears>(linear("attention.wq"), linear("attention.wk"), linear("attention.wv"),
+                                          linear("attention.wo"), linear("ffn.w1"), linear("ffn.w2"), linear("ffn.w3"));
+    attention_norm_ = named_parameters()["attention_norm.weight"];
+    ffn_norm_ = named_parameters()["ffn_norm.weight"];
   }
 
-  Tensor forward(Tensor x_BTD, const Observer& observer, const std::string& prefix) override {
-    if (observer || !x_BTD.is_cpu()) return BlockImpl::forward(x_BTD, observer, prefix);
-    const auto type = product_type(x_BTD);
-    const auto& p = parameters_;
-    const Weights w{.attention_norm = p[AttentionNorm].detach(),
-                    .qkv = qkv_.get({p[Wq], p[Wk], p[Wv]}, type),
-                    .wo = wo_.get({p[Wo]}, type),
-                    .ffn_norm = p[FfnNorm].detach(),
-                    .gate_up = gate_up_.get({p[W1], p[W3]}, type),
-                    .w2 = w2_.get({p[W2]}, type)};
-    const double dropout = is_training() ? shared_->dropout : 0.0;
-    return BlockFunction::apply(x_BTD, p[AttentionNorm], p[Wq], p[Wk], p[Wv], p[Wo], p[FfnNorm], p[W1], p[W2], p[W3],
-                                shared_, w, dropout, dropout > 0 ? random_key() : 0);
+  Tensor forward(Tensor x_BTD, const Observer& observer, const std::string& prefix, const Tensor& starts_BT) override {
+    if (observer || !x_BTD.is_cpu()) return BlockImpl::forward(x_BTD, observer, prefix, starts_BT);
+    std::vector<Tensor> parameters;  // autograd sees each; the function takes the values from the layers
+    double most_dropout = shared_->dropout;
+    for (const Linears* of : {&linears_->qkv, &linears_->wo, &linears_->gate_up, &linears_->w2}) {
+      for (const Linear& layer : of->layers()) {
+        if (!layer->frozen()) parameters.push_back(layer->weight);
+        if (!layer->low_rank().a.defined()) continue;
+        parameters.push_back(layer->low_rank().a);
+        parameters.push_back(layer->low_rank().b);
+        most_dropout = std::max(most_dropout, layer->low_rank().dropout);
+      }
+    }
+    const bool draws = is_training() && most_dropout > 0;
+    const auto starts = starts_BT.defined() ? std::optional(starts_BT) : std::nullopt;
+    return BlockFunction::apply(x_BTD, attention_norm_, ffn_norm_, at::TensorList(parameters), starts, shared_,
+                                linears_, product_type(x_BTD), is_training(), draws ? random_key() : 0);
   }
 
  private:
   c10::intrusive_ptr<Shared> shared_;
-  std::array<Tensor, kArguments> parameters_;
-  Operand qkv_, wo_, gate_up_, w2_;
+  c10::intrusive_ptr<BlockLinears> linears_;
+  Tensor attention_norm_, ffn_norm_;
 };
 
 }  // namespace
@@ -254,8 +318,9 @@ BlockFactory fused_blocks(const core::ModelConfig& config, double dropout, bool 
   };
 }
 
-Llama fused_llama(const core::ModelConfig& config, double dropout, bool recompute) {
-  Llama model(config, dropout, fused_blocks(config, dropout, recompute));
+Llama fused_llama(const core::ModelConfig& config, double dropout, bool recompute,
+                  const std::shared_ptr<const FrozenWeights>& frozen) {
+  Llama model(config, dropout, fused_blocks(config, dropout, recompute), frozen);
   model->form = Form::Fused;
   return model;
 }

@@ -54,6 +54,9 @@ struct AttentionShape {
   size_t n_kv_heads;   ///< G, a divisor of H
   size_t head_dim;     ///< K
   size_t window;       ///< position t attends to the last `window` positions up to t; 0: to all
+  /// For each position of each sequence, the first position that it may see, which never falls (attention.h's starts);
+  /// null: 0. [sequences, n_positions]
+  const int64_t* starts = nullptr;
 
   [[nodiscard]] size_t qkv_dim() const { return (n_heads + 2 * n_kv_heads) * head_dim; }
   [[nodiscard]] size_t query_dim() const { return n_heads * head_dim; }

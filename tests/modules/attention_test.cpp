@@ -1,12 +1,13 @@
 // Causal self-attention: its laws, for both forms, and what is our module's own.
+#include "modules/attention.h"
+
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "modules/attention.h"
-#include "tests/modules/support.h"
 #include "tests/modules/laws/attention_laws.h"
+#include "tests/modules/support.h"
 
 namespace folio::test {
 namespace {

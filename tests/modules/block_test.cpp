@@ -1,4 +1,6 @@
 // A residual block: its laws, that its parts can be swapped, and what is our module's own.
+#include "modules/block.h"
+
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
@@ -11,11 +13,10 @@
 #include <string>
 
 #include "modules/attention.h"
-#include "modules/block.h"
 #include "modules/rms_norm.h"
 #include "modules/swiglu.h"
-#include "tests/modules/support.h"
 #include "tests/modules/laws/block_laws.h"
+#include "tests/modules/support.h"
 
 namespace folio::test {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/manifest.h"
-#include "tests/modules/gradient_check.h"
 #include "modules/attention.h"
 #include "modules/llama.h"
+#include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {

@@ -1,10 +1,11 @@
 // RMSNorm: its laws, and what it refuses.
+#include "modules/rms_norm.h"
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "modules/rms_norm.h"
-#include "tests/modules/support.h"
 #include "tests/modules/laws/rms_norm_laws.h"
+#include "tests/modules/support.h"
 
 namespace folio::test {
 namespace {

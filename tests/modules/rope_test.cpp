@@ -1,12 +1,13 @@
 // RoPE: its laws, and what is our cache's own.
+#include "modules/rope.h"
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <vector>
 
-#include "modules/rope.h"
-#include "tests/modules/support.h"
 #include "tests/modules/laws/rope_laws.h"
+#include "tests/modules/support.h"
 
 namespace folio::test {
 namespace {

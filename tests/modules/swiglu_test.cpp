@@ -1,12 +1,13 @@
 // SwiGLU: its laws, and what is our module's own.
+#include "modules/swiglu.h"
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <vector>
 
-#include "modules/swiglu.h"
-#include "tests/modules/support.h"
 #include "tests/modules/laws/swiglu_laws.h"
+#include "tests/modules/support.h"
 
 namespace folio::test {
 namespace {
