@@ -22,26 +22,30 @@ constexpr size_t kPiece = size_t{16} << 20U;
 constexpr size_t kBlock = size_t{4} << 20U;  // of a compressed file, unpacked
 
 bool ends_with(const fs::path& path, std::string_view ending) { return path.filename().string().ends_with(ending); }
+bool has_lines(const fs::path& path) { return ends_with(path, ".jsonl") || ends_with(path, ".jsonl.gz"); }
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-// Cuts what comes of a file into documents.
+using TakeLine = std::function<void(std::string_view line, const std::string& where, uint64_t n_read)>;
+using TakePiece = std::function<void(const Documents::Piece&)>;
+
+// Cuts what comes of a file into documents, or into lines.
 class Cutter {
  public:
-  using Take = std::function<void(const Documents::Piece&)>;
-
-  Cutter(std::string where, std::string field, bool lines, const Take& take)
-      : where_(std::move(where)), field_(std::move(field)), lines_(lines), take_(take) {}
+  /// One of the two is not null.
+  Cutter(std::string where, const TakePiece* take_piece, const TakeLine* take_line)
+      : where_(std::move(where)), take_piece_(take_piece), take_line_(take_line) {}
 
   /// Takes the beginning of `text`, all of it if it is the last, and says how much.
   size_t cut(std::string_view text, bool is_last, uint64_t n_read) {
     n_read_ = n_read;
-    return lines_ ? cut_lines(text, is_last) : cut_text(text, is_last);
+    return take_line_ != nullptr ? cut_lines(text, is_last) : cut_text(text, is_last);
   }
 
  private:
   void give(std::string_view text, bool ends) {
     const bool is_empty = text.empty() && !begun_;
     begun_ = !ends && (begun_ || !text.empty());
-    if (!is_empty) take_({.text = text, .ends_document = ends, .where = where_, .n_read = n_read_});
+    if (!is_empty) (*take_piece_)({.text = text, .ends_document = ends, .where = where_, .n_read = n_read_});
   }
 
   size_t cut_text(std::string_view text, bool is_last) {
@@ -81,18 +85,13 @@ class Cutter {
 
   void give_line(std::string_view line) {
     ++n_lines_;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    const std::string where = fmt::format("{}: line {}", where_, n_lines_);
-    const nlohmann::json object = core::parse_json(line, where);
-    core::require(object.is_object(), "{}: is no JSON object", where);
-    const auto text = core::json_get<std::string>(object, field_, where);
-    if (!text.empty()) give(text, true);
+    if (is_blank(line)) return;
+    (*take_line_)(line, fmt::format("{}: line {}", where_, n_lines_), n_read_);
   }
 
   std::string where_;
-  std::string field_;
-  bool lines_;
-  const Take& take_;
+  const TakePiece* take_piece_;
+  const TakeLine* take_line_;
   bool begun_ = false;  // a document, of which a piece was given
   size_t n_lines_ = 0;
   uint64_t n_read_ = 0;
@@ -130,6 +129,14 @@ void read_mapped(const fs::path& path, uint64_t n_before, Cutter& cutter) {
   }
 }
 
+void read_file(const fs::path& path, uint64_t n_before, Cutter& cutter) {
+  if (ends_with(path, ".gz")) {
+    read_compressed(path, n_before, cutter);
+  } else if (fs::file_size(path) > 0) {
+    read_mapped(path, n_before, cutter);
+  }
+}
+
 }  // namespace
 
 Documents::Documents(const std::vector<std::string>& paths, std::string field) : field_(std::move(field)) {
@@ -152,16 +159,43 @@ Documents::Documents(const std::vector<std::string>& paths, std::string field) :
 void Documents::read(const std::function<void(const Piece&)>& take) const {
   uint64_t n_before = 0;
   for (const fs::path& file : files_) {
-    const bool compressed = ends_with(file, ".gz");
-    Cutter cutter(file.string(), field_, ends_with(file, ".jsonl") || ends_with(file, ".jsonl.gz"), take);
-    const uint64_t size = fs::file_size(file);
-    if (compressed) {
-      read_compressed(file, n_before, cutter);
-    } else if (size > 0) {
-      read_mapped(file, n_before, cutter);
-    }
-    n_before += size;
+    const std::string name = file.string();
+    const TakeLine take_object = [&](std::string_view line, const std::string& where, uint64_t n_read) {
+      const nlohmann::json object = core::parse_json(line, where);
+      core::require(object.is_object(), "{}: is no JSON object", where);
+      const auto text = core::json_get<std::string>(object, field_, where);
+      if (!text.empty()) take({.text = text, .ends_document = true, .where = name, .n_read = n_read});
+    };
+    Cutter cutter = has_lines(file) ? Cutter(name, nullptr, &take_object) : Cutter(name, &take, nullptr);
+    read_file(file, n_before, cutter);
+    n_before += fs::file_size(file);
   }
+}
+
+void Documents::read_lines(const std::function<void(std::string_view, const std::string&)>& take) const {
+  const TakeLine take_line = [&](std::string_view line, const std::string& where, uint64_t) { take(line, where); };
+  for (const fs::path& file : files_) {
+    core::require(has_lines(file), "{}: has no lines of JSON, as .jsonl and .jsonl.gz have", file.string());
+    Cutter cutter(file.string(), nullptr, &take_line);
+    read_file(file, 0, cutter);
+  }
+}
+
+std::optional<std::string> Documents::first_line() const {
+  if (files_.empty() || !has_lines(files_.front())) return {};
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(files_.front().c_str(), "rb"),
+                                                        gzclose);  // plain ones, too
+  std::string line;
+  for (int c = 0; file != nullptr && (c = gzgetc(file.get())) >= 0;) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+    } else if (!is_blank(line)) {
+      break;
+    } else {
+      line.clear();
+    }
+  }
+  return is_blank(line) ? std::optional<std::string>() : line;
 }
 
 void Documents::read_together(const std::function<void(std::span<const std::string>, const std::string&)>& take,

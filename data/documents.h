@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,12 @@ class Documents {
   };
   /// Empty documents are left out. Throws core::Error that names the file, and of JSON the line, if one can't be read.
   void read(const std::function<void(const Piece&)>& take) const;
+
+  /// The lines that are not blank, and where each stands, for messages. Throws core::Error that names a file which is
+  /// not .jsonl, or can't be read.
+  void read_lines(const std::function<void(std::string_view line, const std::string& where)>& take) const;
+  /// The first of them; nothing where the first file is not .jsonl, or is empty.
+  [[nodiscard]] std::optional<std::string> first_line() const;
 
   /// The texts of pieces of several documents at once, so that all threads have something to do, and the file that the
   /// last one is of. `progress` hears of each piece how many bytes of the files were read.

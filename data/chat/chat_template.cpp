@@ -96,14 +96,15 @@ std::string_view chat_role_name(ChatRole role) {
   }
 }
 
-ChatTemplate::ChatTemplate(std::string_view jinja, std::string where) : where_(std::move(where)) {
+ChatTemplate::ChatTemplate(std::string_view jinja, std::string where) : source_(jinja), where_(std::move(where)) {
   core::require(!jinja.empty(), "{}: there is no chat template in it; name one with --chat-template: {}", where_,
                 all_names());
   program_ = with_remedy(where_, [&] { return std::make_shared<const jinja::Block>(jinja::parse(jinja)); });
 }
 
 std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> messages, std::string_view bos,
-                                            std::string_view eos, const RenderOptions& options) const {
+                                            std::string_view eos, const RenderOptions& options,
+                                            std::vector<ChatSpan>* generated) const {
   core::require(!messages.empty(), "a chat needs a message");
   jinja::Session session;
   const auto text = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
@@ -112,6 +113,7 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   const jinja::Value tools = options.tools.empty()
                                  ? jinja::Value{jinja::None{}}
                                  : value_of(session, core::parse_ordered_json(options.tools, "the tools"));
+  std::vector<jinja::Generated> answers;
   const jinja::Text rendered = with_remedy(where_, [&] {
     return jinja::render(*program_, session,
                          {{"messages", session.list(std::move(list))},
@@ -119,8 +121,15 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                           {"bos_token", text(bos)},
                           {"eos_token", text(eos)},
                           {"tools", tools},
-                          {"documents", {jinja::None{}}}});
+                          {"documents", {jinja::None{}}}},
+                         generated == nullptr ? nullptr : &answers);
   });
+  if (generated != nullptr) {
+    const auto bytes_before = [&](size_t n) { return jinja::to_utf8(jinja::TextView(rendered).substr(0, n)).size(); };
+    generated->clear();
+    for (const auto& [begin, end] : answers)
+      generated->push_back({.begin = bytes_before(begin), .end = bytes_before(end)});
+  }
   std::vector<ChatPiece> pieces;
   for (size_t from = 0; from < rendered.size();) {
     size_t to = from;
@@ -133,13 +142,13 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
 }
 
 std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                   std::span<const ChatMessage> messages, const RenderOptions& options) {
-  return chat.render(messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()), options);
+                                   std::span<const ChatMessage> messages, const RenderOptions& options,
+                                   std::vector<ChatSpan>* generated) {
+  return chat.render(messages, bos_text(tokenizer), text_of_special(tokenizer, tokenizer.end_of_text()), options,
+                     generated);
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                 std::span<const ChatMessage> messages, const RenderOptions& options) {
-  const std::vector<ChatPiece> rendered = render_chat(tokenizer, chat, messages, options);
+std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered) {
   std::vector<TextPiece> pieces;
   for (const ChatPiece& piece : rendered) pieces.push_back({.text = piece.text, .parse_special = piece.is_template});
   std::vector<int32_t> tokens = tokenizer.encode_pieces(pieces);
@@ -147,6 +156,11 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
   const bool has_prefix = tokens.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), tokens.begin());
   if (!has_prefix) tokens.insert(tokens.begin(), prefix.begin(), prefix.end());
   return tokens;
+}
+
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                 std::span<const ChatMessage> messages, const RenderOptions& options) {
+  return encode_rendered(tokenizer, render_chat(tokenizer, chat, messages, options));
 }
 
 std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {

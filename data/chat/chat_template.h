@@ -44,6 +44,12 @@ struct ChatPiece {
   bool is_template = false;
 };
 
+/// Bytes [begin, end) of a rendered chat, all pieces together.
+struct ChatSpan {
+  size_t begin;
+  size_t end;
+};
+
 class ChatTemplate {
  public:
   /// Parses a Jinja template. Throws core::Error that begins with `where` and names --chat-template if it is empty, not
@@ -53,19 +59,31 @@ class ChatTemplate {
   /// The text of a conversation; no two neighbours are of one kind. `bos` and `eos` are the texts of those tokens. What
   /// tools and calls say counts as said. Throws core::Error, likewise, where the template raises an exception, as many
   /// do for roles that don't alternate or for a system message, and if the arguments of a call are no JSON.
+  /// `generated`, if it isn't null, gets what {% generation %} blocks wrote, in their order.
   [[nodiscard]] std::vector<ChatPiece> render(std::span<const ChatMessage> messages, std::string_view bos,
-                                              std::string_view eos, const RenderOptions& options = {}) const;
+                                              std::string_view eos, const RenderOptions& options = {},
+                                              std::vector<ChatSpan>* generated = nullptr) const;
+
+  [[nodiscard]] const std::string& source() const { return source_; }  ///< in Jinja
+
+  /// Whether the template says by {% generation %} what of a chat is an assistant's answer, as transformers has it.
+  [[nodiscard]] bool has_generation() const { return jinja::has_generation(*program_); }
 
  private:
+  std::string source_;
   std::string where_;
   std::shared_ptr<const jinja::Block> program_;
 };
 
 /// ChatTemplate::render() with the tokenizer's BOS and EOS.
 [[nodiscard]] std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                                 std::span<const ChatMessage> messages, const RenderOptions& options);
+                                                 std::span<const ChatMessage> messages, const RenderOptions& options,
+                                                 std::vector<ChatSpan>* generated = nullptr);
 
-/// A conversation in tokens, with the tokenizer's prefix_tokens() in front unless the template writes them.
+/// A rendered chat in tokens, with the tokenizer's prefix_tokens() in front unless they stand there.
+[[nodiscard]] std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered);
+
+/// encode_rendered() of render_chat().
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages,
                                                const RenderOptions& options = {});

@@ -242,11 +242,17 @@ ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat) {
   return Recognizer(tokenizer, chat).recognize();
 }
 
+ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools, const ToolFormat& format) {
+  if (format.in_words) return {.messages = in_words(messages, tools, format.has_system), .options = {}};
+  return {.messages = {messages.begin(), messages.end()},
+          .options = {.tools = tools, .arguments_as_text = format.arguments_as_text}};
+}
+
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  std::span<const ChatMessage> messages, const std::string& tools,
                                  const ToolFormat& format) {
-  if (format.in_words) return encode_chat(tokenizer, chat, in_words(messages, tools, format.has_system));
-  return encode_chat(tokenizer, chat, messages, {.tools = tools, .arguments_as_text = format.arguments_as_text});
+  const ChatWithTools told = with_tools(messages, tools, format);
+  return encode_chat(tokenizer, chat, told.messages, told.options);
 }
 
 MarkedTokenizer::MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks) : tokenizer_(tokenizer) {

@@ -48,7 +48,16 @@ struct ToolFormat {
 /// in words, too. Throws core::Error if the template does not show what an answer says.
 [[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-/// encode_chat() of a conversation with tools, calls or what they returned. `tools` is as RenderOptions::tools.
+/// What render_chat() is given of a conversation with tools, calls or what they returned.
+struct ChatWithTools {
+  std::vector<ChatMessage> messages;
+  RenderOptions options;
+};
+/// `tools` is as RenderOptions::tools.
+[[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
+                                       const ToolFormat& format);
+
+/// encode_chat() of with_tools().
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
                                                const ToolFormat& format);

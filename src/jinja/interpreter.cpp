@@ -27,13 +27,17 @@ enum class Flow { Next, Break, Continue };
 
 class Interpreter {
  public:
-  Interpreter(Session& session, Variables variables) : session_(session) {
+  Interpreter(Session& session, Variables variables, std::vector<Generated>* generated)
+      : session_(session), generated_(generated) {
     root_.variables.assign(std::make_move_iterator(variables.begin()), std::make_move_iterator(variables.end()));
   }
 
   Text run(const Block& program) {
     try {
-      return captured(program, root_);
+      Text text;
+      all_ = &text;
+      capture(program, root_, text);
+      return text;
     } catch (const core::Error& error) {
       core::fail("line {}: {}", line_, error.what());
     }
@@ -62,11 +66,14 @@ class Interpreter {
   // What a block writes.
   Text captured(const Block& block, Scope& scope) {
     Text text;
+    capture(block, scope, text);
+    return text;
+  }
+  void capture(const Block& block, Scope& scope, Text& text) {
     Text* const outer = std::exchange(out_, &text);
     const Flow flow = run(block, scope);
     out_ = outer;
     if (flow != Flow::Next) core::fail("break and continue belong into a loop");
-    return text;
   }
 
   Flow run(const Block& block, Scope& scope) {
@@ -104,14 +111,22 @@ class Interpreter {
       case Kind::Macro:
         scope.set(s.signature.name, new_macro(s, scope));
         break;
-      case Kind::Scope:
-        return run(s.blocks[0], new_scope(scope));
+      case Kind::Generation:
+        return generation(s, scope);
       case Kind::Break:
         return Flow::Break;
       case Kind::Continue:
         return Flow::Continue;
     }
     return Flow::Next;
+  }
+
+  Flow generation(const Stmt& s, Scope& scope) {
+    if (generated_ != nullptr && out_ != all_) core::fail("generation within a macro or a set is not supported");
+    const size_t begin = out_->size();
+    const Flow flow = run(s.blocks[0], new_scope(scope));
+    if (generated_ != nullptr && out_->size() > begin) generated_->push_back({.begin = begin, .end = out_->size()});
+    return flow;
   }
 
   Flow loop(const Stmt& s, Scope& outer) {
@@ -345,14 +360,16 @@ class Interpreter {
   std::deque<Loop> loops_;
   std::deque<Macro> macros_;
   Text* out_ = nullptr;
+  const Text* all_ = nullptr;  // what becomes the result
+  std::vector<Generated>* generated_;
   int depth_ = 0;
   int line_ = 0;
 };
 
 }  // namespace
 
-Text render(const Block& program, Session& session, Variables variables) {
-  return Interpreter(session, std::move(variables)).run(program);
+Text render(const Block& program, Session& session, Variables variables, std::vector<Generated>* generated) {
+  return Interpreter(session, std::move(variables), generated).run(program);
 }
 
 }  // namespace folio::data::jinja

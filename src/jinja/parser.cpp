@@ -1,5 +1,7 @@
 #include "jinja/parser.h"
 
+#include <algorithm>
+
 #include "jinja/expressions.h"
 
 namespace folio::data::jinja {
@@ -66,8 +68,8 @@ class Parser : public ExpressionParser {
     if (tag == "macro") return macro();
     if (tag == "break") return {.kind = Kind::Break};
     if (tag == "continue") return {.kind = Kind::Continue};
-    if (tag == "generation") {  // whose text is what an assistant says; it is rendered as it is
-      Stmt stmt{.kind = Kind::Scope};
+    if (tag == "generation") {  // whose text is what an assistant says
+      Stmt stmt{.kind = Kind::Generation};
       stmt.blocks.push_back(inner("endgeneration"));
       return stmt;
     }
@@ -158,5 +160,11 @@ class Parser : public ExpressionParser {
 }  // namespace
 
 Block parse(std::string_view source) { return Parser(source).run(); }
+
+bool has_generation(const Block& program) {
+  return std::any_of(program.begin(), program.end(), [](const auto& stmt) {
+    return stmt->kind == Kind::Generation || std::any_of(stmt->blocks.begin(), stmt->blocks.end(), has_generation);
+  });
+}
 
 }  // namespace folio::data::jinja

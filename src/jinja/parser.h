@@ -48,7 +48,7 @@ struct Signature {
 };
 
 struct Stmt {
-  enum class Kind { Text, Output, If, For, Set, SetBlock, Macro, Scope, Break, Continue };
+  enum class Kind { Text, Output, If, For, Set, SetBlock, Macro, Generation, Break, Continue };
   Kind kind = Kind::Text;
   int line = 0;
   Value text{};                   ///< of a template
@@ -60,5 +60,8 @@ struct Stmt {
 
 /// Throws core::Error that begins with the line.
 [[nodiscard]] Block parse(std::string_view source);
+
+/// Whether {% generation %} is among the blocks, which says what of a chat is an assistant's answer.
+[[nodiscard]] bool has_generation(const Block& program);
 
 }  // namespace folio::data::jinja

@@ -1,0 +1,137 @@
+#include "data/chat/chat_messages.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/error.h"
+
+namespace folio::data {
+namespace {
+
+template <typename Json>
+ChatRole role_of(const Json& message) {
+  const auto role = message.find("role");
+  if (role != message.end()) {
+    for (const ChatRole known : {ChatRole::System, ChatRole::User, ChatRole::Assistant, ChatRole::Tool}) {
+      if (*role == chat_role_name(known)) return known;
+    }
+    if (*role == "developer") return ChatRole::System;
+  }
+  core::fail("have to have a role: system, user, assistant or tool");
+}
+
+template <typename Json>
+const std::string* text_at(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
+}
+
+// A text, or a list of parts that are texts. With calls there need be none.
+template <typename Json>
+std::string content_of(const Json& message, bool has_calls) {
+  if (const std::string* text = text_at(message, "content")) return *text;
+  const auto content = message.find("content");
+  if (has_calls && (content == message.end() || content->is_null())) return "";
+  if (content == message.end() || !content->is_array()) core::fail("have to have a content, a text");
+  std::string text;
+  for (const Json& part : *content) {
+    const std::string* type = text_at(part, "type");
+    const std::string* said = text_at(part, "text");
+    if (type == nullptr || *type != "text" || said == nullptr) {
+      core::fail("have parts that are not texts, which is not supported");
+    }
+    text += *said;
+  }
+  return text;
+}
+
+// A JSON object as a text; null where it is none.
+template <typename Json>
+std::optional<std::string> arguments_of(const Json& function, MessageForm form) {
+  if (form == MessageForm::Dataset && function.is_object() && function.contains("arguments") &&
+      function["arguments"].is_object()) {
+    return function["arguments"].dump();
+  }
+  const std::string* text = text_at(function, "arguments");
+  return text == nullptr ? std::optional<std::string>() : *text;
+}
+
+void check_arguments(const std::string& arguments) {
+  try {
+    if (core::parse_json(arguments, "").is_object()) return;
+  } catch (const core::Error&) {
+  }
+  core::fail("have tool_calls whose arguments are no JSON object, as a text");
+}
+
+template <typename Json>
+std::vector<ToolCall> calls_of(const Json& list, MessageForm form) {
+  constexpr const char* kWrong =
+      "have tool_calls that are not {\"id\", \"type\": \"function\", \"function\": {\"name\", \"arguments\"}}";
+  std::vector<ToolCall> calls;
+  if (!list.is_array()) core::fail("{}", kWrong);
+  for (const Json& call : list) {
+    const std::string* id = text_at(call, "id");
+    const std::string* type = text_at(call, "type");
+    const Json function = call.is_object() ? call.value("function", Json()) : Json();
+    const std::string* name = text_at(function, "name");
+    const std::optional<std::string> arguments = arguments_of(function, form);
+    const bool has_id = id != nullptr || form == MessageForm::Dataset;
+    if (!has_id || name == nullptr || !arguments || (type != nullptr && *type != "function")) {
+      core::fail("{}", kWrong);
+    }
+    check_arguments(*arguments);
+    calls.push_back({.id = id == nullptr ? "" : *id, .name = *name, .arguments = *arguments});
+  }
+  return calls;
+}
+
+template <typename Json>
+ChatMessage message_of(const Json& message, MessageForm form) {
+  constexpr std::array kKnown{"role", "content", "name", "tool_calls", "tool_call_id"};
+  if (!message.is_object()) core::fail("have to be objects with a role and a content");
+  for (const auto& [key, value] : message.items()) {
+    const bool is_empty = value.is_null() || (value.is_array() && value.empty());
+    if (std::ranges::find(kKnown, key) == kKnown.end() && !is_empty) {
+      core::fail("have a {}, which is not supported", core::printable(key));
+    }
+  }
+  for (const char* key : {"name", "tool_call_id"}) {
+    if (message.contains(key) && !message[key].is_null() && text_at(message, key) == nullptr) {
+      core::fail("have a {} that is no text", key);
+    }
+  }
+  ChatMessage made{.role = role_of(message), .content = {}};
+  if (const auto calls = message.find("tool_calls"); calls != message.end() && !calls->is_null()) {
+    made.calls = calls_of(*calls, form);
+    if (!made.calls.empty() && made.role != ChatRole::Assistant)
+      core::fail("have tool_calls of another role than assistant");
+  }
+  const std::string* call_id = text_at(message, "tool_call_id");
+  if (made.role == ChatRole::Tool) {
+    if (call_id == nullptr && form == MessageForm::OpenAi) core::fail("of the role tool have to have a tool_call_id");
+    if (call_id != nullptr) made.call_id = *call_id;
+    if (const std::string* name = text_at(message, "name")) made.name = *name;
+  }
+  made.content = content_of(message, !made.calls.empty());
+  return made;
+}
+
+template <typename Json>
+std::vector<ChatMessage> messages_of(const Json& list, MessageForm form) {
+  if (!list.is_array() || list.empty()) core::fail("have to be a list of messages");
+  std::vector<ChatMessage> messages;
+  for (const Json& message : list) messages.push_back(message_of(message, form));
+  return messages;
+}
+
+}  // namespace
+
+std::vector<ChatMessage> chat_messages(const nlohmann::json& list, MessageForm form) { return messages_of(list, form); }
+std::vector<ChatMessage> chat_messages(const core::OrderedJson& list, MessageForm form) {
+  return messages_of(list, form);
+}
+
+}  // namespace folio::data

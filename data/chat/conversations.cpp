@@ -1,0 +1,219 @@
+#include "data/chat/conversations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "data/chat/chat_messages.h"
+#include "data/chat/tool_format.h"
+
+namespace folio::data {
+namespace {
+
+// ---- reading ----
+
+// A list, or the text of one, as data sets of Arrow tables have it.
+std::string tools_of(const core::OrderedJson& object, const std::string& where) {
+  const auto tools = object.find("tools");
+  if (tools == object.end() || tools->is_null()) return "";
+  const core::OrderedJson list =
+      tools->is_string() ? core::parse_ordered_json(tools->get_ref<const std::string&>(), where) : *tools;
+  core::require(list.is_array(), "{}: its \"tools\" are no list of functions", where);
+  return list.empty() ? "" : list.dump();
+}
+
+Conversation conversation_of(std::string_view line, const std::string& where) {
+  const core::OrderedJson object = core::parse_ordered_json(line, where);
+  core::require(
+      object.is_object() && object.contains("messages"),
+      "{}: is no object with \"messages\", as the first line is; texts and conversations are trained on apart", where);
+  Conversation conversation{.messages = {}, .tools = tools_of(object, where), .where = where};
+  try {
+    conversation.messages = chat_messages(object["messages"], MessageForm::Dataset);
+  } catch (const core::Error& error) {
+    core::fail("{}: its messages {}", where, error.what());
+  }
+  const auto& messages = conversation.messages;
+  const auto answers = [](const ChatMessage& m) { return m.role == ChatRole::Assistant; };
+  core::require(std::any_of(messages.begin(), messages.end(), answers),
+                "{}: has no message of the role assistant, which would be learned; add one, or remove the line", where);
+  core::require(!answers(messages.front()), "{}: begins with an answer; let a message of the role user stand before it",
+                where);
+  return conversation;
+}
+
+// ---- rendering ----
+
+// A rendered chat, of each byte of which is known whether it is the template's.
+struct Rendered {
+  std::string text;
+  std::string kinds;  // a byte for each of the text
+
+  static constexpr char kTemplate = 't';
+  static constexpr char kSaid = 's';
+
+  explicit Rendered(const std::vector<ChatPiece>& pieces) {
+    for (const ChatPiece& piece : pieces) {
+      text += piece.text;
+      kinds.append(piece.text.size(), piece.is_template ? kTemplate : kSaid);
+    }
+  }
+
+  [[nodiscard]] size_t size() const { return text.size(); }
+  [[nodiscard]] bool starts_with(const Rendered& other) const {
+    return text.starts_with(other.text) && kinds.starts_with(other.kinds);
+  }
+  [[nodiscard]] Rendered first(size_t n) const {
+    Rendered part({});
+    part.text = text.substr(0, n);
+    part.kinds = kinds.substr(0, n);
+    return part;
+  }
+  [[nodiscard]] bool is_template(size_t from, size_t n) const {
+    return kinds.find_first_not_of(kTemplate, from) >= from + n;
+  }
+  [[nodiscard]] std::vector<int32_t> encoded(const Tokenizer& tokenizer) const {
+    std::vector<ChatPiece> pieces;
+    for (size_t from = 0, to = 0; from < size(); from = to) {
+      to = std::min(kinds.find_first_not_of(kinds[from], from), size());
+      pieces.push_back({.text = text.substr(from, to - from), .is_template = kinds[from] == kTemplate});
+    }
+    return encode_rendered(tokenizer, pieces);
+  }
+};
+
+// A text, and where in it answers stand.
+struct MarkedText {
+  Rendered rendered;
+  std::vector<ChatSpan> answers;
+};
+
+// Where the text before the byte has ended, in tokens. A token that lies on both sides counts as behind it.
+size_t token_at(const Tokenizer& tokenizer, const Rendered& rendered, const std::vector<int32_t>& tokens, size_t byte,
+                bool* splits_token) {
+  const std::vector<int32_t> before = rendered.first(byte).encoded(tokenizer);
+  const auto at = std::mismatch(before.begin(), before.end(), tokens.begin(), tokens.end());
+  *splits_token = at.first != before.end();
+  return static_cast<size_t>(at.second - tokens.begin());
+}
+
+ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
+  ChatExample example{.tokens = marked.rendered.encoded(tokenizer), .is_learned = {}};
+  example.is_learned.resize(example.tokens.size());
+  size_t last = 0;
+  for (const auto& [begin, end] : marked.answers) {
+    bool splits = false;
+    const size_t first = token_at(tokenizer, marked.rendered, example.tokens, begin, &splits);
+    last = token_at(tokenizer, marked.rendered, example.tokens, end, &splits);
+    if (splits) last = std::min(last + 1, example.tokens.size());
+    if (first < last)
+      std::fill(example.is_learned.begin() + static_cast<std::ptrdiff_t>(first),
+                example.is_learned.begin() + static_cast<std::ptrdiff_t>(last), true);
+  }
+  const auto end = std::find(example.is_learned.rbegin(), example.is_learned.rend(), true).base();
+  example.tokens.resize(static_cast<size_t>(end - example.is_learned.begin()));
+  example.is_learned.erase(end, example.is_learned.end());
+  return example;
+}
+
+// The mark that ends a turn stands behind the answer, and what follows it is not the assistant's: the line's end in
+// most templates.
+size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mark) {
+  if (mark.empty()) return whole.size();
+  for (size_t at = whole.text.rfind(mark); at != std::string::npos && at >= begin;
+       at = whole.text.rfind(mark, at - 1)) {
+    if (whole.is_template(at, mark.size())) return at + mark.size();
+    if (at == 0) break;
+  }
+  size_t end = whole.size();
+  while (end > begin && whole.is_template(end - 1, 1) && std::string_view(" \t\r\n").find(whole.text[end - 1]) < 4)
+    --end;
+  return end;
+}
+
+std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told) {
+  const std::string mark = end_of_turn(tokenizer, chat);
+  const std::span<const ChatMessage> all = told.messages;
+  std::vector<MarkedText> texts;
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i].role != ChatRole::Assistant) continue;
+    told.options.add_generation_prompt = true;
+    const Rendered before(render_chat(tokenizer, chat, all.first(i), told.options));
+    told.options.add_generation_prompt = false;
+    const Rendered whole(render_chat(tokenizer, chat, all.first(i + 1), told.options));
+    core::require(whole.starts_with(before),
+                  "with an answer the chat template writes another text before it than where it asks for one; put "
+                  "{{% generation %}} around answers in the template, or take another by --chat-template");
+    const ChatSpan answer{.begin = before.size(), .end = end_of_answer(whole, before.size(), mark)};
+    const Rendered text = whole.first(answer.end);
+    if (texts.empty() || !text.starts_with(texts.back().rendered)) {
+      texts.push_back({.rendered = text, .answers = {}});
+    } else {
+      texts.back().rendered = text;
+    }
+    texts.back().answers.push_back(answer);
+  }
+  return texts;
+}
+
+ChatWithTools told(const Tokenizer& tokenizer, const ChatTemplate& chat, const Conversation& conversation) {
+  const auto& messages = conversation.messages;
+  const bool has_calls = std::any_of(messages.begin(), messages.end(),
+                                     [](const ChatMessage& m) { return !m.calls.empty() || m.role == ChatRole::Tool; });
+  if (!has_calls && conversation.tools.empty()) return {.messages = messages, .options = {}};
+  return with_tools(messages, conversation.tools, tool_format(tokenizer, chat));
+}
+
+std::vector<MarkedText> marked_texts(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                     const Conversation& conversation) {
+  ChatWithTools told_chat = told(tokenizer, chat, conversation);
+  if (!chat.has_generation()) return marked_by_rendering(tokenizer, chat, std::move(told_chat));
+  told_chat.options.add_generation_prompt = false;
+  std::vector<ChatSpan> answers;
+  const Rendered rendered(render_chat(tokenizer, chat, told_chat.messages, told_chat.options, &answers));
+  core::require(!answers.empty(), "the {{% generation %}} of its chat template marks nothing of it as an answer");
+  return {{.rendered = rendered, .answers = answers}};
+}
+
+}  // namespace
+
+bool are_conversations(const Documents& documents, const std::string& field) {
+  const std::optional<std::string> line = documents.first_line();
+  if (!line) return false;
+  try {
+    const nlohmann::json object = core::parse_json(*line, "");
+    return object.is_object() && object.contains("messages") && !object.contains(field);
+  } catch (const core::Error&) {
+    return false;
+  }
+}
+
+std::vector<Conversation> read_conversations(const Documents& documents) {
+  std::vector<Conversation> conversations;
+  documents.read_lines(
+      [&](std::string_view line, const std::string& where) { conversations.push_back(conversation_of(line, where)); });
+  return conversations;
+}
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                   const Conversation& conversation) {
+  const ChatWithTools prompt = told(tokenizer, chat, conversation);
+  return encode_chat(tokenizer, chat, prompt.messages, prompt.options);
+}
+
+std::vector<ChatExample> chat_examples(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                       const Conversation& conversation) {
+  try {
+    std::vector<ChatExample> examples;
+    for (const MarkedText& text : marked_texts(tokenizer, chat, conversation)) {
+      examples.push_back(example_of(tokenizer, text));
+    }
+    return examples;
+  } catch (const core::Error& error) {
+    core::fail("{}: {}", conversation.where, error.what());
+  }
+}
+
+}  // namespace folio::data

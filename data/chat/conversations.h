@@ -1,0 +1,50 @@
+// Conversations to learn from: lines of JSON, rendered by a model's own chat template, in tokens of which the answers
+// are learned and nothing else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/chat/chat_template.h"
+#include "data/documents.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace folio::data {
+
+struct Conversation {
+  std::vector<ChatMessage> messages;
+  std::string tools{};  ///< as RenderOptions has them
+  std::string where{};  ///< its file and line, for messages
+};
+
+/// Whether the first line of the texts is an object with "messages" and without the key `field`, so that they are
+/// conversations and no texts. A line that is no JSON is neither.
+[[nodiscard]] bool are_conversations(const Documents& documents, const std::string& field);
+
+/// Of each line {"messages": [{"role", "content"}, …]}, as OpenAI's fine-tuning format and TRL have it; messages may
+/// have tool_calls, tool_call_id and name, and the object "tools". Other keys of the object are left alone. Throws
+/// core::Error with file, line and remedy where a line is none, or has no answer by an assistant.
+[[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
+
+/// The tokens of a conversation that ends with what is to be answered, up to where the answer begins.
+[[nodiscard]] std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                                 const Conversation& conversation);
+
+/// Tokens, and for each whether it is an answer's and thus learned. The last one is.
+struct ChatExample {
+  std::vector<int32_t> tokens;
+  std::vector<bool> is_learned;
+};
+
+/// What the conversation teaches: its answers, each with what ends a turn (end_of_turn()), in the tokens that
+/// transformers makes of it. Where the template has {% generation %}, that says what an answer is, as transformers'
+/// assistant_masks do. Elsewhere an answer is what the template writes more with it than without it, where it asks for
+/// one. A template may write earlier answers anew, without what was thought for example: each answer is then learned
+/// after the text that it was given after, so one conversation becomes several examples. A token that is half an
+/// answer's is learned. Tools and calls are written as serve writes them (tool_format.h). Throws core::Error, which
+/// begins with `where`, if the template raises an exception, or writes with an answer another text before it than it
+/// does when it asks for one.
+[[nodiscard]] std::vector<ChatExample> chat_examples(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                                     const Conversation& conversation);
+
+}  // namespace folio::data

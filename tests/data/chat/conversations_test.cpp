@@ -1,0 +1,175 @@
+#include "data/chat/conversations.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/core/support.h"
+
+namespace folio::data {
+namespace {
+
+using core::test::TempDir;
+using core::test::write_bytes;
+
+// Special tokens are one token each, all other bytes as well: the id is the byte.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer() : special_({{.text = "<s>", .id = 256}, {.text = "</s>", .id = 257}, {.text = "<end>", .id = 258}}) {}
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
+    return {reinterpret_cast<const unsigned char*>(text.data()),
+            reinterpret_cast<const unsigned char*>(text.data()) + text.size()};
+  }
+  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
+  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
+    static const std::vector<std::string> all = [] {
+      std::vector<std::string> bytes;
+      for (int i = 0; i < 256; ++i) bytes.emplace_back(1, static_cast<char>(i));
+      bytes.insert(bytes.end(), 3, "");
+      return bytes;
+    }();
+    return all.at(static_cast<size_t>(id));
+  }
+  [[nodiscard]] int32_t vocab_size() const override { return 259; }
+  [[nodiscard]] int32_t end_of_text() const override { return 257; }
+  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
+  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {256}; }
+  [[nodiscard]] std::string kind() const override { return "byte"; }
+
+ private:
+  SpecialTokens special_;
+};
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '<end>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
+
+// Each example as its text, with what is learned in braces and <end> as #.
+std::vector<std::string> shown(const std::string& jinja, const std::vector<ChatMessage>& messages) {
+  const ByteTokenizer tokenizer;
+  std::vector<std::string> all;
+  for (const ChatExample& example :
+       chat_examples(tokenizer, ChatTemplate(jinja, "t"), {.messages = messages, .where = "f: line 1"})) {
+    std::string text;
+    for (size_t i = 0; i < example.tokens.size(); ++i) {
+      const bool before = i > 0 && example.is_learned[i - 1];
+      if (example.is_learned[i] && !before) text += '{';
+      if (!example.is_learned[i] && before) text += '}';
+      text += example.tokens[i] < 256 ? std::string(1, static_cast<char>(example.tokens[i])) : "#";
+    }
+    all.push_back(text + (example.is_learned.back() ? "}" : ""));
+  }
+  return all;
+}
+
+const std::vector<ChatMessage> kTwoTurns{{.role = ChatRole::System, .content = "s"},
+                                         {.role = ChatRole::User, .content = "u"},
+                                         {.role = ChatRole::Assistant, .content = "a"},
+                                         {.role = ChatRole::User, .content = "v"},
+                                         {.role = ChatRole::Assistant, .content = "b"}};
+
+TEST(ChatExamples, AnswersAndWhatEndsThemAreLearned) {
+  EXPECT_EQ(shown(kTemplate, kTwoTurns),
+            (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}\n[user]v#\n[assistant]{b#}"}));
+}
+
+TEST(ChatExamples, WhatFollowsTheLastAnswerIsLeftOut) {
+  std::vector<ChatMessage> messages = kTwoTurns;
+  messages.pop_back();
+  EXPECT_EQ(shown(kTemplate, messages), (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}"}));
+}
+
+TEST(ChatExamples, MarksInWhatIsSaidAreText) {
+  EXPECT_EQ(shown(kTemplate,
+                  {{.role = ChatRole::User, .content = "<end>"}, {.role = ChatRole::Assistant, .content = "x<end>y"}}),
+            (std::vector<std::string>{"[user]<end>#\n[assistant]{x<end>y#}"}));
+}
+
+TEST(ChatExamples, ATemplateMaySayWhatIsGenerated) {
+  EXPECT_EQ(shown("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!"
+                  "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+                  kTwoTurns),
+            (std::vector<std::string>{"[system]s[user]u[assistant]{a!}[user]v[assistant]{b!}"}));
+}
+
+// As templates of models that think do it: what was thought is shown of the last answer alone.
+TEST(ChatExamples, AnAnswerIsLearnedBehindTheTextThatItWasGivenBehind) {
+  EXPECT_EQ(
+      shown("{% for m in messages %}[{{ m.role }}]{{ '(thought)' if loop.last and m.role == 'assistant' else '' }}"
+            "{{ m.content + '<end>' }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+            kTwoTurns),
+      (std::vector<std::string>{"[system]s#[user]u#[assistant]{(thought)a#}",
+                                "[system]s#[user]u#[assistant]a#[user]v#[assistant]{(thought)b#}"}));
+}
+
+TEST(ChatExamples, APromptThatTheAnswersTextDoesNotBeginWithIsAnError) {
+  const std::string message = core::test::error_of([] {
+    static_cast<void>(shown(std::string(kTemplate) + "{% if add_generation_prompt %}(now){% endif %}", kTwoTurns));
+  });
+  EXPECT_NE(message.find("f: line 1: with an answer the chat template writes another text before it"),
+            std::string::npos)
+      << message;
+  EXPECT_ERROR(shown("{{ raise_exception('no') }}", kTwoTurns), "f: line 1: t: its chat template, line 1: no");
+}
+
+TEST(Conversations, AreReadFromLinesOfJson) {
+  const TempDir dir;
+  write_bytes(
+      dir / "c.jsonl",
+      R"({"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}], "id": 7})"
+      "\n\n"
+      R"({"messages": [{"role": "user", "content": "2+2"}, {"role": "assistant", "tool_calls": [{"type": "function",)"
+      R"( "function": {"name": "add", "arguments": {"b": 2, "a": 2}}}]}, {"role": "tool", "name": "add", "content": )"
+      R"("4"}, {"role": "assistant", "content": "4"}], "tools": [{"type": "function"}]})"
+      "\n");
+  const Documents documents({(dir / "c.jsonl").string()});
+  EXPECT_TRUE(are_conversations(documents, "text"));
+  EXPECT_FALSE(are_conversations(documents, "id")) << "the field of texts is there";
+  const auto all = read_conversations(documents);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].messages[1].content, "Me.");
+  EXPECT_TRUE(all[0].tools.empty());
+  EXPECT_EQ(all[1].messages[1].calls[0].arguments, R"({"b":2,"a":2})");
+  EXPECT_EQ(all[1].tools, R"([{"type":"function"}])");
+  EXPECT_EQ(all[1].where, (dir / "c.jsonl").string() + ": line 3");
+}
+
+TEST(Conversations, ATextIsNone) {
+  const TempDir dir;
+  write_bytes(dir / "a.jsonl", "{\"text\": \"once\"}\n");
+  write_bytes(dir / "b.txt", R"({"messages": []})");
+  write_bytes(dir / "c.jsonl", "{broken\n");
+  write_bytes(dir / "d.jsonl", "");
+  for (const char* name : {"a.jsonl", "b.txt", "c.jsonl", "d.jsonl"}) {
+    EXPECT_FALSE(are_conversations(Documents({(dir / name).string()}), "text")) << name;
+  }
+}
+
+TEST(Conversations, ABadLineIsNamed) {
+  const TempDir dir;
+  const std::string path = (dir / "c.jsonl").string();
+  const auto error_with = [&](const std::string& line) {
+    write_bytes(path, R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"
+                      "\n" +
+                          line + "\n");
+    return core::test::error_of([&] { static_cast<void>(read_conversations(Documents({path}))); });
+  };
+  const auto says = [&](const std::string& line, const std::string& what) {
+    const std::string message = error_with(line);
+    EXPECT_EQ(message.find(path + ": line 2"), 0U) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  says("{", "JSON");
+  says("[]", "is no object with \"messages\"");
+  says(R"({"text": "once"})", "is no object with \"messages\", as the first line is");
+  says(R"({"messages": []})", "its messages have to be a list of messages");
+  says(R"({"messages": [{"content": "a"}]})", "its messages have to have a role: system, user, assistant or tool");
+  says(R"({"messages": [{"role": "user", "content": 3}]})", "its messages have to have a content, a text");
+  says(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})",
+       "have a weight, which is not supported");
+  says(R"({"messages": [{"role": "user", "content": "q"}]})", "has no message of the role assistant");
+  says(R"({"messages": [{"role": "assistant", "content": "a"}]})", "begins with an answer");
+  says(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "tools": 3})",
+       "its \"tools\" are no list");
+}
+
+}  // namespace
+}  // namespace folio::data
