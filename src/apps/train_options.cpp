@@ -127,8 +127,11 @@ void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
   };
   using train::ScheduleKind;
   const std::string schedule = fmt::format("--schedule {}", c.schedule);
-  refuse("--momentum", c.optimizer != train::OptimizerKind::Muon, fmt::format("--optimizer {}", c.optimizer),
-         "--optimizer muon");
+  const std::string optimizer = fmt::format("--optimizer {}", c.optimizer);
+  refuse("--momentum", c.optimizer != train::OptimizerKind::Muon, optimizer, "--optimizer muon");
+  for (const char* of_galore : {"--rank", "--galore-every", "--galore-scale"}) {
+    refuse(of_galore, c.optimizer != train::OptimizerKind::GaLore, optimizer, "--optimizer galore");
+  }
   refuse("--decay-fraction", c.schedule != ScheduleKind::Wsd, schedule, "--schedule wsd");
   refuse("--min-lr", c.schedule == ScheduleKind::Constant, schedule, "--schedule cosine");
   refuse("--recompute", c.recompute && !c.fused, "--fused false", "--fused true");

@@ -310,6 +310,9 @@ def test_the_toml_of_a_run_from_a_llama_3_keeps_its_rope_scaling(home):
 @pytest.mark.parametrize("flags, parts", [
     (["--momentum", "0.9"], ["--momentum", "--optimizer adamw"]),
     (["--momentum=0.9"], ["--momentum", "--optimizer adamw"]),
+    (["--rank", "8"], ["--rank", "--optimizer galore"]),
+    (["--optimizer", "muon", "--galore-every", "8"], ["--galore-every", "--optimizer muon", "--optimizer galore"]),
+    (["--galore-scale", "1"], ["--galore-scale", "--optimizer galore"]),
     (["--decay-fraction", "0.5", "--schedule", "linear"], ["--decay-fraction", "--schedule linear"]),
     (["--min-lr", "0", "--schedule", "constant"], ["--min-lr", "--schedule constant"]),
     (["--recompute", "true", "--fused", "false"], ["--recompute", "--fused false"]),

@@ -16,7 +16,7 @@ namespace folio::train {
 
 enum class Precision { Auto, F32, Bf16 };  ///< of matrix products; Auto: faster_precision()
 enum class DeviceKind { Cpu, Cuda };
-enum class OptimizerKind { AdamW, Muon };
+enum class OptimizerKind { AdamW, Muon, GaLore };
 enum class ScheduleKind { Cosine, Linear, Wsd, Constant };
 enum class Exported { Best, Last };
 enum class LogStyle { Progress, Epoch };
@@ -28,7 +28,7 @@ inline constexpr std::array<std::string_view, 3> kNames<Precision>{"auto", "f32"
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<DeviceKind>{"cpu", "cuda"};
 template <>
-inline constexpr std::array<std::string_view, 2> kNames<OptimizerKind>{"adamw", "muon"};
+inline constexpr std::array<std::string_view, 3> kNames<OptimizerKind>{"adamw", "muon", "galore"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<ScheduleKind>{"cosine", "linear", "wsd", "constant"};
 template <>

@@ -35,6 +35,10 @@ struct TrainConfig {
   double beta2 = 0.99;
   double adam_eps = 1e-8;
   double momentum = 0.95;  ///< Muon's
+  /// GaLore's: a quarter of the default model's width. The paper takes a quarter to a half of its models' widths.
+  int64_t rank = 32;
+  int64_t galore_every = 200;
+  double galore_scale = 0.25;
   double weight_decay = 0.1;
   bool decay_embeddings = true;
   bool decay_norms = false;
@@ -79,11 +83,16 @@ struct TrainConfig {
           F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
     visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
     visit("Optimizer", self.optimizer,
-          F{"optimizer", "adamw, or muon for the matrices of the blocks (the rest by adamw)", 0, 0});
+          F{"optimizer", "adamw, or for the matrices of the blocks muon or galore (the rest by adamw)", 0, 0});
     visit("Optimizer", self.beta1, F{"beta1", "AdamW's decay of the first moment", 0, 0.999999});
     visit("Optimizer", self.beta2, F{"beta2", "AdamW's decay of the second moment", 0, 0.999999});
     visit("Optimizer", self.adam_eps, F{"adam-eps", "AdamW's epsilon", 1e-30, 1});
     visit("Optimizer", self.momentum, F{"momentum", "Muon's momentum", 0, 0.999999, F::kLater});
+    visit("Optimizer", self.rank,
+          F{"rank", "GaLore's rank, at most the smaller side of each matrix", 1, 1 << 20, F::kLater});
+    visit("Optimizer", self.galore_every, F{"galore-every", "steps between GaLore's subspaces", 1, 1e12, F::kLater});
+    visit("Optimizer", self.galore_scale,
+          F{"galore-scale", "of GaLore's steps for the matrices, beside --lr", 0, 1e3, F::kLater});
     visit("Optimizer", self.weight_decay, F{"weight-decay", "decoupled weight decay", 0, 100});
     visit("Optimizer", self.decay_embeddings, F{"decay-embeddings", "whether embeddings decay", 0, 0});
     visit("Optimizer", self.decay_norms, F{"decay-norms", "whether norms decay", 0, 0});

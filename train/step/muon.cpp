@@ -7,15 +7,6 @@
 #include <cmath>
 
 namespace folio::train {
-namespace {
-
-// The embedding and the output have a row for each token, and most tokens are rare: to let all directions count alike
-// is meant for what stands between them.
-bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter) {
-  return parameter.dim() == 2 && name.starts_with("layers.");
-}
-
-}  // namespace
 
 torch::Tensor orthogonalized(const torch::Tensor& g) {
   // x a + (x xᵀ) x b + (x xᵀ)² x c does a s + b s³ + c s⁵ to each singular value s, and leaves U and V as they are.

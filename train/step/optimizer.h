@@ -1,4 +1,4 @@
-// What the trainer and its checkpoints ask of an optimizer. adamw.h and muon.h have the update rules.
+// What the trainer and its checkpoints ask of an optimizer. adamw.h, muon.h and galore.h have the update rules.
 #pragma once
 
 #include <torch/types.h>
@@ -34,6 +34,10 @@ class Optimizer {
   [[nodiscard]] virtual int64_t steps() const = 0;
   virtual void set_steps(int64_t steps) = 0;
 };
+
+/// Whether a rule for matrices takes this parameter: it does the matrices of the blocks. The embedding and the output
+/// have a row for each token, and most tokens are rare; they are left to AdamW.
+[[nodiscard]] bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter);
 
 /// The optimizer that the config names, with no step done.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const torch::nn::Module& model, const TrainConfig& config);

@@ -85,6 +85,14 @@ TEST(Resume, ARunByMuonRepeatsTheBits) {
   expect_repeated_bits(c, {1, 6});
 }
 
+TEST(Resume, ARunByGaLoreRepeatsTheBits) {
+  TrainConfig c = small_config();
+  c.optimizer = OptimizerKind::GaLore;
+  c.rank = 6;
+  c.galore_every = 4;
+  expect_repeated_bits(c, {1, 4, 6});  // at 4 with a new subspace, at the others in one that the checkpoint has
+}
+
 TEST(Resume, PatienceGoesOnWhereItWas) {
   TrainConfig c = small_config();
   c.eval_every = 1;

@@ -1,0 +1,216 @@
+#include "train/step/galore.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+constexpr int64_t kRank = 6, kEvery = 3;
+
+// Matrices of [32, 32], [16, 32], [48, 32] and [32, 48].
+TrainConfig galore_config() {
+  TrainConfig c = test::small_config();
+  c.model.vocab_size = 9;
+  c.optimizer = OptimizerKind::GaLore;
+  c.rank = kRank;
+  c.galore_every = kEvery;
+  return c;
+}
+
+// A model, its optimizer, and what that keeps.
+struct ByGaLore {
+  explicit ByGaLore(const TrainConfig& config) : model(config.model), optimizer(*model, config) {
+    for (const auto& [name, tensor] : optimizer.state()) state[name] = tensor;
+  }
+  // The same values and gradients as another one.
+  void follow(const ByGaLore& other, bool gradients) {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < model->parameters().size(); ++i) {
+      const torch::Tensor from = other.model->parameters()[i];
+      if (gradients) {
+        model->parameters()[i].mutable_grad() = from.grad().clone();
+      } else {
+        model->parameters()[i].copy_(from);
+      }
+    }
+  }
+  void draw_gradients() {
+    for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
+  }
+  nn::Llama model;
+  GaLore optimizer;
+  std::map<std::string, torch::Tensor> state;
+};
+
+TEST(GaLore, ProjectsOnTheLargestSingularVectorsAsOftenAsAsked) {
+  ByGaLore it(galore_config());
+  for (int step = 0; step < 2 * kEvery; ++step) {
+    std::map<std::string, torch::Tensor> before;
+    for (const auto& [name, tensor] : it.state) before[name] = tensor.clone();
+    it.draw_gradients();
+    it.optimizer.step(0.01);
+    for (const auto& p : it.model->named_parameters()) {
+      if (!is_matrix_of_block(p.key(), *p)) continue;
+      const std::string name = "ortho_matrix." + p.key();
+      if (step % kEvery != 0) {
+        EXPECT_TRUE(torch::equal(it.state[name], before[name])) << name;
+        continue;
+      }
+      const bool rows = p->size(0) >= p->size(1);
+      const torch::Tensor g = (rows ? p->grad() : p->grad().t()).to(torch::kDouble);
+      const torch::Tensor projection = (rows ? it.state[name] : it.state[name].t()).to(torch::kDouble);
+      ASSERT_EQ(projection.sizes(), (std::vector<int64_t>{kRank, g.size(1)})) << name;
+      // Vectors of length 1 with right angles between them, to float32's rounding of sums of at most 32 products.
+      const double eps = 32.0 * std::numeric_limits<float>::epsilon();
+      EXPECT_LT((projection.mm(projection.t()) - torch::eye(kRank, torch::kDouble)).abs().max().item<double>(), eps);
+      // No six directions hold more of g than those of its largest singular values.
+      const double held = g.mm(projection.t()).square().sum().item<double>();
+      const torch::Tensor values = std::get<1>(torch::linalg_svd(g, /*full_matrices=*/false));
+      const double most = values.narrow(0, 0, kRank).square().sum().item<double>();
+      EXPECT_NEAR(held / most, 1.0, 2.0 * eps) << name;
+    }
+  }
+}
+
+// Turns the last three singular vectors of each matrix around, in P alone or in P and M.
+void flip(ByGaLore& it, bool with_moments) {
+  for (const auto& p : it.model->named_parameters()) {
+    if (!is_matrix_of_block(p.key(), *p)) continue;
+    const bool rows = p->size(0) >= p->size(1);
+    it.state["ortho_matrix." + p.key()].narrow(rows ? 0 : 1, kRank - 3, 3).neg_();
+    if (with_moments) it.state["exp_avg." + p.key()].narrow(rows ? 1 : 0, kRank - 3, 3).neg_();
+  }
+}
+
+// Within a subspace (P, M) and (P S, S M) with signs S are the same to the bit: the update is P M / √V, and S S is 1.
+// M with the signs of another P is another M. So is, in a new subspace, the M of the old one: it goes on unturned, and
+// which sign a new vector has is the library's choice.
+TEST(GaLore, SignsOfSingularVectorsMatterWhereMomentsGoOnIntoANewSubspace) {
+  const TrainConfig c = galore_config();
+  ByGaLore plain(c), flipped(c), half_flipped(c);
+  for (ByGaLore* other : {&flipped, &half_flipped}) other->follow(plain, false);
+  const auto step = [&] {
+    plain.draw_gradients();
+    for (ByGaLore* other : {&flipped, &half_flipped}) other->follow(plain, true);
+    for (ByGaLore* each : {&plain, &flipped, &half_flipped}) each->optimizer.step(0.01);
+  };
+  step();
+  flip(flipped, true);
+  flip(half_flipped, false);
+  for (int i = 1; i < kEvery; ++i) step();
+  EXPECT_TRUE(test::same_bits(test::copies(flipped.model), test::copies(plain.model)));
+  EXPECT_FALSE(test::same_bits(test::copies(half_flipped.model), test::copies(plain.model)));
+  step();  // with a new subspace
+  for (const auto& p : plain.model->named_parameters()) {
+    if (!is_matrix_of_block(p.key(), *p)) continue;
+    EXPECT_TRUE(torch::equal(flipped.state["ortho_matrix." + p.key()], plain.state["ortho_matrix." + p.key()]));
+    EXPECT_TRUE(torch::equal(flipped.state["exp_avg_sq." + p.key()], plain.state["exp_avg_sq." + p.key()]));
+    EXPECT_FALSE(torch::equal(flipped.model->named_parameters()[p.key()], *p)) << p.key();
+  }
+}
+
+TEST(GaLore, KeepsMomentsOfLowRankAndAdamWsForTheRest) {
+  for (const int64_t rank : {kRank, int64_t{1000}}) {  // above the smaller side it is that
+    TrainConfig c = galore_config();
+    c.rank = rank;
+    ByGaLore it(c);
+    std::set<std::string> expected;
+    for (const auto& p : it.model->named_parameters()) {
+      const std::vector<std::string> names{"exp_avg." + p.key(), "exp_avg_sq." + p.key()};
+      expected.insert(names.begin(), names.end());
+      std::vector<int64_t> moments = p->sizes().vec();
+      if (is_matrix_of_block(p.key(), *p)) {
+        const int64_t n = p->size(0), m = p->size(1), r = std::min({rank, n, m});
+        const std::string projection = "ortho_matrix." + p.key();
+        expected.insert(projection);
+        EXPECT_EQ(it.state[projection].sizes(), n >= m ? (std::vector{r, m}) : (std::vector{n, r})) << projection;
+        moments = n >= m ? std::vector{n, r} : std::vector{r, m};
+      }
+      for (const std::string& name : names) EXPECT_EQ(it.state[name].sizes(), moments) << name;
+    }
+    EXPECT_EQ(it.optimizer.state().size(), expected.size());
+    for (const auto& [name, tensor] : it.state) EXPECT_TRUE(expected.contains(name)) << name;
+    EXPECT_EQ(it.optimizer.parameters().size(), it.model->parameters().size());
+    it.draw_gradients();
+    it.optimizer.step(0.01);
+    EXPECT_EQ(it.optimizer.steps(), 1);
+  }
+}
+
+TEST(GaLore, EmbeddingsHeadAndNormsAreAdamWs) {
+  const TrainConfig c = galore_config();
+  ByGaLore it(c), other(c);
+  other.follow(it, false);
+  AdamW adamw(*other.model, c);
+  for (int step = 0; step < 5; ++step) {
+    it.draw_gradients();
+    other.follow(it, true);
+    it.optimizer.step(0.01, 0.5);
+    adamw.step(0.01, 0.5);
+  }
+  const auto others = other.model->named_parameters();
+  for (const auto& p : it.model->named_parameters())
+    EXPECT_EQ(torch::equal(*p, others[p.key()]), !is_matrix_of_block(p.key(), *p)) << p.key();
+}
+
+TEST(GaLore, AScaledGradientIsThatProduct) {
+  const TrainConfig c = galore_config();
+  ByGaLore scaled(c), product(c);
+  product.follow(scaled, false);
+  for (const double scale : {1.0, 0.25}) {
+    scaled.draw_gradients();
+    product.follow(scaled, true);
+    for (torch::Tensor& p : product.model->parameters()) p.mutable_grad().mul_(scale);
+    scaled.optimizer.step(0.01, scale);
+    product.optimizer.step(0.01);
+  }
+  EXPECT_TRUE(test::same_bits(test::copies(scaled.model), test::copies(product.model)));
+  // What the trainer reports after a step are the clipped gradients.
+  for (size_t i = 0; i < scaled.model->parameters().size(); ++i)
+    EXPECT_TRUE(torch::equal(scaled.model->parameters()[i].grad(), product.model->parameters()[i].grad())) << i;
+}
+
+TEST(GaLore, LeavesFrozenParametersAloneAndWritesTheOthers) {
+  const TrainConfig c = galore_config();
+  for (const bool blocks : {true, false}) {
+    nn::Llama model(c.model);
+    for (auto& p : model->named_parameters()) p->set_requires_grad(is_matrix_of_block(p.key(), *p) == blocks);
+    GaLore optimizer(*model, c);
+    const auto before = test::copies(model);
+    std::vector<uint32_t> versions;
+    for (torch::Tensor& p : model->parameters()) {
+      p.mutable_grad() = torch::randn_like(p);
+      versions.push_back(p._version());  // the fused modules keep what they derive from weights until these change
+    }
+    optimizer.step(0.1, 0.5);
+    const auto parameters = model->named_parameters();
+    for (size_t i = 0; i < before.size(); ++i) {
+      const bool trained = is_matrix_of_block(parameters[i].key(), *parameters[i]) == blocks;
+      EXPECT_EQ(torch::equal(*parameters[i], before[i]), !trained) << parameters[i].key();
+      EXPECT_EQ(parameters[i]->_version() > versions[i], trained) << parameters[i].key();
+    }
+  }
+}
+
+TEST(GaLore, ATrainerByGaLoreLearns) {
+  TrainConfig c = test::small_config();
+  c.optimizer = OptimizerKind::GaLore;
+  c.rank = kRank;
+  c.galore_every = 10;
+  c.steps = 40;
+  test::Small small(c);
+  const double first = small.trainer.step().loss;
+  double last = first;
+  for (int step = 1; step < 40; ++step) last = small.trainer.step().loss;
+  EXPECT_LT(last, first - 1.0);
+}
+
+}  // namespace
+}  // namespace folio::train

@@ -1,0 +1,60 @@
+// GaLore (Zhao et al. 2024, https://arxiv.org/abs/2403.03507) for the matrices of the blocks, AdamW for the rest.
+// AdamW's moments of a matrix are kept in a subspace of low rank, the one that holds most of a recent gradient, and so
+// take a fraction of the memory. The matrix itself keeps its full rank: what changes it moves from subspace to
+// subspace.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+#include "train/step/adamw.h"
+#include "train/step/optimizer.h"
+
+namespace folio::train {
+
+/// For a matrix W [n, m] of a block with the gradient G, rank r, and t steps with this one:
+///   every `galore_every` steps, the first one included: P = the r largest singular vectors of G,
+///                 those of its rows, P [r, m], where n >= m, and those of its columns, P [n, r], otherwise
+///   R = G Pᵀ [n, r], or Pᵀ G [r, m]
+///   M = β1 M + (1 - β1) R,  V = β2 V + (1 - β2) R²
+///   U = M / (√V + eps)
+///   W = W - lr √(1 - β2^t) / (1 - β1^t) scale (U P, or P U)
+///   W = W - lr λ W
+/// So it is in galore_torch.AdamW with proj_type "std", the authors' own, down to what differs from torch.optim.AdamW:
+/// decay comes last, and eps is added before the corrections of M and V. Three more things follow from it. M and V go
+/// on in a new subspace as they are, although their numbers belonged to the old one's vectors. The signs of singular
+/// vectors are the library's choice; within a subspace they do not matter, since M has the same ones, but M goes on
+/// with the old ones. And a rank above the smaller side of a matrix is that side: then P only turns the matrix, and the
+/// state is larger than AdamW's. P, M, V and W are float32, and so is the decomposition.
+class GaLore : public Optimizer {
+ public:
+  /// Takes the model's parameters that require a gradient. Matrices of blocks ("layers. …") decay; the others as in
+  /// AdamW.
+  GaLore(const torch::nn::Module& model, const TrainConfig& config);
+
+  void step(double lr, double gradient_scale = 1.0) override;
+
+  [[nodiscard]] const std::vector<torch::Tensor>& parameters() const override { return parameters_; }
+  /// "ortho_matrix.NAME", "exp_avg.NAME" and "exp_avg_sq.NAME" are P, M and V, as in galore_torch; then AdamW's.
+  [[nodiscard]] std::vector<State> state() const override;
+  [[nodiscard]] int64_t steps() const override { return others_.steps(); }
+  void set_steps(int64_t steps) override { others_.set_steps(steps); }
+
+ private:
+  struct Matrix {
+    std::string name;
+    torch::Tensor parameter;
+    torch::Tensor projection, first, second;  ///< P, M and V
+  };
+
+  double beta1_, beta2_, eps_, weight_decay_, scale_;
+  int64_t every_;
+  std::vector<Matrix> matrices_;
+  AdamW others_;
+  std::vector<torch::Tensor> parameters_;
+};
+
+}  // namespace folio::train
