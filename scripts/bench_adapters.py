@@ -5,7 +5,12 @@
 
 Random adapters of --rank on all seven targets are made for it. In each round, in turns: one text of the model, one of an
 adapter; --batch texts at once of the model, of one adapter, of --batch different adapters. Time is that of the engine's
-steps, as /metrics counts it, and each ratio is of one round. Medians are printed, with the lowest and the highest."""
+steps, as /metrics counts it, and each ratio is of one round. Medians are printed, with the lowest and the highest.
+
+    scripts/bench_adapters.py /tmp/smollm2.Q8_0.gguf --beside --rounds 7
+
+Beside llama.cpp's server (`make interop` builds it) with the same adapter, as the GGUF that export makes of it: one text,
+and four at once, with the adapter and without. Time is the client's, from the first request to the last answer."""
 
 import argparse
 import json
@@ -15,12 +20,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests" / "apps"))
 
 from adapters import write_adapter  # noqa: E402
+from servers import Server  # noqa: E402
 
 
 def post(url, body):
@@ -35,8 +42,8 @@ def step_seconds(url):
     return float(next(line.split()[1] for line in lines if line.startswith("folio_step_seconds_total ")))
 
 
-def speed(url, names, args):
-    """Tokens/s of a text of each name, all at once. Nothing ends a text: its end's tokens are never drawn."""
+def decode(url, names, args):
+    """A text of each name, all at once; how many tokens. Nothing ends a text: its end's tokens are never drawn."""
     n_tokens = []
 
     def ask(i, name):
@@ -44,18 +51,59 @@ def speed(url, names, args):
                                                 "logit_bias": {token: -100 for token in args.ends.split(",")}})
         n_tokens.append(answer["usage"]["completion_tokens"])
 
-    before = step_seconds(url)
     threads = [threading.Thread(target=ask, args=(i, name)) for i, name in enumerate(names)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert n_tokens == [args.tokens] * len(names), n_tokens
-    return sum(n_tokens) / (step_seconds(url) - before)
+    return sum(n_tokens)
+
+
+def speed(url, names, args):
+    """Tokens/s of the engine's steps."""
+    before = step_seconds(url)
+    n_tokens = decode(url, names, args)
+    return n_tokens / (step_seconds(url) - before)
+
+
+def speed_for_a_client(url, names, args):
+    before = time.perf_counter()
+    n_tokens = decode(url, names, args)
+    return n_tokens / (time.perf_counter() - before)
 
 
 def show(name, values):
-    print(f"{name:44} {statistics.median(values):8.3f}   {min(values):.3f} to {max(values):.3f}")
+    print(f"{name:52} {statistics.median(values):8.3f}   {min(values):.3f} to {max(values):.3f}")
+
+
+def export(*arguments):
+    subprocess.run([ROOT / "build" / "export", *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def beside_llama_server(folder, args):
+    directory, file = folder / "a0", folder / "a0.gguf"
+    export(directory, "--out", file, "--format", "gguf-lora", "--base", folder / "hf")
+    kinds = ("with the adapter", "without")
+    speeds = {}
+    with (Server("folio", args.model, threads=args.threads,
+                 more=["--name", "base", "--adapter", f"a0={directory}"]) as ours,
+          Server("llama-server", args.model, threads=args.threads, more=["--lora", file]) as adapted,
+          Server("llama-server", args.model, threads=args.threads) as plain):
+        sides = [("folio", kinds[0], ours.url, "a0"), ("llama-server", kinds[0], adapted.url, "a0"),
+                 ("folio", kinds[1], ours.url, "base"), ("llama-server", kinds[1], plain.url, "base")]
+        for i in range(args.rounds + 1):
+            for n in (1, 4):
+                for server, kind, url, name in sides if i % 2 == 0 else sides[::-1]:
+                    found = speed_for_a_client(url, [name] * n, args)
+                    if i > 0:  # the first round warms up
+                        speeds.setdefault((n, kind, server), []).append(found)
+    for n in (1, 4):
+        for kind in kinds:
+            ours, theirs = speeds[n, kind, "folio"], speeds[n, kind, "llama-server"]
+            show(f"{n} at once, {kind}: folio, tokens/s", ours)
+            show(f"{n} at once, {kind}: llama-server", theirs)
+            show(f"{n} at once, {kind}: folio / llama-server", [a / b for a, b in zip(ours, theirs)])
 
 
 def main():
@@ -68,16 +116,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--ends", default="0,2", help="tokens that end a text (default: SmolLM2's)")
     parser.add_argument("--serve", default=str(ROOT / "build" / "serve"), help="another build's program")
+    parser.add_argument("--beside", action="store_true", help="beside llama.cpp's server")
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        subprocess.run([ROOT / "build" / "export", args.model, "--out", folder / "hf", "--format", "hf", "--type", "bf16"],
-                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        export(args.model, "--out", folder / "hf", "--format", "hf", "--type", "bf16")
         flags = []
         for i in range(args.batch):
             write_adapter(folder / f"a{i}", folder / "hf", i, rank=args.rank, size=0.02)
             flags += ["--adapter", f"a{i}={folder / f'a{i}'}"]
+        print(f"{'':52}   median   range, of {args.rounds} rounds")
+        if args.beside:
+            return beside_llama_server(folder, args)
         server = subprocess.Popen([args.serve, "-m", args.model, "--name", "base", "--port", "0", "-t", str(args.threads),
                                    "--max-sequences", str(args.batch), *flags], stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL, text=True)
@@ -95,7 +146,6 @@ def main():
         finally:
             server.terminate()
             server.wait()
-    print(f"{'':44}   median   range, of {args.rounds} rounds")
     for side, values in speeds.items():
         show(f"{side}, tokens/s", values)
     for side, base in (("one text, an adapter", "one text"), ("a batch, one adapter", "a batch"),

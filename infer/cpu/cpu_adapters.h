@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/adapter.h"
 #include "core/aligned_vector.h"
-#include "core/formats/peft_adapter.h"
 #include "core/thread_pool.h"
 #include "infer/cpu/cpu_weights.h"
 #include "infer/forward/machine.h"

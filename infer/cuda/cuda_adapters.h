@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/formats/peft_adapter.h"
+#include "core/adapter.h"
 #include "infer/cache/prefix_index.h"
 #include "infer/cuda/device.h"
 #include "infer/cuda/kernels.h"

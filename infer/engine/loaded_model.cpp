@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/formats/adapter_files.h"
 #include "core/formats/model_files.h"
 #include "data/tokenizers/tokenizer_files.h"
 
@@ -42,8 +43,8 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
   }
   model.tokenizer_ = data::load_tokenizer(model.file(), options.tokenizer);
   std::vector<core::Adapter> adapters;
-  for (const core::AdapterFolder& folder : options.adapters) {
-    adapters.push_back(core::read_adapter(folder.path, model.config(), folder.scale));
+  for (const core::AdapterPath& adapter : options.adapters) {
+    adapters.push_back(core::read_adapter(adapter.path, model.config(), adapter.scale));
   }
   if (!adapters.empty()) model.adapter_ = core::sum_of(adapters);
   model.machines_ = std::make_unique<Machines>(options.machines, model.config());

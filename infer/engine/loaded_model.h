@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/formats/peft_adapter.h"
+#include "core/adapter.h"
 #include "core/weights.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/draft_model.h"
@@ -29,7 +29,7 @@ inline constexpr int64_t kForMany = -1;
 struct LoadOptions {
   std::string tokenizer{};    ///< a file, where the model has none in it
   std::string draft_model{};  ///< a smaller model of the same vocabulary, for requests that speculate; empty: none
-  std::vector<core::AdapterFolder> adapters{};  ///< low-rank adapters that add up; empty: none
+  std::vector<core::AdapterPath> adapters{};  ///< low-rank adapters that add up; empty: none
   MachineOptions machines{};
   int64_t context = 0;                    ///< positions of a sequence; 0: the model's context length
   int64_t n_contexts = 1;                 ///< the cache has room for so many sequences of that length,

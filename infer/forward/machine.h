@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-#include "core/formats/peft_adapter.h"
+#include "core/adapter.h"
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
 #include "infer/forward/exchange.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/formats/peft_adapter.h"
+#include "core/formats/adapter_files.h"
 #include "infer/server/fields.h"
 
 namespace folio::infer::server {
@@ -47,7 +47,7 @@ NamedAdapter parse_load_adapter(const Json& body) {
   constexpr size_t kMostBytes = 4096;
   const bool shows =
       std::ranges::none_of(adapter.path, [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; });
-  if (adapter.path.size() > kMostBytes || !shows) refuse("lora_path", "is not the name of a directory");
+  if (adapter.path.size() > kMostBytes || !shows) refuse("lora_path", "is not the name of a directory or a file");
   return adapter;
 }
 
@@ -264,9 +264,9 @@ void Adapters::read_folders() {
     std::shared_ptr<const core::Adapter> adapter;
     std::exception_ptr error;
     try {
-      const std::filesystem::path folder(entry->adapter.path);
-      if (!std::filesystem::exists(folder / "adapter_config.json")) {
-        throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", folder.string()),
+      const std::filesystem::path path(entry->adapter.path);  // a file, or peft's directory
+      if (!std::filesystem::is_regular_file(path) && !std::filesystem::exists(path / "adapter_config.json")) {
+        throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
                        "lora_path");
       }
       adapter = read(entry->adapter, engine_.config());

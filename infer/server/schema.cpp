@@ -139,7 +139,7 @@ constexpr const char* kSchemas = R"json({
     "tokens": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}},
   "LoadAdapterRequest": {"type": "object", "required": ["lora_name", "lora_path"], "additionalProperties": false, "properties": {
     "lora_name": {"type": "string", "pattern": "^[a-zA-Z0-9._/@:+-]{1,128}$"},
-    "lora_path": {"type": "string", "minLength": 1, "description": "a directory on the server, as peft writes it"},
+    "lora_path": {"type": "string", "minLength": 1, "description": "on the server: a directory as peft writes it, or a GGUF"},
     "load_inplace": {"enum": [false, null]}}},
   "UnloadAdapterRequest": {"type": "object", "required": ["lora_name"], "additionalProperties": false, "properties": {
     "lora_name": {"type": "string"}}},

@@ -1,4 +1,5 @@
-// export: a model from any format that is read here into any that is written.
+// export: a model from any format that is read here into any that is written, with adapters merged into it or not; and
+// an adapter as llama.cpp has it.
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -6,6 +7,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/adapter_files.h"
 #include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
 #include "core/mixtures.h"
@@ -27,19 +29,37 @@ struct Options {
   int bits = 0;  ///< another name of the type
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
-  int64_t layers = 0;  ///< 0: all
+  int64_t layers = 0;                    ///< 0: all
+  std::vector<core::AdapterPath> merge;  ///< into the model
+  std::string base;                      ///< of the adapter that is exported
 };
 
-core::TensorStream typed(const core::StoredModel& model, const std::string& type) {
-  if (type == "f32") return core::stream_as(model.tensors, core::DType::F32);
-  if (type == "f16") return core::stream_as(model.tensors, core::DType::F16);
-  if (type == "bf16") return core::stream_as(model.tensors, core::DType::BF16);
-  if (type == "q8_0") return core::stream_as(model.tensors, core::DType::Q8_0);
-  if (type == "q4_0") return core::stream_as(model.tensors, core::DType::Q4_0);
-  if (type == "q4_1") return core::stream_as(model.tensors, core::DType::Q4_1);
+/// What is written: the model as it is read, or with its adapters merged.
+struct Source {
+  core::StoredModel model;
+  std::vector<core::Adapter> adapters;
+
+  [[nodiscard]] core::TensorStream tensors() const {
+    if (adapters.empty()) return model.tensors;
+    return core::merged(model, adapters);
+  }
+};
+
+std::optional<core::DType> type_named(const std::string& name) {
+  using enum core::DType;
+  constexpr std::pair<const char*, core::DType> kTypes[] = {{"f32", F32},   {"f16", F16},   {"bf16", BF16},
+                                                            {"q8_0", Q8_0}, {"q4_0", Q4_0}, {"q4_1", Q4_1}};
+  const auto* found = std::ranges::find(kTypes, name, [](const auto& entry) { return std::string_view(entry.first); });
+  return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
+}
+
+core::TensorStream typed(const Source& source, const std::string& type) {
+  if (const auto one = type_named(type)) return core::stream_as(source.tensors(), *one);
   if (const core::Mixture* mixture = core::find_mixture(type))
-    return core::stream_as(model.tensors, core::mixture_types(model.config, *mixture));
-  return model.tensors;
+    return core::stream_as(source.tensors(), core::mixture_types(source.model.config, *mixture));
+  std::vector<core::DType> stored;
+  for (const core::TensorView& tensor : source.model.tensors) stored.push_back(tensor.type);
+  return core::stream_as(source.tensors(), stored);
 }
 
 std::string name_of(const core::StoredModel& model) {
@@ -77,16 +97,32 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
   return metadata;
 }
 
-void export_gguf(const core::StoredModel& model, const Options& o) {
+// What the model's blocks cannot hold of an adapter is lost.
+void say_that_blocks_round(const Source& source, const Options& o) {
+  if (source.adapters.empty() || !o.type.empty()) return;
+  const core::TensorStream stream = source.tensors();
+  for (size_t i = 0; i < stream.tensors.size(); ++i) {
+    const core::DType type = source.model.tensors[i].type;
+    if (core::quant_info(type) == nullptr || stream.tensors[i].type == type) continue;
+    fmt::print(stderr, "{}: matrices with an adapter are rounded to blocks again ({}); --type f16 keeps more of it\n",
+               source.model.path, core::info(type).name);
+    return;
+  }
+}
+
+void export_gguf(const Source& source, const Options& o) {
+  const core::StoredModel& model = source.model;
+  say_that_blocks_round(source, o);
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
     fmt::print(stderr, "warning: {}\n", lost);
   const core::Mixture* mixture = core::find_mixture(o.type);
   if (mixture != nullptr) say_what_does_not_fit(model, o.type);
-  core::write_gguf_model(o.out, model.config, typed(model, o.type), name_of(model), tokenizer_metadata(model, o),
+  core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), tokenizer_metadata(model, o),
                          mixture == nullptr ? std::nullopt : std::optional(mixture->file_type));
 }
 
-void export_hf(const core::StoredModel& model, const Options& o) {
+void export_hf(const Source& source, const Options& o) {
+  const core::StoredModel& model = source.model;
   const auto tokenizer = data::load_tokenizer(model, o.tokenizer);
   const fs::path out = fs::path(o.out).has_filename() ? fs::path(o.out) : fs::path(o.out).parent_path();
   core::require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out)),
@@ -94,7 +130,7 @@ void export_hf(const core::StoredModel& model, const Options& o) {
   const fs::path temporary = out.parent_path() / fmt::format(".{}.tmp", out.filename().string());
   fs::remove_all(temporary);
   fs::create_directories(temporary);
-  core::write_hf_model(temporary, model.config, typed(model, type_without_blocks(model, o.type)),
+  core::write_hf_model(temporary, model.config, typed(source, type_without_blocks(model, o.type)),
                        tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
   tokenizer->write_hf(temporary);
   fs::rename(temporary, out);
@@ -102,24 +138,55 @@ void export_hf(const core::StoredModel& model, const Options& o) {
 }
 
 // llama2.c's program has fixed ids for its tokens: rows move to where it looks for them.
-void export_llama2c(const core::StoredModel& model, const Options& o) {
+void export_llama2c(const Source& source, const Options& o) {
+  const core::StoredModel& model = source.model;
   const int version = o.type == "q8_0" ? 2 : o.version;
   if (core::is_llama2c(model.format) && o.tokenizer.empty()) {
-    core::write_llama2c(o.out, model.config, core::stream_as(model.tensors, core::DType::F32), version);
+    core::write_llama2c(o.out, model.config, core::stream_as(source.tensors(), core::DType::F32), version);
     return;
   }
   const auto vocabulary = data::to_llama2c(*data::load_tokenizer(model, o.tokenizer));
-  const core::StoredModel moved = core::with_vocabulary(model, vocabulary.source_row);
-  core::write_llama2c(o.out, moved.config, core::stream_as(moved.tensors, core::DType::F32), version);
+  const Source moved{core::with_vocabulary(model, vocabulary.source_row), source.adapters};
+  core::write_llama2c(o.out, moved.model.config, core::stream_as(moved.tensors(), core::DType::F32), version);
   const fs::path tokenizer = fs::path(o.out).replace_extension(".tokenizer.bin");
   data::write_llama2c_tokenizer(tokenizer, vocabulary);
   fmt::print("{}: {} tokens, for llama2.c's -z\n", tokenizer.string(), vocabulary.pieces.size());
+}
+
+// The configuration of the model that an adapter is for.
+core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
+  if (!o.base.empty()) return core::read_model_config(o.base);
+  if (adapter.base.empty() || !fs::exists(adapter.base)) {
+    throw core::UsageError(
+        fmt::format("{}: its base, {}, is not on this machine; name a file of it with --base MODEL", o.model,
+                    adapter.base.empty() ? "which it does not name" : core::printable(adapter.base)));
+  }
+  return core::read_model_config(adapter.base);
+}
+
+int export_adapter(const Options& o) {
+  const core::AdapterInfo adapter = core::read_adapter_info(o.model);
+  const core::ModelConfig config = base_of(adapter, o);
+  const core::DType type = type_named(o.type).value_or(core::DType::F32);
+  const std::string name = fs::weakly_canonical(o.model).filename().string();
+  core::write_gguf_adapter(o.out, config, core::read_peft_adapter(o.model, config), adapter, type, name);
+  const core::Adapter written = core::read_gguf_adapter(o.out, config);
+  fmt::print("{}: GGUF, an adapter of rank {} for {} matrices, {}\n", o.out, adapter.rank, written.parts.size(),
+             core::info(type).name);
+  return 0;
 }
 
 // FastLLM's names of types.
 std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
 void check(const CLI::App& app, const Options& o) {
+  const bool adapter = o.format == "gguf-lora";
+  if (adapter && o.type.starts_with("q"))
+    throw core::UsageError("--type " + o.type + ": adapters are f32, f16 or bf16");
+  if (adapter && (!o.merge.empty() || o.layers > 0 || !o.tokenizer.empty())) {
+    throw core::UsageError("--merge, --layers and --tokenizer are of models; --format gguf-lora writes an adapter");
+  }
+  if (!adapter && !o.base.empty()) throw core::UsageError("--base is for --format gguf-lora");
   const bool llama2c = o.format == "llama2c";
   if (app.count("--version") > 0 && !llama2c) throw core::UsageError("--version is one of --format llama2c");
   if (app.count("--max-shard-bytes") > 0 && o.format != "hf") {
@@ -143,15 +210,20 @@ int run(const CLI::App& app, Options& o) {
     o.type = type_of_bits(o.bits);
   }
   check(app, o);
+  if (o.format == "gguf-lora") return export_adapter(o);
   const fs::path input = fs::weakly_canonical(o.model);  // checkpoints/best is a link
   core::StoredModel model = core::read_model(input);
   if (o.layers > model.config.n_layers) {
     throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));
   }
   if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
-  if (o.format == "gguf") export_gguf(model, o);
-  if (o.format == "hf") export_hf(model, o);
-  if (o.format == "llama2c") export_llama2c(model, o);
+  Source source{std::move(model), {}};
+  for (const core::AdapterPath& adapter : o.merge) {
+    source.adapters.push_back(core::read_adapter(adapter.path, source.model.config, adapter.scale));
+  }
+  if (o.format == "gguf") export_gguf(source, o);
+  if (o.format == "hf") export_hf(source, o);
+  if (o.format == "llama2c") export_llama2c(source, o);
   const core::StoredModel written = core::read_model(o.out);
   fmt::print("{}: {}, {} parameters, {}\n", o.out, core::format_name(written.format),
              core::parameter_count(written.config),
@@ -163,13 +235,16 @@ int run(const CLI::App& app, Options& o) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Writes a model (a checkpoint or other Hugging Face directory, a GGUF, a llama2.c file) in another format.",
+      "Writes a model (a checkpoint or other Hugging Face directory, a GGUF, a llama2.c file) in another format, or an "
+      "adapter as a GGUF.",
       "export");
   Options o;
-  app.add_option("model", o.model, "what to read, such as runs/NAME/checkpoints/best")->required();
+  app.add_option("model", o.model,
+                 "what to read, such as runs/NAME/checkpoints/best; for gguf-lora, an adapter's directory")
+      ->required();
   app.add_option("--out", o.out, "the file to write; for hf, the directory")->required();
-  app.add_option("--format", o.format, "gguf, hf, llama2c")
-      ->check(CLI::IsMember({"gguf", "hf", "llama2c"}))
+  app.add_option("--format", o.format, "gguf, hf, llama2c; gguf-lora: llama.cpp's file of an adapter that peft saved")
+      ->check(CLI::IsMember({"gguf", "hf", "llama2c", "gguf-lora"}))
       ->capture_default_str();
   app.add_option("--type", o.type,
                  "f32, f16, bf16, q8_0, q4_0, q4_1, or llama.cpp's mixtures q4_k_m, q5_k_m, q6_k (default: as it is "
@@ -184,6 +259,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--layers", o.layers, "only the first layers, for tests (default: all)")
       ->check(apps::in_range(1, 1024));
+  apps::add_adapters_flag(
+      app, "--merge", o.merge,
+      "a low-rank adapter, as peft saves it or as a GGUF, which becomes part of the weights; several "
+      "add up");
+  app.add_option("--base", o.base, "for gguf-lora: the adapter's base, if it is not where its config says");
   apps::add_tokenizer_flag(app, o.tokenizer);
   return apps::run_program(app, argc, argv, [&] { return run(app, o); });
 }

@@ -159,28 +159,35 @@ void add_draft_flag(CLI::App& app, std::string& file) {
       ->needs("--speculate");
 }
 
-core::AdapterFolder scaled_folder(const char* flag, const std::string& text) {
-  if (text.empty()) throw core::UsageError(fmt::format("{}: the name of the directory is empty", flag));
+core::AdapterPath adapter_path(const char* flag, const std::string& text) {
+  if (text.empty()) throw core::UsageError(fmt::format("{}: the name of the adapter is empty", flag));
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || std::filesystem::is_directory(text)) return {.path = text};
-  core::AdapterFolder folder{.path = text.substr(0, colon)};
+  if (colon == std::string::npos || std::filesystem::exists(text)) return {.path = text};
+  core::AdapterPath adapter{.path = text.substr(0, colon)};
   const std::string scale = text.substr(colon + 1);
-  if (!CLI::detail::lexical_cast(scale, folder.scale) || !(std::abs(folder.scale) <= 1000)) {
+  if (!CLI::detail::lexical_cast(scale, adapter.scale) || !(std::abs(adapter.scale) <= 1000)) {
     throw core::UsageError(
         fmt::format("{}: the scale \"{}\" is not a number in [-1000, 1000]", flag, core::printable(scale)));
   }
-  return folder;
+  return adapter;
+}
+
+void add_adapters_flag(CLI::App& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [&adapters, flag](const std::vector<std::string>& all) {
+           for (const std::string& text : all) adapters.push_back(adapter_path(flag, text));
+         },
+         help)
+      ->type_name("PATH[:SCALE]")
+      ->allow_extra_args(false);
 }
 
 void add_lora_flag(CLI::App& app, infer::LoadOptions& options) {
-  app.add_option_function<std::vector<std::string>>(
-         "--lora",
-         [&options](const std::vector<std::string>& all) {
-           for (const std::string& text : all) options.adapters.push_back(scaled_folder("--lora", text));
-         },
-         "a low-rank adapter as peft saves it, and what its scale is multiplied by; several add up")
-      ->type_name("DIR[:SCALE]")
-      ->allow_extra_args(false);
+  add_adapters_flag(
+      app, "--lora", options.adapters,
+      "a low-rank adapter, as peft saves it or as a GGUF, and what its scale is multiplied by; several add "
+      "up");
 }
 
 void add_tokenizer_flag(CLI::App& app, std::string& file) {

@@ -54,10 +54,14 @@ void report_repacking(infer::LoadedModel& model);
 /// After --speculate, which it needs.
 void add_draft_flag(CLI::App& app, std::string& file);
 
-/// DIR[:SCALE], as `flag` takes it: a directory whose name has a colon may be named as it is. Throws core::UsageError.
-[[nodiscard]] core::AdapterFolder scaled_folder(const char* flag, const std::string& text);
+/// PATH[:SCALE], as `flag` takes it: where the whole text is the name of something, there is no scale in it. Throws
+/// core::UsageError.
+[[nodiscard]] core::AdapterPath adapter_path(const char* flag, const std::string& text);
 
-/// --lora DIR[:SCALE], perhaps several. Requests take the model's adapter().
+/// A flag that takes PATH[:SCALE], perhaps several times, as adapter_path() does.
+void add_adapters_flag(CLI::App& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help);
+
+/// --lora PATH[:SCALE], perhaps several. Requests take the model's adapter().
 void add_lora_flag(CLI::App& app, infer::LoadOptions& options);
 
 /// --tokenizer, for models that have none in them.

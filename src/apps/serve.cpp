@@ -62,14 +62,14 @@ void add_flags(CLI::App& app, Options& o) {
              const size_t equals = text.find('=');
              if (equals == std::string::npos || equals == 0) {
                throw core::UsageError(
-                   fmt::format("--adapter: \"{}\" has no name; write NAME=DIR", core::printable(text)));
+                   fmt::format("--adapter: \"{}\" has no name; write NAME=PATH", core::printable(text)));
              }
-             const core::AdapterFolder folder = apps::scaled_folder("--adapter", text.substr(equals + 1));
-             adapters.push_back({.name = text.substr(0, equals), .path = folder.path, .scale = folder.scale});
+             const core::AdapterPath adapter = apps::adapter_path("--adapter", text.substr(equals + 1));
+             adapters.push_back({.name = text.substr(0, equals), .path = adapter.path, .scale = adapter.scale});
            }
          },
-         "a low-rank adapter as peft saves it, for requests whose \"model\" is NAME; repeatable")
-      ->type_name("NAME=DIR[:SCALE]")
+         "a low-rank adapter, as peft saves it or as a GGUF, for requests whose \"model\" is NAME; repeatable")
+      ->type_name("NAME=PATH[:SCALE]")
       ->allow_extra_args(false);
   app.add_option("--adapter-memory", o.service.adapters.memory,
                  "bytes of adapters in memory, such as 512M; those that nobody uses are read again (default: no limit)")

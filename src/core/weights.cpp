@@ -162,19 +162,20 @@ StoredModel with_layers(StoredModel model, int64_t n_layers) {
   return model;
 }
 
-TensorStream stream_as(std::vector<TensorView> tensors, DType type) {
+TensorStream stream_as(TensorStream stream, DType type) {
   const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
   std::vector<DType> types;
-  for (const TensorView& tensor : tensors) {
+  for (const TensorView& tensor : stream.tensors) {
     const bool matrix = tensor.shape.size() > 1;
-    const bool first_or_last = &tensor == &tensors.front() || &tensor == &tensors.back();  // embedding, untied output
+    const bool first_or_last =  // embedding, untied output
+        &tensor == &stream.tensors.front() || &tensor == &stream.tensors.back();
     types.push_back(!matrix ? DType::F32 : first_or_last ? of_tokens : type);
   }
-  return stream_as(std::move(tensors), types);
+  return stream_as(std::move(stream), types);
 }
 
-TensorStream stream_as(std::vector<TensorView> tensors, std::span<const DType> types) {
-  std::vector<TensorView> to = tensors;
+TensorStream stream_as(TensorStream stream, std::span<const DType> types) {
+  std::vector<TensorView> to = stream.tensors;
   for (size_t i = 0; i < to.size(); ++i) {
     to[i].type = types[i];
     const auto block = static_cast<int64_t>(info(types[i]).block_elements);
@@ -184,9 +185,11 @@ TensorStream stream_as(std::vector<TensorView> tensors, std::span<const DType> t
         printable(to[i].name), shape_string(to[i].shape), block, info(types[i]).name);
   }
   const auto pool = std::make_shared<ThreadPool>();
-  return {to, [from = std::move(tensors), to, pool, buffer = Bytes()](size_t i) mutable {
-            if (from[i].type == to[i].type) return from[i].bytes;
-            buffer = converted(from[i], to[i].type, *pool);
+  return {to, [from = std::move(stream), to, pool, buffer = Bytes()](size_t i) mutable {
+            TensorView tensor = from.tensors[i];
+            tensor.bytes = from.bytes(i);
+            if (tensor.type == to[i].type) return tensor.bytes;
+            buffer = converted(tensor, to[i].type, *pool);
             return std::span<const std::byte>(buffer);
           }};
 }

@@ -69,10 +69,10 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// Matrices as `type` (F32, F16, BF16 or one that quantize() writes), vectors (the norms) as F32. With Q4_0 and Q4_1
 /// the embedding and the output are Q8_0. Throws Error that names the tensor if its rows are not whole blocks. Tensors
 /// are converted when their bytes are requested, by all cores; this throws Error that names the tensor if a finite
-/// value is too large for the type. `tensors` are in the manifest's order.
-[[nodiscard]] TensorStream stream_as(std::vector<TensorView> tensors, DType type);
+/// value is too large for the type. The tensors are in the manifest's order.
+[[nodiscard]] TensorStream stream_as(TensorStream stream, DType type);
 
 /// The same with a type for each tensor, such as mixture_types().
-[[nodiscard]] TensorStream stream_as(std::vector<TensorView> tensors, std::span<const DType> types);
+[[nodiscard]] TensorStream stream_as(TensorStream stream, std::span<const DType> types);
 
 }  // namespace folio::core

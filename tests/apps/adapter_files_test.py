@@ -1,19 +1,24 @@
-"""Files of adapters, against the programs that they are for: peft opens what is written here."""
+"""Files of adapters, against the programs that they are for: peft opens what is written here, the gguf package reads
+llama.cpp's, and what is merged is what peft merges. tests/interop/adapters_test.py has llama.cpp itself."""
 
 import json
+import shutil
 import subprocess
 import warnings
 
+import gguf
+import numpy as np
 import peft
 import pytest
 import torch
+from gguf import GGMLQuantizationType as Q
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import support
-from adapters import ALL
+from adapters import ALL, change_config, write_adapter
 from peft_models import adapted, token_logprobs
-from support import GOLDEN, succeed
+from support import FAILED, GOLDEN, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
 
 torch.set_num_threads(1)
 TOOL = support.BUILD / "tests" / "format_tool"
@@ -48,3 +53,205 @@ def test_peft_opens_what_is_written(tmp_path, config):
     said = loaded.peft_config["default"]
     assert (said.r, said.lora_alpha, said.lora_dropout) == (config["r"], config["lora_alpha"], config.get("lora_dropout", 0))
     assert json.loads((ours / "adapter_config.json").read_text())["base_model_name_or_path"] == str(GOLDEN)
+
+
+# ---- llama.cpp's file of an adapter ----
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """Of the golden model, with an alpha that is not its rank."""
+    return write_adapter(tmp_path / "adapter", GOLDEN, seed=5, alpha=6)
+
+
+def to_gguf(adapter, *flags):
+    return export(adapter, adapter.with_suffix(".gguf"), "--format", "gguf-lora", "--base", GOLDEN, *flags)
+
+
+def scores(model, text, *flags):
+    return np.array(one_json(succeed("perplexity", "-m", model, "--text", text, "--json", "--token-logprobs",
+                                     *flags).stdout)["token_logprobs"])
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text.txt").write_text("ROMEO:\nWhat say you, and be gone. I will not stay.\n")
+    return tmp_path / "text.txt"
+
+
+def as_gguf_orders(rows, n_heads):
+    """Rows of q and k, as convert_hf_to_gguf.py's LlamaModel.permute has it."""
+    return rows.reshape(n_heads, 2, rows.shape[0] // n_heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def test_the_gguf_package_reads_an_adapter(adapter):
+    reader = gguf.GGUFReader(to_gguf(adapter))
+    field = lambda key: reader.get_field(key).contents()
+    assert [field(f"general.{key}") for key in ("type", "architecture", "name")] == ["adapter", "llama", "adapter"]
+    assert (field("adapter.type"), field("adapter.lora.alpha")) == ("lora", 6.0)
+    peft_names = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+                  "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+                  "ffn_down": "mlp.down_proj"}
+    theirs = load_file(adapter / "adapter_model.safetensors")
+    assert len(reader.tensors) == len(theirs)
+    config = json.loads((GOLDEN / "config.json").read_text())
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    for tensor in reader.tensors:
+        _, layer, name, _, which = tensor.name.split(".")
+        expected = theirs[f"base_model.model.model.layers.{layer}.{peft_names[name]}.{which[:-1]}{which[-1].upper()}.weight"].numpy()
+        if which == "lora_b" and name in heads:
+            expected = as_gguf_orders(expected, heads[name])
+        assert tensor.tensor_type == Q.F32 and (tensor.data == expected).all(), tensor.name
+
+
+def test_the_engine_reads_a_gguf_as_the_directory(golden_gguf, adapter, text):
+    """With the scale of a rank-stabilized adapter, too, which the file says as another alpha."""
+    for stabilized in (False, True):
+        change_config(adapter, use_rslora=stabilized)
+        file = to_gguf(adapter)
+        expected = scores(golden_gguf, text, "--lora", f"{adapter}:0.5")
+        assert (scores(golden_gguf, text, "--lora", f"{file}:0.5") == expected).all()
+        assert (expected != scores(golden_gguf, text)).any()
+        assert gguf.GGUFReader(file).get_field("adapter.lora.alpha").contents() == 6.0 * (2.0 if stabilized else 1.0)
+
+
+@pytest.mark.parametrize("type_, bits", [("f16", 11), ("bf16", 8)])
+def test_an_adapter_is_written_with_16_bits(adapter, type_, bits):
+    exact = {t.name: t.data for t in gguf.GGUFReader(to_gguf(adapter)).tensors}
+    for tensor in gguf.GGUFReader(to_gguf(adapter, "--type", type_)).tensors:
+        assert tensor.tensor_type == Q[type_.upper()]
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        assert (np.abs(values - exact[tensor.name]) <= 2.0 ** -bits * np.abs(exact[tensor.name]) + 2.0 ** -25).all()
+
+
+def test_the_base_is_found_where_the_config_says(adapter, tmp_path):
+    assert_refused(run("export", adapter, "--out", tmp_path / "a.gguf", "--format", "gguf-lora"), WRONG_USAGE, "--base")
+    change_config(adapter, base_model_name_or_path="HuggingFaceTB/SmolLM2-135M")
+    assert_refused(run("export", adapter, "--out", tmp_path / "a.gguf", "--format", "gguf-lora"), WRONG_USAGE,
+                   "HuggingFaceTB/SmolLM2-135M", "--base")
+    change_config(adapter, base_model_name_or_path=str(GOLDEN))
+    export(adapter, tmp_path / "a.gguf", "--format", "gguf-lora")
+    assert (tmp_path / "a.gguf").read_bytes() == to_gguf(adapter).read_bytes()
+
+
+def rewritten(file, out, change_tensors=lambda t: t, **fields):
+    """A copy of the adapter with other tensors or fields (None: without it), by the gguf package."""
+    reader = gguf.GGUFReader(file)
+    said = {key: reader.get_field(key).contents() for key in ("general.type", "adapter.type", "adapter.lora.alpha")}
+    said.update(fields)
+    writer = gguf.GGUFWriter(out, said.pop("general.architecture", "llama"))
+    for key, value in said.items():
+        if value is not None:
+            (writer.add_string if isinstance(value, str) else writer.add_float32)(key, value)
+    for name, data in change_tensors({t.name: t.data for t in reader.tensors}).items():
+        writer.add_tensor(name, np.ascontiguousarray(data))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return out
+
+
+@pytest.mark.parametrize("alpha", [None, 0.0])
+def test_without_alpha_the_scale_is_one(golden_gguf, adapter, text, tmp_path, alpha):
+    """As llama.cpp has it (llama_adapter_lora_weight::get_scale)."""
+    file = rewritten(to_gguf(adapter), tmp_path / "plain.gguf", **{"adapter.lora.alpha": alpha})
+    change_config(adapter, lora_alpha=4)  # its rank
+    assert (scores(golden_gguf, text, "--lora", file) == scores(golden_gguf, text, "--lora", adapter)).all()
+
+
+A, B = "blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"
+
+
+@pytest.mark.parametrize("change, fields, parts", [
+    (lambda t: {**t, A: t[A][:, :-1]}, {}, [A, "[4, 47]", "[4, 48]"]),
+    (lambda t: {**t, B: t[B][:, :-1]}, {}, [B, "[48, 3]", "[48, 4]"]),
+    (lambda t: {**t, A: np.zeros((257, 48), np.float32)}, {}, [A, "[1, 256]"]),
+    (lambda t: {n: d for n, d in t.items() if n != B}, {}, ["blk.0.attn_q.weight", "only one of lora_a and lora_b"]),
+    (lambda t: {**t, "token_embd.weight.lora_a": t[A]}, {}, ["token_embd.weight.lora_a", "no linear layer"]),
+    (lambda t: {**t, "blk.0.attn_norm.weight": t[A][0]}, {}, ["blk.0.attn_norm.weight", "no linear layer"]),
+    (lambda t: {n.replace("blk.1.", "blk.2."): d for n, d in t.items()}, {}, ["blk.2.", "2 blocks"]),
+    (lambda t: {**t, A: t[A].astype(np.int32)}, {}, [A, "I32"]),
+    (lambda t: {}, {}, ["no adapter"]),
+    (lambda t: t, {"general.type": "model"}, ["not of an adapter"]),
+    (lambda t: t, {"general.type": None}, ["not of an adapter"]),
+    (lambda t: t, {"adapter.type": "ia3"}, ["ia3"]),
+    (lambda t: t, {"general.architecture": "qwen2"}, ["qwen2", "llama"]),
+    (lambda t: t, {"adapter.lora.alpha": float("nan")}, ["adapter.lora.alpha"]),
+    (lambda t: t, {"adapter.lora.alpha": "4"}, ["adapter.lora.alpha"]),
+    (lambda t: t, {"adapter.alora.invocation_tokens": 1.0}, ["adapter.alora.invocation_tokens"]),
+])
+def test_what_does_not_fit_in_a_gguf_is_refused_by_name(golden_gguf, adapter, tmp_path, change, fields, parts):
+    file = rewritten(to_gguf(adapter), tmp_path / "other.gguf", change, **fields)
+    assert_refused(run("generate", "-m", golden_gguf, "-n", 1, "--lora", file, "A"), FAILED, "other.gguf", *parts)
+
+
+def test_an_adapter_is_no_model_and_a_model_no_adapter(golden_gguf, adapter):
+    assert_refused(run("generate", "-m", golden_gguf, "--lora", golden_gguf, "A"), FAILED, "not of an adapter")
+    for program in (["generate", "A", "-m"], ["export", "--out", "/nonexistent/x", ""]):
+        program[-1:] = [program[-1]] if program[-1] else []
+        assert_refused(run(*program, to_gguf(adapter)), FAILED, "adapter", "--lora")
+        assert_refused(run(*program, adapter), FAILED, "adapter", "--lora")
+
+
+# ---- An adapter in the weights ----
+
+
+def test_what_is_merged_is_what_peft_merges(tmp_path):
+    """In float32, a step of rounding: the order of a sum of at most eight products."""
+    model = adapted(GOLDEN, size=0.5, r=8, lora_alpha=12, target_modules=ALL)
+    model.save_pretrained(tmp_path / "adapter")
+    export(GOLDEN, tmp_path / "hf", "--format", "hf", "--merge", tmp_path / "adapter")
+    ours = load_file(tmp_path / "hf" / "model.safetensors")
+    before = load_file(GOLDEN / "model.safetensors")
+    changed = 0
+    for name, theirs in model.merge_and_unload().state_dict().items():
+        if name not in ours:  # the output is the embedding
+            continue
+        assert (ours[name] - theirs).abs().max() <= 1e-6 * theirs.abs().max(), name
+        changed += not torch.equal(ours[name], before[name])
+    assert changed == 2 * len(ALL)
+
+
+def test_a_merged_model_says_what_base_and_adapters_say(golden_gguf, adapter, text, tmp_path):
+    other = write_adapter(tmp_path / "other", GOLDEN, seed=6, rank=3, targets=["q_proj", "up_proj"])
+    flags = lambda flag: [flag, adapter, flag, f"{other}:-0.5"]
+    merged = export(golden_gguf, tmp_path / "merged.gguf", *flags("--merge"))
+    expected = scores(golden_gguf, text, *flags("--lora"))
+    assert np.abs(scores(merged, text) - expected).max() <= 1e-4 < np.abs(scores(golden_gguf, text) - expected).max()
+    said = lambda model, *flags: generate(model, "-p", "ROMEO:", "-n", 40, "--temp", 0, "-t", 1, *flags)["tokens"]
+    assert said(merged) == said(golden_gguf, *flags("--lora")) != said(golden_gguf)
+
+
+def test_types_are_the_bases_and_blocks_are_rounded_again(tmp_path):
+    """Matrices without an adapter keep their bits; the others are the merged floats in the base's type."""
+    config = {**json.loads((GOLDEN / "config.json").read_text()), "hidden_size": 64, "intermediate_size": 96, "head_dim": 16,
+              "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    shutil.copytree(GOLDEN, tmp_path / "base")
+    model.save_pretrained(tmp_path / "base")
+    adapter = write_adapter(tmp_path / "adapter", tmp_path / "base", seed=7, targets=["k_proj", "down_proj"])
+    for type_ in ("q8_0", "q4_0", "bf16"):
+        base = export(tmp_path / "base", tmp_path / f"{type_}.gguf", "--type", type_)
+        done = succeed("export", base, "--out", tmp_path / "merged.gguf", "--merge", adapter)
+        assert ("rounded to blocks again" in done.stderr) == (type_ != "bf16")
+        floats = export(base, tmp_path / "floats.gguf", "--merge", adapter, "--type", "f32")
+        again = export(floats, tmp_path / "again.gguf", "--type", type_)
+        tensors = lambda path: {t.name: (t.tensor_type, t.data.tobytes()) for t in gguf.GGUFReader(path).tensors}
+        before, after, expected = map(tensors, (base, tmp_path / "merged.gguf", again))
+        for name in before:
+            changed = "attn_k." in name or "ffn_down" in name
+            assert after[name] == (expected if changed else before)[name] and changed == (after[name] != before[name])
+
+
+@pytest.mark.parametrize("flags, code, parts", [
+    (["--merge", "/nonexistent"], FAILED, ["/nonexistent"]),
+    (["--merge", "x:loud"], WRONG_USAGE, ["--merge", "loud"]),
+    (["--base", "x"], WRONG_USAGE, ["--base", "gguf-lora"]),
+    (["--format", "gguf-lora", "--merge", "x"], WRONG_USAGE, ["--merge", "gguf-lora"]),
+    (["--format", "gguf-lora", "--type", "q8_0"], WRONG_USAGE, ["q8_0", "f16"]),
+    (["--format", "gguf-lora", "--base", GOLDEN], FAILED, ["adapter_config.json"]),
+])
+def test_wrong_flags_are_refused(tmp_path, flags, code, parts):
+    assert_refused(run("export", GOLDEN, "--out", tmp_path / "out", *flags), code, *parts)
+    assert not (tmp_path / "out").exists()

@@ -31,3 +31,8 @@ def write_adapter(directory, model, seed, rank=4, targets=ALL, size=0.3, alpha=N
     (directory / "adapter_config.json").write_text(json.dumps(
         {"peft_type": "LORA", "r": rank, "lora_alpha": alpha or rank, "target_modules": targets, "bias": "none"}))
     return directory
+
+
+def change_config(directory, **fields):
+    path = directory / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))

@@ -1,6 +1,5 @@
 """--lora against peft: adapters that it makes and saves, on a published Llama in float32."""
 
-import json
 import shutil
 
 import numpy as np
@@ -11,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 import support
-from adapters import ALL
+from adapters import ALL, change_config
 from peft_models import adapted, token_logprobs
 from support import FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, export, generate, one_json, run, succeed
 
@@ -190,13 +189,14 @@ def test_another_kind_of_adapter_is_refused(golden_gguf, tmp_path):
 
 
 def test_an_adapter_of_another_base_is_refused(f32, small):
-    assert_refused(run("generate", "-m", f32, "-n", 1, "--lora", small, "a"), FAILED, "adapter_model.safetensors",
-                   "layers.0.", "[4, 48]", "[4, 576]")
-
-
-def change_config(directory, **fields):
-    path = directory / "adapter_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    """With what differs, where the base that its config names is here."""
+    flags = ["generate", "-m", f32, "-n", 1, "--lora", small, "a"]
+    parts = ["adapter_model.safetensors", "layers.0.", "[4, 48]", "[4, 576]"]
+    assert_refused(run(*flags), FAILED, *parts, GOLDEN, "dim 48 -> 576")
+    change_config(small, base_model_name_or_path="somebody/golden")
+    done = run(*flags)
+    assert_refused(done, FAILED, *parts)
+    assert "->" not in done.stderr
 
 
 @pytest.mark.parametrize("fields, part", [
@@ -213,10 +213,12 @@ def test_a_config_is_checked(golden_gguf, small, fields, part):
 def test_damaged_files_are_refused(golden_gguf, small):
     weights = small / "adapter_model.safetensors"
     tensors = load_file(weights)
-    name = next(n for n in tensors if "lora_A" in n)
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     for change, part in ((lambda t: t.pop(name), "only one of lora_A and lora_B"),
                          (lambda t: t.update({name: t[name].to(torch.int32)}), "I32"),
                          (lambda t: t.update({"base_model.model.nonsense": t[name].clone()}), "nonsense"),
+                         (lambda t: t.update({name.replace("q_proj", "qkv_proj"): t[name].clone()}), "qkv_proj"),
+                         (lambda t: t.update({name.replace(".0.", ".2."): t[name].clone()}), "2 blocks"),
                          (lambda t: t.clear(), "no adapter")):
         changed = dict(tensors)
         change(changed)

@@ -2,28 +2,28 @@
 #include <algorithm>
 
 #include "core/formats/peft_adapter.h"
+#include "tests/fuzz/adapters.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
 
 bool take(std::string_view input) {
-  const core::ModelConfig config{
-      .vocab_size = 5, .dim = 4, .n_layers = 2, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 3, .context_length = 8};
+  const core::ModelConfig config = adapted_config();
   const size_t zero = std::min(input.find('\0'), input.size());
   scratch_file("adapter_config.json", input.substr(0, zero));
   scratch_file("adapter_model.safetensors", input.substr(std::min(zero + 1, input.size())));
   const auto folder = scratch_path("");
-  return accepted(
-      [&] {
-        const core::Adapter adapter = core::read_adapter(folder, config);
-        law(!adapter.parts.empty(), "an adapter adds something");
-        for (const core::Adapter::Part& part : adapter.parts) {
-          law(part.rank >= 1 && part.rank <= static_cast<size_t>(core::kMaxAdapterRank), "ranks are limited");
-          law(!part.a.empty() && part.a.size() % part.rank == 0 && part.b.size() % part.rank == 0, "ranks fit");
-          law(part.layer >= 0 && part.layer < config.n_layers, "parts are of layers");
-        }
-      },
-      folder.string());
+  core::Adapter adapter;
+  if (!accepted([&] { adapter = core::read_peft_adapter(folder, config); }, folder.string())) return false;
+  look_at(adapter);
+  const core::AdapterInfo info = core::read_adapter_info(folder);
+  core::write_adapter(folder, config, adapter, info);
+  law(same_parts(core::read_peft_adapter(folder, config), adapter), "an adapter is read as it was written");
+  const core::AdapterInfo again = core::read_adapter_info(folder);
+  law(again.rank == info.rank && again.alpha == info.alpha && again.dropout == info.dropout &&
+          again.targets == info.targets && again.base == info.base && again.by_root == info.by_root,
+      "what is said of an adapter is read as it was written");
+  return true;
 }
 
 }  // namespace folio::fuzz

@@ -447,6 +447,36 @@ def adapter_seeds(folder):
     put(folder, "half", json.dumps(config).encode() + weights[:200])
 
 
+def gguf_adapter_seeds(folder):
+    """What convert_lora_to_gguf.py of llama.cpp writes, for the model of fuzz_gguf_adapter.cpp."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shapes = {"attn_q": (4, 4), "attn_k": (2, 4), "ffn_down": (4, 3), "ffn_up": (3, 4)}
+
+    def write(name, rank=lambda layer: 2, alpha=4.0, change=None, half=False, kind="adapter", targets=shapes):
+        writer = gguf.GGUFWriter(folder / name, "llama")
+        writer.add_string("general.type", kind)
+        writer.add_string("adapter.type", "lora")
+        if alpha is not None:
+            writer.add_float32("adapter.lora.alpha", alpha)
+        for layer in range(2):
+            for target in targets:
+                n_out, k = shapes[target]
+                for which, shape in ("a", (rank(layer), k)), ("b", (n_out, rank(layer))):
+                    tensor = values(*shape).astype(np.float16 if half else np.float32)
+                    writer.add_tensor(f"blk.{layer}.{target}.weight.lora_{which}", tensor)
+        if change:
+            change(writer)
+        finish(writer)
+
+    write("good")
+    write("good-half", half=True, alpha=0.5)
+    write("good-ranks", rank=lambda layer: 1 + layer, alpha=None)
+    write("good-one", targets=["ffn_up"], alpha=-1.0)
+    write("model", kind="model")
+    write("norm", change=lambda w: w.add_tensor("blk.0.attn_norm.weight", values(4)))
+    write("lost", change=lambda w: w.add_tensor("blk.0.attn_v.weight.lora_a", values(2, 4)))
+
+
 def regex_seeds(folder):
     put(folder, "good-date", r"\d{4}-(0[1-9]|1[0-2])-\d{2}")
     put(folder, "good-string", r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*?"$')
@@ -488,7 +518,7 @@ def json_schema_seeds(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"adapter": adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
+    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
               "gbnf": gbnf_seeds, "json_schema": json_schema_seeds, "regex": regex_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,

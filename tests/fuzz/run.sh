@@ -8,7 +8,7 @@ shift 2
 [ $# -gt 0 ] || set -- $(cd "$build/fuzz" && ls -d fuzz_* | sed 's/fuzz_//')
 # Twice as many inputs a second; what is left out here, the tests under `make sanitize` look for.
 export ASAN_OPTIONS=malloc_context_size=4:quarantine_size_mb=16:detect_stack_use_after_return=0
-declare -A max_len=([gguf]=16384 [llama2c]=8192 [tokenizer_bin]=8192 [tokenizer_gguf]=16384 [tokenizer_json]=16384)
+declare -A max_len=([gguf]=16384 [gguf_adapter]=8192 [llama2c]=8192 [tokenizer_bin]=8192 [tokenizer_gguf]=16384 [tokenizer_json]=16384)
 failed=0
 for target in "$@"; do
   out=$build/fuzz/out/$target

@@ -119,6 +119,9 @@ void refuse_missing_parts(const GgufFile& file, const Keys& key, const ModelConf
 
 ModelConfig config_from_gguf(const GgufFile& file) {
   const std::string where = file.path().string();
+  const GgufValue* type = file.find("general.type");
+  require(type == nullptr || *type != GgufValue(std::string("adapter")),
+          "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)", where);
   const FamilyInfo& family = family_of_gguf(file.string("general.architecture"), where + ": the architecture");
   const Keys key(family.gguf);
   ModelConfig c;

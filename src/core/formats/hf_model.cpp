@@ -220,6 +220,9 @@ Shards open_weights(const fs::path& directory) {
 }  // namespace
 
 StoredModel read_hf_model(const fs::path& directory) {
+  require(fs::exists(directory / "config.json") || !fs::exists(directory / "adapter_config.json"),
+          "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)",
+          directory.string());
   StoredModel model{.path = directory.string(),
                     .format = ModelFormat::HuggingFace,
                     .config = config_from_hf_json(directory / "config.json"),

@@ -14,4 +14,8 @@ namespace folio::core {
 /// Throws Error (what, where, remedy) unless it is a valid Llama in one of these formats.
 [[nodiscard]] StoredModel read_model(const std::filesystem::path& path);
 
+/// The configuration of such a model. Throws Error as read_model does; of a Hugging Face directory, config.json alone
+/// is looked at.
+[[nodiscard]] ModelConfig read_model_config(const std::filesystem::path& path);
+
 }  // namespace folio::core

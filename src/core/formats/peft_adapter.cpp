@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
 #include "core/rope_layout.h"
-#include "core/weights.h"
 
 namespace folio::core {
 namespace {
@@ -22,8 +23,6 @@ constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
 constexpr std::string_view kPrefix = "base_model.model.";  // of the names of modules
-
-float scaled(const AdapterInfo& info, float factor) { return static_cast<float>(factor * info.scale()); }
 
 // What a plain LoRA says of itself, and what mattered only while it was trained. Any other key may be of a variant that
 // computes something else.
@@ -86,16 +85,28 @@ AdapterInfo read_config(const std::filesystem::path& path, float factor) {
                    .by_root = !is_off(config, "use_rslora")};
   require(info.rank >= 1 && info.rank <= kMaxAdapterRank, "{}: the rank \"r\" is {}, but has to be in [1, {}]", where,
           info.rank, kMaxAdapterRank);
-  require(std::isfinite(scaled(info, factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
+  require(std::isfinite(info.scale(factor)), "{}: \"lora_alpha\" is {}, which makes a scale that is no finite number",
           where, info.alpha);
   return info;
 }
 
-std::vector<float> floats_of(const SafetensorsFile& file, const TensorView& tensor, int64_t rows, int64_t columns) {
+// How the model differs from the base that the adapter names, if that is a model on this machine.
+std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
+  if (adapter.base.empty() || !std::filesystem::exists(adapter.base)) return "";
+  try {
+    const std::string difference = describe_difference(read_model_config(adapter.base), config);
+    if (difference.empty()) return "";
+    return fmt::format("; its base, {}, is another model: {}", printable(adapter.base), printable(difference, 120));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::vector<float> floats_of(const SafetensorsFile& file, const TensorView& tensor, const std::vector<int64_t>& shape,
+                             const std::function<std::string()>& why) {
   const std::string where = file.path().string();
-  const std::vector<int64_t> shape{rows, columns};
-  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}", where,
-          tensor.name, shape_string(tensor.shape), shape_string(shape));
+  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}{}", where,
+          tensor.name, shape_string(tensor.shape), shape_string(shape), why);
   require(tensor.type == DType::F32 || tensor.type == DType::F16 || tensor.type == DType::BF16,
           "{}: tensor {} is {}, but has to be F32, F16 or BF16", where, tensor.name, info(tensor.type).name);
   return to_floats(tensor);
@@ -118,21 +129,8 @@ std::filesystem::path weights_of(const std::filesystem::path& directory) {
   return weights;
 }
 
-// The matrices that may have parts.
-std::vector<TensorSpec> adaptable(const ModelConfig& config) {
-  std::vector<TensorSpec> matrices = tensor_manifest(config);
-  std::erase_if(matrices, [](const TensorSpec& spec) { return spec.layer < 0 || spec.shape.size() != 2; });
-  return matrices;
-}
-
 // "model.layers.0.self_attn.q_proj"
 std::string module_of(const TensorSpec& spec) { return spec.hf_name.substr(0, spec.hf_name.rfind('.')); }
-
-std::vector<Role> roles_of(std::span<const Adapter::Part> parts) {
-  std::set<Role> roles;
-  for (const Adapter::Part& part : parts) roles.insert(part.role);
-  return {roles.begin(), roles.end()};
-}
 
 // Names of kinds of matrices if these have parts in every layer; otherwise those of single matrices.
 std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
@@ -142,7 +140,7 @@ std::vector<std::string> target_modules(const ModelConfig& config, const Adapter
     for (const Role role : info.targets) names.push_back(target_name(role));
     return names;
   }
-  for (const TensorSpec& spec : adaptable(config)) {
+  for (const TensorSpec& spec : adaptable_matrices(config)) {
     const bool adapted = std::ranges::any_of(
         adapter.parts, [&](const Adapter::Part& part) { return part.role == spec.role && part.layer == spec.layer; });
     if (adapted) names.push_back(module_of(spec));
@@ -172,36 +170,18 @@ std::string config_text(const ModelConfig& config, const Adapter& adapter, const
          "\n";
 }
 
-// [s1 B1, s2 B2] [A1; A2]
-Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& two) {
-  Adapter::Part both{
-      .role = one.role, .layer = one.layer, .rank = one.rank + two.rank, .scale = 1.0F, .a = one.a, .b = {}};
-  both.a.insert(both.a.end(), two.a.begin(), two.a.end());
-  both.b.reserve(one.b.size() + two.b.size());
-  for (size_t i = 0; i < one.b.size() / one.rank; ++i) {
-    for (const Adapter::Part* part : {&one, &two}) {
-      for (size_t j = 0; j < part->rank; ++j) both.b.push_back(part->scale * part->b[i * part->rank + j]);
-    }
-  }
-  return both;
-}
-
 }  // namespace
 
-double AdapterInfo::scale() const {
-  const auto r = static_cast<double>(rank);
-  return alpha / (by_root ? std::sqrt(r) : r);
-}
-
-Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
+Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
   const AdapterInfo info = read_config(directory / kConfig, factor);
   const SafetensorsFile file(weights_of(directory));
   const std::string where = file.path().string();
+  const auto why = [&] { return base_difference(info, config); };
   std::set<std::string> left;  // names that no part has taken
   for (const TensorView& tensor : file.tensors()) left.insert(tensor.name);
 
   Adapter adapter{.path = directory.string(), .parts = {}};
-  for (const TensorSpec& spec : adaptable(config)) {
+  for (const TensorSpec& spec : adaptable_matrices(config)) {
     const std::string module = std::string(kPrefix) + module_of(spec);
     const TensorView* a = file.find_tensor(module + ".lora_A.weight");
     const TensorView* b = file.find_tensor(module + ".lora_B.weight");
@@ -210,17 +190,17 @@ Adapter read_adapter(const std::filesystem::path& directory, const ModelConfig& 
     Adapter::Part part{.role = spec.role,
                        .layer = spec.layer,
                        .rank = static_cast<size_t>(info.rank),
-                       .scale = scaled(info, factor),
-                       .a = floats_of(file, *a, info.rank, spec.shape[1]),
-                       .b = floats_of(file, *b, spec.shape[0], info.rank)};
+                       .scale = info.scale(factor),
+                       .a = floats_of(file, *a, {info.rank, spec.shape[1]}, why),
+                       .b = floats_of(file, *b, {spec.shape[0], info.rank}, why)};
     if (spec.rope_permuted) part.b = reordered(split_halves_to_adjacent, part.b, config.head_dim, part.rank);
     left.erase(a->name);
     left.erase(b->name);
     adapter.parts.push_back(std::move(part));
   }
   require(left.empty(),
-          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here", where,
-          printable(left.empty() ? "" : *left.begin()), config.n_layers);
+          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here{}", where,
+          printable(left.empty() ? "" : *left.begin()), config.n_layers, why);
   require(!adapter.parts.empty(), "{}: there is no adapter in it", where);
   return adapter;
 }
@@ -230,7 +210,7 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
   for (const TensorView& tensor : file.tensors()) {
-    const auto matrices = adaptable({.n_layers = 1});  // their names end as those of all layers
+    const auto matrices = adaptable_matrices({.n_layers = 1});  // their names end as those of all layers
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));
       return tensor.name.ends_with(module + "A.weight") || tensor.name.ends_with(module + "B.weight");
@@ -245,7 +225,7 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
 }
 
 std::string target_name(Role role) {
-  for (const TensorSpec& spec : adaptable({.n_layers = 1})) {
+  for (const TensorSpec& spec : adaptable_matrices({.n_layers = 1})) {
     if (spec.role == role) return module_of(spec).substr(module_of(spec).rfind('.') + 1);
   }
   fail("a tensor that is no matrix of the blocks cannot be adapted");
@@ -254,19 +234,16 @@ std::string target_name(Role role) {
 void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
                    const AdapterInfo& info) {
   const std::string where = directory.string();
-  require(roles_of(adapter.parts) == info.targets, "{}: the parts of the adapter are not those of its targets", where);
+  require_parts_of(adapter, info, where);
   std::vector<TensorView> tensors;
   std::vector<std::vector<float>> permuted;  // owns the bytes of views
-  const auto matrices = adaptable(config);
+  const auto matrices = adaptable_matrices(config);
   for (const Adapter::Part& part : adapter.parts) {
     const auto spec = std::ranges::find_if(
         matrices, [&](const TensorSpec& s) { return s.role == part.role && s.layer == part.layer; });
     require(spec != matrices.end(), "{}: the model has no layer {}", where, part.layer);
     const auto rank = static_cast<int64_t>(part.rank);
     const std::string module = std::string(kPrefix) + module_of(*spec);
-    require(rank == info.rank && part.scale == scaled(info, 1.0F),
-            "{}: {} has the rank {} and the scale {}, but the adapter {} and {}", where, module, rank, part.scale,
-            info.rank, scaled(info, 1.0F));
     std::span<const float> b = part.b;
     if (spec->rope_permuted) {
       b = permuted.emplace_back(reordered(adjacent_to_split_halves, part.b, config.head_dim, part.rank));
@@ -282,26 +259,6 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
   }
   write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // peft takes no other tensors
   write_file_atomically(directory / kConfig, config_text(config, adapter, info));
-}
-
-Adapter sum_of(std::span<const Adapter> adapters) {
-  Adapter sum = adapters.front();
-  for (const Adapter& adapter : adapters.subspan(1)) {
-    sum.path += " and " + adapter.path;
-    for (const Adapter::Part& part : adapter.parts) {
-      const auto found = std::ranges::find_if(
-          sum.parts, [&](const Adapter::Part& p) { return p.role == part.role && p.layer == part.layer; });
-      if (found == sum.parts.end()) {
-        sum.parts.push_back(part);
-      } else {
-        *found = behind_each_other(*found, part);
-        require(found->rank <= kMaxAdapterRank, "{} have together the rank {}, but at most {} is possible", sum.path,
-                found->rank, kMaxAdapterRank);
-      }
-    }
-  }
-  std::ranges::stable_sort(sum.parts, {}, [](const Adapter::Part& p) { return std::pair(p.layer, p.role); });
-  return sum;
 }
 
 }  // namespace folio::core

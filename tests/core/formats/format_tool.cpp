@@ -13,9 +13,9 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/adapter_files.h"
 #include "core/formats/gguf.h"
 #include "core/formats/model_files.h"
-#include "core/formats/peft_adapter.h"
 #include "core/formats/safetensors.h"
 #include "core/quantize.h"
 #include "core/quants.h"

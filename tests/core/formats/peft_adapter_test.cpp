@@ -23,7 +23,7 @@ Adapter numbered_adapter(const ModelConfig& config, const std::vector<Role>& rol
     Adapter::Part part{.role = spec.role,
                        .layer = spec.layer,
                        .rank = static_cast<size_t>(info.rank),
-                       .scale = static_cast<float>(info.scale()),
+                       .scale = info.scale(),
                        .a = std::vector<float>(static_cast<size_t>(info.rank * spec.shape[1])),
                        .b = std::vector<float>(static_cast<size_t>(spec.shape[0] * info.rank))};
     for (float& value : part.a) value = next += 0.25F;
@@ -64,7 +64,7 @@ TEST(PeftAdapter, WhatIsWrittenIsReadAsTheSame) {
       const TempDir dir;
       const Adapter adapter = numbered_adapter(config, info.targets, info);
       write_adapter(dir.path(), config, adapter, info);
-      expect_same(read_adapter(dir.path(), config), adapter);
+      expect_same(read_peft_adapter(dir.path(), config), adapter);
       const AdapterInfo read = read_adapter_info(dir.path());
       EXPECT_EQ(read.rank, info.rank);
       EXPECT_EQ(read.alpha, info.alpha);
@@ -81,7 +81,7 @@ TEST(PeftAdapter, AnAdapterOfSomeMatricesNamesThem) {
   Adapter adapter = numbered_adapter(kGrouped, kOfTwo.targets, kOfTwo);
   adapter.parts.erase(adapter.parts.begin() + 1);
   write_adapter(dir.path(), kGrouped, adapter, kOfTwo);
-  expect_same(read_adapter(dir.path(), kGrouped), adapter);
+  expect_same(read_peft_adapter(dir.path(), kGrouped), adapter);
   const std::string config = test::read_bytes(dir / "adapter_config.json");
   EXPECT_TRUE(test::contains(config, "\"model.layers.0.self_attn.q_proj\"")) << config;
   EXPECT_FALSE(test::contains(config, "model.layers.0.self_attn.k_proj")) << config;

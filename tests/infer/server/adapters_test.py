@@ -4,6 +4,7 @@ and read again meanwhile; names and errors; vLLM's routes."""
 import json
 import random
 import shutil
+import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -220,8 +221,11 @@ def test_vllms_routes(open_server, folders, alone, tmp_path):
     assert unload(open_server, "two")[0] == 404
     assert unload(open_server, "one") == (200, "Success: LoRA adapter 'one' removed successfully.")
     assert ask(open_server, "one", "ROMEO:")[0] == 404
-    # The name may come again, for another adapter.
-    assert load(open_server, "one", folders["a2"])[0] == 200
+    # The name may come again, for another adapter; it may be in a GGUF.
+    subprocess.run([BUILD / "export", folders["a2"], "--format", "gguf-lora", "--base", GOLDEN, "--out",
+                    tmp_path / "a2.gguf"], check=True, capture_output=True)
+    assert load(open_server, "two", GOLDEN / "model.safetensors")[0] == 400
+    assert load(open_server, "one", tmp_path / "a2.gguf")[0] == 200
     assert ask(open_server, "one", "ROMEO:")[1]["choices"][0]["text"] == alone("a2", "ROMEO:")
     for i in range(2, 21):
         assert load(open_server, f"n{i}", folders["a3"])[0] == 200
@@ -298,7 +302,7 @@ def test_a_folder_that_is_gone_is_an_error_of_the_request_alone(folders, alone, 
 
 
 @pytest.mark.parametrize("flags, code, part", [
-    (["--adapter", "nameless"], WRONG_USAGE, "NAME=DIR"), (["--adapter", "=x"], WRONG_USAGE, "NAME=DIR"),
+    (["--adapter", "nameless"], WRONG_USAGE, "NAME=PATH"), (["--adapter", "=x"], WRONG_USAGE, "NAME=PATH"),
     (["--adapter", "a=x:loud"], WRONG_USAGE, "loud"), (["--adapter", "a=/nowhere"], FAILED, "/nowhere"),
     (["--adapter", "a b=/nowhere"], FAILED, "a b"), (["--adapter-memory", "much"], WRONG_USAGE, "much")])
 def test_wrong_flags_are_refused(flags, code, part):

@@ -1,0 +1,120 @@
+"""An adapter in llama.cpp: the file that export writes is the one that its own converter writes, and llama-cpp-python's
+`lora_path` continues texts as our engine does, with the adapter beside the base and with it merged into the weights."""
+
+import json
+import subprocess
+import sys
+
+import gguf
+import llama_cpp
+import numpy as np
+import pytest
+
+from engines import ROOT, assert_same_text, folio
+
+sys.path.append(str(ROOT / "tests" / "apps"))
+
+from adapters import change_config, write_adapter  # noqa: E402
+
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+CONVERTER = ROOT / "build" / "llama-server" / "source" / "vendor" / "llama.cpp" / "convert_lora_to_gguf.py"
+PROMPTS = ["Once upon a time, there was a", "The capital of France is"]
+N = 50
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("adapters")
+
+
+@pytest.fixture(scope="module")
+def base(folder):
+    """The published model in float32, as a GGUF and as a directory."""
+    folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
+    folio("export", SMOLLM2, "--out", folder / "hf", "--format", "hf", "--type", "f32")
+    return folder / "f32.gguf"
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "rank-stabilized"])
+def adapter(request, folder, base):
+    """A directory, and its GGUF."""
+    directory = write_adapter(folder / f"a{request.param}", folder / "hf", seed=3, rank=8, size=0.05, alpha=12)
+    change_config(directory, use_rslora=request.param, base_model_name_or_path=str(folder / "hf"))
+    file = folder / f"a{request.param}.gguf"
+    folio("export", directory, "--format", "gguf-lora", "--out", file)
+    return directory, file
+
+
+class Llama:
+    """llama_cpp.Llama, asked for greedy texts."""
+
+    def __init__(self, model, **more):
+        self.model = llama_cpp.Llama(str(model), n_ctx=128, n_threads=1, n_threads_batch=1, logits_all=True,
+                                     type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, flash_attn=False,
+                                     verbose=False, **more)
+
+    def greedy(self, prompt, n):
+        self.model.reset()
+        self.model.eval(self.model.tokenize(prompt.encode()))
+        tokens, gaps = [], []
+        while len(tokens) < n:
+            logits = self.model.scores[self.model.n_tokens - 1]
+            second, best = np.sort(logits)[-2:]
+            gaps.append(float(best - second))
+            tokens.append(int(logits.argmax()))
+            self.model.eval(tokens[-1:])
+        return tokens, gaps
+
+    def logprobs(self, tokens):
+        self.model.reset()
+        self.model.eval(tokens)
+        logits = self.model.scores[:len(tokens)].astype(np.float64)
+        logits -= np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True)) + logits.max(1, keepdims=True)
+        return logits[range(len(tokens) - 1), tokens[1:]]
+
+
+def ours(model, prompt, *flags):
+    found = json.loads(folio("generate", "--json", "-m", model, "-n", N, "--temp", 0, "-t", 1, "-p", prompt, *flags))
+    return found["tokens"]
+
+
+def test_the_file_is_their_converters(folder, adapter):
+    directory, file = adapter
+    if not CONVERTER.exists():
+        pytest.skip("llama.cpp's source is not here")
+    subprocess.run([sys.executable, CONVERTER, directory, "--base", folder / "hf", "--outfile", folder / "theirs.gguf"],
+                   check=True, capture_output=True)
+    written, theirs = gguf.GGUFReader(file), gguf.GGUFReader(folder / "theirs.gguf")
+    tensors = lambda reader: {t.name: (t.tensor_type, tuple(t.shape), t.data.tobytes()) for t in reader.tensors}
+    assert tensors(written) == tensors(theirs)
+    for key in ("general.type", "general.architecture", "adapter.type", "adapter.lora.alpha"):
+        said = [reader.get_field(key).contents() for reader in (written, theirs)]
+        if key == "adapter.lora.alpha" and json.loads((directory / "adapter_config.json").read_text())["use_rslora"]:
+            said[1] *= 8 ** 0.5  # which their converter passes over
+        assert np.float32(said[0]) == np.float32(said[1]) if isinstance(said[0], float) else said[0] == said[1], key
+
+
+def test_texts_are_llama_cpps(folder, base, adapter):
+    directory, file = adapter
+    theirs, changed = Llama(base, lora_path=str(file)), 0
+    for prompt in PROMPTS:
+        tokens, gaps = theirs.greedy(prompt, N)
+        found = ours(base, prompt, "--lora", directory)
+        assert ours(base, prompt, "--lora", file) == found
+        assert assert_same_text(found, tokens[:len(found)], gaps) > 10
+        changed += found != ours(base, prompt)
+    assert changed == len(PROMPTS)
+
+
+def test_merged_weights_say_the_same_there(folder, base, adapter):
+    directory, _ = adapter
+    merged = folder / "merged.gguf"
+    folio("export", base, "--merge", directory, "--out", merged)
+    theirs = Llama(merged)
+    for prompt in PROMPTS:
+        tokens, gaps = theirs.greedy(prompt, N)
+        found = ours(merged, prompt)
+        assert assert_same_text(found, tokens[:len(found)], gaps) > 10
+        beside = ours(base, prompt, "--lora", directory)
+        assert assert_same_text(beside, tokens[:len(beside)], gaps) > 10
+    merged.unlink()
