@@ -1,6 +1,7 @@
 #include "modules/frozen.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -93,6 +94,7 @@ Tensor FrozenMatrix::to(torch::ScalarType type) const {
 }
 
 void FrozenMatrix::write(Tensor out) const {
+  RECORD_FUNCTION("folio::expand", {});
   const torch::NoGradGuard no_grad;
   if (numbers_.defined()) {
     out.copy_(numbers_);

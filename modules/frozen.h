@@ -42,6 +42,7 @@ class FrozenWeights {
  public:
   explicit FrozenWeights(core::StoredModel model);
 
+  [[nodiscard]] const core::StoredModel& model() const { return *model_; }
   [[nodiscard]] const core::ModelConfig& config() const { return model_->config; }
   /// "layers.0.attention.wq.weight", …
   [[nodiscard]] std::shared_ptr<const FrozenMatrix> matrix(const std::string& name) const;

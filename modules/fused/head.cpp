@@ -23,7 +23,7 @@ struct LossAndGradients {
 
 template <typename T>
 LossAndGradients compute(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
-                         const Tensor& targets_N, bool gradients) {
+                         const Tensor& targets_N, bool gradients, bool by_head) {
   using R = Real<T>;
   const int64_t N = x_ND.size(0), V = head_VD.size(0);
   const int64_t at_once = std::clamp<int64_t>(kLogitsAtOnce / V, 1, N);
@@ -32,7 +32,7 @@ LossAndGradients compute(const Tensor& x_ND, const Tensor& norm_weight_D, double
   Tensor dnormed_ND;
   if (gradients) {
     dnormed_ND = torch::empty_like(normed.y);
-    result.dhead = torch::zeros({V, head_VD.size(1)}, kType<R>);
+    if (by_head) result.dhead = torch::zeros({V, head_VD.size(1)}, kType<R>);
   }
   const double scale = gradients ? 1.0 / static_cast<double>(N) : 0.0;
   for (int64_t first = 0; first < N; first += at_once) {
@@ -43,7 +43,7 @@ LossAndGradients compute(const Tensor& x_ND, const Tensor& norm_weight_D, double
     if (!gradients) continue;
     auto dnormed_nD = dnormed_ND.narrow(0, first, n);
     at::mm_out(dnormed_nD, logits_nV, head_VD);
-    result.dhead.add_(logits_nV.t().mm(rows_nD));
+    if (by_head) result.dhead.add_(logits_nV.t().mm(rows_nD));
   }
   result.loss /= static_cast<double>(N);
   if (gradients) {
@@ -57,10 +57,11 @@ LossAndGradients compute(const Tensor& x_ND, const Tensor& norm_weight_D, double
 
 struct HeadFunction : torch::autograd::Function<HeadFunction> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x_ND, const Tensor& norm_weight_D,
-                        const Tensor& /*head_VD*/, double norm_eps, const Tensor& operand_VD, const Tensor& targets_N,
+                        const Tensor& head_VD, double norm_eps, const Tensor& operand_VD, const Tensor& targets_N,
                         bool gradients) {
     const LossAndGradients result = with_type(operand_VD.scalar_type(), [&]<typename T>() {
-      return compute<T>(x_ND.contiguous(), norm_weight_D, norm_eps, operand_VD, targets_N, gradients);
+      return compute<T>(x_ND.contiguous(), norm_weight_D, norm_eps, operand_VD, targets_N, gradients,
+                        head_VD.requires_grad());
     });
     context->save_for_backward({result.dx, result.dnorm_weight, result.dhead});
     return torch::full({}, result.loss, x_ND.scalar_type());
@@ -69,7 +70,7 @@ struct HeadFunction : torch::autograd::Function<HeadFunction> {
                                                  const torch::autograd::variable_list& douts) {
     const auto saved = context->get_saved_variables();
     const double dloss = douts[0].item<double>();
-    const auto times = [&](const Tensor& d) { return dloss == 1.0 ? d : d * dloss; };
+    const auto times = [&](const Tensor& d) { return dloss == 1.0 || !d.defined() ? d : d * dloss; };
     return {times(saved[0]), times(saved[1]), times(saved[2]), {}, {}, {}, {}};
   }
 };

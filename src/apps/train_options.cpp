@@ -7,6 +7,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/formats/model_files.h"
+#include "data/chat/chat_template.h"
 #include "data/corpus.h"
 #include "train/step/trainer.h"
 
@@ -22,7 +23,7 @@ Values values_of(const train::TrainConfig& c) {
     using T = std::decay_t<decltype(value)>;
     const std::string flags = field.flag;
     if (flags.empty()) return;
-    constexpr bool kText = std::is_enum_v<T>;
+    constexpr bool kText = std::is_enum_v<T> || std::is_same_v<T, std::string>;
     values.emplace_back(flags.substr(0, flags.find(',')),
                         kText ? fmt::format("\"{}\"", value) : fmt::format("{}", value));
   };
@@ -59,12 +60,18 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   app->get_version_ptr()->group("Run");
   app->option_defaults()->group("Run");
   app->add_option("dataset", o.datasets,
-                  "tinyshakespeare, or texts: UTF-8 files and folders of them, .jsonl, and both as .gz")
+                  "tinyshakespeare; texts: UTF-8 files and folders of them, .jsonl, both as .gz; or conversations: "
+                  ".jsonl whose first line has \"messages\" and not the --field")
       ->required();
   app->add_option("--field", o.field, "of lines of JSON, the one with the text")->capture_default_str();
   app->add_option(
       "--tokens-cache", o.tokens_cache,
       "folder for a file of the tokens, to find them again (default: the run directory, for texts of more than 64 MB)");
+  app->add_option("--eval", o.eval, "validate on this file or folder instead of a share of the dataset");
+  std::string templates;
+  for (const std::string& name : data::chat_template_names()) templates += name + ", ";
+  app->add_option("--chat-template", o.chat_template,
+                  "of conversations: " + templates + "or a file with a Jinja template (default: the model's own)");
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
   app->set_config("--config", "", "values from a TOML file; flags go before it");
@@ -72,6 +79,7 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
   CLI::Option* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
   app->add_option("--minutes", o.minutes, "train for this many minutes instead of --steps")->check(in_range(0.01, 1e6));
+  app->add_option("--epochs", o.epochs, "see the dataset so often, instead of --steps")->check(in_range(0.001, 1e6));
   app->add_option("--threads", o.threads, "threads (default: all cores)")->check(in_range(1, 1024));
   app->add_flag("--profile", o.profile, "print where the time of a step goes, and train no run; bench --train is this");
   app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
@@ -132,10 +140,17 @@ void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
   for (const char* of_galore : {"--rank", "--galore-every", "--galore-scale"}) {
     refuse(of_galore, c.optimizer != train::OptimizerKind::GaLore, optimizer, "--optimizer galore");
   }
+  for (const char* of_lora : {"--lora-alpha", "--lora-targets", "--lora-dropout"}) {
+    refuse(of_lora, c.lora_rank == 0, "--lora-rank 0", "a larger --lora-rank");
+  }
   refuse("--decay-fraction", c.schedule != ScheduleKind::Wsd, schedule, "--schedule wsd");
   refuse("--min-lr", c.schedule == ScheduleKind::Constant, schedule, "--schedule cosine");
   refuse("--recompute", c.recompute && !c.fused, "--fused false", "--fused true");
-  for (const char* steps : {"--steps", "--max-iters"}) refuse(steps, o.minutes > 0.0, "--minutes", "it alone");
+  for (const char* steps : {"--steps", "--max-iters", "--epochs"}) {
+    refuse(steps, o.minutes > 0.0, "--minutes", "it alone");
+  }
+  for (const char* steps : {"--steps", "--max-iters"}) refuse(steps, o.epochs > 0.0, "--epochs", "it alone");
+  refuse("--validation-fraction", !o.eval.empty(), "--eval", "it alone");
   const bool scaled = c.model.rope_scaling.active();
   for (const char* scaling : {"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}) {
     refuse(scaling, !scaled, "--rope-scaling 1", "a larger --rope-scaling");
@@ -154,7 +169,8 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     fmt::print("{}", scout->help());
     return false;
   }
-  o.config = train::preset(first.config.preset);
+  const bool adapters = first.config.lora_rank > 0 && scout->count("--preset") == 0;
+  o.config = train::preset(adapters ? "lora" : first.config.preset);
   if (first.init) {
     o.config.model = core::read_model(*first.init).config;
     o.config.window = std::min(o.config.window, o.config.model.context_length);
@@ -164,6 +180,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
     o.config = saved.config;
     o.minutes = saved.minutes;
+    if (!saved.base.empty()) o.init = saved.base;
     o.threads = static_cast<int>(saved.environment.threads);
   }
   const auto app = make_app(o);
@@ -181,6 +198,9 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     o.config.window = std::min(o.config.window, o.config.model.context_length);
   }
   if (app->count("--lr") > 0 && app->count("--min-lr") == 0) o.config.min_lr = std::min(o.config.min_lr, o.config.lr);
+  if (o.config.lora_rank > 0 && !o.init && !o.resume) {
+    throw core::UsageError("--lora-rank trains adapters for a model; name it with --init");
+  }
   refuse_idle_flags(o, argc, argv);
   if (o.minutes > 0.0) o.config.warmup_steps = std::max(o.config.warmup_steps, train::kMeasuredSteps);
   return true;

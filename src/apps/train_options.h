@@ -14,12 +14,15 @@ struct TrainOptions {
   std::vector<std::string> datasets;
   std::string field = "text";
   std::string tokens_cache;
+  std::string eval;           ///< a file or a folder to validate on
+  std::string chat_template;  ///< a name or a file; empty: the model's own
   std::optional<std::string> out;
   std::optional<std::string> init;
   std::optional<std::string> tokenizer;  ///< "bpe:N", or a file
   std::string dump_batches;
   std::string dump_grads;
   double minutes = 0.0;
+  double epochs = 0.0;  ///< > 0: they say how many steps there are
   int threads = 0;
   bool profile = false;
   bool resume = false;

@@ -226,9 +226,13 @@ void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> 
     unpack(type, blocks.subspan(b * t.block_bytes, t.block_bytes), std::span(quants).first(t.block_elements),
            std::span(scales).first(groups), std::span(minimums).first(q.minimums ? groups : 0));
     float* out = values.data() + b * t.block_elements;
-    for (size_t i = 0; i < t.block_elements; ++i) {
-      out[i] = scales[i / q.group] * static_cast<float>(quants[i] - q.zero_point);
-      if (q.minimums) out[i] += minimums[i / q.group];
+    for (size_t g = 0; g < groups; ++g) {
+      const uint8_t* of_group = quants.data() + g * q.group;
+      for (size_t i = 0; i < q.group; ++i) {
+        out[g * q.group + i] = scales[g] * static_cast<float>(of_group[i] - q.zero_point);
+      }
+      if (!q.minimums) continue;
+      for (size_t i = 0; i < q.group; ++i) out[g * q.group + i] += minimums[g];
     }
   }
 }

@@ -21,10 +21,10 @@ double time_product(const torch::Tensor& a, torch::Tensor& out) {
 
 }  // namespace
 
-double operations_per_token(const core::ModelConfig& c, int64_t window) {
+double operations_per_token(const core::ModelConfig& c, int64_t window, bool frozen) {
   const int64_t looked_up = c.tie_embeddings ? 0 : c.vocab_size * c.dim;
   const int64_t parameters = core::parameter_count(c) - looked_up;
-  return 6.0 * static_cast<double>(parameters) +
+  return (frozen ? 4.0 : 6.0) * static_cast<double>(parameters) +
          12.0 * static_cast<double>(c.n_layers * c.n_heads * c.head_dim) * static_cast<double>(window);
 }
 

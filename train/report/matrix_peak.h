@@ -14,8 +14,9 @@ namespace folio::train {
 
 /// Floating-point operations of the forward and the backward pass of one token in windows of `window` tokens, as in
 /// Chowdhery et al. 2022 (PaLM), appendix B: 6 N + 12 L H Q T, with N the parameters (without an embedding that is only
-/// looked up), L layers, H heads of width Q and T the window. Attention counts whole, with what the mask leaves out.
-[[nodiscard]] double operations_per_token(const core::ModelConfig& config, int64_t window);
+/// looked up), L layers, H heads of width Q and T the window. Attention counts whole, with what the mask leaves out. Of
+/// a `frozen` model 4 N, since the gradients of its weights are not computed.
+[[nodiscard]] double operations_per_token(const core::ModelConfig& config, int64_t window, bool frozen = false);
 
 struct MatrixPeak {
   double operations_per_s;  ///< 2 n³ for a product of n x n

@@ -80,6 +80,7 @@ const std::vector<Class>& classes() {
       {"residuals, dropout", {"folio::add", "folio::drop", "aten::bernoulli", "aten::native_dropout"}},
       {"embedding", {"aten::embedding", "aten::index_select"}},
       {"loss", {"folio::cross_entropy", "aten::_log_softmax", "aten::nll_loss"}},
+      {"frozen weights, expanded", {"folio::expand"}},
       {"copies, conversions", {"aten::copy_", "aten::_to_copy", "aten::clone"}},
       {"clipping, optimizer", {kUpdate}},
       {"other operations", {"aten::"}},
@@ -87,9 +88,10 @@ const std::vector<Class>& classes() {
   return kClasses;
 }
 
-double operations_of_products(const core::ModelConfig& c, int64_t tokens) {
+// Of a frozen model without the gradients of its weights, and without the adapters' small products.
+double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
   const int64_t block = c.dim * (2 * c.query_dim() + 2 * c.kv_dim()) + 3 * c.dim * c.hidden_dim;
-  return 6.0 * static_cast<double>(tokens) * static_cast<double>(c.n_layers * block + c.vocab_size * c.dim);
+  return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(c.n_layers * block + c.vocab_size * c.dim);
 }
 
 // Two products in the forward pass and five in the backward pass, of the half that the mask leaves.
@@ -128,18 +130,18 @@ StepProfile profile_steps(Trainer& trainer, int64_t steps) {
   }
   profile.items.push_back({.name = "autograd, batches", .seconds = rest / static_cast<double>(steps)});
   const TrainConfig& c = trainer.config();
-  profile.items[0].operations = operations_of_products(c.model, trainer.tokens_per_step());
+  profile.items[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0);
   profile.items[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window);
   return profile;
 }
 
 std::string to_table(const StepProfile& profile, double peak) {
-  std::string table = fmt::format("{:<22}{:>9}{:>9}{:>16}\n", "part", "ms", "share", "of the peak");
+  std::string table = fmt::format("{:<26}{:>9}{:>9}{:>16}\n", "part", "ms", "share", "of the peak");
   double all = 0.0, operations = 0.0;
   for (const auto& part : profile.items) all += part.seconds;
   const auto line = [&](const std::string& name, double seconds, double count) {
     const std::string share = count == 0.0 ? "" : fmt::format("{:.0f} %", 100 * count / seconds / peak);
-    table += fmt::format("{:<22}{:>9.2f}{:>7.1f} %{:>16}\n", name, 1e3 * seconds, 100 * seconds / all, share);
+    table += fmt::format("{:<26}{:>9.2f}{:>7.1f} %{:>16}\n", name, 1e3 * seconds, 100 * seconds / all, share);
   };
   for (const auto& part : profile.items) {
     line(part.name, part.seconds, part.operations);

@@ -78,7 +78,7 @@ void RunLog::append(const LogEntry& entry) {
   events_->append(entry.step, scalars_of(entry));
 }
 
-void RunLog::draw(double baseline) const {
+void RunLog::draw(double baseline, const std::string& name) const {
   LineChart chart{.title = "Loss", .x_label = "step", .y_label = "nats per token"};
   LineChart::Series train{.name = "train", .points = {}};
   LineChart::Series validation{.name = "validation", .points = {}};
@@ -89,7 +89,7 @@ void RunLog::draw(double baseline) const {
   }
   chart.series.push_back(std::move(train));
   if (!validation.points.empty()) chart.series.push_back(std::move(validation));
-  if (baseline > 0.0) chart.references.push_back({"5-gram by counting", baseline});
+  if (baseline > 0.0) chart.references.push_back({name, baseline});
   core::write_file_atomically(run_ / "loss.svg", chart.svg());
 }
 

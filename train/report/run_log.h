@@ -39,8 +39,8 @@ class RunLog {
   /// Syncs the file to disk. A checkpoint needs the lines up to its step, also after a power failure.
   void sync() { file_->sync(); }
 
-  /// Draws run/loss.svg; `baseline` is the 5-gram's loss.
-  void draw(double baseline) const;
+  /// Draws run/loss.svg, with a line at the loss of what is called `name`; 0: without.
+  void draw(double baseline, const std::string& name) const;
 
  private:
   std::filesystem::path run_;

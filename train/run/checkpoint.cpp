@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/formats/peft_adapter.h"
 #include "core/formats/safetensors.h"
 #include "core/version.h"
 #include "train/run/weights.h"
@@ -91,12 +92,25 @@ Environment this_environment() {
           .threads = at::get_num_threads()};
 }
 
+core::AdapterInfo adapter_info(const TrainerState& state) {
+  return {.rank = state.config.lora_rank,
+          .alpha = state.config.lora_alpha,
+          .dropout = state.config.lora_dropout,
+          .targets = nn::lora_targets(state.config.lora_targets),
+          .base = state.base};
+}
+
 void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimizer& optimizer, const TrainerState& state,
                      const data::Tokenizer& tokenizer, const nn::Llama& average) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
-    const core::Weights weights = weights_of(average.is_empty() ? model : average);
-    core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
-                         tokenizer.end_of_text());
+    if (state.config.lora_rank > 0) {
+      core::write_adapter(directory, model->config(), adapter_of(model, lora_options(state.config)),
+                          adapter_info(state));
+    } else {
+      const core::Weights weights = weights_of(average.is_empty() ? model : average);
+      core::write_hf_model(directory, weights.config, weights.views(), tokenizer.begin_of_text(),
+                           tokenizer.end_of_text());
+    }
     tokenizer.write_hf(directory);
     write_optimizer(directory / "optimizer.safetensors", model, optimizer, !average.is_empty());
     TrainerState saved = state;
@@ -107,7 +121,11 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimize
 
 void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, Optimizer& optimizer, const TrainerState& state,
                      nn::Llama average) {
-  load_weights(core::read_hf_directory(checkpoint), average.is_empty() ? model : average);
+  if (state.config.lora_rank > 0) {
+    load_adapter(core::read_peft_adapter(checkpoint, model->config()), model);
+  } else {
+    load_weights(core::read_hf_directory(checkpoint), average.is_empty() ? model : average);
+  }
   const core::SafetensorsFile file(checkpoint / "optimizer.safetensors");
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),

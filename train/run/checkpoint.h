@@ -1,7 +1,7 @@
 // Checkpoints: Hugging Face model directories with optimizer.safetensors (the optimizer's state, random generators) and
-// trainer.json beside the weights. With an average of the weights, that is the directory's model, and the weights that
-// training goes on with are in optimizer.safetensors. checkpoint_directory.h says how a run's checkpoints are written
-// and replaced.
+// trainer.json beside the weights. Of a run that trains adapters they are peft's directories. With an average of the
+// weights, that is the directory's model, and the weights that training goes on with are in optimizer.safetensors.
+// checkpoint_directory.h says how a run's checkpoints are written and replaced.
 #pragma once
 
 #include <filesystem>
@@ -16,6 +16,9 @@ namespace folio::train {
 
 /// The environment of this process.
 [[nodiscard]] Environment this_environment();
+
+/// What a run's adapters say of themselves (core/adapter.h).
+[[nodiscard]] core::AdapterInfo adapter_info(const TrainerState& state);
 
 /// Writes checkpoints/step-NNNNNN of the run as commit_checkpoint() does. `average` may be empty. Throws core::Error.
 void save_checkpoint(const std::filesystem::path& run, const nn::Llama& model, const Optimizer& optimizer,

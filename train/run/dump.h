@@ -12,8 +12,9 @@ namespace folio::train {
 inline constexpr int64_t kDumpedSteps = 1000;
 
 /// Writes the batches of config.steps, or of the first kDumpedSteps, as a NumPy array, int32 [steps, batch_size ·
-/// accumulation, window + 1]: the inputs are all columns but the last, the targets all but the first. Throws
-/// core::Error.
+/// accumulation, window + 1]: the inputs are all columns but the last, the targets all but the first. Of conversations
+/// [steps, batch_size · accumulation, 3, window]: inputs, targets, of which -100 do not count, and Batch::starts.
+/// Throws core::Error.
 void dump_batches(const std::filesystem::path& path, const data::BatchOf& batches, const TrainConfig& config);
 
 }  // namespace folio::train

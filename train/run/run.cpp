@@ -43,7 +43,8 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
   if (trainer.state().step == 0) trainer.save(options.run);
   RunLog log(options.run, trainer.state().step);
-  if (trainer.state().step > 0) log.draw(options.baseline);  // a run killed after a checkpoint may not have drawn it
+  if (trainer.state().step > 0)
+    log.draw(options.baseline, options.baseline_name);  // a run killed after a checkpoint may not have drawn it
   Progress progress(trainer.state().step, c.steps, c.log_style);
   Spinning spinning(at::get_num_threads());
   StepTimes since_log;
@@ -81,7 +82,8 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                      .sample = {}};
       since_log = {};
       if (options.operations_per_s > 0.0) {
-        entry.peak_share = entry.tokens_per_s * operations_per_token(c.model, c.window) / options.operations_per_s;
+        entry.peak_share =
+            entry.tokens_per_s * operations_per_token(c.model, c.window, c.lora_rank > 0) / options.operations_per_s;
       }
       if (evaluates) {
         const Trainer::Evaluation evaluation = trainer.evaluate();
@@ -97,7 +99,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     if (last || interrupted || best || measured || step % c.checkpoint_every == 0) {
       log.sync();
       trainer.save(options.run);
-      log.draw(options.baseline);
+      log.draw(options.baseline, options.baseline_name);
     }
     if (interrupted && !last) {
       progress.say(fmt::format("interrupted at step {}: the checkpoint is saved, go on with --resume", step));

@@ -10,7 +10,8 @@ namespace folio::train {
 
 struct RunOptions {
   std::filesystem::path run;
-  double baseline = 0.0;              ///< the 5-gram's loss, drawn in loss.svg
+  double baseline = 0.0;  ///< a loss to compare with, drawn in loss.svg; 0: none
+  std::string baseline_name = "5-gram by counting";
   double operations_per_s = 0.0;      ///< the matrix peak; 0: its share is not logged
   std::function<bool()> interrupted;  ///< asked after each step
 };

@@ -94,10 +94,29 @@ TrainConfig baby() {
   return c;
 }
 
+// Adapters for a model that is there: some hundred steps at a rate that only adapters bear, which has fallen to 0 at
+// the end.
+TrainConfig lora() {
+  TrainConfig c;
+  c.preset = "lora";
+  c.lora_rank = 8;
+  c.steps = 200;
+  c.lr = 1e-3;
+  c.min_lr = 0.0;
+  c.schedule = ScheduleKind::Linear;
+  c.warmup_steps = 10;
+  c.beta2 = 0.999;
+  c.weight_decay = 0.0;
+  c.dtype = Precision::Auto;
+  c.eval_every = 50;
+  c.checkpoint_every = 50;
+  return c;
+}
+
 }  // namespace
 
 const std::vector<std::string>& preset_names() {
-  static const std::vector<std::string> kNames{"tiny", "race", "blog", "baby"};
+  static const std::vector<std::string> kNames{"tiny", "race", "blog", "baby", "lora"};
   return kNames;
 }
 
@@ -110,6 +129,7 @@ TrainConfig preset(const std::string& name) {
   if (name == "race") return race();
   if (name == "blog") return blog();
   if (name == "baby") return baby();
+  if (name == "lora") return lora();
   return tiny();
 }
 
@@ -128,6 +148,12 @@ void validate(const TrainConfig& c) {
   if (c.schedule != ScheduleKind::Constant && c.min_lr > c.lr) {
     throw UsageError(fmt::format("--min-lr is {}, more than the --lr of {}", c.min_lr, c.lr));
   }
+  if (c.lora_rank > 0) {
+    static_cast<void>(nn::lora_targets(c.lora_targets));
+    if (c.device != DeviceKind::Cpu) throw UsageError("--lora-rank trains on a CPU; leave --device out");
+    if (c.ema > 0.0) throw UsageError("--ema averages whole models; leave it out with --lora-rank");
+    if (c.dropout > 0.0) throw UsageError("--dropout is for the whole model; with --lora-rank take --lora-dropout");
+  }
   if (c.validation_fraction + c.test_fraction >= 1.0) {
     throw UsageError(fmt::format("--validation-fraction {} and --test-fraction {} leave nothing to train on",
                                  c.validation_fraction, c.test_fraction));
@@ -139,6 +165,13 @@ std::string field_key(const core::ConfigField& field) {
   std::string key = flag.substr(0, flag.find(','));
   std::replace(key.begin(), key.end(), '-', '_');
   return key;
+}
+
+nn::LoraOptions lora_options(const TrainConfig& c) {
+  return {.rank = c.lora_rank,
+          .alpha = c.lora_alpha,
+          .dropout = c.lora_dropout,
+          .targets = nn::lora_targets(c.lora_targets)};
 }
 
 nlohmann::ordered_json to_json(const TrainConfig& config) {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/adapter.h"
 #include "core/model_config.h"
+#include "modules/lora.h"
 #include "train/run/choices.h"
 
 namespace folio::train {
@@ -24,6 +26,11 @@ struct TrainConfig {
   bool across_documents = true;  ///< windows go on with the next document
   double dropout = 0.0;
   uint64_t seed = 1337;
+
+  int64_t lora_rank = 0;  ///< of the adapters that are trained instead of the model; 0: the model is
+  double lora_alpha = 16.0;
+  std::string lora_targets = "all";
+  double lora_dropout = 0.0;
 
   OptimizerKind optimizer = OptimizerKind::AdamW;
   double lr = 2e-3;
@@ -82,6 +89,15 @@ struct TrainConfig {
     visit("Batches", self.validation_fraction,
           F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
     visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
+    visit("LoRA", self.lora_rank,
+          F{"lora-rank", "train adapters of this rank, and leave the weights of --init as they are; 0: train these", 0,
+            core::kMaxAdapterRank, F::kLater});
+    visit("LoRA", self.lora_alpha,
+          F{"lora-alpha", "what an adapter adds is scaled by alpha / rank", 1e-3, 1e6, F::kLater});
+    visit("LoRA", self.lora_targets,
+          F{"lora-targets", "matrices with adapters: all, or some of q,k,v,o,gate,up,down", 0, 0, F::kLater});
+    visit("LoRA", self.lora_dropout,
+          F{"lora-dropout", "probability of dropping a number of an adapter's input", 0, 0.99, F::kLater});
     visit("Optimizer", self.optimizer,
           F{"optimizer", "adamw, or for the matrices of the blocks muon or galore (the rest by adamw)", 0, 0});
     visit("Optimizer", self.beta1, F{"beta1", "AdamW's decay of the first moment", 0, 0.999999});
@@ -130,6 +146,9 @@ struct TrainConfig {
 
 /// Throws core::UsageError if the values don't fit each other.
 void validate(const TrainConfig& config);
+
+/// The adapters of a run with a lora_rank.
+[[nodiscard]] nn::LoraOptions lora_options(const TrainConfig& config);
 
 /// To JSON as in trainer.json, with the names of the flags with underscores, and back. What was added since the first
 /// version has its default where it is missing. Throws core::Error if another value is.

@@ -2,6 +2,9 @@
 
 #include <torch/utils.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/error.h"
 
 namespace folio::train {
@@ -27,16 +30,78 @@ core::Weights collect(const nn::Llama& model, Of&& of) {
   return weights;
 }
 
+// A tensor of each adapter's a and b.
+template <typename Of>
+core::Adapter collect_adapter(const nn::Llama& model, const nn::LoraOptions& options, Of&& of) {
+  core::Adapter adapter;
+  const auto parameters = model->named_parameters();
+  const auto floats = [&](const std::string& name) {
+    const torch::Tensor values = of(parameters[name]).detach().to(torch::kCPU, torch::kFloat32).contiguous();
+    const float* data = values.template data_ptr<float>();
+    return std::vector<float>(data, data + values.numel());
+  };
+  for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
+    const std::string module = nn::lora_module(spec);
+    if (!parameters.contains(module + ".lora_a")) continue;
+    adapter.parts.push_back({.role = spec.role,
+                             .layer = spec.layer,
+                             .rank = static_cast<size_t>(options.rank),
+                             .scale = static_cast<float>(options.alpha / static_cast<double>(options.rank)),
+                             .a = floats(module + ".lora_a"),
+                             .b = floats(module + ".lora_b")});
+  }
+  return adapter;
+}
+
+torch::Tensor gradient_of(const torch::Tensor& parameter) {
+  return parameter.grad().defined() ? parameter.grad() : torch::zeros_like(parameter);
+}
+
 }  // namespace
 
 core::Weights weights_of(const nn::Llama& model) {
   return collect(model, [](const torch::Tensor& parameter) { return parameter; });
 }
 
-core::Weights gradients_of(const nn::Llama& model) {
-  return collect(model, [](const torch::Tensor& parameter) {
-    return parameter.grad().defined() ? parameter.grad() : torch::zeros_like(parameter);
-  });
+core::Weights gradients_of(const nn::Llama& model) { return collect(model, gradient_of); }
+
+core::StoredModel stored_model(const core::Weights& weights) {
+  return {.path = "the model in training",
+          .format = core::ModelFormat::Gguf,
+          .config = weights.config,
+          .tensors = weights.views(),
+          .storage = {},
+          .gguf = {}};
+}
+
+core::Adapter adapter_of(const nn::Llama& model, const nn::LoraOptions& options) {
+  return collect_adapter(model, options, [](const torch::Tensor& parameter) { return parameter; });
+}
+
+core::Adapter adapter_gradients_of(const nn::Llama& model, const nn::LoraOptions& options) {
+  return collect_adapter(model, options, gradient_of);
+}
+
+void load_adapter(const core::Adapter& adapter, nn::Llama& model) {
+  const torch::NoGradGuard no_grad;
+  auto parameters = model->named_parameters();
+  size_t n_read = 0;
+  for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
+    const auto part = std::ranges::find_if(
+        adapter.parts, [&](const core::Adapter::Part& p) { return p.role == spec.role && p.layer == spec.layer; });
+    const std::string module = nn::lora_module(spec);
+    const bool here = parameters.contains(module + ".lora_a"), there = part != adapter.parts.end();
+    core::require(here == there, "{}: {} an adapter of {}", adapter.path, there ? "it has" : "it lacks", module);
+    if (!here) continue;
+    for (const auto& [name, values] : {std::pair(".lora_a", &part->a), std::pair(".lora_b", &part->b)}) {
+      torch::Tensor& parameter = parameters[module + name];
+      core::require(static_cast<size_t>(parameter.numel()) == values->size(), "{}: {} has another rank than the run's",
+                    adapter.path, module);
+      parameter.copy_(torch::tensor(at::ArrayRef<float>(*values)).view(parameter.sizes()));
+    }
+    ++n_read;
+  }
+  core::require(n_read == adapter.parts.size(), "{}: it has adapters of other matrices", adapter.path);
 }
 
 void load_weights(const core::Weights& weights, nn::Llama& model) {

@@ -18,11 +18,20 @@ std::unique_ptr<const data::Tokenizer> or_characters(std::unique_ptr<const data:
 }
 
 // Long enough for a window, which is checked here, before the model is built.
-data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config) {
-  const auto splits = data::split_view(tokens, config.validation_fraction, config.test_fraction);
+data::SplitsOf<data::TokenView> checked(const data::SplitsOf<data::TokenView>& splits, const TrainConfig& config) {
   static_cast<void>(data::consecutive_windows(splits.train, config.window));
   static_cast<void>(data::consecutive_windows(splits.validation, config.window));
   return splits;
+}
+
+data::SplitsOf<data::TokenView> splits_of(data::TokenView tokens, const TrainConfig& config) {
+  return checked(data::split_view(tokens, config.validation_fraction, config.test_fraction), config);
+}
+
+data::SplitsOf<data::TokenView> with_eval(data::TokenView tokens, data::TokenView eval, const TrainConfig& config) {
+  if (config.test_fraction == 0.0) return checked({.train = tokens, .validation = eval, .test = {}}, config);
+  const auto parts = data::split_view(tokens, config.test_fraction, 0.0);
+  return checked({.train = parts.train, .validation = eval, .test = parts.validation}, config);
 }
 
 }  // namespace
@@ -38,7 +47,8 @@ TextDataset::TextDataset(const data::Corpus& corpus, const TrainConfig& config,
       splits_(splits_of(tokens_, config)) {}
 
 TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
-                         std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options)
+                         std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options,
+                         const data::TextFiles* eval)
     : source_{.name = texts.name,
               .path = fmt::format("{}", fmt::join(texts.paths, "\n")),
               .field = texts.field,
@@ -47,7 +57,26 @@ TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSumm
       tokenizer_(tokenizer ? std::move(tokenizer)
                            : std::make_unique<data::CharTokenizer>(summary.characters, texts.paths.front())),
       document_tokens_(std::in_place, texts.documents, summary, *tokenizer_, options),
-      splits_(splits_of(document_tokens_->view(), config)) {}
+      splits_(eval == nullptr ? splits_of(document_tokens_->view(), config) : data::SplitsOf<data::TokenView>()) {
+  if (eval == nullptr) return;
+  const data::DocumentsSummary eval_summary = data::summarize(eval->documents);
+  eval_tokens_.emplace(eval->documents, eval_summary, *tokenizer_, options);
+  splits_ = with_eval(document_tokens_->view(), eval_tokens_->view(), config);
+  source_.eval_path = fmt::format("{}", fmt::join(eval->paths, "\n"));
+  source_.bytes += static_cast<int64_t>(eval_summary.n_bytes);
+  source_.digest = corpus_digest(source_.digest + eval_summary.digest);
+}
+
+int64_t TextDataset::windows_per_epoch(const TrainConfig& c) const {
+  return data::consecutive_windows(splits_.train, c.window);
+}
+
+SamplePrompt TextDataset::sample_prompt() const {
+  SamplePrompt sample{.tokens = tokenizer_->default_prompt()};
+  sample.options.slide = true;  // a text may be longer than the context
+  sample.options.sampler.seed = 1;
+  return sample;
+}
 
 data::DocumentEnd TextDataset::document_end(const TrainConfig& config) const {
   return config.across_documents ? data::DocumentEnd() : tokenizer_->end_of_text();

@@ -11,6 +11,7 @@
 #include "data/corpus.h"
 #include "data/document_tokens.h"
 #include "data/tokenizers/tokenizer.h"
+#include "infer/engine/request.h"
 #include "train/run/train_config.h"
 
 namespace folio::train {
@@ -24,6 +25,14 @@ struct Source {
   std::string field = "text";  ///< of lines of JSON, the one with the text
   int64_t bytes = 0;
   std::string digest;
+  std::string eval_path{};  ///< of what is validated on, where that is not a part of it; likewise
+};
+
+/// How a text of the model in training begins, which is looked at beside its loss.
+struct SamplePrompt {
+  std::vector<int32_t> tokens{};  ///< none: there is no sample
+  infer::GenerateOptions options{};
+  std::string before{};  ///< stands before the text in the log
 };
 
 class Dataset {
@@ -41,6 +50,11 @@ class Dataset {
   [[nodiscard]] virtual data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const = 0;
   /// The whole validation split, each token once.
   [[nodiscard]] virtual data::Batches validation_batches(const TrainConfig& config) const = 0;
+
+  /// How many windows have seen each training token once.
+  [[nodiscard]] virtual int64_t windows_per_epoch(const TrainConfig& config) const = 0;
+
+  [[nodiscard]] virtual SamplePrompt sample_prompt() const = 0;
 };
 
 /// A text, or documents: tokens, cut into splits, and windows at random places of them.
@@ -50,14 +64,17 @@ class TextDataset final : public Dataset {
   /// for the text, or a split is shorter than a window.
   TextDataset(const data::Corpus& corpus, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer = nullptr);
-  /// The same for texts of any size. `summary` is that of `texts`.
+  /// The same for texts of any size. `summary` is that of `texts`. With `eval`, that is the validation split.
   TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
-              std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options);
+              std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options,
+              const data::TextFiles* eval = nullptr);
 
   [[nodiscard]] const Source& source() const override { return source_; }
   [[nodiscard]] const data::Tokenizer& tokenizer() const override { return *tokenizer_; }
   [[nodiscard]] data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const override;
   [[nodiscard]] data::Batches validation_batches(const TrainConfig& config) const override;
+  [[nodiscard]] int64_t windows_per_epoch(const TrainConfig& config) const override;
+  [[nodiscard]] SamplePrompt sample_prompt() const override;
 
   [[nodiscard]] const data::SplitsOf<data::TokenView>& splits() const { return splits_; }
 
@@ -69,6 +86,7 @@ class TextDataset final : public Dataset {
   std::unique_ptr<const data::Tokenizer> tokenizer_;
   std::vector<int32_t> tokens_;                          ///< of a corpus
   std::optional<data::DocumentTokens> document_tokens_;  ///< or of texts
+  std::optional<data::DocumentTokens> eval_tokens_;
   data::SplitsOf<data::TokenView> splits_;
 };
 

@@ -40,7 +40,7 @@ double mean_loss(nn::Llama& model, const data::BatchOf& batches, uint64_t first,
     const data::Batch batch = batches(number);
     const TensorBatch tensors = to_tensors(batch, device);
     const auto counted = static_cast<double>(batch.n_counted());
-    sum += model->loss(tensors.inputs_BT, tensors.targets_BT).item<double>() * counted;
+    sum += model->loss(tensors.inputs_BT, tensors.targets_BT, tensors.starts_BT).item<double>() * counted;
     n_counted += counted;
   }
   return sum / n_counted;

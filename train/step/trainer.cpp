@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/formats/peft_adapter.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
 #include "train/report/matrix_peak.h"
@@ -84,10 +85,18 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
   return difference;
 }
 
-nn::Llama make_model(const TrainConfig& c) {
-  if (!c.fused) return nn::plain_llama(c.model, c.dropout);
-  if (c.device != DeviceKind::Cpu || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout);
-  return nn::fused_llama(c.model, c.dropout, c.recompute);
+nn::Llama make_model(const TrainConfig& c, const std::shared_ptr<const nn::FrozenWeights>& frozen) {
+  if (!c.fused) return nn::plain_llama(c.model, c.dropout, frozen);
+  if (c.device != DeviceKind::Cpu || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout, nn::BlockFactory(), frozen);
+  return nn::fused_llama(c.model, c.dropout, c.recompute, frozen);
+}
+
+std::shared_ptr<const nn::FrozenWeights> frozen_weights(const TrainConfig& c, const fs::path& base) {
+  if (c.lora_rank == 0) return nullptr;
+  auto frozen = std::make_shared<const nn::FrozenWeights>(core::read_model(base));
+  const std::string difference = core::describe_difference(frozen->config(), c.model);
+  require(difference.empty(), "{}: the run is of another model: {}", base.string(), difference);
+  return frozen;
 }
 
 // If `on`, matrix products are in bfloat16 while this object exists.
@@ -111,6 +120,16 @@ class Autocast {
   at::DeviceType type_;
 };
 
+void write_gradients(const fs::path& path, const nn::Llama& model, const TrainerState& state) {
+  if (state.config.lora_rank == 0) {
+    core::write_hf_tensors(path, gradients_of(model));
+    return;
+  }
+  fs::create_directories(path);
+  core::write_adapter(path, model->config(), adapter_gradients_of(model, lora_options(state.config)),
+                      adapter_info(state));
+}
+
 // The norm of all gradients together.
 double gradient_norm(const std::vector<torch::Tensor>& parameters) {
   const torch::NoGradGuard no_grad;
@@ -121,20 +140,27 @@ double gradient_norm(const std::vector<torch::Tensor>& parameters) {
 
 }  // namespace
 
-Trainer::Trainer(TrainConfig config, const Dataset& dataset)
+Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base)
     : dataset_(dataset),
       state_{.config = completed(std::move(config), dataset),
              .corpus = dataset.source().name,
              .corpus_path = dataset.source().path,
              .corpus_field = dataset.source().field,
              .corpus_bytes = dataset.source().bytes,
-             .corpus_digest = dataset.source().digest},
+             .corpus_digest = dataset.source().digest,
+             .corpus_eval = dataset.source().eval_path},
       device_(device_of(state_.config)),
       batches_(dataset.random_batches(Split::Train, state_.config, state_.config.seed)) {
   if (state_.config.ema > 0.0)
     average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes
+  frozen_ = frozen_weights(state_.config, base);
+  if (frozen_) {
+    state_.base = fs::absolute(base).lexically_normal().string();
+    state_.base_digest = model_digest(frozen_->model());
+  }
   torch::manual_seed(state_.config.seed);
-  model_ = make_model(state_.config);
+  model_ = make_model(state_.config, frozen_);
+  if (frozen_) nn::add_lora(model_, lora_options(state_.config));
   model_->to(device_);
   model_->train();
   if (!average_.is_empty()) {
@@ -158,6 +184,11 @@ void Trainer::resume(const fs::path& checkpoint) {
           : fmt::format("{} ({} bytes, digest {}) -> {} ({} bytes, digest {})", saved.corpus_path, saved.corpus_bytes,
                         saved.corpus_digest, dataset_.source().path, dataset_.source().bytes, dataset_.source().digest),
       "another text", "restore the text");
+  require_same(saved.base_digest == state_.base_digest
+                   ? ""
+                   : fmt::format("{} (digest {}) -> {} (digest {})", saved.base, saved.base_digest, state_.base,
+                                 state_.base_digest),
+               "another base model", "restore it");
   std::string difference = describe_difference(saved.config, state_.config);
   if (saved.minutes != state_.minutes) {
     difference += fmt::format("{}minutes {} -> {}", difference.empty() ? "" : ", ", saved.minutes, state_.minutes);
@@ -196,7 +227,7 @@ StepResult Trainer::step() {
     torch::Tensor part_loss;
     {
       const Autocast autocast(c.dtype == Precision::Bf16, device_);
-      part_loss = model_->loss(batch.inputs_BT, batch.targets_BT);
+      part_loss = model_->loss(batch.inputs_BT, batch.targets_BT, batch.starts_BT);
     }
     if (c.accumulation > 1) part_loss = part_loss / (n_counted / static_cast<double>(part.n_counted()));
     part_loss.backward();
@@ -207,7 +238,7 @@ StepResult Trainer::step() {
   RECORD_FUNCTION("folio::update", {});  // profile.h
   const double grad_norm = gradient_norm(optimizer_->parameters());
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
-  if (state_.step == 0 && !gradients_path_.empty()) core::write_hf_tensors(gradients_path_, gradients_of(model_));
+  if (state_.step == 0 && !gradients_path_.empty()) write_gradients(gradients_path_, model_, state_);
   const bool clips = c.clip > 0.0 && grad_norm > c.clip;
   optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
   ++state_.step;
@@ -230,7 +261,15 @@ Trainer::Evaluation Trainer::evaluate() {
   return {.train = loss_of(Split::Train, c.seed + 1), .validation = loss_of(Split::Validation, c.seed + 2)};
 }
 
-std::string Trainer::sample() const { return sample_text(shown_model(), dataset_.tokenizer(), config().sample); }
+std::string Trainer::sample() const {
+  const SamplePrompt prompt = dataset_.sample_prompt();
+  if (frozen_) {
+    const core::Adapter adapter = adapter_of(model_, lora_options(config()));
+    return sample_text(frozen_->model(), &adapter, dataset_.tokenizer(), prompt, config().sample);
+  }
+  const core::Weights weights = weights_of(shown_model());
+  return sample_text(stored_model(weights), nullptr, dataset_.tokenizer(), prompt, config().sample);
+}
 
 void Trainer::save(const fs::path& run) {
   save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer(), average_);

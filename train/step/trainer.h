@@ -24,8 +24,9 @@ struct StepResult {
 
 class Trainer {
  public:
-  /// A new model, seeded. `config.model.vocab_size` is set to the dataset's. Throws core::Error or UsageError.
-  Trainer(TrainConfig config, const Dataset& dataset);
+  /// A new model, seeded; or with config.lora_rank, new adapters for the model file `base`, which is mapped and stays
+  /// as it is. `config.model.vocab_size` is set to the dataset's. Throws core::Error or UsageError.
+  Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& base = {});
 
   /// Trains for this many minutes instead of config.steps; measure() finds the number of steps. Call it before
   /// resume().
@@ -40,7 +41,8 @@ class Trainer {
   void init_from(const std::filesystem::path& model);
 
   /// Writes the batches of the first steps (dump.h), and lets the first step write its gradients before they are
-  /// clipped, as safetensors with Hugging Face's names. An empty path: not. Throws core::Error.
+  /// clipped, as safetensors with Hugging Face's names; those of adapters as a directory of peft's. An empty path: not.
+  /// Throws core::Error.
   void dump(const std::filesystem::path& batches, const std::filesystem::path& gradients);
 
   /// One optimizer step. Throws core::Error, before any weight is changed, if the loss or a gradient is not finite.
@@ -79,6 +81,7 @@ class Trainer {
   const Dataset& dataset_;
   TrainerState state_;
   torch::Device device_;
+  std::shared_ptr<const nn::FrozenWeights> frozen_;  ///< with config.lora_rank
   nn::Llama model_{nullptr};
   nn::Llama average_{nullptr};  ///< with config.ema
   std::unique_ptr<Optimizer> optimizer_;

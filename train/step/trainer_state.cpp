@@ -32,6 +32,9 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("corpus_field", self.corpus_field);
   visit("corpus_bytes", self.corpus_bytes);
   visit("corpus_digest", self.corpus_digest);
+  visit("corpus_eval", self.corpus_eval);
+  visit("base", self.base);
+  visit("base_digest", self.base_digest);
   visit("best_validation_loss", self.best_validation_loss);
   visit("best_step", self.best_step);
   visit("evaluations_since_best", self.evaluations_since_best);
@@ -46,8 +49,8 @@ void visit_state(Self& self, Visitor&& visit) {
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
     // Older runs don't have these.
-    static const std::set<std::string_view> kNewer{"corpus_field", "evaluations_since_best", "measures_until",
-                                                   "spent_seconds"};
+    static const std::set<std::string_view> kNewer{"corpus_eval", "corpus_field", "evaluations_since_best",
+                                                   "measures_until", "spent_seconds"};
     if (!json.contains(key) && kNewer.contains(key)) return;
     value = core::json_get<std::decay_t<decltype(value)>>(json, key, where);
   };
@@ -64,6 +67,17 @@ nlohmann::ordered_json to_json(const Environment& environment) {
 std::string corpus_digest(std::string_view text) {
   data::Digest digest;
   digest.add(text);
+  return digest.hex();
+}
+
+std::string model_digest(const core::StoredModel& model) {
+  constexpr size_t kMost = size_t{64} << 10U;
+  data::Digest digest;
+  for (const core::TensorView& tensor : model.tensors) {
+    digest.add(fmt::format("{} {} {}\n", tensor.name, core::info(tensor.type).name, core::shape_string(tensor.shape)));
+    const auto first = tensor.bytes.first(std::min(kMost, tensor.bytes.size()));
+    digest.add({reinterpret_cast<const char*>(first.data()), first.size()});
+  }
   return digest.hex();
 }
 

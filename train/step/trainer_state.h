@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/weights.h"
 #include "train/run/train_config.h"
 
 namespace folio::train {
@@ -28,10 +29,13 @@ struct TrainerState {
   TrainConfig config;
   std::string corpus;                 ///< its name
   std::string corpus_path;            ///< where it lies; of several files a line for each
-  std::string corpus_field = "text";  ///< of lines of JSON, the one with the text
+  std::string corpus_field = "text";  ///< of lines of JSON, the one with the text; "messages": conversations
   int64_t corpus_bytes = 0;           ///< its length in bytes
   std::string corpus_digest;          ///< see corpus_digest()
-  int64_t step = 0;                   ///< completed steps
+  std::string corpus_eval{};          ///< where lies what is validated on, if that is no part of it
+  std::string base;         ///< the model file that adapters are trained for; empty: the run has a model of its own
+  std::string base_digest;  ///< see model_digest()
+  int64_t step = 0;         ///< completed steps
   double best_validation_loss = 0.0;  ///< 0 before the first evaluation
   int64_t best_step = -1;
   int64_t evaluations_since_best = 0;
@@ -45,6 +49,9 @@ struct TrainerState {
 
 /// A 64-bit hash of a text (FNV-1a) in hexadecimal digits. It detects changes, but is not cryptographic.
 [[nodiscard]] std::string corpus_digest(std::string_view text);
+
+/// A hash of a model's tensors: their names, shapes and types, and the first 64 KiB of each.
+[[nodiscard]] std::string model_digest(const core::StoredModel& model);
 
 /// Writes trainer.json of a checkpoint directory. Throws core::Error.
 void write_trainer_state(const std::filesystem::path& checkpoint, const TrainerState& state);

@@ -81,6 +81,8 @@ TrainConfig unusual() {
       value = core::Family::Qwen3;
     } else if constexpr (std::is_enum_v<T>) {
       value = static_cast<T>(value == static_cast<T>(1) ? 0 : 1);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      value = fmt::format("text {}", n);
     } else {
       value = static_cast<T>(n * 1.0625 + 0.1);
     }

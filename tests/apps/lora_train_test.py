@@ -1,0 +1,186 @@
+"""train --lora-rank against peft: the same losses, gradients and adapters from the same first values; and what a user
+does with the result."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file
+
+from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, environment, export, generate, run, succeed
+
+torch.set_num_threads(1)
+TEXT = "".join(f"{a} {b} loves the {c},\nand so it was.\n\n" for a in ("The old", "My good", "A sly")
+               for b in ("king", "queen", "fool", "lord") for c in ("crown", "sea", "night", "sword"))
+STEPS, LR = 10, 3e-3
+FLAGS = ["--window", "24", "--batch-size", "3", "--schedule", "constant", "--warmup-steps", "0", "--clip",
+         "0", "--dtype", "f32", "--threads", "1", "--log-every", "1", "--sample", "8"]
+NAMES = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": "gate_proj", "up": "up_proj",
+         "down": "down_proj"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lora")
+    (folder / "kings.txt").write_text(TEXT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def blocks(home):
+    """A random model with rows of whole blocks, as Q8_0, and with the same numbers for transformers."""
+    torch.manual_seed(1)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=66, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.15, bos_token_id=65, eos_token_id=65))
+    model.save_pretrained(home / "random")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / name, home / "random" / name)
+    file = export(home / "random", home / "random.gguf", "--type", "q8_0")
+    return file, export(file, home / "random-f32", "--format", "hf", "--type", "f32")
+
+
+def train(home, base, out, *flags, steps=STEPS):
+    return succeed("train", home / "kings.txt", "--init", base, "--lora-rank", "4", "--out", out, "--steps", steps,
+                   *FLAGS, *flags, home=home)
+
+
+def log_of(directory):
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+
+
+def as_peft(base, adapter):
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    return peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
+
+
+def loss_of(model, rows):
+    ids = torch.from_numpy(rows.astype(np.int64))
+    logits = model(ids[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+@pytest.mark.parametrize("targets, base_type, fused", [("all", "f32", "true"), ("q,v,down", "f32", "true"),
+                                                       ("all", "q8_0", "true"), ("k,o,gate,up", "f32", "false")])
+def test_ten_steps_are_those_of_peft(home, blocks, targets, base_type, fused):
+    folder = home / f"{targets}-{base_type}-{fused}"
+    folder.mkdir()
+    base, theirs = blocks if base_type == "q8_0" else (GOLDEN, GOLDEN)
+    flags = ["--lora-targets", targets, "--lora-alpha", "6", "--fused", fused]
+    train(home, base, folder / "first", "--lr", "0", *flags, steps=1)  # a rate of 0 leaves the first values
+    train(home, base, folder / "run", "--lr", LR, "--dump-batches", folder / "batches.npy", "--dump-grads",
+          folder / "gradients", *flags)
+    first = folder / "first/checkpoints/last"
+    model = as_peft(theirs, first)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, betas=(0.9, 0.999),
+                                  weight_decay=0.0)
+    if targets == "all":  # as peft would begin: B is 0, A uniform in ±1/√in
+        values = load_file(first / "adapter_model.safetensors")
+        for name, value in values.items():
+            bound = value.shape[1] ** -0.5
+            assert (value == 0).all() if "lora_B" in name else 0.9 * bound < np.abs(value).max() <= bound, name
+
+    names = {NAMES[t] for t in targets.split(",")} if targets != "all" else set(NAMES.values())
+    assert set(json.loads((first / "adapter_config.json").read_text())["target_modules"]) == names
+    losses = []
+    for step, rows in enumerate(np.load(folder / "batches.npy")):
+        loss = loss_of(model, rows)
+        optimizer.zero_grad()
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            gradients = load_file(folder / "gradients/adapter_model.safetensors")
+            found = {name.replace(".default", ""): p.grad.numpy() for name, p in model.named_parameters()
+                     if p.requires_grad}
+            assert found.keys() == gradients.keys() and len(found) == 2 * model.config.num_hidden_layers * len(names)
+            for name, gradient in found.items():
+                scale = np.abs(gradient).max()
+                assert np.abs(gradients[name] - gradient).max() <= 1e-5 * scale + 1e-9, name
+        optimizer.step()
+    ours = [entry["loss"] for entry in log_of(folder / "run")]
+    assert len(ours) == STEPS and np.abs(np.array(ours) - np.array(losses)).max() <= 1e-5, (ours, losses)
+    assert ours[-1] < ours[0] - 0.01  # it has learned something
+    # The adapter at the end, which Adam makes of ten gradients: where these are near 0, its steps depend on their signs.
+    trained = load_file(folder / "run/checkpoints/last/adapter_model.safetensors")
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            difference = np.abs(trained[name.replace(".default", "")] - parameter.detach().numpy())
+            assert np.quantile(difference, 0.99) <= 1e-4, name
+
+
+def test_what_the_trainer_validates_is_what_peft_and_the_engine_make_of_the_adapter(home):
+    out = home / "checked"
+    done = train(home, GOLDEN, out, "--lr", LR)
+    assert "--lora" in done.stdout and "parameters are trained" in done.stdout
+    adapter = out / "checkpoints/best"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(adapter)
+    ids = tokenizer(TEXT).input_ids
+    ids = ids[int(len(ids) * 0.9 + 1e-6):]
+    rows = np.array([ids[at:at + 25] for at in range(0, len(ids) - 24, 24)])
+    with torch.no_grad():
+        theirs = loss_of(as_peft(GOLDEN, adapter).eval(), rows).item()
+    # Float32 sums of at most 256 numbers in another order, of a loss below 4.
+    assert log_of(out)[-1]["val_loss"] == pytest.approx(theirs, abs=1e-4)
+    (home / "end.txt").write_text(tokenizer.decode(ids[:25]))
+    ours = json.loads(succeed("perplexity", "-m", GOLDEN, "--lora", adapter, "--text", home / "end.txt", "--json").stdout)
+    with torch.no_grad():
+        theirs = loss_of(as_peft(GOLDEN, adapter).eval(), np.array([ids[:25]])).item()
+    assert ours["nll"] == pytest.approx(theirs, abs=1e-4)
+
+
+def test_an_interrupted_run_repeats_the_bits(home):
+    flags = ["--lr", LR, "--lora-dropout", "0.2", "--checkpoint-every", "1000"]
+    train(home, GOLDEN, home / "whole", *flags, steps=400)
+    command = [BUILD / "train", home / "kings.txt", "--init", GOLDEN, "--lora-rank", "4", "--out", home / "cut", "--steps",
+               400, *FLAGS, *flags]
+    running = subprocess.Popen(list(map(str, command)), env=environment(home), stdout=subprocess.DEVNULL)
+    log = home / "cut/log.jsonl"
+    while not (log.exists() and log.read_text().count("\n") > 5):
+        assert running.poll() is None
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=60) == 130
+    assert json.loads((home / "cut/checkpoints/last/trainer.json").read_text())["step"] < 400
+    succeed("train", home / "kings.txt", "--out", home / "cut", "--resume", home=home)
+    for name in ("adapter_model.safetensors", "optimizer.safetensors"):
+        parts = [(home / run_name / "checkpoints/last" / name).read_bytes() for run_name in ("cut", "whole")]
+        assert parts[0] == parts[1], name
+
+
+def test_what_cannot_be_is_refused_by_name(home):
+    def refuse(code, *flags, parts):
+        done = run("train", home / "kings.txt", "--out", home / "no", *FLAGS, *flags, home=home)
+        assert_refused(done, code, *parts)
+        assert not (home / "no").exists()
+
+    refuse(WRONG_USAGE, "--lora-rank", "4", parts=["--lora-rank", "--init"])
+    lora = ["--init", GOLDEN, "--lora-rank", "4"]
+    refuse(WRONG_USAGE, *lora, "--lora-targets", "q,lm_head", parts=["lm_head", "q, k, v, o, gate, up, down"])
+    refuse(WRONG_USAGE, *lora, "--ema", "0.9", parts=["--ema", "--lora-rank"])
+    refuse(WRONG_USAGE, *lora, "--dropout", "0.1", parts=["--dropout", "--lora-dropout"])
+    refuse(WRONG_USAGE, *lora, "--device", "cuda", parts=["--lora-rank", "--device"])
+    refuse(WRONG_USAGE, "--init", GOLDEN, "--lora-alpha", "4", parts=["--lora-alpha", "--lora-rank"])
+    refuse(WRONG_USAGE, "--init", GOLDEN, "--lora-rank", "257", parts=["--lora-rank", "256"])
+    refuse(FAILED, *lora, "--layers", "3", parts=["n_layers"])
+
+
+def test_a_run_goes_on_with_its_own_base_alone(home):
+    base = export(GOLDEN, home / "moved.gguf", "--type", "f16")
+    train(home, base, home / "based", "--lr", LR)
+    (home / "moved.gguf").rename(home / "away.gguf")
+    export(GOLDEN, home / "moved.gguf", "--type", "f32")
+    resume = ["train", home / "kings.txt", "--out", home / "based", "--resume"]
+    assert_refused(run(*resume, home=home), FAILED, "another base model", str(home / "moved.gguf"))
+    (home / "moved.gguf").unlink()
+    assert_refused(run(*resume, home=home), FAILED, str(home / "moved.gguf"))
+    (home / "away.gguf").rename(home / "moved.gguf")
+    succeed(*resume, home=home)
+    text = generate(base, "--lora", home / "based/checkpoints/last", "-p", "The ", "-n", "5", "--temp", "0", home=home)
+    assert len(text["tokens"]) == 5

@@ -1,0 +1,133 @@
+#include "train/step/chat_dataset.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "core/thread_pool.h"
+#include "data/chat/conversations.h"
+#include "infer/engine/conversation.h"
+
+namespace folio::train {
+namespace {
+
+using data::ChatExample;
+
+struct ChatSplits {
+  std::vector<data::Conversation> train;
+  std::vector<data::Conversation> validation;
+};
+
+// Neighbours in a file are often about the same, so each split is drawn from all over it.
+ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& c) {
+  const auto n = static_cast<double>(all.size());
+  const auto share = [&](double fraction) { return static_cast<size_t>(std::ceil(n * fraction - 1e-6)); };
+  const size_t n_validation = share(c.validation_fraction);
+  const size_t n_test = share(c.test_fraction);
+  core::require(n_validation + n_test < all.size(),
+                "{} conversations leave none to train on, with shares of {:g} to validate and {:g} to test on; name "
+                "others with --eval, or take more",
+                all.size(), c.validation_fraction, c.test_fraction);
+  constexpr uint64_t kSeed = 1;
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [](size_t a, size_t b) { return core::random_bits(kSeed, a) < core::random_bits(kSeed, b); });
+  ChatSplits splits;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i >= n_validation && i < n_validation + n_test) continue;
+    (i < n_validation ? splits.validation : splits.train).push_back(std::move(all[order[i]]));
+  }
+  return splits;
+}
+
+std::vector<ChatExample> examples_of(const std::vector<data::Conversation>& conversations,
+                                     const data::ChatRenderer& renderer) {
+  std::vector<std::vector<ChatExample>> of_each(conversations.size());
+  constexpr size_t kMicroseconds = 500;  // for one
+  core::ThreadPool pool;
+  pool.parallel_for(conversations.size(), 1, kMicroseconds * conversations.size(), [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) of_each[i] = renderer.examples(conversations[i]);
+  });
+  std::vector<ChatExample> examples;
+  for (auto& some : of_each) std::move(some.begin(), some.end(), std::back_inserter(examples));
+  return examples;
+}
+
+// Of all that decides what is trained on: the texts, the template and the tokenizer.
+void add(data::Digest& digest, const std::vector<ChatExample>& examples) {
+  for (const ChatExample& example : examples) {
+    digest.add({reinterpret_cast<const char*>(example.tokens.data()), example.tokens.size() * sizeof(int32_t)});
+    std::string learned;
+    for (const bool is_learned : example.is_learned) learned += is_learned ? '1' : '0';
+    digest.add(learned + "\n");
+  }
+}
+
+std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fmt::join(texts.paths, "\n")); }
+
+// Up to the first answer of the first conversation for which a window has room.
+SamplePrompt sample_of(const std::vector<data::Conversation>& conversations, const data::Tokenizer& tokenizer,
+                       const data::ChatTemplate& chat, const data::ChatRenderer& renderer, int64_t window) {
+  SamplePrompt sample;
+  sample.options.sampler.temperature = 0.0F;
+  infer::end_at_turn(tokenizer, chat, sample.options);
+  for (const data::Conversation& conversation : conversations) {
+    const auto answer = std::ranges::find(conversation.messages, data::ChatRole::Assistant, &data::ChatMessage::role);
+    const std::vector<data::ChatMessage> asked(conversation.messages.begin(), answer);
+    sample.tokens = renderer.prompt({.messages = asked, .tools = conversation.tools});
+    if (std::ssize(sample.tokens) >= window) continue;
+    for (const data::ChatMessage& message : asked) {
+      sample.before += fmt::format("{}: {}\n", data::chat_role_name(message.role), message.content);
+    }
+    sample.before += "assistant: ";
+    return sample;
+  }
+  return {};
+}
+
+}  // namespace
+
+ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* eval, const TrainConfig& config,
+                         std::unique_ptr<const data::Tokenizer> tokenizer, data::ChatTemplate chat)
+    : source_{.name = texts.name,
+              .path = paths_of(texts),
+              .field = "messages",
+              .bytes =
+                  static_cast<int64_t>(texts.documents.n_bytes() + (eval == nullptr ? 0 : eval->documents.n_bytes())),
+              .digest = {},
+              .eval_path = eval == nullptr ? "" : paths_of(*eval)},
+      tokenizer_(std::move(tokenizer)) {
+  std::vector<data::Conversation> all = data::read_conversations(texts.documents);
+  core::require(!all.empty(), "{} has no conversations", texts.paths.front());
+  ChatSplits splits = eval == nullptr ? drawn_splits(std::move(all), config)
+                                      : ChatSplits{std::move(all), data::read_conversations(eval->documents)};
+  core::require(!splits.validation.empty(), "{} has no conversations", eval == nullptr ? "" : eval->paths.front());
+  const data::ChatRenderer renderer(*tokenizer_, chat);
+  sample_ = sample_of(splits.validation, *tokenizer_, chat, renderer, config.window);
+  data::Digest digest;
+  const auto packed = [&](const std::vector<data::Conversation>& conversations) {
+    std::vector<ChatExample> examples = examples_of(conversations, renderer);
+    add(digest, examples);
+    return Part{.n_conversations = std::ssize(conversations),
+                .packed = std::make_unique<const data::PackedExamples>(std::move(examples), config.window,
+                                                                       tokenizer_->end_of_text())};
+  };
+  train_ = packed(splits.train);
+  validation_ = packed(splits.validation);
+  source_.digest = digest.hex();
+}
+
+data::BatchOf ChatDataset::random_batches(Split split, const TrainConfig& c, uint64_t seed) const {
+  return packed(split).shuffled(c.batch_size, seed);
+}
+
+data::Batches ChatDataset::validation_batches(const TrainConfig&) const { return validation_.packed->in_order(); }
+
+}  // namespace folio::train
