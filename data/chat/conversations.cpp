@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "data/chat/chat_messages.h"
-#include "data/chat/tool_format.h"
 
 namespace folio::data {
 namespace {
@@ -133,8 +132,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told) {
-  const std::string mark = end_of_turn(tokenizer, chat);
+std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told,
+                                            const std::string& mark) {
   const std::span<const ChatMessage> all = told.messages;
   std::vector<MarkedText> texts;
   for (size_t i = 1; i < all.size(); ++i) {
@@ -158,21 +157,10 @@ std::vector<MarkedText> marked_by_rendering(const Tokenizer& tokenizer, const Ch
   return texts;
 }
 
-ChatWithTools told(const Tokenizer& tokenizer, const ChatTemplate& chat, const Conversation& conversation) {
-  const auto& messages = conversation.messages;
-  const bool has_calls = std::any_of(messages.begin(), messages.end(),
-                                     [](const ChatMessage& m) { return !m.calls.empty() || m.role == ChatRole::Tool; });
-  if (!has_calls && conversation.tools.empty()) return {.messages = messages, .options = {}};
-  return with_tools(messages, conversation.tools, tool_format(tokenizer, chat));
-}
-
-std::vector<MarkedText> marked_texts(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                     const Conversation& conversation) {
-  ChatWithTools told_chat = told(tokenizer, chat, conversation);
-  if (!chat.has_generation()) return marked_by_rendering(tokenizer, chat, std::move(told_chat));
-  told_chat.options.add_generation_prompt = false;
+std::vector<MarkedText> marked_by_template(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatWithTools told) {
+  told.options.add_generation_prompt = false;
   std::vector<ChatSpan> answers;
-  const Rendered rendered(render_chat(tokenizer, chat, told_chat.messages, told_chat.options, &answers));
+  const Rendered rendered(render_chat(tokenizer, chat, told.messages, told.options, &answers));
   core::require(!answers.empty(), "the {{% generation %}} of its chat template marks nothing of it as an answer");
   return {{.rendered = rendered, .answers = answers}};
 }
@@ -197,19 +185,31 @@ std::vector<Conversation> read_conversations(const Documents& documents) {
   return conversations;
 }
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                   const Conversation& conversation) {
-  const ChatWithTools prompt = told(tokenizer, chat, conversation);
-  return encode_chat(tokenizer, chat, prompt.messages, prompt.options);
+ChatRenderer::ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat)
+    : tokenizer_(tokenizer), chat_(chat), mark_(end_of_turn(tokenizer, chat)) {}
+
+ChatWithTools ChatRenderer::told(const Conversation& conversation) const {
+  const auto& messages = conversation.messages;
+  const bool has_calls = std::any_of(messages.begin(), messages.end(),
+                                     [](const ChatMessage& m) { return !m.calls.empty() || m.role == ChatRole::Tool; });
+  if (!has_calls && conversation.tools.empty()) return {.messages = messages, .options = {}};
+  std::call_once(once_, [&] { format_ = tool_format(tokenizer_, chat_); });
+  return with_tools(messages, conversation.tools, *format_);
 }
 
-std::vector<ChatExample> chat_examples(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                       const Conversation& conversation) {
+std::vector<int32_t> ChatRenderer::prompt(const Conversation& conversation) const {
+  const ChatWithTools told_chat = told(conversation);
+  return encode_chat(tokenizer_, chat_, told_chat.messages, told_chat.options);
+}
+
+std::vector<ChatExample> ChatRenderer::examples(const Conversation& conversation) const {
   try {
+    ChatWithTools told_chat = told(conversation);
+    const std::vector<MarkedText> texts = chat_.has_generation()
+                                              ? marked_by_template(tokenizer_, chat_, std::move(told_chat))
+                                              : marked_by_rendering(tokenizer_, chat_, std::move(told_chat), mark_);
     std::vector<ChatExample> examples;
-    for (const MarkedText& text : marked_texts(tokenizer, chat, conversation)) {
-      examples.push_back(example_of(tokenizer, text));
-    }
+    for (const MarkedText& text : texts) examples.push_back(example_of(tokenizer_, text));
     return examples;
   } catch (const core::Error& error) {
     core::fail("{}: {}", conversation.where, error.what());

@@ -2,10 +2,13 @@
 // are learned and nothing else.
 #pragma once
 
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/chat/chat_template.h"
+#include "data/chat/tool_format.h"
 #include "data/documents.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -26,25 +29,39 @@ struct Conversation {
 /// core::Error with file, line and remedy where a line is none, or has no answer by an assistant.
 [[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
 
-/// The tokens of a conversation that ends with what is to be answered, up to where the answer begins.
-[[nodiscard]] std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                                 const Conversation& conversation);
-
 /// Tokens, and for each whether it is an answer's and thus learned. The last one is.
 struct ChatExample {
   std::vector<int32_t> tokens;
   std::vector<bool> is_learned;
 };
 
-/// What the conversation teaches: its answers, each with what ends a turn (end_of_turn()), in the tokens that
-/// transformers makes of it. Where the template has {% generation %}, that says what an answer is, as transformers'
-/// assistant_masks do. Elsewhere an answer is what the template writes more with it than without it, where it asks for
-/// one. A template may write earlier answers anew, without what was thought for example: each answer is then learned
-/// after the text that it was given after, so one conversation becomes several examples. A token that is half an
-/// answer's is learned. Tools and calls are written as serve writes them (tool_format.h). Throws core::Error, which
-/// begins with `where`, if the template raises an exception, or writes with an answer another text before it than it
-/// does when it asks for one.
-[[nodiscard]] std::vector<ChatExample> chat_examples(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                                     const Conversation& conversation);
+/// How conversations are rendered by a template, and what of them is learned.
+class ChatRenderer {
+ public:
+  /// Both have to outlive it.
+  ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat);
+
+  /// What the conversation teaches: its answers, each with what ends a turn (end_of_turn()), in the tokens that
+  /// transformers makes of it. Where the template has {% generation %}, that says what an answer is, as transformers'
+  /// assistant_masks do. Elsewhere an answer is what the template writes more with it than without it, where it asks
+  /// for one. A template may write earlier answers anew, without what was thought for example: each answer is then
+  /// learned after the text that it was given after, so one conversation becomes several examples. A token that is half
+  /// an answer's is learned. Tools and calls are written as serve writes them (tool_format.h). Throws core::Error,
+  /// which begins with `where`, if the template raises an exception, or writes with an answer another text before it
+  /// than it does when it asks for one. Threads may call it at the same time.
+  [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
+
+  /// The tokens of a conversation that ends with what is to be answered, up to where the answer begins.
+  [[nodiscard]] std::vector<int32_t> prompt(const Conversation& conversation) const;
+
+ private:
+  [[nodiscard]] ChatWithTools told(const Conversation& conversation) const;
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& chat_;
+  std::string mark_;  ///< end_of_turn()
+  mutable std::once_flag once_;
+  mutable std::optional<ToolFormat> format_;  ///< found out where the first conversation has tools
+};
 
 }  // namespace folio::data

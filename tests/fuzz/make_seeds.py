@@ -357,6 +357,19 @@ def chat_template_seeds(folder):
             put(folder, f"{kind.lower()}-{i}", template)
 
 
+def conversation_seeds(folder):
+    chat = '{"messages":[{"role":"system","content":"s"},{"role":"user","content":"<end>é"},{"role":"assistant","content":"a"}]}'
+    put(folder, "good-two", chat + "\n\n" + chat)
+    put(folder, "good-tools", """{"messages":[{"role":"user","content":[{"type":"text","text":"2+2"}]},{"role":"assistant","content":null,
+        "tool_calls":[{"id":"1","type":"function","function":{"name":"add","arguments":{"b":2,"a":[1.5,null]}}}]},{"role":"tool",
+        "name":"add","tool_call_id":"1","content":"4"},{"role":"assistant","content":"4"}],"tools":[{"type":"function","function":
+        {"name":"add"}}]}""".replace("\n", ""))
+    put(folder, "no-answer", '{"messages":[{"role":"user","content":"q"}]}')
+    put(folder, "text", chat + '\n{"text":"once"}')
+    put(folder, "weight", '{"messages":[{"role":"assistant","content":"a","weight":0}]}')
+    put(folder, "nested", '{"tools":' + "[" * 100 + "]" * 100 + "}")
+
+
 def api_seeds(folder):
     """Bodies of requests, with every field."""
     common = {"model": "f", "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "repetition_penalty": 1.1,
@@ -518,7 +531,7 @@ def json_schema_seeds(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "gguf": gguf_seeds,
+    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "conversations": conversation_seeds, "gguf": gguf_seeds,
               "gbnf": gbnf_seeds, "json_schema": json_schema_seeds, "regex": regex_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,

@@ -3,40 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "tests/core/support.h"
+#include "tests/data/chat/byte_tokenizer.h"
 
 namespace folio::data {
 namespace {
 
 using core::test::TempDir;
 using core::test::write_bytes;
-
-// Special tokens are one token each, all other bytes as well: the id is the byte.
-class ByteTokenizer final : public Tokenizer {
- public:
-  ByteTokenizer() : special_({{.text = "<s>", .id = 256}, {.text = "</s>", .id = 257}, {.text = "<end>", .id = 258}}) {}
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
-    return {reinterpret_cast<const unsigned char*>(text.data()),
-            reinterpret_cast<const unsigned char*>(text.data()) + text.size()};
-  }
-  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    static const std::vector<std::string> all = [] {
-      std::vector<std::string> bytes;
-      for (int i = 0; i < 256; ++i) bytes.emplace_back(1, static_cast<char>(i));
-      bytes.insert(bytes.end(), 3, "");
-      return bytes;
-    }();
-    return all.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return 259; }
-  [[nodiscard]] int32_t end_of_text() const override { return 257; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {256}; }
-  [[nodiscard]] std::string kind() const override { return "byte"; }
-
- private:
-  SpecialTokens special_;
-};
+using test::ByteTokenizer;
 
 constexpr const char* kTemplate =
     "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '<end>\n' }}{% endfor %}"
@@ -46,8 +20,9 @@ constexpr const char* kTemplate =
 std::vector<std::string> shown(const std::string& jinja, const std::vector<ChatMessage>& messages) {
   const ByteTokenizer tokenizer;
   std::vector<std::string> all;
-  for (const ChatExample& example :
-       chat_examples(tokenizer, ChatTemplate(jinja, "t"), {.messages = messages, .where = "f: line 1"})) {
+  const ChatTemplate chat(jinja, "t");
+  const ChatRenderer renderer(tokenizer, chat);
+  for (const ChatExample& example : renderer.examples({.messages = messages, .where = "f: line 1"})) {
     std::string text;
     for (size_t i = 0; i < example.tokens.size(); ++i) {
       const bool before = i > 0 && example.is_learned[i - 1];
@@ -66,24 +41,24 @@ const std::vector<ChatMessage> kTwoTurns{{.role = ChatRole::System, .content = "
                                          {.role = ChatRole::User, .content = "v"},
                                          {.role = ChatRole::Assistant, .content = "b"}};
 
-TEST(ChatExamples, AnswersAndWhatEndsThemAreLearned) {
+TEST(ChatRenderer, AnswersAndWhatEndsThemAreLearned) {
   EXPECT_EQ(shown(kTemplate, kTwoTurns),
             (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}\n[user]v#\n[assistant]{b#}"}));
 }
 
-TEST(ChatExamples, WhatFollowsTheLastAnswerIsLeftOut) {
+TEST(ChatRenderer, WhatFollowsTheLastAnswerIsLeftOut) {
   std::vector<ChatMessage> messages = kTwoTurns;
   messages.pop_back();
   EXPECT_EQ(shown(kTemplate, messages), (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}"}));
 }
 
-TEST(ChatExamples, MarksInWhatIsSaidAreText) {
+TEST(ChatRenderer, MarksInWhatIsSaidAreText) {
   EXPECT_EQ(shown(kTemplate,
                   {{.role = ChatRole::User, .content = "<end>"}, {.role = ChatRole::Assistant, .content = "x<end>y"}}),
             (std::vector<std::string>{"[user]<end>#\n[assistant]{x<end>y#}"}));
 }
 
-TEST(ChatExamples, ATemplateMaySayWhatIsGenerated) {
+TEST(ChatRenderer, ATemplateMaySayWhatIsGenerated) {
   EXPECT_EQ(shown("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!"
                   "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
                   kTwoTurns),
@@ -91,7 +66,7 @@ TEST(ChatExamples, ATemplateMaySayWhatIsGenerated) {
 }
 
 // As templates of models that think do it: what was thought is shown of the last answer alone.
-TEST(ChatExamples, AnAnswerIsLearnedBehindTheTextThatItWasGivenBehind) {
+TEST(ChatRenderer, AnAnswerIsLearnedBehindTheTextThatItWasGivenBehind) {
   EXPECT_EQ(
       shown("{% for m in messages %}[{{ m.role }}]{{ '(thought)' if loop.last and m.role == 'assistant' else '' }}"
             "{{ m.content + '<end>' }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
@@ -100,14 +75,15 @@ TEST(ChatExamples, AnAnswerIsLearnedBehindTheTextThatItWasGivenBehind) {
                                 "[system]s#[user]u#[assistant]a#[user]v#[assistant]{(thought)b#}"}));
 }
 
-TEST(ChatExamples, APromptThatTheAnswersTextDoesNotBeginWithIsAnError) {
+TEST(ChatRenderer, APromptThatTheAnswersTextDoesNotBeginWithIsAnError) {
   const std::string message = core::test::error_of([] {
     static_cast<void>(shown(std::string(kTemplate) + "{% if add_generation_prompt %}(now){% endif %}", kTwoTurns));
   });
   EXPECT_NE(message.find("f: line 1: with an answer the chat template writes another text before it"),
             std::string::npos)
       << message;
-  EXPECT_ERROR(shown("{{ raise_exception('no') }}", kTwoTurns), "f: line 1: t: its chat template, line 1: no");
+  EXPECT_ERROR(shown("{% if messages[1].content == 'u' %}{{ raise_exception('no') }}{% endif %}", kTwoTurns),
+               "f: line 1: t: its chat template, line 1: no");
 }
 
 TEST(Conversations, AreReadFromLinesOfJson) {

@@ -19,10 +19,11 @@ using Json = nlohmann::json;
 Json examples(const Json& request) {
   const auto tokenizer = load_tokenizer(request.at("tokenizer").get<std::string>(), 0);
   const ChatTemplate chat(request.value("template", tokenizer->chat_template()), "the template");
+  const ChatRenderer renderer(*tokenizer, chat);
   Json all = Json::array();
   for (const Conversation& conversation :
        read_conversations(Documents({request.at("conversations").get<std::string>()}))) {
-    for (const ChatExample& example : chat_examples(*tokenizer, chat, conversation)) {
+    for (const ChatExample& example : renderer.examples(conversation)) {
       all.push_back({{"tokens", example.tokens},
                      {"learned", std::vector<int>(example.is_learned.begin(), example.is_learned.end())}});
     }

@@ -1,0 +1,196 @@
+"""Which tokens of a conversation Folio learns, against transformers' apply_chat_template: the same tokens, and of each
+whether assistant_masks has it. A published template says by no {% generation %} what an answer is: Folio finds the borders
+by rendering, and transformers is told by tags that are put in here, or by TRL's template for training."""
+
+import functools
+import importlib.util
+import itertools
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import gguf
+import pytest
+import transformers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+
+from published_templates import CHATML, GEMMA, LLAMA3, QWEN25, SMOLLM2, ZEPHYR
+
+TOOL = os.environ["FOLIO_CONVERSATIONS_TOOL"]
+MODEL = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] / "data" / "smollm2" /
+                     "SmolLM2-135M-Instruct.Q4_1.gguf")
+TRL = {path.stem: path.read_text(encoding="utf-8") for path in
+       sorted(pathlib.Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
+LONG = "FOLIO_LONG" in os.environ  # `make long`: all conversations
+
+# What stands behind an answer in them is one special token.
+MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+         "<|eot_id|>", "<start_of_turn>", "<end_of_turn>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
+CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n\nlines\nand lines\n\n", "a\n", "ends with a colon:",
+            "quotes ' and \"", "tab\t", "…", "<b>", "x" * 40, "It's 7 o'clock\r\n", "'s", ".", " "]
+
+
+def chatml_with_tags(template, expression, answer):
+    """A template that writes all roles by one expression: an assistant's by another one, with tags."""
+    assert template.count(expression) == 1
+    return template.replace(expression, "{% if message['role'] == 'assistant' %}" + answer + "{% else %}" + expression +
+                            "{% endif %}")
+
+
+CHATML_LINE = "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+CHATML_ANSWER = ("{{'<|im_start|>assistant\\n'}}{% generation %}{{message['content'] + '<|im_end|>'}}{% endgeneration %}"
+                 "{{'\\n'}}")
+QWEN25_LINE = "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}"
+GEMMA_LINE = "{{ '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}"
+TAGGED = {
+    "SmolLM2": (SMOLLM2, chatml_with_tags(SMOLLM2, CHATML_LINE, CHATML_ANSWER)),
+    "ChatML": (CHATML, chatml_with_tags(CHATML, CHATML_LINE, CHATML_ANSWER)),
+    "Llama 3": (LLAMA3, LLAMA3.replace("{{ content }}", "{% if message['role'] == 'assistant' %}{{ '<|start_header_id|>"
+                "assistant<|end_header_id|>\\n\\n' }}{% generation %}{{ message['content'] | trim + '<|eot_id|>' }}"
+                "{% endgeneration %}{% else %}{{ content }}{% endif %}")),
+    "Gemma": (GEMMA, chatml_with_tags(GEMMA, GEMMA_LINE, "{{ '<start_of_turn>model\\n' }}{% generation %}{{ message"
+              "['content'] | trim + '<end_of_turn>' }}{% endgeneration %}{{ '\\n' }}")),
+    "Zephyr": (ZEPHYR, ZEPHYR.replace("{{ '<|assistant|>\\n'  + message['content'] + eos_token }}",
+                                      "{{ '<|assistant|>\\n' }}{% generation %}{{ message['content'] + eos_token }}"
+                                      "{% endgeneration %}{{ '' }}")),
+    "Qwen 2.5": (QWEN25, chatml_with_tags(QWEN25, QWEN25_LINE, "{{- '<|im_start|>assistant\\n' }}{% generation %}{{- message"
+                 ".content + '<|im_end|>' }}{% endgeneration %}{{- '\\n' }}")),
+}
+# TRL's templates for training that write what their models' own write, and take the line's end for the assistant's.
+TRL_PAIRS = ["llama3", "gemma", "gemma3", "qwen3_instruct_2507", "cohere"]
+
+
+@functools.cache
+def field(name):
+    if not MODEL.exists():
+        pytest.skip("SmolLM2 is there after `make smollm2`")
+    return gguf.GGUFReader(MODEL).fields[f"tokenizer.ggml.{name}"].contents()
+
+
+@functools.cache
+def smollm2():
+    """The published vocabulary behind its published pre-tokenizer."""
+    tokens = field("tokens")
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)},
+                                     [tuple(merge.split(" ")) for merge in field("merges")]))
+    tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)
+                                  for token, kind in zip(tokens, field("token_type")) if kind == gguf.TokenType.CONTROL])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|im_start|>",
+                                                eos_token="<|im_end|>"), MODEL
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A vocabulary of 600 with Llama 3's pre-tokenizer, where several line ends are one token and so is ".\\n"."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = Sequence([Split(Regex(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+        r"\s+(?!\S)|\s+"), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False, special_tokens=MARKS,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([SMOLLM2, LLAMA3, *CONTENTS, "Hello! lines.\n\nWhy?\n\n\n.\n:\n\n?\n assistant user " * 9], trainer)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    folder = tmp_path_factory.mktemp("small")
+    fast.save_pretrained(folder)
+    return fast, folder
+
+
+def conversations(systems=(False, True)):
+    """Of one to three turns, each of CONTENTS in each place, and more at random."""
+    for system, turns in itertools.product(systems, (1, 3) if LONG else (3,)):
+        n = 2 * turns + system
+        for place, content in itertools.product(range(n), CONTENTS):
+            words = ["Be brief."] * system + ["Hi.", "Hello!", "Why?", "So.", "Who?", "Me."][:2 * turns]
+            words[place] = content
+            yield [{"role": "system" if system and i == 0 else ("user", "assistant")[(i - system) % 2], "content": word}
+                   for i, word in enumerate(words)]
+    rng = random.Random(5)
+    for _ in range(300 if LONG else 40):
+        yield [{"role": ("user", "assistant")[i % 2], "content": "".join(rng.choices("a1.\n\t é中'!", k=rng.randrange(9)))}
+               for i in range(2 * rng.randrange(1, 4))]
+
+
+def ours(path, requests):
+    """The examples of each (tokenizer, template, list of conversations), which are one each."""
+    asked = []
+    for i, (tokenizer, template, chats) in enumerate(requests):
+        lines = path / f"{i}.jsonl"
+        lines.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
+        asked.append({"tokenizer": str(tokenizer), "template": template, "conversations": str(lines)})
+    (path / "requests.json").write_text(json.dumps(asked))
+    done = subprocess.run([TOOL, path / "requests.json"], capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def theirs(tokenizer, template, chat, tools=None):
+    """Tokens and mask, up to the last one that is learned."""
+    encoded = tokenizer.apply_chat_template(chat, chat_template=template, tools=tools, return_dict=True,
+                                            return_assistant_tokens_mask=True)
+    mask = encoded["assistant_masks"]
+    n = len(mask) - mask[::-1].index(1)
+    return {"tokens": encoded["input_ids"][:n], "learned": mask[:n]}
+
+
+def assert_same(found, tokenizer, template, chats):
+    assert len(found) == len(chats), found
+    for example, chat in zip(found, chats):
+        expected = theirs(tokenizer, template, chat)
+        assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_borders_found_by_rendering_are_those_that_tags_say(name, small, tmp_path):
+    published, tagged = TAGGED[name]
+    chats = list(conversations((False,) if name == "Gemma" else (False, True)))
+    fast, path = smollm2() if name == "SmolLM2" else small
+    found = ours(tmp_path, [(path, published, chats)])[0]
+    assert_same(found, fast, tagged, chats)
+
+
+def test_the_published_file_has_the_template(tmp_path):
+    fast, path = smollm2()
+    chats = list(conversations())[:20]
+    assert_same(ours(tmp_path, [(path, gguf.GGUFReader(MODEL).fields["tokenizer.chat_template"].contents(), chats)])[0], fast,
+                TAGGED["SmolLM2"][1], chats)
+
+
+def test_generation_says_what_is_learned(small, tmp_path):
+    """All templates that TRL trains with and that take contents as texts, and those above."""
+    fast, path = small
+    templates = {name: text for name, text in TRL.items() if name.endswith("_training")}
+    # It tags the text and the mark behind it apart. Of a text that ends with a character of several tokens, transformers
+    # then learns the first one alone: char_to_token() of its end gives that one.
+    del templates["diffusion_gemma_training"]
+    templates |= {name: tagged for name, (_, tagged) in TAGGED.items()}
+    chats = list(conversations((False,)))
+    tried = 0
+    found = ours(tmp_path, [(path, template, chats) for template in templates.values()])
+    for (name, template), examples in zip(templates.items(), found):
+        try:
+            expected = [theirs(fast, template, chat) for chat in chats]
+        except Exception:  # of templates for pictures: they take lists alone
+            continue
+        assert examples == expected, name
+        tried += 1
+    assert tried >= 12
+
+
+@pytest.mark.parametrize("name", TRL_PAIRS)
+def test_answers_are_trls_but_for_the_lines_end(name, small, tmp_path):
+    """TRL trains the line's end behind an answer, too, which no model is asked for: generation ends before it."""
+    fast, path = small
+    chats = list(conversations((False,)))
+    for example, chat in zip(ours(tmp_path, [(path, TRL[name], chats)])[0], chats):
+        expected = theirs(fast, TRL[name + "_training"], chat)
+        n = len(example["tokens"])
+        assert example["tokens"] == expected["tokens"][:n], chat
+        for i, (own, other) in enumerate(zip(example["learned"], expected["learned"])):
+            line_end = fast.decode(expected["tokens"][i]).strip("\n") == "" and example["learned"][i - 1] == 1
+            assert own == other or (line_end and not own), chat
