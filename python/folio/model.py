@@ -47,7 +47,7 @@ class Model:
     max_batch_tokens rows of a step
     draft_model      a smaller model of the same vocabulary, which guesses
     speculate        try so many guessed tokens at once; no text changes
-    adapter          a low-rank adapter as peft saves it, times adapter_scale
+    adapter          a low-rank adapter, peft's or a GGUF, times adapter_scale
     tokenizer        a file, where the model has none in it
     chat_template    a name or a file with a Jinja template; None: the model's own
     name             what it is called by a server; None: after its file

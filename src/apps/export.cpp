@@ -156,7 +156,8 @@ void export_llama2c(const Source& source, const Options& o) {
 // The configuration of the model that an adapter is for.
 core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
   if (!o.base.empty()) return core::read_model_config(o.base);
-  if (adapter.base.empty() || !fs::exists(adapter.base)) {
+  std::error_code error;
+  if (!fs::exists(adapter.base, error)) {
     throw core::UsageError(
         fmt::format("{}: its base, {}, is not on this machine; name a file of it with --base MODEL", o.model,
                     adapter.base.empty() ? "which it does not name" : core::printable(adapter.base)));

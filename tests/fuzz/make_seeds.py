@@ -458,6 +458,7 @@ def adapter_seeds(folder):
     put(folder, "dora", json.dumps({**config, "use_dora": True}).encode() + weights)
     put(folder, "rank", json.dumps({**config, "r": 3}).encode() + weights)
     put(folder, "half", json.dumps(config).encode() + weights[:200])
+    put(folder, "rank-long-base", json.dumps({**config, "r": 3, "base_model_name_or_path": "x" * 300}).encode() + weights)
 
 
 def gguf_adapter_seeds(folder):

@@ -92,7 +92,8 @@ AdapterInfo read_config(const std::filesystem::path& path, float factor) {
 
 // How the model differs from the base that the adapter names, if that is a model on this machine.
 std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
-  if (adapter.base.empty() || !std::filesystem::exists(adapter.base)) return "";
+  std::error_code error;
+  if (!std::filesystem::exists(adapter.base, error)) return "";
   try {
     const std::string difference = describe_difference(read_model_config(adapter.base), config);
     if (difference.empty()) return "";
@@ -209,8 +210,8 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   AdapterInfo info = read_config(directory / kConfig, 1.0F);
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
+  const auto matrices = adaptable_matrices({.n_layers = 1});  // their names end as those of all layers
   for (const TensorView& tensor : file.tensors()) {
-    const auto matrices = adaptable_matrices({.n_layers = 1});  // their names end as those of all layers
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));
       return tensor.name.ends_with(module + "A.weight") || tensor.name.ends_with(module + "B.weight");
