@@ -153,6 +153,9 @@ void validate(const TrainConfig& c) {
     if (c.device != DeviceKind::Cpu) throw UsageError("--lora-rank trains on a CPU; leave --device out");
     if (c.ema > 0.0) throw UsageError("--ema averages whole models; leave it out with --lora-rank");
     if (c.dropout > 0.0) throw UsageError("--dropout is for the whole model; with --lora-rank take --lora-dropout");
+    if (c.optimizer == OptimizerKind::GaLore) {
+      throw UsageError("--optimizer galore is for whole matrices; with --lora-rank take adamw or muon");
+    }
   }
   if (c.validation_fraction + c.test_fraction >= 1.0) {
     throw UsageError(fmt::format("--validation-fraction {} and --test-fraction {} leave nothing to train on",

@@ -184,6 +184,11 @@ TEST(TrainConfig, ValidateNamesTheFlagThatIsWrong) {
       {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
       {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
       {"--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; }},
+      {"--optimizer galore",
+       [](TrainConfig& c) {
+         c.lora_rank = 8;
+         c.optimizer = OptimizerKind::GaLore;
+       }},
   };
   for (const auto& wrong : wrongs) {
     TrainConfig c;
