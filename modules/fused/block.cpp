@@ -41,12 +41,24 @@ struct Shared : torch::CustomClassHolder {
 
 // What a block multiplies by. The base class lets an autograd context hold it.
 struct BlockLinears : torch::CustomClassHolder {
-  Linears qkv, wo, gate_up, w2;
+  using Modules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-  BlockLinears(const Linear& q, const Linear& k, const Linear& v, const Linear& o, const Linear& w1,
-               const Linear& second, const Linear& w3)
-      : qkv({q, k, v}, 4), wo({o}, 7), gate_up({w1, w3}, 8), w2({second}, 10) {}
+  explicit BlockLinears(const Modules& parts)
+      : qkv(linears(parts, {"attention.wq", "attention.wk", "attention.wv"}), 4),
+        wo(linears(parts, {"attention.wo"}), 7),
+        gate_up(linears(parts, {"ffn.w1", "ffn.w3"}), 8),
+        w2(linears(parts, {"ffn.w2"}), 10) {}
+
   [[nodiscard]] bool frozen() const { return wo.frozen(); }
+
+  Linears qkv, wo, gate_up, w2;  // their sites of dropout follow those of Drops
+
+ private:
+  static std::vector<Linear> linears(const Modules& parts, const std::vector<const char*>& names) {
+    std::vector<Linear> layers;
+    for (const char* name : names) layers.emplace_back(std::dynamic_pointer_cast<LinearImpl>(parts[name]));
+    return layers;
+  }
 };
 
 // The weights of one pass.
@@ -249,11 +261,7 @@ class FusedBlockImpl : public BlockImpl {
  public:
   FusedBlockImpl(BlockParts parts, c10::intrusive_ptr<Shared> shared)
       : BlockImpl(std::move(parts), shared->dropout), shared_(std::move(shared)) {
-    const auto modules = named_modules("", /*include_self=*/false);
-    const auto linear = [&](const char* name) { return Linear(std::dynamic_pointer_cast<LinearImpl>(modules[name])); };
-    linears_ =
-        c10::make_intrusive<BlockLinears>(linear("attention.wq"), linear("attention.wk"), linear("attention.wv"),
-                                          linear("attention.wo"), linear("ffn.w1"), linear("ffn.w2"), linear("ffn.w3"));
+    linears_ = c10::make_intrusive<BlockLinears>(named_modules("", /*include_self=*/false));
     attention_norm_ = named_parameters()["attention_norm.weight"];
     ffn_norm_ = named_parameters()["ffn_norm.weight"];
   }
@@ -272,7 +280,7 @@ class FusedBlockImpl : public BlockImpl {
       }
     }
     const bool draws = is_training() && most_dropout > 0;
-    const auto starts = starts_BT.defined() ? std::optional(starts_BT) : std::nullopt;
+    const auto starts = starts_BT.defined() ? std::optional(starts_BT.contiguous()) : std::nullopt;
     return BlockFunction::apply(x_BTD, attention_norm_, ffn_norm_, at::TensorList(parameters), starts, shared_,
                                 linears_, product_type(x_BTD), is_training(), draws ? random_key() : 0);
   }
