@@ -36,8 +36,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def asked(port, conversation):
-    body = {"messages": conversation["messages"][:-1], "temperature": 0, "max_tokens": 24}
+def asked(port, model, conversation):
+    body = {"model": model, "messages": conversation["messages"][:-1], "temperature": 0, "max_tokens": 24}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=300) as reply:
@@ -45,7 +45,7 @@ def asked(port, conversation):
 
 
 def answers(build, serve_flags, questions):
-    """What the model of `serve FLAGS` says to each."""
+    """What `serve FLAGS` says to each: its adapter named world, if it has one, or its model."""
     port = free_port()
     server = subprocess.Popen([build / "serve", *serve_flags, "--port", str(port)], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
@@ -59,7 +59,10 @@ def answers(build, serve_flags, questions):
                     sys.exit(f"error: serve {' '.join(map(str, serve_flags))} ended")
                 time.sleep(0.2)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            return list(pool.map(lambda question: asked(port, question), questions))
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5) as reply:
+                names = [model["id"] for model in json.load(reply)["data"]]
+            model = "world" if "--adapter" in serve_flags else names[0]
+            return list(pool.map(lambda question: asked(port, model, question), questions))
     finally:
         server.terminate()
         server.wait()
@@ -97,7 +100,7 @@ def trained(build, folder, seed, init, flags):
     if done.returncode != 0:
         sys.exit(done.stderr)
     if any(flag.startswith("--lora") for flag in flags):
-        return seconds, cpu, ["-m", init, "--lora", folder / "run/adapter"]
+        return seconds, cpu, ["-m", init, "--adapter", f"world={folder / 'run/checkpoints/best'}"]
     return seconds, cpu, ["-m", folder / "run/model.gguf"]
 
 

@@ -89,27 +89,55 @@ struct MarkedText {
   std::vector<ChatSpan> answers;
 };
 
-// Where the text before the byte has ended, in tokens. A token that lies on both sides counts as behind it.
-size_t token_at(const Tokenizer& tokenizer, const Rendered& rendered, const std::vector<int32_t>& tokens, size_t byte,
-                bool* splits_token) {
-  const std::vector<int32_t> before = rendered.first(byte).encoded(tokenizer);
-  const auto at = std::mismatch(before.begin(), before.end(), tokens.begin(), tokens.end());
-  *splits_token = at.first != before.end();
-  return static_cast<size_t>(at.second - tokens.begin());
+// Where in the text each token ends. Empty if they do not spell it: a tokenizer may have normalized it.
+std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& tokens) {
+  std::vector<size_t> ends;
+  size_t at = 0;
+  for (const int32_t token : tokens) {
+    const std::string_view rest = text.substr(at);
+    std::string_view spelled = tokenizer.token_bytes(token);
+    if (const SpecialToken* special = tokenizer.special_tokens().begin_of(rest); special && special->id == token) {
+      spelled = special->text;
+    } else if (spelled.starts_with(' ') && !rest.starts_with(' ')) {
+      spelled.remove_prefix(1);  // SentencePiece puts a space before a text
+    }
+    if (!rest.starts_with(spelled)) return {};
+    ends.push_back(at += spelled.size());
+  }
+  return at == text.size() ? ends : std::vector<size_t>();
+}
+
+struct TokenRange {
+  size_t begin;
+  size_t end;
+};
+
+// The tokens that have a byte of the answer.
+TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const std::vector<int32_t>& tokens,
+                     const std::vector<size_t>& ends, ChatSpan answer) {
+  if (!ends.empty()) {
+    const auto token_with = [&](size_t byte) {
+      return static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), byte) - ends.begin());
+    };
+    return {.begin = token_with(answer.begin), .end = token_with(answer.end - 1) + 1};
+  }
+  // Up to where the text before ends, as far as its tokens are the same.
+  const auto tokens_before = [&](size_t byte) {
+    const std::vector<int32_t> before = rendered.first(byte).encoded(tokenizer);
+    return static_cast<size_t>(std::mismatch(before.begin(), before.end(), tokens.begin(), tokens.end()).second -
+                               tokens.begin());
+  };
+  return {.begin = tokens_before(answer.begin), .end = tokens_before(answer.end)};
 }
 
 ChatExample example_of(const Tokenizer& tokenizer, const MarkedText& marked) {
   ChatExample example{.tokens = marked.rendered.encoded(tokenizer), .is_learned = {}};
   example.is_learned.resize(example.tokens.size());
-  size_t last = 0;
-  for (const auto& [begin, end] : marked.answers) {
-    bool splits = false;
-    const size_t first = token_at(tokenizer, marked.rendered, example.tokens, begin, &splits);
-    last = token_at(tokenizer, marked.rendered, example.tokens, end, &splits);
-    if (splits) last = std::min(last + 1, example.tokens.size());
-    if (first < last)
-      std::fill(example.is_learned.begin() + static_cast<std::ptrdiff_t>(first),
-                example.is_learned.begin() + static_cast<std::ptrdiff_t>(last), true);
+  const std::vector<size_t> ends = ends_of(tokenizer, marked.rendered.text, example.tokens);
+  for (const ChatSpan& answer : marked.answers) {
+    if (answer.begin == answer.end) continue;  // empty, and no mark behind it
+    const TokenRange range = tokens_of(tokenizer, marked.rendered, example.tokens, ends, answer);
+    for (size_t i = range.begin; i < range.end; ++i) example.is_learned[i] = true;
   }
   const auto end = std::find(example.is_learned.rbegin(), example.is_learned.rend(), true).base();
   example.tokens.resize(static_cast<size_t>(end - example.is_learned.begin()));
@@ -209,7 +237,10 @@ std::vector<ChatExample> ChatRenderer::examples(const Conversation& conversation
                                               ? marked_by_template(tokenizer_, chat_, std::move(told_chat))
                                               : marked_by_rendering(tokenizer_, chat_, std::move(told_chat), mark_);
     std::vector<ChatExample> examples;
-    for (const MarkedText& text : texts) examples.push_back(example_of(tokenizer_, text));
+    for (const MarkedText& text : texts) {
+      ChatExample example = example_of(tokenizer_, text);
+      if (!example.tokens.empty()) examples.push_back(std::move(example));
+    }
     return examples;
   } catch (const core::Error& error) {
     core::fail("{}: {}", conversation.where, error.what());

@@ -97,6 +97,12 @@ TrainData read_data(const TrainOptions& o) {
                       data.texts.paths.front()));
     }
     data.summary = data::summarize(data.texts.documents);
+    return data;
+  }
+  if (!o.tokens_cache.empty() || !o.config.across_documents) {
+    throw core::UsageError(fmt::format("{} is for texts, and {} has conversations; leave it out",
+                                       o.tokens_cache.empty() ? "--across-documents false" : "--tokens-cache",
+                                       data.texts.paths.front()));
   }
   return data;
 }

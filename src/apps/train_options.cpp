@@ -180,6 +180,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
     o.config = saved.config;
     o.minutes = saved.minutes;
+    o.eval = saved.corpus_eval;
     if (!saved.base.empty()) o.init = saved.base;
     o.threads = static_cast<int>(saved.environment.threads);
   }

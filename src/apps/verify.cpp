@@ -50,6 +50,9 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
   core::require(fs::exists(checkpoint / "trainer.json"),
                 "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
+  core::require(state.corpus_field != "messages" && state.corpus_eval.empty(),
+                "{} was validated on {}; name a text with --text FILE", o.checkpoint,
+                state.corpus_eval.empty() ? "conversations" : "a text of its own");
   const data::TextFiles texts = data::find_texts(CLI::detail::split(state.corpus_path, '\n'), state.corpus_field);
   const data::DocumentsSummary summary = data::summarize(texts.documents);
   core::require(summary.digest == state.corpus_digest, "the text that the checkpoint was trained on has changed: {}",

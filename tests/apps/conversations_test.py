@@ -1,0 +1,212 @@
+"""train on conversations, with SmolLM2's chat template: losses against transformers, a resumed run, the exported chat."""
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+
+import gguf
+import numpy
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from support import BUILD, FAILED, INTERRUPTED, TEXT, WRONG_USAGE, assert_refused, environment, one_json, run, succeed
+
+END, START, TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+LINE = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+TEMPLATE = ("{% for message in messages %}" + LINE + "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+            "{% endif %}")
+TAGGED = TEMPLATE.replace(LINE, "{% if message['role'] == 'assistant' %}{{ '<|im_start|>assistant\n' }}{% generation %}"
+                          "{{ message['content'] + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}{% else %}" + LINE +
+                          "{% endif %}")
+FLAGS = ["--window", "48", "--batch-size", "2", "--lr", "1e-3", "--warmup-steps", "0", "--threads", "1", "--log-every",
+         "1", "--checkpoint-every", "1000", "--sample", "4"]
+ONE_ROW = [*FLAGS[:2], "--batch-size", "1", *FLAGS[4:]]
+
+
+def conversations(n, seed):
+    rng = random.Random(seed)
+    words = TEXT.split()
+    for _ in range(n):
+        messages = [{"role": "system", "content": "sat"}] if rng.random() < 0.5 else []
+        for _ in range(rng.randrange(1, 3)):
+            messages += [{"role": role, "content": " ".join(rng.choices(words, k=rng.randrange(1, 4)))}
+                         for role in ("user", "assistant")]
+        yield messages
+
+
+def write(path, chats):
+    text = "".join(json.dumps({"messages": chat}) + "\n" for chat in chats)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chats")
+    write(folder / "train.jsonl", conversations(30, 1))
+    write(folder / "eval.jsonl.gz", conversations(9, 2))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(home):
+    """A random Llama with a chat template, as transformers saves it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=290, special_tokens=[END, START, TURN], show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([TEXT[:400]], trainer)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=START, eos_token=TURN,
+                                                chat_template=TEMPLATE)
+    torch.manual_seed(1)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=len(fast), hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        bos_token_id=fast.bos_token_id, eos_token_id=fast.eos_token_id))
+    model.save_pretrained(home / "published")
+    fast.save_pretrained(home / "published")
+    return home / "published"
+
+
+def train(home, *flags, data="train.jsonl"):
+    """Runs to the end; the sample of a random model need not be UTF-8."""
+    done = subprocess.run([BUILD / "train", home / data, *map(str, flags)], capture_output=True, text=True,
+                          errors="replace", timeout=120, env=environment(home))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def loss_by_transformers(directory, chats, window):
+    """The mean over the tokens that assistant_masks has, each conversation by itself."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    losses = []
+    for chat in chats:
+        encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True,
+                                                return_assistant_tokens_mask=True)
+        tokens, mask = (torch.tensor(encoded[key][:window + 1]) for key in ("input_ids", "assistant_masks"))
+        with torch.no_grad():
+            logits = model(tokens[None, :-1]).logits[0]
+        losses.append(torch.nn.functional.cross_entropy(logits, tokens[1:], reduction="none")[mask[1:] == 1])
+    return torch.cat(losses).mean().item()
+
+
+def log_of(directory):
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def trained(home, published):
+    return train(home, "--eval", home / "eval.jsonl.gz", "--init", published, "--out", home / "r", "--steps", "6", *FLAGS)
+
+
+def test_the_validation_loss_is_that_of_all_answers_by_transformers(home, trained):
+    """So conversations in one window don't see each other, and nothing but answers counts."""
+    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(
+        loss_by_transformers(home / "r/checkpoints/last", conversations(9, 2), 48), abs=1e-4)
+    assert "validation: 9 conversations, " in trained.stdout and "training: 30 conversations, " in trained.stdout
+    before = loss_by_transformers(home / "published", conversations(9, 2), 48)
+    assert f"before training the answers of the validation split score {before:.3f}" in trained.stdout
+
+
+def test_batches_hold_each_conversation_of_an_epoch_once(home, published):
+    done = train(home, "--eval", home / "eval.jsonl.gz", "--init", published, "--out", home / "dumped", "--epochs", "1",
+                 "--dump-batches", home / "batches.npy", *ONE_ROW)
+    batches = numpy.load(home / "batches.npy")
+    windows = int(done.stdout.split(" windows, ")[0].split()[-1])
+    assert batches.shape == (windows, 1, 3, 48)
+    found = []
+    for inputs, targets, starts in batches.reshape(-1, 3, 48):
+        for start in sorted(set(starts)):
+            own = starts == start
+            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # one after the other
+            if (targets[own] != -100).any():
+                found.append((inputs[own].tolist(), targets[own].tolist()))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(published)
+    expected = []
+    for chat in conversations(30, 1):
+        encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True,
+                                                return_assistant_tokens_mask=True)
+        tokens, mask = encoded["input_ids"][:-1], encoded["assistant_masks"][:-1]  # without the last line's end
+        expected.append((tokens[:-1], [token if learned else -100 for token, learned in zip(tokens[1:], mask[1:])]))
+    assert sorted(found) == sorted((tokens[:48], targets[:48]) for tokens, targets in expected)
+
+
+def test_a_sample_answers_the_first_question_of_the_validation_split(home, trained):
+    first = next(conversations(9, 2))
+    asked = "".join(f"{m['role']}: {m['content']}\n" for m in first[:[m["role"] for m in first].index("assistant")])
+    assert log_of(home / "r")[-1]["sample"].startswith(asked + "assistant: ")
+    assert f"\na sample by the engine:\n{asked}assistant: " in trained.stdout
+
+
+def test_the_chat_template_goes_with_the_model(home, published, trained):
+    saved = transformers.AutoTokenizer.from_pretrained(home / "r/checkpoints/last")
+    chat = next(conversations(1, 3))
+    assert saved.apply_chat_template(chat, tokenize=False) == transformers.AutoTokenizer.from_pretrained(
+        published).apply_chat_template(chat, tokenize=False)
+    field = gguf.GGUFReader(home / "r/model.gguf").fields["tokenizer.chat_template"]
+    assert field.contents() == TEMPLATE
+    done = one_json(succeed("chat", "-m", home / "r/model.gguf", "-p", "The cat", "--temp", "0", "-n", "3", "--json",
+                            home=home).stdout)
+    assert done["prompt_tokens"] == saved.apply_chat_template([{"role": "user", "content": "The cat"}],
+                                                              add_generation_prompt=True, return_dict=True)["input_ids"]
+
+
+def test_a_template_may_be_named_and_then_goes_with_the_model(home, published):
+    train(home, "--init", published, "--out", home / "zephyr", "--steps", "1", "--chat-template", "zephyr", *FLAGS)
+    field = gguf.GGUFReader(home / "zephyr/model.gguf").fields["tokenizer.chat_template"]
+    assert "<|assistant|>" in field.contents()
+
+
+def test_a_resumed_run_repeats_the_bits(home, published):
+    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume knows it
+    done = train(home, "--out", home / "whole", *flags)
+    windows = int(done.stdout.split(" windows, ")[0].split()[-1])
+    assert log_of(home / "whole")[-1]["step"] == 6 * windows  # twelve epochs of two windows a step
+    cut = subprocess.Popen([BUILD / "train", home / "train.jsonl", "--out", home / "cut", *map(str, flags)],
+                           stdout=subprocess.PIPE, env=environment(home))
+    for line in cut.stdout:
+        if line.startswith(b"step 20/"):
+            cut.send_signal(signal.SIGINT)
+            break
+    cut.communicate(timeout=120)
+    assert cut.returncode == INTERRUPTED and 20 <= log_of(home / "cut")[-1]["step"] < 6 * windows
+    train(home, "--out", home / "cut", "--resume")
+    for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
+        assert (home / "cut" / name).read_bytes() == (home / "whole" / name).read_bytes(), name
+    assert [entry["loss"] for entry in log_of(home / "cut")] == [entry["loss"] for entry in log_of(home / "whole")]
+
+
+def test_what_does_not_fit_is_refused(home, published):
+    def refuse(code, data, *flags, parts):
+        done = run("train", home / data, "--out", home / "no", *FLAGS, "--steps", "1", *flags, home=home)
+        assert_refused(done, code, *parts)
+        assert not (home / "no").exists()
+
+    refuse(WRONG_USAGE, "train.jsonl", parts=["train.jsonl has conversations, which need a tokenizer", "--init"])
+    write(home / "one.jsonl", conversations(1, 1))
+    refuse(FAILED, "one.jsonl", "--init", published, parts=["1 conversations leave none to train on", "--eval"])
+    (home / "bad.jsonl").write_text((home / "one.jsonl").read_text() + '{"text": "once"}\n')
+    refuse(FAILED, "bad.jsonl", "--init", published, parts=["bad.jsonl: line 2: is no object with \"messages\""])
+    (home / "text.txt").write_text(TEXT)
+    refuse(WRONG_USAGE, "text.txt", "--chat-template", "chatml", parts=["--chat-template is for conversations"])
+    refuse(WRONG_USAGE, "text.txt", "--eval", home / "text.txt", "--validation-fraction", "0.1",
+           parts=["--validation-fraction changes nothing with --eval"])
+    write(home / "long.jsonl", [[{"role": "user", "content": TEXT[:300]}, {"role": "assistant", "content": "a"}]] * 3)
+    refuse(FAILED, "long.jsonl", "--init", published, parts=["no answer begins within the first 48 tokens"])
+
+
+def test_a_text_may_be_validated_on_another_one(home):
+    (home / "a.txt").write_text(TEXT)
+    (home / "b.txt").write_text(TEXT[:200])
+    small = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
+             "--batch-size", "4", "--steps", "1", "--threads", "1"]
+    done = succeed("train", home / "a.txt", "--eval", home / "b.txt", "--out", home / "text", *small, home=home)
+    assert f"a: {len(TEXT)} training, 200 validation tokens" in done.stdout
+    done = run("verify", home / "text/checkpoints/last", home / "text/model.gguf", home=home)
+    assert done.returncode == FAILED and "was validated on a text of its own; name a text with --text FILE" in done.stderr
