@@ -111,6 +111,11 @@ TEST(Evaluate, TensorsHoldTheBatch) {
   const TensorBatch tensors = to_tensors(batch, torch::kCPU);
   EXPECT_TRUE(torch::equal(tensors.inputs_BT, torch::tensor({{1, 2, 3}, {4, 5, 6}}, torch::kLong)));
   EXPECT_TRUE(torch::equal(tensors.targets_BT, tensors.inputs_BT + 1));
+  EXPECT_FALSE(tensors.starts_BT.defined());
+  data::Batch packed = batch;
+  packed.starts = {0, 0, 2, 0, 1, 1};
+  EXPECT_TRUE(
+      torch::equal(to_tensors(packed, torch::kCPU).starts_BT, torch::tensor({{0, 0, 2}, {0, 1, 1}}, torch::kLong)));
 }
 
 }  // namespace
