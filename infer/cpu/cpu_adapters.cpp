@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "infer/cpu/cpu.h"
@@ -29,9 +30,62 @@ void prefetch(const auto& numbers, size_t begin, size_t end) {
       numbers);
 }
 
-}  // namespace
+using Floats = core::AlignedVector<float>;
 
-CpuAdapters::Numbers CpuAdapters::numbers_of(core::AlignedVector<float> floats) {
+// What numbers are multiplied by before they are rounded to quants, one for each number of t: row j of a and column j
+// of b have each their own, so that it comes down to a factor of t_j. 1: they stay floats.
+struct Steps {
+  explicit Steps(size_t rank) : per_a(rank, 1.0F), per_b(rank, 1.0F) {}
+  std::vector<float> per_a, per_b;
+};
+
+bool is_finite(const core::Adapter::Part& part) {
+  const auto finite = [](float x) { return std::isfinite(x); };
+  return std::ranges::all_of(part.a, finite) && std::ranges::all_of(part.b, finite);
+}
+
+// Of all rows of b, also where a rank of several has some of them.
+Steps steps_of(const core::Adapter::Part& part) {
+  constexpr float kMost = 127.0F;
+  constexpr float kTiny = 1e-30F;  // what is smaller is 0
+  Steps largest(part.rank);
+  std::ranges::fill(largest.per_a, kTiny);
+  std::ranges::fill(largest.per_b, kTiny);
+  const size_t k = part.a.size() / part.rank;
+  for (size_t i = 0; i < part.a.size(); ++i) largest.per_a[i / k] = std::max(largest.per_a[i / k], std::abs(part.a[i]));
+  for (size_t i = 0; i < part.b.size(); ++i) {
+    float& most = largest.per_b[i % part.rank];
+    most = std::max(most, std::abs(part.b[i]));
+  }
+  for (auto* all : {&largest.per_a, &largest.per_b}) {
+    for (float& x : *all) x = kMost / x;
+  }
+  return largest;
+}
+
+// b of the outputs that the matrix has, times its steps, as Kernels::add_low_rank has it.
+Floats panels_of(const core::Adapter::Part& part, const Steps& steps, const Matrix& matrix) {
+  Floats b(in_lanes(matrix.n_out) * part.rank);
+  for (size_t i = 0; i < matrix.n_out; ++i) {
+    const size_t panel = i / kernels::kLanes * part.rank;
+    for (size_t j = 0; j < part.rank; ++j) {
+      b[(panel + j) * kernels::kLanes + i % kernels::kLanes] =
+          part.b[(matrix.first + i) * part.rank + j] * steps.per_b[j];
+    }
+  }
+  return b;
+}
+
+// To the nearest, ties to even.
+core::AlignedVector<kernels::Q8> rounded(const Floats& floats) {
+  core::AlignedVector<kernels::Q8> quants(floats.size());
+  std::ranges::transform(floats, quants.begin(),
+                         [](float x) { return kernels::Q8{static_cast<int8_t>(std::nearbyint(x))}; });
+  return quants;
+}
+
+std::variant<Floats, core::AlignedVector<kernels::BF16>, core::AlignedVector<kernels::Q8>> as_floats_or_bf16(
+    Floats floats) {
   const bool fits = std::ranges::all_of(floats, [](float x) { return (std::bit_cast<uint32_t>(x) & 0xFFFFU) == 0; });
   if (!fits) return floats;
   core::AlignedVector<kernels::BF16> halves(floats.size());
@@ -41,36 +95,38 @@ CpuAdapters::Numbers CpuAdapters::numbers_of(core::AlignedVector<float> floats) 
   return halves;
 }
 
+}  // namespace
+
 void CpuAdapters::load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights) {
   std::map<std::pair<int64_t, Role>, const core::Adapter::Part*> by_place;
   for (const core::Adapter::Part& part : adapter.parts) by_place[{part.layer, part.role}] = &part;
   Loaded own;
   for (int64_t layer = layers.first; layer < layers.last; ++layer) {
     for (const auto& roles : roles_of_inputs()) {
-      auto input = std::make_unique<Input>();
-      core::AlignedVector<float> a;
+      std::vector<const core::Adapter::Part*> parts;
+      bool narrow = true;
       for (const Role role : roles) {
         const auto found = by_place.find({layer, role});
         if (found == by_place.end()) continue;
-        const core::Adapter::Part& part = *found->second;
-        const WeightId id = weights.by_role()(role, layer);
-        const Matrix& matrix = weights.matrix(id);
-        core::AlignedVector<float> b(in_lanes(matrix.n_out) * part.rank);
-        for (size_t i = 0; i < matrix.n_out; ++i) {
-          const size_t panel = i / kernels::kLanes * part.rank;
-          for (size_t j = 0; j < part.rank; ++j) {
-            b[(panel + j) * kernels::kLanes + i % kernels::kLanes] = part.b[(matrix.first + i) * part.rank + j];
-          }
-        }
-        Part made{.weight = id.index, .rank = part.rank, .first = input->n_t(), .b = numbers_of(std::move(b))};
-        a.insert(a.end(), part.a.begin(), part.a.end());
-        input->scales.insert(input->scales.end(), part.rank, part.scale);
-        input->parts.push_back(std::move(made));
+        parts.push_back(found->second);
+        narrow = narrow && weights.matrix(weights.by_role()(role, layer)).in_groups() && is_finite(*found->second);
+      }
+      if (parts.empty()) continue;
+      auto input = std::make_unique<Input>();
+      core::AlignedVector<float> a;
+      for (const core::Adapter::Part* part : parts) {
+        const WeightId id = weights.by_role()(part->role, layer);
+        const Steps steps = narrow ? steps_of(*part) : Steps(part->rank);
+        core::AlignedVector<float> b = panels_of(*part, steps, weights.matrix(id));
+        for (size_t i = 0; i < part->a.size(); ++i)
+          a.push_back(part->a[i] * steps.per_a[i / (part->a.size() / part->rank)]);
+        input->parts.push_back({.weight = id.index, .rank = part->rank, .first = input->n_t(), .b = {}});
+        input->parts.back().b = narrow ? Numbers(rounded(b)) : as_floats_or_bf16(std::move(b));
+        for (size_t j = 0; j < part->rank; ++j) input->scales.push_back(part->scale / steps.per_a[j] / steps.per_b[j]);
         if (own.of.size() <= static_cast<size_t>(id.index)) own.of.resize(static_cast<size_t>(id.index) + 1);
         own.of[static_cast<size_t>(id.index)] = input.get();
       }
-      if (input->parts.empty()) continue;
-      input->a = numbers_of(std::move(a));
+      input->a = narrow ? Numbers(rounded(a)) : as_floats_or_bf16(std::move(a));
       own.inputs.push_back(std::move(input));
     }
   }
@@ -126,11 +182,18 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
     const size_t n = group.rows.size();
     float* t = t_.data() + group.first_t;
     const bool few = n <= 16;  // more are multiplied in blocks
-    if (const auto* floats = std::get_if<core::AlignedVector<float>>(&input.a)) {
-      (few ? kernels.matmul_near : kernels.matmul)(group.x, n, floats->data(), k, from, until, t, input.n_t(), false);
-    } else {
-      (few ? kernels.matmul_near_bf16 : kernels.matmul_bf16)(group.x, n, std::get<1>(input.a).data(), k, from, until, t,
-                                                             input.n_t(), false);
+    const auto multiply = [&](auto near, auto far, const auto& a) {
+      (few ? near : far)(group.x, n, a.data(), k, from, until, t, input.n_t(), false);
+    };
+    switch (input.a.index()) {
+      case 0:
+        multiply(kernels.matmul_near, kernels.matmul, std::get<0>(input.a));
+        break;
+      case 1:
+        multiply(kernels.matmul_near_bf16, kernels.matmul_bf16, std::get<1>(input.a));
+        break;
+      default:
+        multiply(kernels.matmul_near_q8, kernels.matmul_q8, std::get<2>(input.a));
     }
     for (size_t row = 0; row < n; ++row) {
       for (size_t j = from; j < until; ++j) t[row * input.n_t() + j] *= input.scales[j];
@@ -166,10 +229,18 @@ void CpuAdapters::add(const kernels::Kernels& kernels, WeightId weight, size_t b
     const float* t = t_.data() + group.first_t + part.first;
     for (const size_t row : group.rows) {
       float* to = out + row * stride + begin;
-      if (const auto* floats = std::get_if<core::AlignedVector<float>>(&part.b)) {
-        kernels.add_low_rank(t, part.rank, floats->data() + begin * part.rank, end - begin, to);
-      } else {
-        kernels.add_low_rank_bf16(t, part.rank, std::get<1>(part.b).data() + begin * part.rank, end - begin, to);
+      const auto add_with = [&](auto kernel, const auto& b) {
+        kernel(t, part.rank, b.data() + begin * part.rank, end - begin, to);
+      };
+      switch (part.b.index()) {
+        case 0:
+          add_with(kernels.add_low_rank, std::get<0>(part.b));
+          break;
+        case 1:
+          add_with(kernels.add_low_rank_bf16, std::get<1>(part.b));
+          break;
+        default:
+          add_with(kernels.add_low_rank_q8, std::get<2>(part.b));
       }
       t += group.input->n_t();
     }

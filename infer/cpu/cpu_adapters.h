@@ -1,7 +1,8 @@
 // What adapters add to a stage's products: see reference/kernels.h for the sums. Rows of a step are grouped by adapter,
 // so the matrices of each are read once for all of its rows; and matrices a of the products of one input lie together,
-// so their sums are one product. Numbers that are BF16 exactly are kept so: where each row of a step has an adapter of
-// its own, their matrices are most of what is read.
+// so their sums are one product. Where each row of a step has an adapter of its own, their matrices are most of what is
+// read. So beside matrices in groups they have 8 bits a number, as near to the floats as such matrices are to theirs;
+// beside others, numbers that are BF16 exactly are kept so.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ class CpuAdapters {
   void add(const kernels::Kernels& kernels, WeightId weight, size_t begin, size_t end, float* out, size_t stride) const;
 
  private:
-  using Numbers = std::variant<core::AlignedVector<float>, core::AlignedVector<kernels::BF16>>;
+  using Numbers =
+      std::variant<core::AlignedVector<float>, core::AlignedVector<kernels::BF16>, core::AlignedVector<kernels::Q8>>;
 
   // Of one matrix.
   struct Part {
@@ -47,7 +49,7 @@ class CpuAdapters {
   // Of all matrices of one layer that an input is multiplied by.
   struct Input {
     Numbers a;                  ///< (n_t, k)
-    std::vector<float> scales;  ///< (n_t)
+    std::vector<float> scales;  ///< (n_t): the adapter's, times those of the quants that t comes from and goes into
     std::vector<Part> parts;
     [[nodiscard]] size_t n_t() const { return scales.size(); }
   };
@@ -65,8 +67,6 @@ class CpuAdapters {
     const float* x = nullptr;
     size_t first_t = 0;  ///< its t in t_: (rows, n_t)
   };
-
-  [[nodiscard]] static Numbers numbers_of(core::AlignedVector<float> floats);
 
   std::map<int32_t, Loaded> adapters_;
   std::vector<Group> groups_;

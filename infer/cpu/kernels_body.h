@@ -23,8 +23,10 @@ constexpr Kernels table_of(core::Isa isa) {
           .matmul = matmul<float>,
           .matmul_f16 = matmul<F16>,
           .matmul_bf16 = matmul<BF16>,
+          .matmul_q8 = matmul<Q8>,
           .matmul_near = matmul_near<float>,
           .matmul_near_bf16 = matmul_near<BF16>,
+          .matmul_near_q8 = matmul_near<Q8>,
           .quantize = quantize,
           .matmul_groups = matmul_groups,
           .to_fast = nullptr,
@@ -37,7 +39,8 @@ constexpr Kernels table_of(core::Isa isa) {
           .to_q8 = to_q8,
           .swiglu = swiglu,
           .add_low_rank = add_low_rank<float>,
-          .add_low_rank_bf16 = add_low_rank<BF16>};
+          .add_low_rank_bf16 = add_low_rank<BF16>,
+          .add_low_rank_q8 = add_low_rank<Q8>};
 }
 
 }  // namespace

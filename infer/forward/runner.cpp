@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/float16.h"
 
 namespace folio::infer {
 namespace {
@@ -60,26 +59,6 @@ class Reservation {
   BlockManager& cache_;
 };
 
-// With the numbers for matrices in blocks rounded to BF16. A block's own rounding is coarser, and a machine that keeps
-// BF16 reads half the memory.
-std::shared_ptr<const core::Adapter> as_fine_as(const core::StoredModel& model,
-                                                std::shared_ptr<const core::Adapter> adapter) {
-  const auto manifest = core::tensor_manifest(model.config);
-  std::set<std::pair<int64_t, core::Role>> in_blocks;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (core::info(model.tensors[i].type).block_elements > 1) in_blocks.emplace(manifest[i].layer, manifest[i].role);
-  }
-  if (in_blocks.empty()) return adapter;
-  core::Adapter rounded = *adapter;
-  for (core::Adapter::Part& part : rounded.parts) {
-    if (!in_blocks.contains({part.layer, part.role})) continue;
-    for (auto* numbers : {&part.a, &part.b}) {
-      for (float& x : *numbers) x = core::bf16_to_float(core::float_to_bf16(x));
-    }
-  }
-  return std::make_shared<const core::Adapter>(std::move(rounded));
-}
-
 }  // namespace
 
 Runner::Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options)
@@ -104,7 +83,6 @@ int32_t Runner::load_adapter(const core::Adapter& adapter) {
 
 int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
   const int32_t number = n_adapters_++;
-  adapter = as_fine_as(model_, std::move(adapter));
   try {
     for (const auto& stage : stages_) stage->load_adapter(number, adapter);
     adapters_.insert(number);

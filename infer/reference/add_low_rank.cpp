@@ -31,4 +31,6 @@ void add_low_rank_bf16(const float* t, size_t rank, const BF16* b, size_t n, flo
   add_with(t, rank, b, n, out);
 }
 
+void add_low_rank_q8(const float* t, size_t rank, const Q8* b, size_t n, float* out) { add_with(t, rank, b, n, out); }
+
 }  // namespace folio::infer::kernels::reference

@@ -34,8 +34,9 @@ struct BF16 {
   uint16_t bits;
 };
 
-/// A byte of a head's keys or values in 8 bits. A block has its quants, int8 and laid out like floats, and then its
-/// scales, F16 (q8_groups(head_dim), 32): one for each position and group of 32 dimensions, the last perhaps shorter.
+/// A number in 8 bits without its scale. Of a head's keys or values: a block has its quants, int8 and laid out like
+/// floats, and then its scales, F16 (q8_groups(head_dim), 32): one for each position and group of 32 dimensions, the
+/// last perhaps shorter.
 struct Q8 {
   int8_t quant;
 };
@@ -91,11 +92,17 @@ struct Kernels {
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
 
-  /// matmul and matmul_bf16 of few rows, whose weights are near already: nothing is prefetched.
+  /// And for quants alone, whose scales the caller knows.
+  void (*matmul_q8)(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end,
+                    float* out, size_t out_stride, bool accumulate);
+
+  /// matmul, matmul_bf16 and matmul_q8 of few rows, whose weights are near already: nothing is prefetched.
   void (*matmul_near)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
   void (*matmul_near_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
                            size_t row_end, float* out, size_t out_stride, bool accumulate);
+  void (*matmul_near_q8)(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end,
+                         float* out, size_t out_stride, bool accumulate);
 
   /// Quantizes n <= 16 inputs (n, k), k a multiple of 32, for matmul_groups. For each group of 32 numbers: m = max |x|,
   /// scale = m / 127, value = x * (127 / m) rounded to the nearest, ties to even. If m < 1e-30, the values and the
@@ -150,6 +157,7 @@ struct Kernels {
   /// the end.
   void (*add_low_rank)(const float* t, size_t rank, const float* b, size_t n, float* out);
   void (*add_low_rank_bf16)(const float* t, size_t rank, const BF16* b, size_t n, float* out);
+  void (*add_low_rank_q8)(const float* t, size_t rank, const Q8* b, size_t n, float* out);
 };
 
 /// The sets that have kernels of their own and that this machine can run, the best last.

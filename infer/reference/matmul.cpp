@@ -50,4 +50,9 @@ void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, si
   matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
 }
 
+void matmul_q8(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+               size_t out_stride, bool accumulate) {
+  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+}
+
 }  // namespace folio::infer::kernels::reference

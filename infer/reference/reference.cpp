@@ -8,8 +8,10 @@ const Kernels& reference_kernels() {
                              .matmul = reference::matmul,
                              .matmul_f16 = reference::matmul_f16,
                              .matmul_bf16 = reference::matmul_bf16,
+                             .matmul_q8 = reference::matmul_q8,
                              .matmul_near = reference::matmul,
                              .matmul_near_bf16 = reference::matmul_bf16,
+                             .matmul_near_q8 = reference::matmul_q8,
                              .quantize = reference::quantize,
                              .matmul_groups = reference::matmul_groups,
                              .to_fast = reference::to_fast,
@@ -22,7 +24,8 @@ const Kernels& reference_kernels() {
                              .to_q8 = reference::to_q8,
                              .swiglu = reference::swiglu,
                              .add_low_rank = reference::add_low_rank,
-                             .add_low_rank_bf16 = reference::add_low_rank_bf16};
+                             .add_low_rank_bf16 = reference::add_low_rank_bf16,
+                             .add_low_rank_q8 = reference::add_low_rank_q8};
   return table;
 }
 

@@ -20,6 +20,7 @@ inline float join_lanes(std::array<float, kLanes> lane) {
 inline float widened(float x) { return x; }
 inline float widened(F16 x) { return core::f16_to_float(x.bits); }
 inline float widened(BF16 x) { return core::bf16_to_float(x.bits); }
+inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 
 /// e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37] (Cephes' expf: range reduction by ln 2 in
 /// two parts, then a polynomial of degree 5). The vector kernels take the same steps.
@@ -40,6 +41,8 @@ void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size
                 float* out, size_t out_stride, bool accumulate);
 void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate);
+void matmul_q8(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+               size_t out_stride, bool accumulate);
 void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out);
 void to_fast(const float* x, size_t n, size_t k, BF16* out);
 void matmul_fast(const BF16* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
@@ -55,5 +58,6 @@ void to_q8(const float* x, size_t n, Q8* quants, F16* scales);
 void swiglu(const float* gate, const float* up, size_t n, float* out);
 void add_low_rank(const float* t, size_t rank, const float* b, size_t n, float* out);
 void add_low_rank_bf16(const float* t, size_t rank, const BF16* b, size_t n, float* out);
+void add_low_rank_q8(const float* t, size_t rank, const Q8* b, size_t n, float* out);
 
 }  // namespace folio::infer::kernels::reference

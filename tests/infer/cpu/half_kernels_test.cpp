@@ -1,5 +1,5 @@
-// Laws of the kernels for 16-bit numbers. Products give the reference's bits on the widened weights, and read nothing
-// else. Floats are rounded to 16 bits as in core/float16.h.
+// Laws of the kernels for numbers of 16 and 8 bits. Products give the reference's bits on the widened weights, and read
+// nothing else. Floats are rounded to 16 bits as in core/float16.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,10 +26,17 @@ using test::short_lengths;
 
 F16 narrowed(float x, F16 /*type*/) { return {core::float_to_f16(x)}; }
 BF16 narrowed(float x, BF16 /*type*/) { return {core::float_to_bf16(x)}; }
+Q8 narrowed(float x, Q8 /*type*/) { return {static_cast<int8_t>(std::isnan(x) ? 0 : std::fmod(x * 100.0F, 127.0F))}; }
 float widened(F16 w) { return core::f16_to_float(w.bits); }
 float widened(BF16 w) { return core::bf16_to_float(w.bits); }
+float widened(Q8 w) { return w.quant; }
 auto kernel_for(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }
 auto kernel_for(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_bf16; }
+
+auto kernel_for(const Kernels& kernels, Q8 /*type*/) { return kernels.matmul_q8; }
+auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }  // it has no other
+auto kernel_near(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_near_bf16; }
+auto kernel_near(const Kernels& kernels, Q8 /*type*/) { return kernels.matmul_near_q8; }
 
 struct NarrowCase {
   size_t k;
@@ -59,9 +66,13 @@ void check(const Kernels& fast, const NarrowCase& c) {
   reference_kernels().matmul(x.data(), c.n_rows, wide.data(), c.k, c.begin, c.end, expected.data(), stride,
                              c.accumulate);
   kernel_for(fast, Weight{})(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
-  ASSERT_TRUE(same_bits(got.values(), expected))
-      << fmt::format("k {} rows {} range [{}, {}) place {}", c.k, c.n_rows, c.begin, c.end, c.place);
+  const std::string what = fmt::format("k {} rows {} range [{}, {}) place {}", c.k, c.n_rows, c.begin, c.end, c.place);
+  ASSERT_TRUE(same_bits(got.values(), expected)) << what;
   ASSERT_TRUE(got.guards_hold());
+  std::vector<float> near = initial;
+  kernel_near(fast, Weight{})(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, near.data(), stride,
+                              c.accumulate);
+  ASSERT_TRUE(same_bits(near, expected)) << what;
 }
 
 class HalfKernels : public ::testing::TestWithParam<core::Isa> {
@@ -83,6 +94,7 @@ TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
       const NarrowCase c{k, n_rows, begin, end, turn++ % (kPageEnd + 1), n_rows % 2 == 0};
       check<F16>(fast_, c);
       check<BF16>(fast_, c);
+      check<Q8>(fast_, c);
       if (HasFatalFailure()) return;
     }
   }

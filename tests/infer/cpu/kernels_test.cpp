@@ -226,6 +226,19 @@ TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
           kernels->add_low_rank_bf16(t.data(), rank, halves.data(), n, half.data());
           ASSERT_TRUE(same_bits(half, expected)) << n << " outputs, rank " << rank << ", BF16";
         }
+        std::vector<Q8> quants(panels.size());
+        std::vector<float> widened(panels.size());
+        for (size_t i = 0; i < quants.size(); ++i) {
+          quants[i] = {static_cast<int8_t>(static_cast<int>(i * 37 % 255) - 127)};
+          widened[i] = quants[i].quant;
+        }
+        std::vector<float> in_floats = before;
+        reference_.add_low_rank(t.data(), rank, widened.data(), n, in_floats.data());
+        for (const Kernels* kernels : {&reference_, &fast_}) {
+          std::vector<float> in_quants = before;
+          kernels->add_low_rank_q8(t.data(), rank, quants.data(), n, in_quants.data());
+          ASSERT_TRUE(same_bits(in_quants, in_floats)) << n << " outputs, rank " << rank << ", Q8";
+        }
       }
     }
   }

@@ -181,7 +181,7 @@ TEST_P(Adapters, EachInstructionSetGivesTheReferencesBytes) {
   }
 }
 
-// What an adapter adds is of floats, whatever the base's matrices are.
+// Whatever the base's matrices are.
 TEST_P(Adapters, ABaseOfAnyTypeTakesThem) {
   for (const test::Shape& shape : test::typed_shapes()) {
     const core::StoredModel model = test::random_model_of(shape);
