@@ -106,12 +106,12 @@ def conversations(systems=(False, True)):
                for i in range(2 * rng.randrange(1, 4))]
 
 
-def ours(path, requests):
+def ours(path, requests, tools=None):
     """The examples of each (tokenizer, template, list of conversations), which are one each."""
     asked = []
     for i, (tokenizer, template, chats) in enumerate(requests):
         lines = path / f"{i}.jsonl"
-        lines.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
+        lines.write_text("".join(json.dumps({"messages": chat, "tools": tools}) + "\n" for chat in chats), encoding="utf-8")
         asked.append({"tokenizer": str(tokenizer), **({"template": template} if template else {}), "conversations": str(lines)})
     (path / "requests.json").write_text(json.dumps(asked))
     done = subprocess.run([TOOL, path / "requests.json"], capture_output=True, timeout=300)
@@ -162,6 +162,20 @@ def test_generation_says_what_is_learned(small, tmp_path):
         assert examples == expected, name
         tried += 1
     assert tried >= 12
+
+
+def test_calls_of_tools_are_learned(small, tmp_path):
+    """In the order of their keys, and without ids, as TRL's data sets have them."""
+    fast, path = small
+    tools = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {
+        "type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "integer"}}, "required": ["b"]}}}]
+    call = {"type": "function", "function": {"name": "add", "arguments": {"b": 2, "a": [1.5, "é", None]}}}
+    chats = [[{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": content, "tool_calls": [call] * n},
+              {"role": "tool", "name": "add", "content": "4"}, {"role": "assistant", "content": "It is 4."}]
+             for content in ("", "I add.") for n in (1, 2)]
+    for name in ("qwen2_5_training", "qwen3_instruct_2507_training", "qwen3_training"):
+        found = ours(tmp_path, [(path, TRL[name], chats)], tools)[0]
+        assert found == [theirs(fast, TRL[name], chat, tools) for chat in chats], name
 
 
 def test_a_token_that_is_half_an_answers_is_learned(small, tmp_path):
