@@ -1,5 +1,5 @@
-// train: trains a Llama, or a model of another family, on a text. Counts a baseline, trains, exports model.gguf, prints
-// a sample of the engine.
+// train: trains a Llama, or a model of another family, on texts or conversations. Measures a baseline, trains, exports
+// model.gguf or an adapter, prints a sample of the engine.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -225,7 +225,7 @@ int run(apps::TrainOptions& o) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // then exceeding the file size limit is a write error, like a full disk
   // This parser accepts any arguments; parse_train_options() reads them with all flags.
-  CLI::App app("Trains a Llama, or a model of another family, on a text.", "train");
+  CLI::App app("Trains a Llama, or a model of another family, on texts or conversations.", "train");
   app.set_help_flag();
   app.prefix_command();
   apps::TrainOptions options;

@@ -54,7 +54,8 @@ std::string preset_table() {
 
 // The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
 std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
-  auto app = std::make_unique<CLI::App>("Trains a Llama, or a model of another family, on a text.", "train");
+  auto app =
+      std::make_unique<CLI::App>("Trains a Llama, or a model of another family, on texts or conversations.", "train");
   app->get_help_ptr()->group("Run");
   add_version_flag(*app);
   app->get_version_ptr()->group("Run");
