@@ -87,7 +87,8 @@ TORCH_MODULE(Attention);
 /// A layer: the parts are called as parts_.attention.forward(x).
 struct BlockImpl : nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
-  Tensor forward(Tensor x_BTD, const nn::Observer& /*observer*/ = {}, const std::string& /*prefix*/ = "") override {
+  Tensor forward(Tensor x_BTD, const nn::Observer& /*observer*/ = {}, const std::string& /*prefix*/ = "",
+                 const Tensor& /*starts*/ = {}) override {
     return layer(x_BTD);
   }
   Tensor layer(const Tensor& x_BTD);  ///< to [B, T, D]; block.cpp
