@@ -53,13 +53,31 @@ std::optional<core::DType> type_named(const std::string& name) {
   return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
 }
 
+// The types of the model's tensors. But what an adapter adds is often less than a step of blocks of 4 to 6 bits, and
+// rounding them again would lose it: matrices with an adapter are Q8_0 then.
+std::vector<core::DType> stored_types(const Source& source) {
+  using enum core::DType;
+  const core::TensorStream stream = source.tensors();
+  std::vector<core::DType> types;
+  std::optional<core::DType> coarse;
+  for (size_t i = 0; i < stream.tensors.size(); ++i) {
+    const core::DType type = source.model.tensors[i].type;
+    const bool rounds = stream.tensors[i].type != type && core::quant_info(type) != nullptr && type != Q8_0;
+    if (rounds) coarse = type;
+    types.push_back(rounds ? Q8_0 : type);
+  }
+  if (coarse) {
+    fmt::print(stderr, "{}: matrices with an adapter become Q8_0, since {} is too coarse for what it adds\n",
+               source.model.path, core::info(*coarse).name);
+  }
+  return types;
+}
+
 core::TensorStream typed(const Source& source, const std::string& type) {
   if (const auto one = type_named(type)) return core::stream_as(source.tensors(), *one);
   if (const core::Mixture* mixture = core::find_mixture(type))
     return core::stream_as(source.tensors(), core::mixture_types(source.model.config, *mixture));
-  std::vector<core::DType> stored;
-  for (const core::TensorView& tensor : source.model.tensors) stored.push_back(tensor.type);
-  return core::stream_as(source.tensors(), stored);
+  return core::stream_as(source.tensors(), stored_types(source));
 }
 
 std::string name_of(const core::StoredModel& model) {
@@ -97,22 +115,8 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
   return metadata;
 }
 
-// What the model's blocks cannot hold of an adapter is lost.
-void say_that_blocks_round(const Source& source, const Options& o) {
-  if (source.adapters.empty() || !o.type.empty()) return;
-  const core::TensorStream stream = source.tensors();
-  for (size_t i = 0; i < stream.tensors.size(); ++i) {
-    const core::DType type = source.model.tensors[i].type;
-    if (core::quant_info(type) == nullptr || stream.tensors[i].type == type) continue;
-    fmt::print(stderr, "{}: matrices with an adapter are rounded to blocks again ({}); --type f16 keeps more of it\n",
-               source.model.path, core::info(type).name);
-    return;
-  }
-}
-
 void export_gguf(const Source& source, const Options& o) {
   const core::StoredModel& model = source.model;
-  say_that_blocks_round(source, o);
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
     fmt::print(stderr, "warning: {}\n", lost);
   const core::Mixture* mixture = core::find_mixture(o.type);

@@ -232,16 +232,16 @@ def test_a_merged_model_says_what_base_and_adapters_say(golden_gguf, adapter, te
     assert said(merged) == said(golden_gguf, *flags("--lora")) != said(golden_gguf)
 
 
-def test_types_are_the_bases_and_blocks_are_rounded_again(tmp_path):
-    """Matrices without an adapter keep their bits; the others are the merged floats in the base's type."""
+def test_types_are_the_bases_but_for_coarse_blocks(tmp_path):
+    """Matrices without an adapter keep their bits; the others are the merged floats in the base's type, or Q8_0."""
     model = random_model(tmp_path / "base", hidden_size=64, intermediate_size=96, head_dim=16)
     adapter = write_adapter(tmp_path / "adapter", model, seed=7, targets=["k_proj", "down_proj"])
-    for type_ in ("q8_0", "q4_0", "bf16"):
+    for type_, merged_type in (("q8_0", "q8_0"), ("q4_0", "q8_0"), ("bf16", "bf16")):
         base = export(model, tmp_path / f"{type_}.gguf", "--type", type_)
         done = succeed("export", base, "--out", tmp_path / "merged.gguf", "--merge", adapter)
-        assert ("rounded to blocks again" in done.stderr) == (type_ != "bf16")
+        assert ("become Q8_0" in done.stderr) == (type_ == "q4_0")
         floats = export(base, tmp_path / "floats.gguf", "--merge", adapter, "--type", "f32")
-        again = export(floats, tmp_path / "again.gguf", "--type", type_)
+        again = export(floats, tmp_path / "again.gguf", "--type", merged_type)
         tensors = lambda path: {t.name: (t.tensor_type, t.data.tobytes()) for t in gguf.GGUFReader(path).tensors}
         before, after, expected = map(tensors, (base, tmp_path / "merged.gguf", again))
         for name in before:
