@@ -1,0 +1,182 @@
+// What does GaLore save, and what does it cost, in a training from nothing and in a fine-tuning? Tables, pictures and
+// explanation: README.md beside this file.
+#include <fmt/format.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "experiments/29_galore/methods.h"
+#include "experiments/common/interval_chart.h"
+
+namespace folio::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+using train::OptimizerKind;
+
+// Prose about models in Shakespeare's letters: the pages of the studies before this one, without tables, code and
+// letters that he has not.
+std::string prose(const std::string& letters) {
+  std::vector<fs::path> pages;
+  for (const auto& entry : fs::directory_iterator(FOLIO_STUDIES)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() > 2 && name[2] == '_' && name < "23") pages.push_back(entry.path() / "README.md");
+  }
+  std::ranges::sort(pages);
+  pages.push_back(fs::path(FOLIO_STUDIES) / "growing" / "README.md");
+  std::string text;
+  for (const fs::path& page : pages) {
+    const std::string all = core::read_text_file(page, size_t{1} << 20U);
+    for (size_t begin = 0; begin < all.size();) {
+      const size_t end = std::min(all.find('\n', begin), all.size());
+      std::string line = all.substr(begin, end - begin);
+      begin = end + 1;
+      const bool code = line.starts_with("    ") || line.starts_with("|") || line.starts_with("<");
+      std::erase_if(line, [&](char c) { return letters.find(c) == std::string::npos; });
+      if (!code && line.size() > 40) text += line + "\n";
+    }
+  }
+  return text;
+}
+
+Shakespeare prose_as(const Shakespeare& text) {
+  std::string letters;
+  for (const std::string& c : text.tokenizer.characters()) letters += c;
+  Shakespeare other(text.tokenizer);
+  other.vocab_size = text.vocab_size;
+  other.tokens = other.tokenizer.encode(prose(letters));
+  other.splits = data::split_tokens(other.tokens, 0.25, 0.0);
+  return other;
+}
+
+// Bytes of the state by the formula: AdamW has two numbers for each parameter, Muon one for each of a matrix of a
+// block. GaLore has there a projection of rank r, r times the smaller side, and two moments, each r times the larger
+// one.
+int64_t formula_bytes(const Task& task, const Method& method) {
+  int64_t numbers = 0;
+  for (const auto& parameter : model_for(task, method, 1)->named_parameters()) {
+    const torch::Tensor& p = parameter.value();
+    if (!p.requires_grad()) continue;
+    const bool matrix = p.dim() == 2 && parameter.key().starts_with("layers.");
+    if (!matrix || method.optimizer == OptimizerKind::AdamW) {
+      numbers += 2 * p.numel();
+    } else if (method.optimizer == OptimizerKind::Muon) {
+      numbers += p.numel();
+    } else {
+      const auto [smaller, larger] = std::minmax({p.size(0), p.size(1)});
+      numbers += std::min(method.rank, smaller) * (smaller + 2 * larger);
+    }
+  }
+  return numbers * static_cast<int64_t>(sizeof(float));
+}
+
+void claim_bytes(Report& report, const Task& task, const std::vector<Method>& methods) {
+  for (const Method& method : methods) {
+    report.claim_equal(method.name + ": bytes of state", method.state_bytes, formula_bytes(task, method));
+  }
+}
+
+IntervalChart chart_of(const std::vector<Method>& methods, const std::string& title) {
+  IntervalChart chart{.title = title,
+                      .subtitle = "loss minus AdamW's, paired by seed, with 95 % intervals",
+                      .x_label = "nats per character",
+                      .rows = {},
+                      .references = {{"AdamW", 0.0}}};
+  for (size_t i = 1; i < methods.size(); ++i) {
+    const Method& m = methods[i];
+    chart.rows.push_back({m.name + ", equal steps", paired_interval(m.judged, methods[0].judged)});
+    chart.rows.push_back({m.name + ", equal time", paired_interval(m.judged_in_time, methods[0].judged)});
+  }
+  return chart;
+}
+
+const Method& named(const std::vector<Method>& methods, const std::string& name) {
+  return *std::ranges::find(methods, name, &Method::name);
+}
+
+void from_nothing(Report& report, const Task& task) {
+  std::vector<Method> methods{{.name = "AdamW"},
+                              {.name = "AdamW, a quarter", .quarter = true, .middle = 1e-2},
+                              {.name = "Muon", .optimizer = OptimizerKind::Muon, .middle = 1e-2},
+                              {.name = "GaLore, 8", .optimizer = OptimizerKind::GaLore, .rank = 8, .middle = 1e-2},
+                              {.name = "GaLore, 16", .optimizer = OptimizerKind::GaLore, .rank = 16, .middle = 1e-2},
+                              {.name = "GaLore, 32", .optimizer = OptimizerKind::GaLore, .rank = 32, .middle = 1e-2},
+                              {.name = "GaLore, 64", .optimizer = OptimizerKind::GaLore, .rank = 64, .middle = 1e-2}};
+  report.say("from nothing");
+  choose_rates(report, task, methods);
+  measure_steps(report, task, methods);
+  judge(report, task, methods);
+  show(report, "From nothing", methods, task.setting.steps);
+  claim_bytes(report, task, methods);
+  if (report.short_form()) return;
+  report.picture("from_nothing.svg", chart_of(methods, "From nothing").svg());
+
+  // The same with subspaces of other ages, at the rate of the one above.
+  const Method& quarter = named(methods, "GaLore, 16");
+  std::vector<std::vector<Report::Json>> rows;
+  const std::vector<uint64_t> seeds = paired_seeds(report);
+  for (const int64_t every : {int64_t{10}, int64_t{50}, task.setting.steps}) {
+    std::vector<double> losses = quarter.judged;
+    if (every != quarter.every) {
+      Method method = quarter;
+      method.every = every;
+      run_jobs(seeds.size(), [&](size_t s) {
+        losses[s] = loss_after(task, method, quarter.search.best_rate(), seeds[s], task.setting.steps);
+      });
+    }
+    rows.push_back(
+        {every, (task.setting.steps + every - 1) / every, mean_of(losses),
+         every == quarter.every ? Report::Json() : Report::Json(shown(paired_interval(losses, quarter.judged)))});
+  }
+  report.table("GaLore, 16, by the steps between subspaces; " + count_of_intervals(2),
+               {"steps between", "subspaces", "loss", "against 50"}, rows);
+}
+
+void fine_tuning(Report& report, const Task& first) {
+  // The model that is tuned: more of the training above.
+  const int64_t steps = report.short_form() ? 20 : 3000;
+  nn::Llama trained{nullptr};
+  const double shakespeare = loss_after(first, {.name = "AdamW"}, 3e-3, report.seed() + 1000, steps, &trained);
+  const Shakespeare other = prose_as(first.text);
+  const Task task{.text = other, .setting = first.setting, .start = &trained};
+  const double before = validation_loss(trained, other, task.setting.window);
+  report.say(fmt::format("fine-tuning: {} characters of prose; the model has {:.3f} on it, and {:.3f} on Shakespeare",
+                         other.tokens.size(), before, shakespeare));
+  std::vector<Method> methods{{.name = "AdamW"},
+                              {.name = "AdamW, a quarter", .quarter = true, .middle = 1e-2},
+                              {.name = "Muon", .optimizer = OptimizerKind::Muon},
+                              {.name = "GaLore, 16", .optimizer = OptimizerKind::GaLore, .rank = 16},
+                              {.name = "LoRA, 8", .lora_rank = 8, .middle = 1e-2}};
+  choose_rates(report, task, methods);
+  measure_steps(report, task, methods);
+  judge(report, task, methods);
+  show(report, "Fine-tuning", methods, task.setting.steps);
+  claim_bytes(report, task, methods);
+
+  // What is left of the first text.
+  std::vector<std::vector<Report::Json>> rows{{"before", before, shakespeare}};
+  for (const Method& method : methods) {
+    nn::Llama tuned{nullptr};
+    const double loss = loss_after(task, method, method.search.best_rate(), report.seed(), task.setting.steps, &tuned);
+    rows.push_back({method.name, loss, validation_loss(tuned, first.text, task.setting.window)});
+    report.claim_below(method.name + ": loss on the prose, of that before", loss / before, 1.0);
+  }
+  report.table("After fine-tuning, one seed", {"", "on the prose", "on Shakespeare"}, rows);
+  if (!report.short_form()) report.picture("fine_tuning.svg", chart_of(methods, "Fine-tuning").svg());
+}
+
+void study(Report& report) {
+  const Shakespeare text = load_shakespeare();
+  Task task{.text = text, .setting = small_setting(text)};
+  if (report.short_form()) task.setting.steps = 10;
+  from_nothing(report, task);
+  fine_tuning(report, task);
+}
+
+}  // namespace
+}  // namespace folio::experiments
+
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "29_galore", folio::experiments::study); }

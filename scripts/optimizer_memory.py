@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""What an optimizer's state and a training process take in memory: a table for README.md of experiments/29_galore.
+
+Each row is one run of build/train of three steps. The bytes of state are those in its checkpoint; beside them stands the
+formula. The peak is the process's largest resident set, as the kernel reports it when the process ends. LoRA trains
+adapters for the preset's own model, by AdamW.
+
+    scripts/optimizer_memory.py [--presets tiny,baby] [--batch-size N] [--threads N]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+RANKS = {"tiny": [32, 64], "baby": [96, 192]}  # a quarter and half of the width
+LORA_RANK = 8
+
+
+def tensors(path):
+    """Names, shapes and bytes of a safetensors file."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {name: (t["shape"], t["data_offsets"][1] - t["data_offsets"][0])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+def formula(shapes, optimizer, rank):
+    """AdamW: two numbers for each parameter. Muon: one for each of a matrix of a block. GaLore: there a projection and
+    two moments of the rank."""
+    numbers = 0
+    for name, shape in shapes.items():
+        n, m = shape if len(shape) == 2 else (1, shape[0])
+        if optimizer == "adamw" or ".layers." not in name or len(shape) != 2:
+            numbers += 2 * n * m
+        elif optimizer == "muon":
+            numbers += n * m
+        else:
+            numbers += min(rank, n, m) * (min(n, m) + 2 * max(n, m))
+    return 4 * numbers
+
+
+def train(run, preset, arguments, *flags):
+    """Trains and returns the largest resident set, in bytes."""
+    command = [BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0, "--dropout", 0,
+               "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1, "--sample", 0,
+               "--threads", arguments.threads, "--out", run, *flags]
+    command += ["--batch-size", arguments.batch_size] if arguments.batch_size else []
+    log = run.with_suffix(".log")
+    with open(log, "wb") as file:
+        process = subprocess.Popen([str(part) for part in command], stdout=file, stderr=file)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, log.read_text()
+    return 1024 * usage.ru_maxrss
+
+
+def row(preset, name, run, shapes, peak, optimizer, rank):
+    state = {name: bytes for name, (_, bytes) in tensors(run / "checkpoints/last/optimizer.safetensors").items()
+             if not name.startswith("random_state.")}
+    expected = formula({name: shape for name, (shape, _) in shapes.items()}, optimizer, rank)
+    print(f"| {preset} | {name} | {sum(state.values()):,} | {expected:,} | {peak / 1e6:.1f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--presets", default="tiny,baby")
+    parser.add_argument("--batch-size", type=int, help="windows in a batch (default: the preset's)")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    print("| preset | optimizer | state, bytes | by the formula | peak, MB |\n|---|---|--:|--:|--:|")
+    for preset in arguments.presets.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "adamw/checkpoints/last"
+            for optimizer, rank in [("adamw", None), ("muon", None)] + [("galore", rank) for rank in RANKS[preset]]:
+                run = Path(folder) / (optimizer + (f"-{rank}" if rank else ""))
+                peak = train(run, preset, arguments, "--optimizer", optimizer, *(["--rank", rank] if rank else []))
+                name = optimizer + (f", rank {rank}" if rank else "")
+                row(preset, name, run, tensors(model / "model.safetensors"), peak, optimizer, rank)
+            run = Path(folder) / "lora"
+            peak = train(run, preset, arguments, "--optimizer", "adamw", "--init", model, "--lora-rank", LORA_RANK)
+            adapter = tensors(run / "checkpoints/last/adapter_model.safetensors")
+            row(preset, f"LoRA, rank {LORA_RANK}", run, adapter, peak, "adamw", None)
+
+
+if __name__ == "__main__":
+    main()
