@@ -10,14 +10,16 @@ from support import BUILD, ROOT
 
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
+TRAINING_STUDIES = ["29_galore"]  # beside those before 15
 # Whatever is not named as the training half belongs to the serving half: a new file or program can't be left out.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]
 APPS = [f for f in (ROOT / "src/apps").rglob("*") if f.suffix in (".h", ".cpp")]
-SERVING_SOURCES = [f for f in APPS if f.stem not in ("train", "train_options", "verify")]
+SERVING_SOURCES = [f for f in APPS if f.stem not in ("train", "train_data", "train_options", "verify")]
 PROGRAMS = [f.parent.name if f.stem == "main" else f.stem for f in APPS if "\nint main(" in f.read_text(encoding="utf-8")]
 SERVING_PROGRAMS = [p for p in PROGRAMS if p not in TRAINING_PROGRAMS and (p != "cuda_bench" or (BUILD / p).exists())]
-ENGINE_STUDIES = [f.name for f in (ROOT / "experiments").glob("[0-9]*") if int(f.name[:2]) >= 15]
+ENGINE_STUDIES = [f.name for f in (ROOT / "experiments").glob("[0-9]*") if int(f.name[:2]) >= 15
+                  and f.name not in TRAINING_STUDIES]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 LIBTORCH = re.compile(r"^(torch|ATen|c10|caffe2|TH)/")
