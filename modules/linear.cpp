@@ -1,7 +1,5 @@
 #include "modules/linear.h"
 
-#include <torch/nn/init.h>
-
 #include <cmath>
 #include <utility>
 

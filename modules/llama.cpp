@@ -80,12 +80,13 @@ torch::Tensor LlamaImpl::head(torch::ScalarType type) const {
   return config_.tie_embeddings ? tok_embeddings_->weight : output_->weight;
 }
 
-torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer) {
+torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer,
+                                 const torch::Tensor& starts_BT) {
   const auto observed = [&](const char* name, torch::Tensor value) {
     if (observer) observer(name, value);
     return value;
   };
-  const auto normed_BTD = observed("norm", norm_->forward(stream(tokens_BT, observer)));
+  const auto normed_BTD = observed("norm", norm_->forward(stream(tokens_BT, observer, starts_BT)));
   return observed("logits", torch::linear(normed_BTD, head(normed_BTD.scalar_type())));
 }
 
@@ -106,9 +107,7 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
     return fused::linear_cross_entropy(x_ND, norm_->weight, config_.norm_eps, head(fused::product_type(x_ND)),
                                        targets_N, fused_head_);
   }
-  const auto normed_BTD = norm_->forward(stream(tokens_BT, {}, starts_BT));
-  const auto logits_BTV = torch::linear(normed_BTD, head(normed_BTD.scalar_type()));
-  return torch::cross_entropy_loss(logits_BTV.flatten(0, 1), targets_BT.flatten());
+  return torch::cross_entropy_loss(forward(tokens_BT, {}, starts_BT).flatten(0, 1), targets_BT.flatten());
 }
 
 Llama plain_llama(const core::ModelConfig& config, double dropout, const std::shared_ptr<const FrozenWeights>& frozen) {

@@ -42,13 +42,13 @@ class LlamaImpl : public torch::nn::Module {
                      const std::shared_ptr<const FrozenWeights>& frozen = nullptr);
 
   /// Token ids, int64 [B, T], to logits [B, T, vocab_size]. The observer gets "embedding", the activations of
-  /// each block with the prefix "layers.N.", "norm" and "logits". Throws core::Error for another type or shape and if T
-  /// exceeds the context, and LibTorch's c10::Error for ids outside the vocabulary.
-  torch::Tensor forward(const torch::Tensor& tokens, const Observer& observer = {});
+  /// each block with the prefix "layers.N.", "norm" and "logits". `starts` [B, T] says where in its row each token's
+  /// own sequence begins (attention.h); undefined: at 0. Throws core::Error for another type or shape and if T exceeds
+  /// the context, and LibTorch's c10::Error for ids outside the vocabulary.
+  torch::Tensor forward(const torch::Tensor& tokens, const Observer& observer = {}, const torch::Tensor& starts = {});
 
   /// The mean cross-entropy in nats of `targets` [B, T] under the logits of `tokens` [B, T], a scalar. Targets that are
-  /// kIgnored do not count; there has to be another. `starts` [B, T] says where in its row each token's own sequence
-  /// begins (attention.h); undefined: at 0. Throws as forward does, and where shapes or types differ.
+  /// kIgnored do not count; there has to be another. Throws as forward does, and where shapes or types differ.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
   static constexpr int64_t kIgnored = -100;  ///< as LibTorch's cross_entropy_loss() has it
 
@@ -59,7 +59,7 @@ class LlamaImpl : public torch::nn::Module {
 
  private:
   /// The residual stream after the last block, [B, T, dim].
-  torch::Tensor stream(const torch::Tensor& tokens, const Observer& observer, const torch::Tensor& starts = {});
+  torch::Tensor stream(const torch::Tensor& tokens, const Observer& observer, const torch::Tensor& starts);
   /// [vocab_size, dim], of this type if it is frozen
   [[nodiscard]] torch::Tensor head(torch::ScalarType type) const;
 

@@ -20,7 +20,6 @@
 #include "core/paths.h"
 #include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
-#include "infer/engine/generate.h"
 #include "train/report/matrix_peak.h"
 #include "train/report/profile.h"
 #include "train/run/run.h"
@@ -34,27 +33,18 @@ namespace {
 using namespace folio;
 namespace fs = std::filesystem;
 
-void print_sample(const fs::path& path, const train::SamplePrompt& prompt, bool is_chat) {
+// By the run's files: its model, or the one that its adapter is for. An empty `adapter`: there is none.
+void print_sample(const fs::path& path, const fs::path& adapter, train::SamplePrompt prompt, bool is_chat) {
   if (prompt.tokens.empty()) return;
   const core::StoredModel model = core::read_model(path);
-  const auto tokenizer = data::tokenizer_from_gguf(*model.gguf);
-  infer::Cpu cpu;
-  infer::Engine engine(model, cpu);
-  infer::GenerateOptions options = prompt.options;
-  options.slide = false;
-  options.max_tokens = std::min<int64_t>(200, model.config.context_length);
-  const auto result = infer::generate(engine, *tokenizer, prompt.tokens, options);
-  fmt::print("\na sample by the engine:\n{}{}\n\nmore: ./{} --model {}\n", prompt.before, result.text,
-             is_chat ? "chat" : "generate", path.string());
-}
-
-void print_adapter(const fs::path& base, const fs::path& adapter, const train::Dataset& dataset, bool is_chat) {
-  constexpr int64_t kTokens = 200;
-  const core::StoredModel model = core::read_model(base);
-  const core::Adapter read = core::read_adapter(adapter, model.config);
-  fmt::print("\na sample by the engine:\n{}\n\nmore: ./{} --model {} --lora {}\n",
-             train::sample_text(model, &read, dataset.tokenizer(), dataset.sample_prompt(), kTokens),
-             is_chat ? "chat" : "generate", base.string(), adapter.string());
+  const auto tokenizer = data::load_tokenizer(model, "");
+  std::optional<core::Adapter> read;
+  if (!adapter.empty()) read = core::read_adapter(adapter, model.config);
+  prompt.options.slide = false;
+  const std::string text = train::sample_text(model, read ? &*read : nullptr, *tokenizer, prompt,
+                                              std::min<int64_t>(200, model.config.context_length));
+  fmt::print("\na sample by the engine:\n{}\n\nmore: ./{} --model {}{}\n", text, is_chat ? "chat" : "generate",
+             path.string(), adapter.empty() ? "" : " --lora " + adapter.string());
 }
 
 int64_t trainable_parameters(train::Trainer& trainer) {
@@ -115,7 +105,7 @@ int profile(const apps::TrainOptions& o, const apps::TrainData& data) {
   if (o.config.device != train::DeviceKind::Cpu)
     throw core::UsageError("--profile measures a CPU's steps; leave --device out");
   const auto dataset = apps::make_dataset(o, data);
-  train::Trainer trainer(o.config, *dataset, o.config.lora_rank > 0 ? o.init.value_or("") : "");
+  train::Trainer trainer(o.config, *dataset, o.init.value_or(""));
   const train::TrainConfig& c = trainer.config();
   fmt::print("{} parameters, {} tokens a step, {}, dropout {}, {} threads\n", core::parameter_count(c.model),
              trainer.tokens_per_step(), c.dtype, c.dropout, at::get_num_threads());
@@ -137,7 +127,7 @@ int run(apps::TrainOptions& o) {
   const train::TextDataset* text = apps::as_text(dataset);  // null: conversations
   if (o.epochs > 0.0) o.config.steps = steps_of(o, dataset);
   const bool adapters = o.config.lora_rank > 0;
-  train::Trainer trainer(o.config, dataset, adapters ? *o.init : "");
+  train::Trainer trainer(o.config, dataset, o.init.value_or(""));
   trainer.train_for(o.minutes);
   if (o.init && !adapters) trainer.init_from(*o.init);
   trainer.dump(o.dump_batches, o.dump_grads);
@@ -210,13 +200,13 @@ int run(apps::TrainOptions& o) {
                            dataset.tokenizer().to_gguf());
   });
   if (adapters) {
-    print_adapter(state.base, exported, dataset, text == nullptr);
+    print_sample(state.base, exported, dataset.sample_prompt(), text == nullptr);
     return 0;
   }
   if (const std::string lost = core::lost_in_gguf(c.model); !lost.empty()) {
     fmt::print(stderr, "note: {}; checkpoints/{} keeps it, and the programs run it, too\n", lost, c.exported);
   }
-  print_sample(run / "model.gguf", dataset.sample_prompt(), text == nullptr);
+  print_sample(run / "model.gguf", {}, dataset.sample_prompt(), text == nullptr);
   return 0;
 }
 

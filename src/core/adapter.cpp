@@ -56,6 +56,19 @@ std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config) {
   return matrices;
 }
 
+const Adapter::Part* Adapter::find(Role role, int64_t layer) const {
+  const auto found =
+      std::ranges::find_if(parts, [&](const Part& part) { return part.role == role && part.layer == layer; });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices, const std::string& where) {
+  const auto found = std::ranges::find_if(
+      matrices, [&](const TensorSpec& spec) { return spec.role == part.role && spec.layer == part.layer; });
+  require(found != matrices.end(), "{}: the model has no layer {}", where, part.layer);
+  return *found;
+}
+
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where) {
   std::set<Role> roles;
   for (const Adapter::Part& part : adapter.parts) {
@@ -93,9 +106,7 @@ TensorStream merged(const StoredModel& model, std::span<const Adapter> adapters)
   const auto manifest = tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
     for (const Adapter& adapter : adapters) {
-      for (const Adapter::Part& part : adapter.parts) {
-        if (part.role == manifest[i].role && part.layer == manifest[i].layer) parts[i].push_back(&part);
-      }
+      if (const auto* part = adapter.find(manifest[i].role, manifest[i].layer)) parts[i].push_back(part);
     }
     if (!parts[i].empty()) headers[i].type = DType::F32;
   }

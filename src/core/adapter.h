@@ -27,6 +27,9 @@ struct Adapter {
 
   std::string path;
   std::vector<Part> parts;  ///< in the manifest's order, each matrix once
+
+  /// What is added to this matrix, or null.
+  [[nodiscard]] const Part* find(Role role, int64_t layer) const;
 };
 
 /// What the files of an adapter say of it beside its numbers.
@@ -50,6 +53,10 @@ struct AdapterPath {
 
 /// The matrices that may have parts: those of the blocks.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
+
+/// The one of these that a part is for. Throws Error that begins with `where` if there is none.
+[[nodiscard]] const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices,
+                                          const std::string& where);
 
 /// Throws Error that begins with `where` unless the parts have the info's rank, scale and targets.
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where);

@@ -11,9 +11,9 @@ import numpy
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from support import BUILD, FAILED, INTERRUPTED, TEXT, WRONG_USAGE, assert_refused, environment, one_json, run, succeed
+from published import publish
+from support import BUILD, FAILED, INTERRUPTED, TEXT, WRONG_USAGE, assert_refused, environment, log_of, one_json, run, succeed
 
 END, START, TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 LINE = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
@@ -53,23 +53,9 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def published(home):
-    """A random Llama with a chat template, as transformers saves it."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=290, special_tokens=[END, START, TURN], show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator([TEXT[:400]], trainer)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=START, eos_token=TURN,
-                                                chat_template=TEMPLATE)
-    torch.manual_seed(1)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=len(fast), hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, tie_word_embeddings=False,
-        bos_token_id=fast.bos_token_id, eos_token_id=fast.eos_token_id))
-    model.save_pretrained(home / "published")
-    fast.save_pretrained(home / "published")
-    return home / "published"
+    """With a chat template."""
+    return publish(home / "published", [TEXT[:400]], [END, START, TURN], bos_token=START, eos_token=TURN,
+                   chat_template=TEMPLATE)
 
 
 def train(home, *flags, data="train.jsonl"):
@@ -93,10 +79,6 @@ def loss_by_transformers(directory, chats, window):
             logits = model(tokens[None, :-1]).logits[0]
         losses.append(torch.nn.functional.cross_entropy(logits, tokens[1:], reduction="none")[mask[1:] == 1])
     return torch.cat(losses).mean().item()
-
-
-def log_of(directory):
-    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """Shared by the tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
 
-import json
 import re
 
-from support import SMALL_RUN, TEXT, succeed
+from support import SMALL_RUN, TEXT, log_of, succeed
 
 
 def flags_of(steps, threads=1, dtype="f32", eval_every=2):
@@ -29,10 +28,6 @@ def finish(home, directory, flags):
     if not (directory / "model.gguf").exists():
         done = succeed("train", *command(home, directory, flags), home=home)
         assert done.stderr == "", done.stderr
-
-
-def log_of(directory):
-    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
 def numbers_of(directory):

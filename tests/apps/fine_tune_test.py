@@ -6,9 +6,9 @@ import subprocess
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from support import BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, generate, run, succeed
+from published import publish
+from support import BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of, run, succeed
 
 END = "<|endoftext|>"
 FLAGS = ["--window", "16", "--batch-size", "2", "--lr", "1e-3", "--warmup-steps", "0", "--threads", "1", "--log-every",
@@ -24,23 +24,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def published(home):
-    """A random Llama with grouped queries and byte-level BPE, as transformers saves it; its vocabulary is of another
-    text, so that ours has words in pieces."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=290, special_tokens=[END], show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator([TEXT[:400], "The captain sat on his hat."], trainer)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END)
-    torch.manual_seed(1)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=len(fast), hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, tie_word_embeddings=False,
-        bos_token_id=fast.bos_token_id, eos_token_id=fast.eos_token_id))
-    model.save_pretrained(home / "published")
-    fast.save_pretrained(home / "published")
-    return home / "published"
+    return publish(home / "published", [TEXT[:400], "The captain sat on his hat."], [END], bos_token=END, eos_token=END)
 
 
 def train(home, *flags):
@@ -49,10 +33,6 @@ def train(home, *flags):
                           errors="replace", timeout=120, env=environment(home))
     assert done.returncode == 0, done.stderr
     return done
-
-
-def log_of(directory):
-    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
 def loss_by_transformers(directory, ids):

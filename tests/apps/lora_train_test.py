@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, environment, export, generate, run, succeed
+from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, environment, export, generate, log_of, run, succeed
 
 torch.set_num_threads(1)
 TEXT = "".join(f"{a} {b} loves the {c},\nand so it was.\n\n" for a in ("The old", "My good", "A sly")
@@ -50,10 +50,6 @@ def blocks(home):
 def train(home, base, out, *flags, steps=STEPS):
     return succeed("train", home / "kings.txt", "--init", base, "--lora-rank", "4", "--out", out, "--steps", steps,
                    *FLAGS, *flags, home=home)
-
-
-def log_of(directory):
-    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
 def as_peft(base, adapter):

@@ -52,6 +52,11 @@ def export(model, out, *flags):
     return out
 
 
+def log_of(directory):
+    """The objects of a run's log."""
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
+
+
 def assert_refused(done, code, *parts):
     """One line on stderr that has all of `parts` in it, nothing on stdout, and the contract's exit code."""
     assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}{done.stdout}"

@@ -69,6 +69,18 @@ struct Small {
   Trainer trainer;
 };
 
+/// The losses of the first and the last of the config's steps.
+struct Losses {
+  double first, last;
+};
+inline Losses losses_of_a_run(const TrainConfig& config) {
+  Small small(config);
+  const double first = small.trainer.step().loss;
+  double last = first;
+  for (int64_t step = 1; step < config.steps; ++step) last = small.trainer.step().loss;
+  return {first, last};
+}
+
 inline std::vector<torch::Tensor> copies(const nn::Llama& model) {
   std::vector<torch::Tensor> all;
   for (const torch::Tensor& p : model->parameters()) all.push_back(p.detach().clone());

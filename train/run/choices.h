@@ -37,8 +37,7 @@ template <>
 inline constexpr std::array<std::string_view, 2> kNames<LogStyle>{"progress", "epoch"};
 
 template <typename E>
-concept Choice = kNames<E>
-.size() > 0;
+concept Choice = (kNames<E>.size() > 0);
 
 template <Choice E>
 [[nodiscard]] std::string_view name_of(E choice) {

@@ -87,10 +87,9 @@ void load_adapter(const core::Adapter& adapter, nn::Llama& model) {
   auto parameters = model->named_parameters();
   size_t n_read = 0;
   for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
-    const auto part = std::ranges::find_if(
-        adapter.parts, [&](const core::Adapter::Part& p) { return p.role == spec.role && p.layer == spec.layer; });
+    const core::Adapter::Part* part = adapter.find(spec.role, spec.layer);
     const std::string module = nn::lora_module(spec);
-    const bool here = parameters.contains(module + ".lora_a"), there = part != adapter.parts.end();
+    const bool here = parameters.contains(module + ".lora_a"), there = part != nullptr;
     core::require(here == there, "{}: {} an adapter of {}", adapter.path, there ? "it has" : "it lacks", module);
     if (!here) continue;
     for (const auto& [name, values] : {std::pair(".lora_a", &part->a), std::pair(".lora_b", &part->b)}) {

@@ -1,7 +1,5 @@
 #include "train/step/chat_dataset.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -69,8 +67,6 @@ void add(data::Digest& digest, const std::vector<ChatExample>& examples) {
     digest.add(learned + "\n");
   }
 }
-
-std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fmt::join(texts.paths, "\n")); }
 
 // Up to the first answer of the first conversation for which a window has room.
 SamplePrompt sample_of(const std::vector<data::Conversation>& conversations, const data::Tokenizer& tokenizer,

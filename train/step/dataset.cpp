@@ -36,6 +36,8 @@ data::SplitsOf<data::TokenView> with_eval(data::TokenView tokens, data::TokenVie
 
 }  // namespace
 
+std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fmt::join(texts.paths, "\n")); }
+
 TextDataset::TextDataset(const data::Corpus& corpus, const TrainConfig& config,
                          std::unique_ptr<const data::Tokenizer> tokenizer)
     : source_{.name = corpus.name,
@@ -50,7 +52,7 @@ TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSumm
                          std::unique_ptr<const data::Tokenizer> tokenizer, const data::DocumentTokens::Options& options,
                          const data::TextFiles* eval)
     : source_{.name = texts.name,
-              .path = fmt::format("{}", fmt::join(texts.paths, "\n")),
+              .path = paths_of(texts),
               .field = texts.field,
               .bytes = static_cast<int64_t>(summary.n_bytes),
               .digest = summary.digest},
@@ -62,7 +64,7 @@ TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSumm
   const data::DocumentsSummary eval_summary = data::summarize(eval->documents);
   eval_tokens_.emplace(eval->documents, eval_summary, *tokenizer_, options);
   splits_ = with_eval(document_tokens_->view(), eval_tokens_->view(), config);
-  source_.eval_path = fmt::format("{}", fmt::join(eval->paths, "\n"));
+  source_.eval_path = paths_of(*eval);
   source_.bytes += static_cast<int64_t>(eval_summary.n_bytes);
   source_.digest = corpus_digest(source_.digest + eval_summary.digest);
 }

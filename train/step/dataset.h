@@ -28,6 +28,9 @@ struct Source {
   std::string eval_path{};  ///< of what is validated on, where that is not a part of it; likewise
 };
 
+/// Source::path of texts.
+[[nodiscard]] std::string paths_of(const data::TextFiles& texts);
+
 /// How a text of the model in training begins, which is looked at beside its loss.
 struct SamplePrompt {
   std::vector<int32_t> tokens{};  ///< none: there is no sample

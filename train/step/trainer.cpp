@@ -87,7 +87,8 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
 
 nn::Llama make_model(const TrainConfig& c, const std::shared_ptr<const nn::FrozenWeights>& frozen) {
   if (!c.fused) return nn::plain_llama(c.model, c.dropout, frozen);
-  if (c.device != DeviceKind::Cpu || !nn::can_be_fused(c.model)) return nn::Llama(c.model, c.dropout, nn::BlockFactory(), frozen);
+  if (c.device != DeviceKind::Cpu || !nn::can_be_fused(c.model))
+    return nn::Llama(c.model, c.dropout, nn::BlockFactory(), frozen);
   return nn::fused_llama(c.model, c.dropout, c.recompute, frozen);
 }
 

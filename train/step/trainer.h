@@ -25,7 +25,8 @@ struct StepResult {
 class Trainer {
  public:
   /// A new model, seeded; or with config.lora_rank, new adapters for the model file `base`, which is mapped and stays
-  /// as it is. `config.model.vocab_size` is set to the dataset's. Throws core::Error or UsageError.
+  /// as it is; without one, `base` is not looked at. `config.model.vocab_size` is set to the dataset's. Throws
+  /// core::Error or UsageError.
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& base = {});
 
   /// Trains for this many minutes instead of config.steps; measure() finds the number of steps. Call it before

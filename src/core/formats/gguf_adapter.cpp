@@ -1,11 +1,11 @@
 #include "core/formats/gguf_adapter.h"
 
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/adapter_tensors.h"
 #include "core/formats/gguf.h"
 
 namespace folio::core {
@@ -30,11 +30,10 @@ void check_kind(const GgufFile& file, const ModelConfig& config) {
           invocation);
 }
 
-std::vector<float> checked_floats(const GgufFile& file, const TensorView& tensor, const std::vector<int64_t>& shape) {
-  const std::string where = file.path().string();
-  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}", where,
-          tensor.name, shape_string(tensor.shape), shape_string(shape));
-  require_weight_type(tensor, where);
+std::vector<float> checked_floats(const AdapterTensors& tensors, const TensorView& tensor,
+                                  const std::vector<int64_t>& shape) {
+  require_adapter_shape(tensors, tensor, shape);
+  require_weight_type(tensor, tensors.where);
   return to_floats(tensor);
 }
 
@@ -45,34 +44,25 @@ Adapter read_gguf_adapter(const std::filesystem::path& path, const ModelConfig& 
   const std::string where = path.string();
   check_kind(file, config);
   const float alpha = file.real(kAlpha, 0.0F);
-  std::set<std::string> left;  // names that no part has taken
-  for (const TensorView& tensor : file.tensors()) left.insert(tensor.name);
-
-  Adapter adapter{.path = where, .parts = {}};
-  for (const TensorSpec& spec : adaptable_matrices(config)) {
-    const TensorView* a = file.find_tensor(spec.gguf_name + ".lora_a");
-    const TensorView* b = file.find_tensor(spec.gguf_name + ".lora_b");
-    if (a == nullptr && b == nullptr) continue;
-    require(a != nullptr && b != nullptr, "{}: {} has only one of lora_a and lora_b", where, spec.gguf_name);
-    const int64_t rank = a->shape.size() == 2 ? a->shape[0] : 0;
-    require(rank >= 1 && rank <= kMaxAdapterRank, "{}: tensor {} of shape {} has no rank in [1, {}]", where, a->name,
-            shape_string(a->shape), kMaxAdapterRank);
+  const AdapterTensors tensors{.all = file.tensors(),
+                               .name = [](const TensorSpec& spec) { return spec.gguf_name; },
+                               .endings = {"lora_a", "lora_b"},
+                               .tail = "",
+                               .where = where};
+  const auto part_of = [&](const TensorSpec& spec, const TensorView& a, const TensorView& b) -> Adapter::Part {
+    const int64_t rank = a.shape.size() == 2 ? a.shape[0] : 0;
+    require(rank >= 1 && rank <= kMaxAdapterRank, "{}: tensor {} of shape {} has no rank in [1, {}]", where, a.name,
+            shape_string(a.shape), kMaxAdapterRank);
     const float scale = alpha == 0.0F ? factor : factor * alpha / static_cast<float>(rank);
     require(std::isfinite(scale), "{}: {} is {}, which makes a scale that is no finite number", where, kAlpha, alpha);
-    adapter.parts.push_back({.role = spec.role,
-                             .layer = spec.layer,
-                             .rank = static_cast<size_t>(rank),
-                             .scale = scale,
-                             .a = checked_floats(file, *a, {rank, spec.shape[1]}),
-                             .b = checked_floats(file, *b, {spec.shape[0], rank})});
-    left.erase(a->name);
-    left.erase(b->name);
-  }
-  require(left.empty(),
-          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here", where,
-          printable(left.empty() ? "" : *left.begin()), config.n_layers);
-  require(!adapter.parts.empty(), "{}: there is no adapter in it", where);
-  return adapter;
+    return {.role = spec.role,
+            .layer = spec.layer,
+            .rank = static_cast<size_t>(rank),
+            .scale = scale,
+            .a = checked_floats(tensors, a, {rank, spec.shape[1]}),
+            .b = checked_floats(tensors, b, {spec.shape[0], rank})};
+  };
+  return {.path = where, .parts = adapter_parts(tensors, config, part_of)};
 }
 
 void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config, const Adapter& adapter,
@@ -85,17 +75,15 @@ void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& co
   std::vector<TensorView> tensors;
   const auto matrices = adaptable_matrices(config);
   for (const Adapter::Part& part : adapter.parts) {
-    const auto spec = std::ranges::find_if(
-        matrices, [&](const TensorSpec& s) { return s.role == part.role && s.layer == part.layer; });
-    require(spec != matrices.end(), "{}: the model has no layer {}", where, part.layer);
+    const TensorSpec& spec = matrix_of(part, matrices, where);
     const auto add = [&](const char* which, const std::vector<float>& values, int64_t rows, int64_t columns) {
-      tensors.push_back({.name = spec->gguf_name + which,
+      tensors.push_back({.name = spec.gguf_name + which,
                          .type = DType::F32,
                          .shape = {rows, columns},
                          .bytes = std::as_bytes(std::span(values))});
     };
-    add(".lora_a", part.a, info.rank, spec->shape[1]);
-    add(".lora_b", part.b, spec->shape[0], info.rank);
+    add(".lora_a", part.a, info.rank, spec.shape[1]);
+    add(".lora_b", part.b, spec.shape[0], info.rank);
   }
   const GgufMetadata metadata{{"general.architecture", std::string(core::info(config.family).gguf)},
                               {"general.type", std::string("adapter")},

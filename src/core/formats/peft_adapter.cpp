@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/adapter_tensors.h"
 #include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
@@ -103,13 +104,11 @@ std::string base_difference(const AdapterInfo& adapter, const ModelConfig& confi
   }
 }
 
-std::vector<float> floats_of(const SafetensorsFile& file, const TensorView& tensor, const std::vector<int64_t>& shape,
-                             const std::function<std::string()>& why) {
-  const std::string where = file.path().string();
-  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}{}", where,
-          tensor.name, shape_string(tensor.shape), shape_string(shape), why);
+std::vector<float> floats_of(const AdapterTensors& tensors, const TensorView& tensor,
+                             const std::vector<int64_t>& shape) {
+  require_adapter_shape(tensors, tensor, shape);
   require(tensor.type == DType::F32 || tensor.type == DType::F16 || tensor.type == DType::BF16,
-          "{}: tensor {} is {}, but has to be F32, F16 or BF16", where, tensor.name, info(tensor.type).name);
+          "{}: tensor {} is {}, but has to be F32, F16 or BF16", tensors.where, tensor.name, info(tensor.type).name);
   return to_floats(tensor);
 }
 
@@ -142,9 +141,7 @@ std::vector<std::string> target_modules(const ModelConfig& config, const Adapter
     return names;
   }
   for (const TensorSpec& spec : adaptable_matrices(config)) {
-    const bool adapted = std::ranges::any_of(
-        adapter.parts, [&](const Adapter::Part& part) { return part.role == spec.role && part.layer == spec.layer; });
-    if (adapted) names.push_back(module_of(spec));
+    if (adapter.find(spec.role, spec.layer) != nullptr) names.push_back(module_of(spec));
   }
   return names;
 }
@@ -176,34 +173,23 @@ std::string config_text(const ModelConfig& config, const Adapter& adapter, const
 Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config, float factor) {
   const AdapterInfo info = read_config(directory / kConfig, factor);
   const SafetensorsFile file(weights_of(directory));
-  const std::string where = file.path().string();
-  const auto why = [&] { return base_difference(info, config); };
-  std::set<std::string> left;  // names that no part has taken
-  for (const TensorView& tensor : file.tensors()) left.insert(tensor.name);
-
-  Adapter adapter{.path = directory.string(), .parts = {}};
-  for (const TensorSpec& spec : adaptable_matrices(config)) {
-    const std::string module = std::string(kPrefix) + module_of(spec);
-    const TensorView* a = file.find_tensor(module + ".lora_A.weight");
-    const TensorView* b = file.find_tensor(module + ".lora_B.weight");
-    if (a == nullptr && b == nullptr) continue;
-    require(a != nullptr && b != nullptr, "{}: {} has only one of lora_A and lora_B", where, module);
+  const AdapterTensors tensors{.all = file.tensors(),
+                               .name = [](const TensorSpec& spec) { return std::string(kPrefix) + module_of(spec); },
+                               .endings = {"lora_A", "lora_B"},
+                               .tail = ".weight",
+                               .where = file.path().string(),
+                               .why = [&] { return base_difference(info, config); }};
+  const auto part_of = [&](const TensorSpec& spec, const TensorView& a, const TensorView& b) {
     Adapter::Part part{.role = spec.role,
                        .layer = spec.layer,
                        .rank = static_cast<size_t>(info.rank),
                        .scale = info.scale(factor),
-                       .a = floats_of(file, *a, {info.rank, spec.shape[1]}, why),
-                       .b = floats_of(file, *b, {spec.shape[0], info.rank}, why)};
+                       .a = floats_of(tensors, a, {info.rank, spec.shape[1]}),
+                       .b = floats_of(tensors, b, {spec.shape[0], info.rank})};
     if (spec.rope_permuted) part.b = reordered(split_halves_to_adjacent, part.b, config.head_dim, part.rank);
-    left.erase(a->name);
-    left.erase(b->name);
-    adapter.parts.push_back(std::move(part));
-  }
-  require(left.empty(),
-          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here{}", where,
-          printable(left.empty() ? "" : *left.begin()), config.n_layers, why);
-  require(!adapter.parts.empty(), "{}: there is no adapter in it", where);
-  return adapter;
+    return part;
+  };
+  return {.path = directory.string(), .parts = adapter_parts(tensors, config, part_of)};
 }
 
 AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
@@ -240,22 +226,20 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
   std::vector<std::vector<float>> permuted;  // owns the bytes of views
   const auto matrices = adaptable_matrices(config);
   for (const Adapter::Part& part : adapter.parts) {
-    const auto spec = std::ranges::find_if(
-        matrices, [&](const TensorSpec& s) { return s.role == part.role && s.layer == part.layer; });
-    require(spec != matrices.end(), "{}: the model has no layer {}", where, part.layer);
+    const TensorSpec& spec = matrix_of(part, matrices, where);
     const auto rank = static_cast<int64_t>(part.rank);
-    const std::string module = std::string(kPrefix) + module_of(*spec);
+    const std::string module = std::string(kPrefix) + module_of(spec);
     std::span<const float> b = part.b;
-    if (spec->rope_permuted) {
+    if (spec.rope_permuted) {
       b = permuted.emplace_back(reordered(adjacent_to_split_halves, part.b, config.head_dim, part.rank));
     }
     tensors.push_back({.name = module + ".lora_A.weight",
                        .type = DType::F32,
-                       .shape = {rank, spec->shape[1]},
+                       .shape = {rank, spec.shape[1]},
                        .bytes = std::as_bytes(std::span(part.a))});
     tensors.push_back({.name = module + ".lora_B.weight",
                        .type = DType::F32,
-                       .shape = {spec->shape[0], rank},
+                       .shape = {spec.shape[0], rank},
                        .bytes = std::as_bytes(b)});
   }
   write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, sizeof(float));  // peft takes no other tensors

@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/file_io.h"
 #include "data/chat/chat_template.h"
 #include "data/chat/tool_format.h"
 #include "jinja/interpreter.h"
+#include "tests/data/chat/answer_requests.h"
 
 namespace folio::data {
 namespace {
@@ -147,27 +147,13 @@ Json format_of_calls(const Json& request) {
 }
 
 Json answer(const Json& request) {
-  try {
-    if (request.contains("tool_format")) return format_of_calls(request);
-    return request.contains("jinja") ? rendered(request) : chat(request);
-  } catch (const core::Error& error) {
-    return {{"error", error.what()}};
-  }
+  if (request.contains("tool_format")) return format_of_calls(request);
+  return request.contains("jinja") ? rendered(request) : chat(request);
 }
 
 }  // namespace
 }  // namespace folio::data
 
 int main(int argc, char** argv) {
-  try {
-    folio::core::require(argc == 2, "usage: chat_template_tool FILE");
-    folio::data::Json answers = folio::data::Json::array();
-    for (const auto& request : folio::data::Json::parse(folio::core::read_text_file(argv[1]))) {
-      answers.push_back(folio::data::answer(request));
-    }
-    fmt::print("{}\n", answers.dump());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 1;
-  }
+  return folio::data::test::answer_requests<folio::data::Json>(argc, argv, "chat_template_tool", folio::data::answer);
 }

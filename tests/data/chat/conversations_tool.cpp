@@ -2,14 +2,11 @@
 //   conversations_tool FILE     FILE is a JSON list of requests {"tokenizer": FILE, "conversations": FILE, "template":
 //                               Jinja, or none for the tokenizer's own}; prints of each the list of its examples,
 //                               {"tokens": […], "learned": [0 or 1, …]}, or {"error"}
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/file_io.h"
 #include "data/chat/conversations.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "tests/data/chat/answer_requests.h"
 
 namespace folio::data {
 namespace {
@@ -31,27 +28,9 @@ Json examples(const Json& request) {
   return all;
 }
 
-Json answer(const Json& request) {
-  try {
-    return examples(request);
-  } catch (const core::Error& error) {
-    return {{"error", error.what()}};
-  }
-}
-
 }  // namespace
 }  // namespace folio::data
 
 int main(int argc, char** argv) {
-  try {
-    folio::core::require(argc == 2, "usage: conversations_tool FILE");
-    nlohmann::json answers = nlohmann::json::array();
-    for (const auto& request : nlohmann::json::parse(folio::core::read_text_file(argv[1]))) {
-      answers.push_back(folio::data::answer(request));
-    }
-    fmt::print("{}\n", answers.dump());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 1;
-  }
+  return folio::data::test::answer_requests<nlohmann::json>(argc, argv, "conversations_tool", folio::data::examples);
 }

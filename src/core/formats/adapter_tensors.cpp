@@ -1,0 +1,41 @@
+#include "core/formats/adapter_tensors.h"
+
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+
+namespace folio::core {
+
+std::vector<Adapter::Part> adapter_parts(
+    const AdapterTensors& tensors, const ModelConfig& config,
+    const std::function<Adapter::Part(const TensorSpec&, const TensorView&, const TensorView&)>& take) {
+  std::map<std::string, const TensorView*> left;  // that no part has taken
+  for (const TensorView& tensor : tensors.all) left.emplace(tensor.name, &tensor);
+  const auto taken = [&](const std::string& name) {
+    const auto node = left.extract(name);
+    return node.empty() ? nullptr : node.mapped();
+  };
+  const auto& [first, second] = tensors.endings;
+  std::vector<Adapter::Part> parts;
+  for (const TensorSpec& spec : adaptable_matrices(config)) {
+    const std::string name = tensors.name(spec);
+    const TensorView* a = taken(name + "." + first + tensors.tail);
+    const TensorView* b = taken(name + "." + second + tensors.tail);
+    if (a == nullptr && b == nullptr) continue;
+    require(a != nullptr && b != nullptr, "{}: {} has only one of {} and {}", tensors.where, name, first, second);
+    parts.push_back(take(spec, *a, *b));
+  }
+  require(left.empty(),
+          "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here{}",
+          tensors.where, printable(left.empty() ? "" : left.begin()->first), config.n_layers, tensors.why);
+  require(!parts.empty(), "{}: there is no adapter in it", tensors.where);
+  return parts;
+}
+
+void require_adapter_shape(const AdapterTensors& tensors, const TensorView& tensor, const std::vector<int64_t>& shape) {
+  require(tensor.shape == shape, "{}: tensor {} has shape {}, but the model and the rank require {}{}", tensors.where,
+          tensor.name, shape_string(tensor.shape), shape_string(shape), tensors.why);
+}
+
+}  // namespace folio::core
