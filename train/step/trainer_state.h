@@ -33,8 +33,8 @@ struct TrainerState {
   int64_t corpus_bytes = 0;           ///< its length in bytes
   std::string corpus_digest;          ///< see corpus_digest()
   std::string corpus_eval{};          ///< where lies what is validated on, if that is no part of it
-  std::string base;         ///< the model file that adapters are trained for; empty: the run has a model of its own
-  std::string base_digest;  ///< see model_digest()
+  std::string base{};         ///< the model file that adapters are trained for; empty: the run has a model of its own
+  std::string base_digest{};  ///< see model_digest()
   int64_t step = 0;         ///< completed steps
   double best_validation_loss = 0.0;  ///< 0 before the first evaluation
   int64_t best_step = -1;
