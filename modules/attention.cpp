@@ -22,12 +22,14 @@ torch::Tensor visible(int64_t T, int64_t window, torch::Device device, const tor
   return causal_TT & (positions_T >= starts_BT.unsqueeze(-1)).unsqueeze(1);
 }
 
-/// softmax(q kᵀ / √K + mask) as [B, H, T, T]; each key head is shared by H / G query heads.
-torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK, int64_t window,
-                             const torch::Tensor& starts_BT = {}) {
+/// softmax(scale q kᵀ + mask) as [B, H, T, T], with a cap (0: none) on the scaled scores; each key head is shared by H
+/// / G query heads.
+torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK,
+                             const AttentionImpl::Scores& scores, int64_t window, const torch::Tensor& starts_BT = {}) {
   const int64_t T = q_BHTK.size(2);
   const auto k_BHTK = k_BGTK.repeat_interleave(q_BHTK.size(1) / k_BGTK.size(1), 1);
-  const auto scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / std::sqrt(q_BHTK.size(-1));
+  auto scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / scores.divisor;
+  if (scores.cap > 0) scores_BHTT = scores.cap * torch::tanh(scores_BHTT / scores.cap);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return scores_BHTT.masked_fill(~visible(T, window, q_BHTK.device(), starts_BT), -kInfinity).softmax(-1);
 }
@@ -39,6 +41,11 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
       n_heads_(config.n_heads),
       n_kv_heads_(config.n_kv_heads),
       window_(config.sliding_window),
+      rotated_(config.rotated()),
+      scores_{.divisor = config.attention_scale > 0 ? 1.0 / config.attention_scale
+                                                    : std::sqrt(static_cast<double>(config.head_dim)),
+              .cap = config.attention_cap},
+      norms_all_(core::info(config.family).qk_norm == core::QkNorm::All),
       dropout_(dropout),
       rope_(std::move(rope)),
       wq_(nullptr),
@@ -55,9 +62,9 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
   wk_ = register_module("wk", Linear(dim_, config.kv_dim(), family.qkv_bias));
   wv_ = register_module("wv", Linear(dim_, config.kv_dim(), family.qkv_bias));
   wo_ = register_module("wo", Linear(config.query_dim(), dim_));
-  if (family.qk_norm) {
-    q_norm_ = register_module("q_norm", RMSNorm(config.head_dim, config.norm_eps));
-    k_norm_ = register_module("k_norm", RMSNorm(config.head_dim, config.norm_eps));
+  if (family.qk_norm != core::QkNorm::None) {
+    q_norm_ = register_module("q_norm", RMSNorm(norms_all_ ? config.query_dim() : config.head_dim, config.norm_eps));
+    k_norm_ = register_module("k_norm", RMSNorm(norms_all_ ? config.kv_dim() : config.head_dim, config.norm_eps));
   }
 }
 
@@ -66,7 +73,7 @@ torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD, const torch::Te
 }
 
 torch::Tensor AttentionImpl::attend(const Heads& heads, const torch::Tensor& starts_BT) {
-  return form == Form::Fused ? attend_fused(heads, starts_BT) : attend_plain(heads, starts_BT);
+  return form == Form::Fused && scores_.cap == 0 ? attend_fused(heads, starts_BT) : attend_plain(heads, starts_BT);
 }
 
 torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
@@ -75,27 +82,32 @@ torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
 
 torch::Tensor AttentionImpl::weights(const torch::Tensor& x_BTD) {
   const Heads heads = project(x_BTD);
-  return causal_weights(heads.q, heads.k, window_);
+  return causal_weights(heads.q, heads.k, scores_, window_);
 }
 
 AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t first_position) {
   require_BTD(x_BTD, dim_, "Attention");
   // One product with the three weights concatenated was measured, and is not faster at this size.
-  auto q_BTHK = wq_->forward(x_BTD).unflatten(-1, {n_heads_, -1});
-  auto k_BTGK = wk_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
-  if (q_norm_) {
-    q_BTHK = q_norm_->forward(q_BTHK);
-    k_BTGK = k_norm_->forward(k_BTGK);
-  }
+  const auto heads = [&](Linear& linear, RMSNorm& norm, int64_t n_heads) {
+    const auto y = linear->forward(x_BTD);
+    if (norm && norms_all_) return norm.get()->forward(y).unflatten(-1, {n_heads, -1});
+    const auto y_BTHK = y.unflatten(-1, {n_heads, -1});
+    return norm ? norm.get()->forward(y_BTHK) : y_BTHK;
+  };
+  const auto rotate = [&](const torch::Tensor& y_BTHK) {
+    if (rotated_ == y_BTHK.size(-1)) return rope_->apply(y_BTHK, first_position);
+    const auto rotated = rope_->apply(y_BTHK.narrow(-1, 0, rotated_), first_position);
+    return torch::cat({rotated, y_BTHK.narrow(-1, rotated_, y_BTHK.size(-1) - rotated_)}, -1);
+  };
+  const auto q_BTHK = heads(wq_, q_norm_, n_heads_);
+  const auto k_BTGK = heads(wk_, k_norm_, n_kv_heads_);
   const auto v_BTGK = wv_->forward(x_BTD).unflatten(-1, {n_kv_heads_, -1});
-  return {.q = rope_->apply(q_BTHK, first_position).transpose(1, 2),
-          .k = rope_->apply(k_BTGK, first_position).transpose(1, 2),
-          .v = v_BTGK.transpose(1, 2)};
+  return {.q = rotate(q_BTHK).transpose(1, 2), .k = rotate(k_BTGK).transpose(1, 2), .v = v_BTGK.transpose(1, 2)};
 }
 
 torch::Tensor AttentionImpl::attend_plain(const Heads& heads, const torch::Tensor& starts_BT) {
   const auto weights_BHTT =
-      torch::dropout(causal_weights(heads.q, heads.k, window_, starts_BT), dropout_, is_training());
+      torch::dropout(causal_weights(heads.q, heads.k, scores_, window_, starts_BT), dropout_, is_training());
   return weights_BHTT.matmul(heads.v.repeat_interleave(n_heads_ / n_kv_heads_, 1));
 }
 
@@ -105,7 +117,7 @@ torch::Tensor AttentionImpl::attend_fused(const Heads& heads, const torch::Tenso
   std::optional<torch::Tensor> mask;
   if (masked) mask = visible(T, window_, heads.q.device(), starts_BT);
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask, is_training() ? dropout_ : 0.0,
-                                          /*is_causal=*/!masked, /*scale=*/{},
+                                          /*is_causal=*/!masked, /*scale=*/1.0 / scores_.divisor,
                                           /*enable_gqa=*/n_kv_heads_ != n_heads_);
 }
 

@@ -20,8 +20,10 @@ enum class Form { Plain, Fused };
 
 /// y = wo · concat over heads of softmax(q kᵀ / √head_dim + causal mask) v, where q, k, v = wq x, wk x, wv x, and q and
 /// k are rotated. Query head h reads key/value head h / (n_heads / n_kv_heads). A family may add biases to wq, wk and
-/// wv, and normalize each head of q and k before it is rotated (Henry et al., "Query-Key Normalization", 2020).
-/// Source: Vaswani et al., 2017, section 3.2; grouped queries: Ainslie et al., "GQA", 2023, section 2.2.
+/// wv, and normalize each head of q and k, or all at once, before they are rotated (Henry et al., "Query-Key
+/// Normalization", 2020). Where a configuration has them: another scale than 1 / √head_dim, a soft cap on the scores
+/// (Gemma 2, 2024), and rotations of a part of each head. Source: Vaswani et al., 2017, section 3.2; grouped queries:
+/// Ainslie et al., "GQA", 2023, section 2.2.
 class AttentionImpl : public torch::nn::Module {
  public:
   /// All layers may share one `rope`. `dropout` is the probability that an attention weight is dropped in training.
@@ -46,6 +48,12 @@ class AttentionImpl : public torch::nn::Module {
   };
   Heads project(const torch::Tensor& x, int64_t first_position = 0);
 
+  /// What becomes of a product q · k: it is divided, and with a cap (0: none) s becomes cap · tanh(s / cap).
+  struct Scores {
+    double divisor;
+    double cap;
+  };
+
   /// The weighted means of the values, [B, n_heads, T, head_dim].
   torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});
 
@@ -58,7 +66,9 @@ class AttentionImpl : public torch::nn::Module {
   torch::Tensor output(
       const torch::Tensor& y);  ///< applies wo to the heads' outputs, [B, n_heads, T, head_dim] to [B, T, dim]
 
-  int64_t dim_, n_heads_, n_kv_heads_, window_;
+  int64_t dim_, n_heads_, n_kv_heads_, window_, rotated_;
+  Scores scores_;
+  bool norms_all_;  ///< q_norm and k_norm are over all heads at once
   double dropout_;
   RopeCache rope_;
   Linear wq_, wk_, wv_, wo_;

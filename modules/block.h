@@ -1,5 +1,5 @@
-// One layer of a Llama: h = x + attention(norm(x)), then h + ffn(norm(h)).
-// The four parts are constructor arguments, so that an experiment can replace one of them.
+// One layer of a Llama: h = x + attention(norm(x)), then h + ffn(norm(h)). Some families normalize what is added, too,
+// or that alone, or scale it. The parts are constructor arguments, so that an experiment can replace one of them.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,16 +17,21 @@ namespace folio::nn {
 /// Is called with each named activation of a forward pass. It may keep the tensor, and must not change it.
 using Observer = std::function<void(const std::string& name, const torch::Tensor& value)>;
 
-/// The parts of a block: each maps one tensor [B, T, dim] to one of the same shape.
+/// The parts of a block: each maps one tensor [B, T, dim] to one of the same shape. Norms may be empty.
 struct BlockParts {
   torch::nn::AnyModule attention_norm;
   torch::nn::AnyModule attention;  ///< the only part that mixes positions
   torch::nn::AnyModule ffn_norm;
   torch::nn::AnyModule ffn;
+  torch::nn::AnyModule post_attention_norm{};  ///< of what attention adds
+  torch::nn::AnyModule post_ffn_norm{};
+  double residual_scale = 1.0;  ///< of what the branches add
 };
 
-/// Llama's parts: RMSNorm, Attention, RMSNorm, SwiGLU. Throws core::Error where the configuration is invalid.
-[[nodiscard]] BlockParts llama_parts(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0);
+/// Llama's parts: RMSNorm, Attention, RMSNorm, and SwiGLU, or in layers with experts Mixture. Throws core::Error where
+/// the configuration is invalid.
+[[nodiscard]] BlockParts llama_parts(const core::ModelConfig& config, RopeCache rope, double dropout = 0.0,
+                                     int64_t layer = 0);
 
 /// A pre-norm residual block. Source: Xiong et al., "On Layer Normalization in the Transformer Architecture", 2020.
 class BlockImpl : public torch::nn::Module {

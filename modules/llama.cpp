@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/rope_scaling.h"
+#include "modules/experts.h"
 #include "modules/fused/dropout.h"
 #include "modules/fused/head.h"
 #include "modules/fused/operations.h"
@@ -19,9 +20,18 @@ namespace folio::nn {
 
 BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
   core::validate(config, "llama_blocks");
-  RopeCache rope(config.context_length, config.head_dim, config.rope_theta, core::rope_factors(config),
-                 core::info(config.family).pairs);
-  return [rope, dropout](const core::ModelConfig& c, int64_t) { return Block(llama_parts(c, rope, dropout), dropout); };
+  const core::RopePairs pairs = core::info(config.family).pairs;
+  RopeCache rope(config.context_length, config.rotated(), config.rope_theta, core::rope_factors(config), pairs);
+  RopeCache local = rope;  // of layers with a window
+  if (config.local_rope_theta > 0.0F) {
+    local = RopeCache(config.context_length, config.rotated(), config.local_rope_theta, std::vector<double>{}, pairs);
+  }
+  return [rope, local, dropout](core::ModelConfig c, int64_t layer) {
+    const bool windowed = c.has_window(layer);
+    c.window_period = 1;
+    if (!windowed) c.sliding_window = 0;
+    return Block(llama_parts(c, windowed ? local : rope, dropout, layer), dropout);
+  };
 }
 
 LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFactory make_block,
@@ -64,6 +74,7 @@ torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& 
   }
   auto x_BTD = frozen_embeddings_ ? frozen_embeddings_->rows_of(tokens_BT).to(norm_->weight.scalar_type())
                                   : tok_embeddings_->forward(tokens_BT);
+  if (config_.embedding_scale != 1.0F) x_BTD = x_BTD * config_.embedding_scale;
   if (is_training() && dropout_ > 0.0) {
     const bool fused = form == Form::Fused && x_BTD.is_cpu();
     x_BTD = fused ? fused::dropout(x_BTD, dropout_) : torch::dropout(x_BTD, dropout_, true);
@@ -87,7 +98,10 @@ torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer&
     return value;
   };
   const auto normed_BTD = observed("norm", norm_->forward(stream(tokens_BT, observer, starts_BT)));
-  return observed("logits", torch::linear(normed_BTD, head(normed_BTD.scalar_type())));
+  auto logits_BTV = torch::linear(normed_BTD, head(normed_BTD.scalar_type()));
+  if (config_.logit_scale != 1.0F) logits_BTV = logits_BTV * config_.logit_scale;
+  if (config_.logit_cap > 0.0F) logits_BTV = config_.logit_cap * torch::tanh(logits_BTV / config_.logit_cap);
+  return observed("logits", logits_BTV);
 }
 
 torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT,
@@ -95,7 +109,8 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
   if (targets_BT.sizes() != tokens_BT.sizes() || targets_BT.scalar_type() != tokens_BT.scalar_type()) {
     core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
   }
-  if (form == Form::Fused && tokens_BT.is_cpu()) {
+  const bool plain_logits = config_.logit_scale == 1.0F && config_.logit_cap == 0.0F;
+  if (form == Form::Fused && tokens_BT.is_cpu() && plain_logits) {
     auto x_ND = stream(tokens_BT, {}, starts_BT).flatten(0, 1);
     auto targets_N = targets_BT.flatten();
     const auto counts_N = targets_N != kIgnored;
@@ -114,6 +129,7 @@ Llama plain_llama(const core::ModelConfig& config, double dropout, const std::sh
   Llama model(config, dropout, BlockFactory(), frozen);
   model->apply([](torch::nn::Module& module) {
     if (auto* attention = module.as<Attention>()) attention->form = Form::Plain;
+    if (auto* mixture = module.as<Mixture>()) mixture->form = Form::Plain;
   });
   return model;
 }

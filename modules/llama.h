@@ -1,8 +1,9 @@
 // The whole model: token embeddings, n_layers blocks, a final norm, and a linear head, which is the embedding matrix
 // if the configuration ties them. Parameters have the names tok_embeddings, layers.N.{attention_norm,
 // attention.{wq,wk,wv,wo}, ffn_norm, ffn.{w1,w2,w3}}, norm and output, each with ".weight". Some families have
-// attention.{wq,wk,wv}.bias, or attention.{q_norm,k_norm}.weight in addition. There are no others, but for adapters
-// (lora.h). A frozen model (frozen.h) has parameters for its norms and biases alone.
+// attention.{wq,wk,wv}.bias, or attention.{q_norm,k_norm}.weight in addition, and in layers with experts ffn is a
+// Mixture (experts.h). There are no others, but for adapters (lora.h). A frozen model (frozen.h) has parameters for its
+// norms and biases alone.
 #pragma once
 
 #include <torch/nn/module.h>

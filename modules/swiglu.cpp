@@ -6,7 +6,8 @@
 
 namespace folio::nn {
 
-SwiGLUImpl::SwiGLUImpl(int64_t dim, int64_t hidden_dim) : dim_(dim), w1_(nullptr), w2_(nullptr), w3_(nullptr) {
+SwiGLUImpl::SwiGLUImpl(int64_t dim, int64_t hidden_dim, core::Gate gate)
+    : dim_(dim), gate_(gate), w1_(nullptr), w2_(nullptr), w3_(nullptr) {
   core::require(dim >= 1 && hidden_dim >= 1, "SwiGLU: dim and hidden_dim have to be at least 1, but are {} and {}", dim,
                 hidden_dim);
   w1_ = register_module("w1", Linear(dim, hidden_dim));
@@ -16,7 +17,8 @@ SwiGLUImpl::SwiGLUImpl(int64_t dim, int64_t hidden_dim) : dim_(dim), w1_(nullptr
 
 torch::Tensor SwiGLUImpl::forward(const torch::Tensor& x_BTD) {
   require_BTD(x_BTD, dim_, "SwiGLU");
-  const auto gate_BTF = torch::silu(w1_->forward(x_BTD));
+  const auto z_BTF = w1_->forward(x_BTD);
+  const auto gate_BTF = gate_ == core::Gate::Silu ? torch::silu(z_BTF) : torch::gelu(z_BTF, "tanh");
   const auto up_BTF = w3_->forward(x_BTD);
   return w2_->forward(gate_BTF * up_BTF);
 }

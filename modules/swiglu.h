@@ -5,22 +5,24 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "core/families.h"
 #include "modules/linear.h"
 
 namespace folio::nn {
 
-/// y = w2 (silu(w1 x) ⊙ w3 x), with silu(z) = z / (1 + e^-z).
-/// Source: Shazeer, "GLU Variants Improve Transformer", 2020, equation 6.
+/// y = w2 (silu(w1 x) ⊙ w3 x), with silu(z) = z / (1 + e^-z); or with gelu in silu's place, as tanh approximates it:
+/// GeGLU. Source: Shazeer, "GLU Variants Improve Transformer", 2020, equation 6.
 class SwiGLUImpl : public torch::nn::Module {
  public:
   /// w1, w3 [hidden_dim, dim] and w2 [dim, hidden_dim]. Throws core::Error unless both are at least 1.
-  SwiGLUImpl(int64_t dim, int64_t hidden_dim);
+  SwiGLUImpl(int64_t dim, int64_t hidden_dim, core::Gate gate = core::Gate::Silu);
 
   /// x [B, T, dim] to [B, T, dim]. Throws core::Error for another shape.
   torch::Tensor forward(const torch::Tensor& x);
 
  private:
   int64_t dim_;
+  core::Gate gate_;
   Linear w1_, w2_, w3_;
 };
 TORCH_MODULE(SwiGLU);

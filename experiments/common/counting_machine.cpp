@@ -17,7 +17,7 @@ class CountingStage final : public infer::PassThroughStage {
   CountingStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, Work& work)
       : PassThroughStage(std::move(inner)),
         work_(work),
-        seen_(infer::positions_seen(model.config)),
+        config_(model.config),
         cached_bytes_(cache_fit().block_bytes / infer::kBlockPositions /
                       static_cast<uint64_t>(layers().last - layers().first)) {
     const auto manifest = core::tensor_manifest(model.config);
@@ -61,9 +61,28 @@ class CountingStage final : public infer::PassThroughStage {
     }
     PassThroughStage::project(in, projections);
   }
-  void project_to_residual(Slot in, WeightId weight) override {
+  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
     count_product(weight);
-    PassThroughStage::project_to_residual(in, weight);
+    if (post_norm.exists()) work_.weight_bytes += size_of(post_norm).bytes;
+    PassThroughStage::project_to_residual(in, weight, post_norm);
+  }
+  void route(const infer::Router& router) override {
+    count_product(router.weight);
+    if (router.selection_bias.exists()) work_.weight_bytes += size_of(router.selection_bias).bytes;
+    PassThroughStage::route(router);
+    count_experts();
+  }
+  void project_experts(WeightId gate, WeightId up) override {
+    for (const WeightId stack : {gate, up}) count_stack(stack);
+    PassThroughStage::project_experts(gate, up);
+  }
+  void combine_experts(WeightId down) override {
+    count_stack(down);
+    PassThroughStage::combine_experts(down);
+  }
+  void gate_rows(Slot slot, WeightId weight) override {
+    count_product(weight);
+    PassThroughStage::gate_rows(slot, weight);
   }
   void rotate_and_store(int64_t layer) override {
     work_.cache_bytes_written += n_rows_ * cached_bytes_;
@@ -71,7 +90,7 @@ class CountingStage final : public infer::PassThroughStage {
   }
   void attend(int64_t layer) override {
     for (const infer::StepRow& row : rows_) {
-      const auto positions = static_cast<uint64_t>(std::min(row.position + 1, seen_));
+      const auto positions = static_cast<uint64_t>(std::min(row.position + 1, infer::positions_seen(config_, layer)));
       work_.cache_bytes_read += positions * cached_bytes_;
       work_.attention_multiply_adds += positions * 2 * width(Slot::Query);
     }
@@ -95,13 +114,36 @@ class CountingStage final : public infer::PassThroughStage {
     work_.matrix_multiply_adds += n_rows_ * size_of(weight).elements;
   }
 
+  // The experts that the rows take, and how often all together.
+  void count_experts() {
+    const size_t n_experts = width(Slot::Routes);
+    std::vector<float> routes(n_rows_ * n_experts);
+    inner().read(Slot::Routes, routes);
+    n_taken_ = 0;
+    std::vector<bool> taken(n_experts, false);
+    for (size_t i = 0; i < routes.size(); ++i) {
+      if (routes[i] == 0.0F) continue;
+      taken[i % n_experts] = true;
+      ++n_taken_;
+    }
+    n_experts_taken_ = static_cast<uint64_t>(std::count(taken.begin(), taken.end(), true));
+  }
+  // Of a matrix for each expert only those are read that a row takes.
+  void count_stack(WeightId stack) {
+    const auto n_experts = static_cast<uint64_t>(config_.n_experts);
+    work_.weight_bytes += n_experts_taken_ * size_of(stack).bytes / n_experts;
+    work_.matrix_multiply_adds += n_taken_ * size_of(stack).elements / n_experts;
+  }
+
   Work& work_;
-  int64_t seen_;
+  const core::ModelConfig& config_;
   uint64_t cached_bytes_;    ///< of a position in a layer
   std::vector<Size> sizes_;  ///< by WeightId
   std::vector<infer::StepRow> rows_;
   uint64_t n_rows_ = 0;
   uint64_t n_logit_rows_ = 0;
+  uint64_t n_taken_ = 0;  ///< experts by rows
+  uint64_t n_experts_taken_ = 0;
 };
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace folio::experiments {
 struct Work {
   uint64_t steps = 0;
   uint64_t rows = 0;                     ///< tokens that went through
-  uint64_t weight_bytes = 0;             ///< of every matrix and vector, once for each operation that names it
+  /// Of every matrix and vector, once for each operation that names it; of experts, of those that rows take.
+  uint64_t weight_bytes = 0;
   uint64_t embedding_bytes = 0;          ///< rows of the embedding: one for each row
   uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that a row sees, for each row
   uint64_t cache_bytes_written = 0;      ///< keys and values of the rows

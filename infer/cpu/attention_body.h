@@ -211,10 +211,21 @@ struct HeadBlock {
   const T* next_keys;
 };
 
+// What becomes of a product of query and key: it is scaled, and with a cap (0: none) cut off softly.
+struct Scores {
+  float scale;
+  float cap;
+
+  [[nodiscard]] Vec of(Vec products) const {
+    const Vec scores = products * Vec::all(scale);
+    return cap > 0.0F ? soft_cap(scores, cap) : scores;
+  }
+};
+
 // queries (head_dim, kQueries); value (kQueries, head_dim). See reference/attention.cpp.
 template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
-                            size_t head_dim, float scale, float* value) {
+                            size_t head_dim, const Scores& scores, float* value) {
   float p[kQueries * kBlockPositions];
   prefetch_scales(block.values, head_dim);
   multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.values, p);
@@ -227,8 +238,8 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
     const size_t unseen_first = std::min(seen.begin[q], kLanes);
     const size_t unseen_second = seen.begin[q] - unseen_first;
     float* of_query = p + q * kBlockPositions;
-    Vec first = (Vec::load(of_query) * Vec::all(scale)).first_or(n_first, nothing);
-    Vec second = (Vec::load(of_query + kLanes) * Vec::all(scale)).first_or(n_second, nothing);
+    Vec first = scores.of(Vec::load(of_query)).first_or(n_first, nothing);
+    Vec second = scores.of(Vec::load(of_query + kLanes)).first_or(n_second, nothing);
     if (seen.begin[q] > 0) {
       first = nothing.first_or(unseen_first, first);
       second = nothing.first_or(unseen_second, second);
@@ -276,7 +287,7 @@ struct Pass {
 
 // Goes through the block that begins at position `start`.
 template <size_t kQueries, typename T>
-void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim, float scale) {
+void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim, const Scores& scores) {
   float value[kQueries * kMaxHeadDim];
   Seen<kQueries> seen;
   for (size_t q = 0; q < kQueries; ++q) {
@@ -284,7 +295,7 @@ void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, s
     seen.end[q] = std::min(kBlockPositions, pass.positions.end[q] - start);
   }
   const Running block =
-      attend_block<kQueries>(pass.queries, head, seen, head_dim, scale, is_first ? pass.total : value);
+      attend_block<kQueries>(pass.queries, head, seen, head_dim, scores, is_first ? pass.total : value);
   if (is_first) {
     pass.running = block;
     return;
@@ -313,7 +324,7 @@ template <typename T>
 struct Attend {
   size_t n_queries = 0;  ///< 0: more than this instruction set takes
   void (*run)(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
-              float scale) = nullptr;
+              const Scores& scores) = nullptr;
 };
 
 template <typename T, size_t kQueries>
@@ -355,6 +366,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
     }
   }
 
+  const Scores scores{in.scale, in.cap};
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
   const size_t first_seen = in.n_positions + begin / in.n_queries;  // by the first row: up to here
   const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
@@ -364,13 +376,25 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
     const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
     const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset};
     for (size_t i = 0; i < n_passes; ++i) {
-      attends[i]->run(passes[i], head, start, b == first_block, in.head_dim, in.scale);
+      attends[i]->run(passes[i], head, start, b == first_block, in.head_dim, scores);
     }
   }
 
   for (size_t i = 0; i < n_passes; ++i) {
     float inverse[kLanes];
-    (Vec::all(1.0F) / passes[i].running.sum).store(inverse);
+    if (in.sinks == nullptr) {
+      (Vec::all(1.0F) / passes[i].running.sum).store(inverse);
+    } else {
+      float sinks[kLanes] = {};
+      for (size_t q = 0; q < passes[i].n_queries; ++q) {
+        sinks[q] = in.sinks[passes[i].at[q] % in.row_stride / in.head_dim];
+      }
+      const Running& all = passes[i].running;
+      const Vec sink = Vec::load(sinks);
+      const Vec max = Vec::max(all.max, sink);
+      const Vec keeps = exp(all.max - max);
+      (keeps / Vec::fma(all.sum, keeps, exp(sink - max))).store(inverse);
+    }
     for (size_t q = 0; q < passes[i].n_queries; ++q) {
       for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
         (Vec::load_first(passes[i].total + q * in.head_dim + d, n_lanes) * Vec::all(inverse[q]))

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/rope_scaling.h"
+
 namespace folio::infer {
 namespace {
 
@@ -20,7 +22,6 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
       config_(model.config),
       shard_(shard),
       kv_heads_(share_of(static_cast<size_t>(config_.n_kv_heads), shard.rank, shard.n_ranks)),
-      window_(positions_seen(config_)),
       weights_(model, shard, cpu.pool(), {.fast = cpu.fast(), .copies = cpu.copies_weights()}),
       fast_(cpu.fast()),
       cache_(cache_of<float>()),
@@ -59,7 +60,10 @@ void CpuStage::begin(const Step& step) {
   }
   int64_t last = 0;
   for (const StepRow& row : rows_) last = std::max(last, row.position);
-  rope_.extend(config_, static_cast<size_t>(last) + 1);
+  rope_.extend(config_, static_cast<size_t>(last) + 1, core::rope_frequencies(config_));
+  if (config_.local_rope_theta > 0.0F) {
+    local_rope_.extend(config_, static_cast<size_t>(last) + 1, core::local_rope_frequencies(config_));
+  }
   std::visit(
       [&](auto& cache) {
         for (const BlockCopy& copy : step.copies) cache.blocks.copy(copy.from, copy.to);
@@ -67,22 +71,24 @@ void CpuStage::begin(const Step& step) {
         for (const BlockId block : step.tables) cache.starts.push_back(cache.blocks.use(block));
       },
       cache_);
-  find_runs();
+  runs_ = find_runs(config_.context_length);
+  if (config_.sliding_window > 0) window_runs_ = find_runs(config_.sliding_window);
   adapters_.begin(rows_);
 }
 
 // Rows that follow each other and whose positions begin and end in the same blocks of the cache, at most kRowsTogether.
-void CpuStage::find_runs() {
+std::vector<size_t> CpuStage::find_runs(int64_t window) const {
   const auto first_block = [&](const StepRow& row) {
-    return first_seen(row.position) / static_cast<int64_t>(kBlockPositions);
+    return first_seen(row.position, window) / static_cast<int64_t>(kBlockPositions);
   };
-  runs_.clear();
+  std::vector<size_t> runs;
   for (size_t i = 0; i < rows_.size(); ++i) {
     const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table && rows_[i].position % kRowsTogether != 0 &&
                          first_block(rows_[i]) == first_block(rows_[i - 1]);
-    if (!goes_on) runs_.push_back(i);
+    if (!goes_on) runs.push_back(i);
   }
-  runs_.push_back(rows_.size());
+  runs.push_back(rows_.size());
+  return runs;
 }
 
 // A rank has the rows of some tokens, and gives them to the others.
@@ -92,7 +98,10 @@ void CpuStage::embed(WeightId table) {
   for (size_t i = 0; i < n_rows_; ++i) {
     const auto token = static_cast<size_t>(rows_[i].token);
     if (token < rows.first || token >= rows.first + rows.n_out) continue;
-    rows.row(token - rows.first, {at(Slot::Residual) + i * dim, dim});
+    float* x = at(Slot::Residual) + i * dim;
+    rows.row(token - rows.first, {x, dim});
+    if (config_.embedding_scale != 1.0F)
+      std::transform(x, x + dim, x, [&](float v) { return v * config_.embedding_scale; });
     if (shard_.exchange == nullptr) continue;
     shard_.exchange->give(shard_.rank, {.slot = Slot::Residual, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
   }
@@ -121,8 +130,8 @@ void CpuStage::norm(WeightId weight) {
 
 void CpuStage::norm_heads(Slot slot, WeightId weight) {
   require_heads(slot);
-  const auto head_dim = static_cast<size_t>(config_.head_dim);
-  norm_vectors(at(slot), weight, n_rows_ * width(slot) / head_dim, head_dim, at(slot));
+  const size_t dim = weights_.matrix(weight).k;  // a head's, or all heads'
+  norm_vectors(at(slot), weight, n_rows_ * width(slot) / dim, dim, at(slot));
 }
 
 void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out) {
@@ -139,10 +148,33 @@ void CpuStage::project(Slot in, std::span<const Projection> projections) {
   if (projections.front().out == Slot::Logits) exchange({Slot::Logits});
 }
 
-void CpuStage::project_to_residual(Slot in, WeightId weight) {
-  const std::array projections{Projection{weight, {}, Slot::Residual}};
-  multiply(in, projections, true);
-  exchange({Slot::Residual});
+void CpuStage::project_to_residual(Slot in, WeightId weight, WeightId post_norm) {
+  const bool at_once = !post_norm.exists() && config_.residual_scale == 1.0F;
+  const Slot out = at_once ? Slot::Residual : Slot::Branch;
+  const std::array projections{Projection{weight, {}, out}};
+  multiply(in, projections, at_once);
+  exchange({out});
+  if (at_once) return;
+  const size_t dim = width(Slot::Residual);
+  if (post_norm.exists()) norm_vectors(at(Slot::Branch), post_norm, n_rows_, dim, at(Slot::Branch));
+  const float* branch = at(Slot::Branch);
+  float* residual = at(Slot::Residual);
+  const float scale = config_.residual_scale;
+  pool_.parallel_for(n_rows_ * dim, kernels::kLanes, n_rows_ * dim / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) residual[i] += scale * branch[i];
+  });
+}
+
+void CpuStage::finish_logits() {
+  const float scale = config_.logit_scale;
+  const float cap = config_.logit_cap;
+  if (scale == 1.0F && cap == 0.0F) return;
+  float* logits = at(Slot::Logits);
+  const size_t n = n_rows_ * width(Slot::Logits);
+  pool_.parallel_for(n, kernels::kLanes, n * 8 / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end && scale != 1.0F; ++i) logits[i] *= scale;
+    if (cap > 0.0F) kernels_.soft_cap(logits + begin, end - begin, cap);
+  });
 }
 
 // Shares the outputs of all projections of one input among the threads, as if their matrices stood in one, each from a
@@ -228,15 +260,21 @@ void CpuStage::rotate_and_store(int64_t layer) {
   const core::RopePairs pairs = core::info(config_.family).pairs;
   const auto of_stage = static_cast<size_t>(layer - layers().first);
   const size_t first = kv_heads_.first * head_dim;
+  const RopeTable& table = config_.local_rope_theta > 0.0F && config_.has_window(layer) ? local_rope_ : rope_;
+  const auto rotated = static_cast<size_t>(config_.rotated());
+  const auto rotate = [&](float* x, size_t n_heads, size_t position) {
+    const float* cos = table.cos(position);
+    const float* sin = table.sin(position);
+    if (rotated == head_dim) return kernels_.rope(x, cos, sin, n_heads, head_dim, pairs);
+    for (size_t head = 0; head < n_heads; ++head) kernels_.rope(x + head * head_dim, cos, sin, 1, rotated, pairs);
+  };
   pool_.parallel_for(n_rows_, 1, n_rows_ * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const StepRow& row = rows_[i];
       const auto position = static_cast<size_t>(row.position);
       float* key = at(Slot::Key) + i * kv_dim;
-      const float* cos = rope_.cos(position);
-      const float* sin = rope_.sin(position);
-      kernels_.rope(at(Slot::Query) + i * dim, cos, sin, dim / head_dim, head_dim, pairs);
-      kernels_.rope(key, cos, sin, kv_dim / head_dim, head_dim, pairs);
+      rotate(at(Slot::Query) + i * dim, dim / head_dim, position);
+      rotate(key, kv_dim / head_dim, position);
       const auto block =
           static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
       std::visit(
@@ -250,23 +288,31 @@ void CpuStage::rotate_and_store(int64_t layer) {
 }
 
 void CpuStage::attend(int64_t layer) {
-  std::visit([&](const auto& cache) { attend(cache, static_cast<size_t>(layer - layers().first)); }, cache_);
+  const bool windowed = config_.has_window(layer);
+  std::visit(
+      [&](const auto& cache) {
+        attend(cache, static_cast<size_t>(layer - layers().first), positions_seen(config_, layer),
+               windowed ? window_runs_ : runs_);
+      },
+      cache_);
   exchange({Slot::Heads});
 }
 
 template <typename T>
-void CpuStage::attend(const Cache<T>& cache, size_t layer) {
+void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs) {
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
   const size_t group = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
   const size_t n_kv_heads = kv_heads_.last - kv_heads_.first;  // this rank's
   size_t work = 0;
-  for (const StepRow& row : rows_) work += static_cast<size_t>(row.position + 1 - first_seen(row.position)) * 2 * dim;
-  const size_t n_runs = runs_.size() - 1;
+  for (const StepRow& row : rows_) {
+    work += static_cast<size_t>(row.position + 1 - first_seen(row.position, window)) * 2 * dim;
+  }
+  const size_t n_runs = runs.size() - 1;
   // Head by head, so that one head's keys and values stay near.
   const auto attend_run = [&](size_t item) {
     const size_t head = item / n_runs;
-    const size_t begin = runs_[item % n_runs];
+    const size_t begin = runs[item % n_runs];
     const StepRow& row = rows_[begin];
     const size_t first = begin * dim + (kv_heads_.first + head) * group * head_dim;
     const kernels::AttentionInput<T> in{.query = at(Slot::Query) + first,
@@ -274,12 +320,13 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
                                         .key_offset = cache.blocks.key_offset(layer, head),
                                         .value_offset = cache.blocks.value_offset(layer, head),
                                         .n_positions = static_cast<size_t>(row.position + 1),
-                                        .window = static_cast<size_t>(window_),
-                                        .n_rows = runs_[item % n_runs + 1] - begin,
+                                        .window = static_cast<size_t>(window),
+                                        .n_rows = runs[item % n_runs + 1] - begin,
                                         .row_stride = dim,
                                         .n_queries = group,
                                         .head_dim = head_dim,
-                                        .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
+                                        .scale = config_.score_scale(),
+                                        .cap = config_.attention_cap};
     if constexpr (std::is_same_v<T, float>) {
       kernels_.attention(in, at(Slot::Heads) + first);
     } else if constexpr (std::is_same_v<T, kernels::F16>) {
@@ -293,23 +340,25 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer) {
   });
 }
 
-void CpuStage::activate() {
-  const Share own = columns_of(Slot::Gate);
-  const size_t stride = width(Slot::Gate);
+void CpuStage::activate(Slot gate_slot, Slot up_slot) {
+  const bool of_experts = gate_slot == Slot::ExpertGate;  // whose rows are what rows take
+  const size_t n_rows = of_experts ? experts_.taken().size() : n_rows_;
+  const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(gate_slot);
+  const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);
   const size_t n = own.last - own.first;
-  const auto swiglu = [&](size_t at_first, size_t count) {
-    float* gate = at(Slot::Gate) + at_first;
-    const float* up = at(Slot::Up) + at_first;
-    pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread, [&](size_t begin, size_t end) {
-      kernels_.swiglu(gate + begin, up + begin, end - begin, gate + begin);
-    });
+  const auto gated = core::info(config_.family).gate == core::Gate::Gelu ? kernels_.geglu : kernels_.swiglu;
+  const auto activate = [&](size_t at_first, size_t count) {
+    float* gate = at(gate_slot) + at_first;
+    const float* up = at(up_slot) + at_first;
+    pool_.parallel_for(count, kernels::kLanes, count * 16 / kWorthAThread,
+                       [&](size_t begin, size_t end) { gated(gate + begin, up + begin, end - begin, gate + begin); });
   };
   if (n == stride) {
-    swiglu(0, n_rows_ * n);
+    activate(0, n_rows * n);
   } else {
-    for (size_t row = 0; row < n_rows_; ++row) swiglu(row * stride + own.first, n);
+    for (size_t row = 0; row < n_rows; ++row) activate(row * stride + own.first, n);
   }
-  exchange({Slot::Gate});
+  of_experts ? exchange_taken(gate_slot) : exchange({gate_slot});
 }
 
 void CpuStage::gather() {

@@ -15,6 +15,7 @@
 #include "infer/cpu/cache_blocks.h"
 #include "infer/cpu/cpu.h"
 #include "infer/cpu/cpu_adapters.h"
+#include "infer/cpu/cpu_experts.h"
 #include "infer/cpu/cpu_weights.h"
 #include "infer/cpu/rope_table.h"
 
@@ -40,10 +41,15 @@ class CpuStage final : public Stage {
   void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
-  void project_to_residual(Slot in, WeightId weight) override;
+  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override;
   void rotate_and_store(int64_t layer) override;
   void attend(int64_t layer) override;
-  void activate() override;
+  void activate(Slot gate, Slot up) override;
+  void route(const Router& router) override;
+  void project_experts(WeightId gate, WeightId up) override;
+  void combine_experts(WeightId down) override;
+  void gate_rows(Slot slot, WeightId weight) override;
+  void finish_logits() override;
   void gather() override;
   Ticket fetch_logits() override { return Ticket{}; }
   std::span<float> wait(Ticket ticket) override;
@@ -68,34 +74,39 @@ class CpuStage final : public Stage {
   void for_sixteens(size_t k, Body&& body);
   kernels::QuantizedInputs quantize(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);
-  void find_runs();
+  [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots);
+  void exchange_taken(Slot slot);
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
   /// The first position that a row attends to.
-  [[nodiscard]] int64_t first_seen(int64_t position) const { return std::max<int64_t>(0, position + 1 - window_); }
+  [[nodiscard]] static int64_t first_seen(int64_t position, int64_t window) {
+    return std::max<int64_t>(0, position + 1 - window);
+  }
   template <typename T>
-  void attend(const Cache<T>& cache, size_t layer);
+  void attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs);
 
   core::ThreadPool& pool_;
   const kernels::Kernels& kernels_;
   const core::ModelConfig& config_;
   Shard shard_;
   Share kv_heads_;  ///< of the model's, this rank's
-  int64_t window_;  ///< a row attends to at most so many positions
   CpuWeights weights_;
   bool fast_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
   RopeTable rope_;
+  RopeTable local_rope_;  ///< of layers with a window, where they have a base of their own
   SlotWidths widths_;
   CpuAdapters adapters_;
+  CpuExperts experts_{pool_, kernels_};
 
   // The step in hand.
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  size_t n_rows_ = 0;         ///< rows in the slots: the step's, after gather() those that need logits
-  std::vector<size_t> runs_;  ///< where each run of rows that attend together begins, and at last their number
+  size_t n_rows_ = 0;                ///< rows in the slots: the step's, after gather() those that need logits
+  std::vector<size_t> runs_;         ///< where each run of rows that attend together begins, and at last their number
+  std::vector<size_t> window_runs_;  ///< the same in layers with a window
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
   std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)

@@ -32,6 +32,19 @@ core::TensorView rows_of(core::TensorView tensor, const Shard& shard) {
   return tensor;
 }
 
+// The matrices of a stack, or the tensor itself.
+std::vector<core::TensorView> matrices_of(const core::TensorView& tensor) {
+  if (tensor.shape.size() < 3) return {tensor};
+  const auto n = static_cast<size_t>(tensor.shape[0]);
+  const size_t bytes = tensor.bytes.size() / n;
+  std::vector<core::TensorView> all(n, tensor);
+  for (size_t i = 0; i < n; ++i) {
+    all[i].shape.erase(all[i].shape.begin());
+    all[i].bytes = tensor.bytes.subspan(i * bytes, bytes);
+  }
+  return all;
+}
+
 // Memory for all groups: on large pages where the system has them, since decoding walks through all of it.
 uint8_t* allocate(size_t bytes) {
   constexpr size_t kLargePage = size_t{2} << 20U;
@@ -57,35 +70,44 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
     if (needed_by(shard.layers, manifest[i], model.config) && in_blocks(whole)) {
-      report_.repacked_bytes += group_bytes(rows_of(whole, shard));
+      for (const core::TensorView& matrix : matrices_of(whole)) {
+        report_.repacked_bytes += group_bytes(rows_of(matrix, shard));
+      }
     }
   }
   if (report_.repacked_bytes > 0) repacked_.reset(allocate(report_.repacked_bytes));
   uint8_t* to = repacked_.get();
   StageWeights by_role(model, shard.layers, [&](const core::TensorSpec&, const core::TensorView& whole) {
-    const core::TensorView tensor = rows_of(whole, shard);
-    if (tensor.shape.size() == 1) {
-      matrices_.push_back(vector(tensor));
-    } else if (tensor.shape[0] == 0) {
-      matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
-    } else if (in_blocks(tensor)) {
-      matrices_.push_back(groups(tensor, pool, to, model.gguf.get()));
-      to += group_bytes(tensor);
-    } else {
-      matrices_.push_back(mapped(tensor, options));
-    }
-    if (tensor.shape.size() > 1) {
-      const auto n_out = static_cast<size_t>(whole.shape[0]);
-      matrices_.back().first = rows_of_rank(n_out, shard.rank, shard.n_ranks).first;
-      matrices_.back().k = static_cast<size_t>(whole.shape[1]);
-    }
-    return WeightId{static_cast<int32_t>(matrices_.size() - 1)};
+    const WeightId id{static_cast<int32_t>(matrices_.size())};
+    for (const core::TensorView& matrix : matrices_of(whole)) add(matrix, shard, pool, options, to, model.gguf.get());
+    // Experts share the pages between their matrices.
+    if (model.gguf != nullptr && in_blocks(whole)) model.gguf->release(whole);
+    return id;
   });
   report_.weight_bytes += report_.repacked_bytes;
   if (report_.repacked_bytes > 0) {
     report_.repack_seconds = core::seconds_since(start);
   }
   return by_role;
+}
+
+void CpuWeights::add(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
+                     uint8_t*& to, const core::GgufFile* file) {
+  const core::TensorView tensor = rows_of(whole, shard);
+  if (tensor.shape.size() == 1) {
+    matrices_.push_back(vector(tensor));
+    return;
+  }
+  if (tensor.shape[0] == 0) {
+    matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
+  } else if (in_blocks(tensor)) {
+    matrices_.push_back(groups(tensor, pool, to, file));
+    to += group_bytes(tensor);
+  } else {
+    matrices_.push_back(mapped(tensor, options));
+  }
+  matrices_.back().first = rows_of_rank(static_cast<size_t>(whole.shape[0]), shard.rank, shard.n_ranks).first;
+  matrices_.back().k = static_cast<size_t>(whole.shape[1]);
 }
 
 Matrix CpuWeights::vector(const core::TensorView& tensor) {

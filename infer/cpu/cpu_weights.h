@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/thread_pool.h"
@@ -30,6 +31,10 @@ class CpuWeights {
 
   /// A matrix, or a vector's numbers.
   [[nodiscard]] const Matrix& matrix(WeightId id) const { return matrices_[static_cast<size_t>(id.index)]; }
+  /// The n matrices of a stack.
+  [[nodiscard]] std::span<const Matrix> stack(WeightId id, size_t n) const {
+    return std::span(matrices_).subspan(static_cast<size_t>(id.index), n);
+  }
   [[nodiscard]] const float* vector(WeightId id) const { return std::get<const float*>(matrix(id).weights); }
 
  private:
@@ -38,12 +43,14 @@ class CpuWeights {
   };
 
   StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
+  void add(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
+           uint8_t*& to, const core::GgufFile* file);
   Matrix vector(const core::TensorView& tensor);
   Matrix mapped(const core::TensorView& tensor, const Options& options);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::GgufFile* file);
 
   LoadReport report_;
-  std::vector<Matrix> matrices_;  ///< by WeightId
+  std::vector<Matrix> matrices_;  ///< by WeightId: of a stack the first matrix, which the others follow
   std::vector<std::vector<std::byte>> copies_;
   std::unique_ptr<uint8_t, Free> repacked_;
   StageWeights by_role_;  // last: loading fills the members above

@@ -38,6 +38,8 @@ constexpr Kernels table_of(core::Isa isa) {
           .to_f16 = to_f16,
           .to_q8 = to_q8,
           .swiglu = swiglu,
+          .geglu = geglu,
+          .soft_cap = soft_cap,
           .add_low_rank = add_low_rank<float>,
           .add_low_rank_bf16 = add_low_rank<BF16>,
           .add_low_rank_q8 = add_low_rank<Q8>};

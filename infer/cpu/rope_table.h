@@ -3,26 +3,28 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
-#include "core/model_config.h"
 #include "core/aligned_vector.h"
+#include "core/model_config.h"
 
 namespace folio::infer {
 
 class RopeTable {
  public:
   /// Computes the angles of positions [0, n_positions) in double, if they are not there yet; doubles each time.
-  void extend(const core::ModelConfig& config, size_t n_positions);
+  /// `frequencies` are those of core::rope_frequencies or local_rope_frequencies.
+  void extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies);
 
-  /// Of one position: (head_dim); sines are negative at the first number of a pair, as kernels::Kernels::rope takes
-  /// them.
-  [[nodiscard]] const float* cos(size_t position) const { return &cos_[position * head_dim_]; }
-  [[nodiscard]] const float* sin(size_t position) const { return &sin_[position * head_dim_]; }
+  /// Of one position: (rotated numbers of a head); sines are negative at the first number of a pair, as
+  /// kernels::Kernels::rope takes them.
+  [[nodiscard]] const float* cos(size_t position) const { return &cos_[position * dims_]; }
+  [[nodiscard]] const float* sin(size_t position) const { return &sin_[position * dims_]; }
 
  private:
-  size_t head_dim_ = 0;
-  core::AlignedVector<float> cos_;  ///< (positions, head_dim)
-  core::AlignedVector<float> sin_;  ///< (positions, head_dim)
+  size_t dims_ = 0;
+  core::AlignedVector<float> cos_;  ///< (positions, rotated numbers)
+  core::AlignedVector<float> sin_;  ///< (positions, rotated numbers)
 };
 
 }  // namespace folio::infer

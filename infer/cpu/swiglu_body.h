@@ -1,4 +1,4 @@
-// SwiGLU: silu(gate) * up.
+// SwiGLU: silu(gate) * up; GeGLU: gelu(gate) * up.
 #pragma once
 
 #include "infer/cpu/vec_math.h"
@@ -12,6 +12,19 @@ void swiglu(const float* gate, const float* up, size_t n, float* out) {
     const Vec silu = g / (Vec::all(1.0F) + exp(Vec::zero() - g));
     (silu * Vec::load_first(up + i, count)).store_first(out + i, count);
   });
+}
+
+void geglu(const float* gate, const float* up, size_t n, float* out) {
+  for_lanes(n, [&](size_t i, size_t count) {
+    const Vec g = Vec::load_first(gate + i, count);
+    const Vec inner = Vec::fma(g * g * g, Vec::all(kGeluCube), g) * Vec::all(kGeluFactor);
+    const Vec gelu = g / (Vec::all(1.0F) + exp(Vec::zero() - inner));
+    (gelu * Vec::load_first(up + i, count)).store_first(out + i, count);
+  });
+}
+
+void soft_cap(float* x, size_t n, float cap) {
+  for_lanes(n, [&](size_t i, size_t count) { soft_cap(Vec::load_first(x + i, count), cap).store_first(x + i, count); });
 }
 
 }  // namespace

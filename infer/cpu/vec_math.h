@@ -22,6 +22,12 @@ inline Vec exp(Vec x) {
   return (Vec::fma(p, r * r, r) + Vec::all(1.0F)) * Vec::power_of_two(n);
 }
 
+// cap · tanh(x / cap), with tanh(y) = 1 - 2 / (e^2y + 1).
+inline Vec soft_cap(Vec x, float cap) {
+  const Vec e = exp(x * Vec::all(2.0F / cap));
+  return Vec::all(cap) - Vec::all(2.0F * cap) / (e + Vec::all(1.0F));
+}
+
 inline float join_lanes(Vec v) {
   const Vec sums[16] = {v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v};
   float y = 0.0F;

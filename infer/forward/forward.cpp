@@ -38,12 +38,17 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     m.embed(w(Role::TokenEmbedding));
     see("embedding", Residual, n);
   }
+  const auto normed = [&](Role norm, int64_t l) {  // some families have none there
+    if (!w.has(norm, l)) return Residual;
+    m.norm(w(norm, l));
+    return Normed;
+  };
   for (int64_t l = m.layers().first; l < m.layers().last; ++l) {
-    m.norm(w(Role::AttentionNorm, l));
-    see("attention_norm", Normed, n, l);
-    m.project(Normed, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
-                                 Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
-                                 Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
+    const Slot attended = normed(Role::AttentionNorm, l);
+    see("attention_norm", attended, n, l);
+    m.project(attended, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
+                                   Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
+                                   Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
     if (w.has(Role::QueryNorm, l)) {
       m.norm_heads(Query, w(Role::QueryNorm, l));
       m.norm_heads(Key, w(Role::KeyNorm, l));
@@ -54,15 +59,27 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("value", Value, n, l);
     m.attend(l);
     see("heads", Heads, n, l);
-    m.project_to_residual(Heads, w(Role::Wo, l));
+    m.project_to_residual(Heads, w(Role::Wo, l), w(Role::PostAttentionNorm, l));
     see("attention_residual", Residual, n, l);
 
-    m.norm(w(Role::FfnNorm, l));
-    see("ffn_norm", Normed, n, l);
-    m.project(Normed, std::array{Projection{w(Role::W1, l), {}, Gate}, Projection{w(Role::W3, l), {}, Up}});
-    m.activate();
-    see("ffn_hidden", Gate, n, l);
-    m.project_to_residual(Gate, w(Role::W2, l));
+    const Slot fed = normed(Role::FfnNorm, l);
+    see("ffn_norm", fed, n, l);
+    const bool experts = w.has(Role::Router, l);
+    if (experts) {
+      m.route({w(Role::Router, l), w(Role::SelectionBias, l)});
+      see("routes", Routes, n, l);
+      m.project_experts(w(Role::ExpertW1, l), w(Role::ExpertW3, l));
+      m.activate(ExpertGate, ExpertUp);
+      m.combine_experts(w(Role::ExpertW2, l));
+    }
+    if (w.has(Role::W1, l)) {  // of all rows
+      const Slot gate = experts ? SharedGate : Gate, up = experts ? SharedUp : Up;
+      m.project(fed, std::array{Projection{w(Role::W1, l), {}, gate}, Projection{w(Role::W3, l), {}, up}});
+      m.activate(gate, up);
+      if (w.has(Role::SharedGate, l)) m.gate_rows(gate, w(Role::SharedGate, l));
+      see("ffn_hidden", gate, n, l);
+      m.project_to_residual(gate, w(Role::W2, l), w(Role::PostFfnNorm, l));
+    }
     see("ffn_residual", Residual, n, l);
   }
   if (!w.has(Role::Output) || step.n_logit_rows == 0) return;
@@ -70,6 +87,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   m.norm(w(Role::OutputNorm));
   see("norm", Normed, step.n_logit_rows);
   m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
+  m.finish_logits();
   see("logits", Logits, step.n_logit_rows);
   if (!step.draws.empty()) m.draw();
 }

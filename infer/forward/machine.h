@@ -26,7 +26,7 @@ namespace folio::infer {
 void require_heads(Slot slot);
 
 /// Positions that a row attends to at most, up to its own: the sliding window, or the whole context.
-[[nodiscard]] int64_t positions_seen(const core::ModelConfig& config);
+[[nodiscard]] int64_t positions_seen(const core::ModelConfig& config, int64_t layer = 0);
 
 /// In place of a token: the one that the step before drew as its draw `index`, which the host may not have seen yet.
 [[nodiscard]] constexpr int32_t drawn_token(size_t index) { return -1 - static_cast<int32_t>(index); }
@@ -68,6 +68,12 @@ struct Projection {
   Slot out;
 };
 
+/// What chooses a row's experts: a matrix of a row for each, and what is added to their scores where that is there.
+struct Router {
+  WeightId weight;
+  WeightId selection_bias;
+};
+
 /// The type of keys and values in the cache. Q8_0: 8 bits, with a scale for each group of 32 (kernels::Q8); CPUs alone.
 enum class CacheType : uint8_t { F32, F16, Q8_0 };
 
@@ -95,6 +101,10 @@ struct Shard {
   size_t n_ranks = 1;
   Exchange* exchange = nullptr;  ///< of several ranks; has to outlive the stage
 };
+
+/// Throws core::Error, which names the part, if the model has one that Llama, Mistral, Qwen 2 and 3 don't have: `who`
+/// runs none of these.
+void require_llama_parts(const core::StoredModel& model, const char* who);
 
 /// Throws core::Error if the shard is one of several. `who` has whole matrices alone.
 void require_whole(const Shard& shard, const char* who);
@@ -128,7 +138,7 @@ class Stage {
   /// True if the machine had recorded a step of this shape and has issued it anew: nothing up to end() is to be issued.
   [[nodiscard]] virtual bool replay() { return false; }
 
-  /// Residual = the rows' tokens' embeddings.
+  /// Residual = the rows' tokens' embeddings, times the configuration's embedding_scale.
   virtual void embed(WeightId table) = 0;
   /// Normed = RMSNorm(Residual) * weight, over each row.
   virtual void norm(WeightId weight) = 0;
@@ -136,17 +146,34 @@ class Stage {
   virtual void norm_heads(Slot slot, WeightId weight) = 0;
   /// Each projection's out = in · weightᵀ + bias, and for rows with an adapter its part: see reference/kernels.h.
   virtual void project(Slot in, std::span<const Projection> projections) = 0;
-  /// Residual += in · weightᵀ, and an adapter's part likewise.
-  virtual void project_to_residual(Slot in, WeightId weight) = 0;
-  /// Rotates Query and Key by their rows' positions, and stores Key and Value in the cache.
+  /// Residual += in · weightᵀ, and an adapter's part likewise; with `post_norm` RMSNorm(that sum) * post_norm is added.
+  /// What is added is multiplied by the configuration's residual_scale.
+  virtual void project_to_residual(Slot in, WeightId weight, WeightId post_norm) = 0;
+  /// Rotates Query and Key by their rows' positions, as the layer does, and stores Key and Value in the cache.
   virtual void rotate_and_store(int64_t layer) = 0;
   /// Heads = attention of Query over the positions of its sequence up to its own, or those of them in the sliding
   /// window, read from the cache.
   virtual void attend(int64_t layer) = 0;
-  /// Gate = silu(Gate) * Up.
-  virtual void activate() = 0;
+  /// gate = silu(gate) * up, or gelu, as the family has it: Gate and Up, or SharedGate and SharedUp, or ExpertGate and
+  /// ExpertUp.
+  virtual void activate(Slot gate, Slot up) = 0;
+
+  // Experts. Each throws core::Error if the machine runs none, as it does by default: who loads a model with experts
+  // refuses it, so that no step begins.
+
+  /// Chooses each row's experts by the router's scores of Normed, and weighs them: see kernels::route.
+  virtual void route(const Router& router);
+  /// ExpertGate and ExpertUp = the row of Normed · the matrixᵀ of each expert that the row takes.
+  virtual void project_experts(WeightId gate, WeightId up);
+  /// Residual += Σ route · (the row's ExpertGate · the matrixᵀ), over the row's experts in the order of their numbers.
+  virtual void combine_experts(WeightId down);
+  /// Each row of the slot *= sigmoid(Normed · weight).
+  virtual void gate_rows(Slot slot, WeightId weight);
+
   /// Moves the rows of Residual that need logits to the front; the operations that follow take only these.
   virtual void gather() = 0;
+  /// Logits = what the configuration's logit_scale and logit_cap make of them.
+  virtual void finish_logits() = 0;
   /// Draws the step's tokens from Logits, which stay as they are: for each draw the token that its Sampler would draw,
   /// but for roundings where probabilities meet.
   virtual void draw() {}

@@ -71,8 +71,8 @@ class Runner {
   /// Rows that a step may have: of all stages the fewest.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
 
-  /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had. What a CPU adds
-  /// to matrices in blocks is rounded to 8 bits a number.
+  /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had. What a CPU
+  /// adds to matrices in blocks is rounded to 8 bits a number.
   [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter);
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies it
   /// No sequence has it any more. Throws core::Error if there is none of that number.

@@ -38,6 +38,7 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
       score = std::fma(query[d], number(keys, d * kBlockPositions + j, j, d, in.head_dim), score);
     }
     p[j] = score * in.scale;
+    if (in.cap > 0.0F) soft_cap(&p[j], 1, in.cap);
     partial.max = std::max(partial.max, p[j]);
   }
   std::array<float, kLanes> lane{};
@@ -56,7 +57,7 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
 }
 
 template <typename T>
-void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, float* out) {
+void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, const float* sink, float* out) {
   Partial total{};
   Partial block{};
   const size_t begin = n_positions - std::min(n_positions, in.window);  // the first position that is seen
@@ -76,7 +77,12 @@ void attend(const float* query, size_t n_positions, const AttentionInput<T>& in,
       total.value[d] = std::fma(block.value[d], join, total.value[d] * keep);
     }
   }
-  const float inverse = 1.0F / total.sum;
+  float inverse = 1.0F / total.sum;
+  if (sink != nullptr) {
+    const float max = std::max(total.max, *sink);
+    const float keep = exp(total.max - max);
+    inverse = keep / std::fma(total.sum, keep, exp(*sink - max));
+  }
   for (size_t d = 0; d < in.head_dim; ++d) out[d] = total.value[d] * inverse;
 }
 
@@ -85,7 +91,7 @@ void attend_all(const AttentionInput<T>& in, float* out) {
   for (size_t r = 0; r < in.n_rows; ++r) {
     for (size_t h = 0; h < in.n_queries; ++h) {
       const size_t at = r * in.row_stride + h * in.head_dim;
-      attend(in.query + at, in.n_positions + r, in, out + at);
+      attend(in.query + at, in.n_positions + r, in, in.sinks == nullptr ? nullptr : in.sinks + h, out + at);
     }
   }
 }

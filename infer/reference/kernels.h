@@ -69,8 +69,13 @@ struct AttentionInput {
   size_t row_stride;       ///< from one row to the next, in the query and in the output
   size_t n_queries;        ///< the query heads that share this key/value head
   size_t head_dim;         ///< at most kMaxHeadDim
-  float scale;             ///< 1 / sqrt(head_dim)
+  float scale;             ///< of query · key: 1 / sqrt(head_dim), but for some families
+  float cap = 0.0F;        ///< scaled scores s become soft_cap(s); 0: they stay
+  const float* sinks = nullptr;  ///< (query heads from the query's first on), or null: see attention
 };
+
+inline constexpr float kGeluFactor = 1.5957691216F;  ///< 2 sqrt(2 / π)
+inline constexpr float kGeluCube = 0.044715F;
 
 inline constexpr size_t kMaxHeadDim = 512;
 inline constexpr size_t kFastInputs = 16;  ///< inputs of a tile of to_fast
@@ -131,7 +136,8 @@ struct Kernels {
   /// out, laid out like the query, = softmax(scale q kᵀ) v over the positions that a row sees. Each cache block,
   /// counted from position 0, is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s -
   /// m); Σ p in lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the
-  /// larger maximum (online softmax, Milakov & Gimelshein 2018).
+  /// larger maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is a score more, whose value is 0: at
+  /// last e^(s - m) is added to Σ p (gpt-oss, 2025).
   void (*attention)(const AttentionInput<float>& in, float* out);
 
   /// The same for keys and values in 16 or 8 bits. The result is that of attention on the widened numbers, bit for bit.
@@ -151,6 +157,13 @@ struct Kernels {
 
   /// out_i = silu(gate_i) * up_i over (n), silu(x) = x / (1 + exp(-x)). Shazeer 2020.
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
+
+  /// The same with gelu(x) = x / (1 + exp(-c (x + 0.044715 x³))), c = 2 sqrt(2 / π): its approximation by tanh.
+  /// Hendrycks & Gimpel 2016.
+  void (*geglu)(const float* gate, const float* up, size_t n, float* out);
+
+  /// x_i = cap · tanh(x_i / cap) over (n), with tanh(y) = 1 - 2 / (e^2y + 1) and cap > 0. Gemma 2, 2024.
+  void (*soft_cap)(float* x, size_t n, float cap);
 
   /// out_i += Σ_j t_j b[i, j] over (n), j < rank in the order of a sum over k: the second half of what an adapter adds.
   /// Sixteen rows of b lie together, and their numbers of one j follow each other: (ceil(n / 16), rank, 16), zeros at

@@ -23,6 +23,8 @@ const Kernels& reference_kernels() {
                              .to_f16 = reference::to_f16,
                              .to_q8 = reference::to_q8,
                              .swiglu = reference::swiglu,
+                             .geglu = reference::geglu,
+                             .soft_cap = reference::soft_cap,
                              .add_low_rank = reference::add_low_rank,
                              .add_low_rank_bf16 = reference::add_low_rank_bf16,
                              .add_low_rank_q8 = reference::add_low_rank_q8};

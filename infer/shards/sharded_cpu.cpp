@@ -124,8 +124,8 @@ class ShardedStage final : public Stage {
   void project(Slot in, std::span<const Projection> projections) override {
     issue([in, all = std::vector(projections.begin(), projections.end())](CpuStage& s) { s.project(in, all); });
   }
-  void project_to_residual(Slot in, WeightId weight) override {
-    issue([=](CpuStage& s) { s.project_to_residual(in, weight); });
+  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
+    issue([=](CpuStage& s) { s.project_to_residual(in, weight, post_norm); });
   }
   void rotate_and_store(int64_t layer) override {
     issue([=](CpuStage& s) { s.rotate_and_store(layer); });
@@ -133,8 +133,23 @@ class ShardedStage final : public Stage {
   void attend(int64_t layer) override {
     issue([=](CpuStage& s) { s.attend(layer); });
   }
-  void activate() override {
-    issue([](CpuStage& s) { s.activate(); });
+  void activate(Slot gate, Slot up) override {
+    issue([=](CpuStage& s) { s.activate(gate, up); });
+  }
+  void route(const Router& router) override {
+    issue([=](CpuStage& s) { s.route(router); });
+  }
+  void project_experts(WeightId gate, WeightId up) override {
+    issue([=](CpuStage& s) { s.project_experts(gate, up); });
+  }
+  void combine_experts(WeightId down) override {
+    issue([=](CpuStage& s) { s.combine_experts(down); });
+  }
+  void gate_rows(Slot slot, WeightId weight) override {
+    issue([=](CpuStage& s) { s.gate_rows(slot, weight); });
+  }
+  void finish_logits() override {
+    issue([](CpuStage& s) { s.finish_logits(); });
   }
   void gather() override {
     issue([](CpuStage& s) { s.gather(); });
@@ -241,11 +256,16 @@ size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig&
 uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_shards, size_t rows, size_t logit_rows) {
   const SlotWidths widths = slot_widths(config);
   const auto width = [&](Slot slot) { return widths[static_cast<size_t>(slot)]; };
-  const size_t layer = width(Slot::Query) + width(Slot::Key) + width(Slot::Value) + width(Slot::Heads) +
-                       width(Slot::Gate) + 2 * width(Slot::Residual);
-  const size_t to_all = rows * (width(Slot::Residual) + static_cast<size_t>(config.n_layers) * layer);
+  size_t to_all = width(Slot::Residual);
+  for (int64_t l = 0; l < config.n_layers; ++l) {
+    to_all += width(Slot::Query) + width(Slot::Key) + width(Slot::Value) + width(Slot::Heads) + width(Slot::Residual);
+    const bool experts = config.has_experts(l);
+    if (experts) to_all += width(Slot::Routes) + width(Slot::ExpertGate) + width(Slot::Residual);
+    if (!experts) to_all += width(Slot::Gate) + width(Slot::Residual);
+    if (experts && config.shared_dim > 0) to_all += width(Slot::SharedGate) + width(Slot::Residual);
+  }
   const size_t own = rows_of_rank(width(Slot::Logits), 0, n_shards).last;
-  return sizeof(float) * ((n_shards - 1) * to_all + logit_rows * (width(Slot::Logits) - own));
+  return sizeof(float) * ((n_shards - 1) * rows * to_all + logit_rows * (width(Slot::Logits) - own));
 }
 
 }  // namespace folio::infer

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/rope_scaling.h"
 #include "modules/attention.h"
+#include "modules/experts.h"
 #include "modules/fused/dropout.h"
 #include "modules/fused/linears.h"
 #include "modules/fused/operations.h"
@@ -44,13 +45,15 @@ struct BlockLinears : torch::CustomClassHolder {
   using Modules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
   explicit BlockLinears(const Modules& parts)
-      : qkv(linears(parts, {"attention.wq", "attention.wk", "attention.wv"}), 4),
+      : dense(parts.contains("ffn.w1")),
+        qkv(linears(parts, {"attention.wq", "attention.wk", "attention.wv"}), 4),
         wo(linears(parts, {"attention.wo"}), 7),
-        gate_up(linears(parts, {"ffn.w1", "ffn.w3"}), 8),
-        w2(linears(parts, {"ffn.w2"}), 10) {}
+        gate_up(dense ? linears(parts, {"ffn.w1", "ffn.w3"}) : std::vector<Linear>(), 8),
+        w2(dense ? linears(parts, {"ffn.w2"}) : std::vector<Linear>(), 10) {}
 
   [[nodiscard]] bool frozen() const { return wo.frozen(); }
 
+  bool dense;                    // false: the block has experts, and this function ends with the attention's residual
   Linears qkv, wo, gate_up, w2;  // their sites of dropout follow those of Drops
 
  private:
@@ -61,7 +64,7 @@ struct BlockLinears : torch::CustomClassHolder {
   }
 };
 
-// The weights of one pass.
+// The weights of one pass. Without a dense feed-forward network gate_up and w2 are undefined.
 struct Weights {
   Tensor attention_norm;
   Product qkv, wo;
@@ -98,6 +101,7 @@ Tensor forward_pass(const Shared& shared, const AttentionShape& shape, const Wei
   rotate<T>(a.qkv, shape, shared.rotations<T>(), false);
   a.attended = attend<T>(a.qkv, shape, drops.weights);
   a.h = add<T>(x_ND, multiply<T>(w.wo, a.attended.heads), drops.attention);
+  if (!w.w2.weight.defined()) return std::exchange(a.h, Tensor());
 
   a.normed_h = norm<T>(a.h, w.ffn_norm, shared.norm_eps);
   a.gate_up = multiply<T>(w.gate_up, a.normed_h.y);
@@ -128,15 +132,19 @@ Gradients backward_pass(const Shared& shared, const AttentionShape& shape, const
             .low_rank = low_rank_gradients<T>(product, dy, x)};
   };
   Gradients d;
-  const Tensor dfed_ND = drop<T>(dout_ND, drops.ffn);
-  const auto [dgate_up_N2F, gated_NF] = swiglu_backward<T>(input_gradient<T>(w.w2, dfed_ND), a.gate_up);
-  d.w2 = by_weight(w.w2, dfed_ND, gated_NF);
-  d.gate_up = by_weight(w.gate_up, dgate_up_N2F, a.normed_h.y);
-  const auto dnormed_h_ND = input_gradient<T>(w.gate_up, dgate_up_N2F);
-  const NormGradients dh = norm_backward<T>(dnormed_h_ND, a.h, w.ffn_norm, a.normed_h.inverse_rms, dout_ND);
-  d.ffn_norm = dh.dweight;
+  Tensor dh_ND = dout_ND;
+  if (w.w2.weight.defined()) {
+    const Tensor dfed_ND = drop<T>(dout_ND, drops.ffn);
+    const auto [dgate_up_N2F, gated_NF] = swiglu_backward<T>(input_gradient<T>(w.w2, dfed_ND), a.gate_up);
+    d.w2 = by_weight(w.w2, dfed_ND, gated_NF);
+    d.gate_up = by_weight(w.gate_up, dgate_up_N2F, a.normed_h.y);
+    const auto dnormed_h_ND = input_gradient<T>(w.gate_up, dgate_up_N2F);
+    const NormGradients dh = norm_backward<T>(dnormed_h_ND, a.h, w.ffn_norm, a.normed_h.inverse_rms, dout_ND);
+    d.ffn_norm = dh.dweight;
+    dh_ND = dh.dx;
+  }
 
-  const Tensor dattention_ND = drop<T>(dh.dx, drops.attention);
+  const Tensor dattention_ND = drop<T>(dh_ND, drops.attention);
   d.wo = by_weight(w.wo, dattention_ND, a.attended.heads);
   const Tensor dqkv_NC =
       attend_backward<T>(input_gradient<T>(w.wo, dattention_ND), a.attended, a.qkv, shape, drops.weights);
@@ -144,7 +152,7 @@ Gradients backward_pass(const Shared& shared, const AttentionShape& shape, const
   d.qkv = by_weight(w.qkv, dqkv_NC, a.normed.y);
   if (!by_input) return d;
   const NormGradients dx =
-      norm_backward<T>(input_gradient<T>(w.qkv, dqkv_NC), x_ND, w.attention_norm, a.normed.inverse_rms, dh.dx);
+      norm_backward<T>(input_gradient<T>(w.qkv, dqkv_NC), x_ND, w.attention_norm, a.normed.inverse_rms, dh_ND);
   d.attention_norm = dx.dweight;
   d.x = dx.dx;
   return d;
@@ -167,8 +175,8 @@ Weights weights_of(BlockLinears& linears, const Tensor& attention_norm, const Te
           .qkv = linears.qkv.product(type, training, key),
           .wo = linears.wo.product(type, training, key),
           .ffn_norm = ffn_norm.detach(),
-          .gate_up = linears.gate_up.product(type, training, key),
-          .w2 = linears.w2.product(type, training, key)};
+          .gate_up = linears.dense ? linears.gate_up.product(type, training, key) : Product(),
+          .w2 = linears.dense ? linears.w2.product(type, training, key) : Product()};
 }
 
 struct BlockFunction : torch::autograd::Function<BlockFunction> {
@@ -264,6 +272,7 @@ class FusedBlockImpl : public BlockImpl {
     linears_ = c10::make_intrusive<BlockLinears>(named_modules("", /*include_self=*/false));
     attention_norm_ = named_parameters()["attention_norm.weight"];
     ffn_norm_ = named_parameters()["ffn_norm.weight"];
+    mixture_ = Mixture(std::dynamic_pointer_cast<MixtureImpl>(parts_.ffn.ptr()));
   }
 
   Tensor forward(Tensor x_BTD, const Observer& observer, const std::string& prefix, const Tensor& starts_BT) override {
@@ -281,14 +290,23 @@ class FusedBlockImpl : public BlockImpl {
     }
     const bool draws = is_training() && most_dropout > 0;
     const auto starts = starts_BT.defined() ? std::optional(starts_BT.contiguous()) : std::nullopt;
-    return BlockFunction::apply(x_BTD, attention_norm_, ffn_norm_, at::TensorList(parameters), starts, shared_,
-                                linears_, product_type(x_BTD), is_training(), draws ? random_key() : 0);
+    const Tensor out_BTD =
+        BlockFunction::apply(x_BTD, attention_norm_, ffn_norm_, at::TensorList(parameters), starts, shared_, linears_,
+                             product_type(x_BTD), is_training(), draws ? random_key() : 0);
+    return mixture_ ? with_experts(out_BTD) : out_BTD;
   }
 
  private:
+  // h + experts(norm(h))
+  Tensor with_experts(const Tensor& h_BTD) {
+    const Tensor y_BTD = mixture_->forward(parts_.ffn_norm.forward(h_BTD));
+    return h_BTD + (is_training() && dropout_ > 0 ? dropout(y_BTD, dropout_) : y_BTD);
+  }
+
   c10::intrusive_ptr<Shared> shared_;
   c10::intrusive_ptr<BlockLinears> linears_;
   Tensor attention_norm_, ffn_norm_;
+  Mixture mixture_{nullptr};  // empty: the block has none
 };
 
 }  // namespace
@@ -296,7 +314,11 @@ class FusedBlockImpl : public BlockImpl {
 
 bool can_be_fused(const core::ModelConfig& config) {
   const core::FamilyInfo& family = core::info(config.family);
-  return !family.qkv_bias && !family.qk_norm;
+  const bool llama_norms = family.pre_norms && !family.post_norms && family.qk_norm == core::QkNorm::None;
+  const bool llama_scores = config.attention_scale == 0.0F && config.attention_cap == 0.0F;
+  const bool llama_rope = config.rotated() == config.head_dim && config.local_rope_theta == 0.0F;
+  return llama_norms && llama_scores && llama_rope && !family.qkv_bias && family.gate == core::Gate::Silu &&
+         config.window_period == 1 && config.residual_scale == 1.0F;
 }
 
 BlockFactory fused_blocks(const core::ModelConfig& config, double dropout, bool recompute) {
@@ -319,9 +341,9 @@ BlockFactory fused_blocks(const core::ModelConfig& config, double dropout, bool 
   shared->sin_f64 = torch::imag(rope->rotations()).contiguous();
   shared->cos_f32 = shared->cos_f64.to(torch::kFloat);
   shared->sin_f32 = shared->sin_f64.to(torch::kFloat);
-  return [rope, shared, dropout](const core::ModelConfig& c, int64_t) -> Block {
+  return [rope, shared, dropout](const core::ModelConfig& c, int64_t layer) -> Block {
     const std::shared_ptr<BlockImpl> block =
-        std::make_shared<fused::FusedBlockImpl>(llama_parts(c, rope, dropout), shared);
+        std::make_shared<fused::FusedBlockImpl>(llama_parts(c, rope, dropout, layer), shared);
     return Block(block);
   };
 }

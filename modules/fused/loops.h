@@ -1,6 +1,7 @@
 // The loops of the fused forms. Each is compiled once for each instruction set (loops_avx512.cpp, …); loops() returns
 // those that this machine runs best. What a loop computes, and how its backward pass follows, stands in the file of its
-// body: rms_norm_body.h, rope_body.h, swiglu_body.h, cross_entropy_body.h, attention_body.h, dropout_body.h.
+// body: rms_norm_body.h, rope_body.h, swiglu_body.h, experts_body.h, cross_entropy_body.h, attention_body.h,
+// dropout_body.h.
 // A row is one token's vector; rows are contiguous. Sums are added in a fixed order, so a loop repeats its bits.
 #pragma once
 
@@ -87,6 +88,14 @@ struct Loops {
   void (*swiglu)(const T* gate_up, size_t n, size_t dim, T* y);
   /// dgate_up from dy, and y once more.
   void (*swiglu_backward)(const T* dy, const T* gate_up, size_t n, size_t dim, T* dgate_up, T* y);
+
+  /// y [n, dim] = weight ⊙ silu(gate) ⊙ up, with a weight for each row.
+  void (*expert_hidden)(const T* gate, const T* up, const R* weight, size_t n, size_t dim, T* y);
+  /// dgate, dup and dweight [n] from dy, and y once more.
+  void (*expert_hidden_backward)(const T* dy, const T* gate, const T* up, const R* weight, size_t n, size_t dim,
+                                 T* dgate, T* dup, T* y, R* dweight);
+  /// out [n, dim]: each the sum of the `n_summed` rows of x that `rows` [n, n_summed] names.
+  void (*sum_rows)(const T* x, const int64_t* rows, size_t n, size_t n_summed, size_t dim, R* out);
 
   /// The sum over the rows of logits [n, n_classes] of -log softmax(logits)[target], added to `loss`. If `scale` is not
   /// 0, the logits become the sum's gradient by them, times scale.

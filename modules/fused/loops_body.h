@@ -4,6 +4,7 @@
 #include "modules/fused/attention_body.h"
 #include "modules/fused/cross_entropy_body.h"
 #include "modules/fused/dropout_body.h"
+#include "modules/fused/experts_body.h"
 #include "modules/fused/rms_norm_body.h"
 #include "modules/fused/rope_body.h"
 #include "modules/fused/swiglu_body.h"
@@ -20,6 +21,9 @@ const Loops<T>& table() {
                                    .rotate = rotate<T>,
                                    .swiglu = swiglu<T>,
                                    .swiglu_backward = swiglu_backward<T>,
+                                   .expert_hidden = expert_hidden<T>,
+                                   .expert_hidden_backward = expert_hidden_backward<T>,
+                                   .sum_rows = sum_rows<T>,
                                    .cross_entropy = cross_entropy<T>,
                                    .attention = attention<T>,
                                    .attention_backward = attention_backward<T>};

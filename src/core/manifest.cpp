@@ -10,6 +10,15 @@ int64_t TensorSpec::elements() const {
   return product;
 }
 
+std::string TensorSpec::hf_part(int64_t index) const {
+  return is_stack() ? fmt::format(fmt::runtime(hf_name), index) : hf_name;
+}
+
+std::vector<int64_t> TensorSpec::hf_shape() const {
+  if (role == Role::SharedGate) return {1, shape[0]};
+  return is_stack() ? std::vector<int64_t>(shape.begin() + 1, shape.end()) : shape;
+}
+
 std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   std::vector<TensorSpec> tensors;
@@ -18,30 +27,90 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     const std::string blk = layer < 0 ? "" : fmt::format("blk.{}.", layer);
     const std::string hf_layer = layer < 0 ? "" : fmt::format("model.layers.{}.", layer);
     const std::string module_layer = layer < 0 ? "" : fmt::format("layers.{}.", layer);
-    const bool permuted = family.pairs == RopePairs::Adjacent && (role == Role::Wq || role == Role::Wk);
+    const bool permuted = family.pairs != family.hf_pairs && (role == Role::Wq || role == Role::Wk);
     tensors.push_back({role, layer, std::move(shape), blk + gguf + kind, hf_layer + hf + kind,
                        module_layer + module + kind, permuted});
   };
+  const auto add_experts = [&](int64_t l) {
+    const std::string ffn = fmt::format("{}.", family.hf.ffn);
+    const std::string router = ffn + std::string(family.hf.router);
+    const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, family.hf.expert[which]); };
+    add(Role::Router, l, {c.n_experts, c.dim}, "ffn_gate_inp", router, "ffn.router");
+    if (family.mixture.selection_bias) {
+      add(Role::SelectionBias, l, {c.n_experts}, "exp_probs_b", router + ".e_score_correction", "ffn.selection",
+          ".bias");
+      tensors.back().hf_name = fmt::format("model.layers.{}.{}.e_score_correction_bias", l, router);
+    }
+    add(Role::ExpertW1, l, {c.n_experts, c.expert_dim, c.dim}, "ffn_gate_exps", expert(0), "ffn.experts.w1");
+    add(Role::ExpertW3, l, {c.n_experts, c.expert_dim, c.dim}, "ffn_up_exps", expert(1), "ffn.experts.w3");
+    add(Role::ExpertW2, l, {c.n_experts, c.dim, c.expert_dim}, "ffn_down_exps", expert(2), "ffn.experts.w2");
+    if (family.mixture.shared_gate && c.shared_dim > 0) {
+      add(Role::SharedGate, l, {c.dim}, "ffn_gate_inp_shexp", ffn + "shared_expert_gate", "ffn.shared_gate");
+    }
+  };
+  // The last `count` tensors lie behind each other in one of a file: in GGUF's and in Hugging Face's, if these have it.
+  const auto fuse = [&](size_t count, const char* gguf, bool gguf_writes, std::string_view hf, const char* kind) {
+    const size_t begin = tensors.size() - count;
+    int64_t rows = 0;
+    for (size_t i = begin; i < tensors.size(); ++i) rows += tensors[i].shape[0];
+    int64_t first = 0;
+    for (size_t i = begin; i < tensors.size(); ++i) {
+      TensorSpec& spec = tensors[i];
+      if (gguf != nullptr) spec.gguf_fused = {fmt::format("blk.{}.{}{}", spec.layer, gguf, kind), first, rows};
+      spec.gguf_writes_fused = gguf_writes;
+      if (!hf.empty()) spec.hf_fused = {fmt::format("model.layers.{}.{}{}", spec.layer, hf, kind), first, rows};
+      first += spec.shape[0];
+    }
+  };
+  const std::string hf_qkv = family.hf.qkv.empty() ? "" : fmt::format("self_attn.{}", family.hf.qkv);
   add(Role::TokenEmbedding, -1, {c.vocab_size, c.dim}, "token_embd", "model.embed_tokens", "tok_embeddings");
   for (int64_t l = 0; l < c.n_layers; ++l) {
-    add(Role::AttentionNorm, l, {c.dim}, "attn_norm", "input_layernorm", "attention_norm");
+    if (family.pre_norms) {
+      add(Role::AttentionNorm, l, {c.dim}, "attn_norm", std::string(family.hf.attention_norm), "attention_norm");
+    }
     add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
     add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
     add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
+    fuse(3, "attn_qkv", family.gguf_names.qkv, hf_qkv, ".weight");
     if (family.qkv_bias) {
       add(Role::Bq, l, {c.query_dim()}, "attn_q", "self_attn.q_proj", "attention.wq", ".bias");
       add(Role::Bk, l, {c.kv_dim()}, "attn_k", "self_attn.k_proj", "attention.wk", ".bias");
       add(Role::Bv, l, {c.kv_dim()}, "attn_v", "self_attn.v_proj", "attention.wv", ".bias");
+      fuse(3, "attn_qkv", family.gguf_names.qkv, hf_qkv, ".bias");
     }
-    if (family.qk_norm) {
-      add(Role::QueryNorm, l, {c.head_dim}, "attn_q_norm", "self_attn.q_norm", "attention.q_norm");
-      add(Role::KeyNorm, l, {c.head_dim}, "attn_k_norm", "self_attn.k_norm", "attention.k_norm");
+    if (family.qk_norm != QkNorm::None) {
+      const bool heads = family.qk_norm == QkNorm::Heads;
+      add(Role::QueryNorm, l, {heads ? c.head_dim : c.query_dim()}, "attn_q_norm", "self_attn.q_norm",
+          "attention.q_norm");
+      add(Role::KeyNorm, l, {heads ? c.head_dim : c.kv_dim()}, "attn_k_norm", "self_attn.k_norm", "attention.k_norm");
     }
     add(Role::Wo, l, {c.dim, c.query_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
-    add(Role::FfnNorm, l, {c.dim}, "ffn_norm", "post_attention_layernorm", "ffn_norm");
-    add(Role::W1, l, {c.hidden_dim, c.dim}, "ffn_gate", "mlp.gate_proj", "ffn.w1");
-    add(Role::W3, l, {c.hidden_dim, c.dim}, "ffn_up", "mlp.up_proj", "ffn.w3");
-    add(Role::W2, l, {c.dim, c.hidden_dim}, "ffn_down", "mlp.down_proj", "ffn.w2");
+    if (family.post_norms) {
+      add(Role::PostAttentionNorm, l, {c.dim}, "post_attention_norm", std::string(family.hf.post_attention_norm),
+          "post_attention_norm");
+    }
+    if (family.pre_norms) {
+      add(Role::FfnNorm, l, {c.dim}, std::string(family.gguf_names.ffn_norm), std::string(family.hf.ffn_norm),
+          "ffn_norm");
+    }
+    if (c.has_experts(l)) add_experts(l);
+    const int64_t width = c.has_experts(l) ? c.shared_dim : c.hidden_dim;
+    const std::string gguf = c.has_experts(l) ? "_shexp" : "";
+    const std::string hf =
+        c.has_experts(l) ? fmt::format("{}.{}.", family.hf.ffn, family.hf.shared) : fmt::format("{}.", family.hf.ffn);
+    const std::string module = c.has_experts(l) ? "ffn.shared." : "ffn.";
+    if (width > 0) {
+      add(Role::W1, l, {width, c.dim}, "ffn_gate" + gguf, hf + "gate_proj", module + "w1");
+      add(Role::W3, l, {width, c.dim}, "ffn_up" + gguf, hf + "up_proj", module + "w3");
+      if (!c.has_experts(l) && (family.gguf_names.gate_up || !family.hf.gate_up.empty())) {
+        fuse(2, family.gguf_names.gate_up ? "ffn_up" : nullptr, family.gguf_names.gate_up,
+             family.hf.gate_up.empty() ? "" : fmt::format("{}.{}", family.hf.ffn, family.hf.gate_up), ".weight");
+      }
+      add(Role::W2, l, {c.dim, width}, "ffn_down" + gguf, hf + "down_proj", module + "w2");
+    }
+    if (family.post_norms) {
+      add(Role::PostFfnNorm, l, {c.dim}, "post_ffw_norm", std::string(family.hf.post_ffn_norm), "post_ffn_norm");
+    }
   }
   add(Role::OutputNorm, -1, {c.dim}, "output_norm", "model.norm", "norm");
   if (!c.tie_embeddings) add(Role::Output, -1, {c.vocab_size, c.dim}, "output", "lm_head", "output");

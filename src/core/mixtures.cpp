@@ -23,21 +23,39 @@ bool has_more_bits(int64_t layer, int64_t n_layers) {
 // What llama.cpp takes for a 70B model: of 80 layers whose keys and values are shared by heads, or Qwen 2.
 bool is_70b(const ModelConfig& c) {
   const std::string_view architecture = info(c.family).gguf;
-  const bool shared = architecture == "llama" && c.n_kv_heads != c.n_heads;
+  const bool shared = architecture == "llama" && c.n_kv_heads != c.n_heads && c.n_experts != 8;
   return c.n_layers == 80 && (shared || architecture == "qwen2");
 }
 
+bool has_more_bits(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
+  return mixture.more_bits && has_more_bits(tensor.layer, c.n_layers);
+}
+
+// Of Wv, and of Wq, Wk and Wv where these are one matrix.
+DType type_of_values(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
+  if (c.n_experts == 8) return DType::Q8_0;  // Mixtral's number
+  if (has_more_bits(tensor, c, mixture)) return DType::Q6_K;
+  return mixture.type == DType::Q4_K && is_70b(c) ? DType::Q5_K : mixture.type;
+}
+
 DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
-  const bool more = mixture.more_bits && has_more_bits(tensor.layer, c.n_layers);
+  const bool more = has_more_bits(tensor, c, mixture);
   switch (tensor.role) {
     case Role::TokenEmbedding:
       return c.tie_embeddings ? DType::Q6_K : mixture.type;
     case Role::Output:
       return DType::Q6_K;
+    case Role::Wq:
+      return tensor.gguf_writes_fused ? type_of_values(tensor, c, mixture) : mixture.type;
+    case Role::Wk:
+      if (tensor.gguf_writes_fused) return type_of_values(tensor, c, mixture);
+      return c.n_experts == 8 ? DType::Q8_0 : mixture.type;  // Mixtral's number
     case Role::Wv:
-      if (more) return DType::Q6_K;
-      return mixture.type == DType::Q4_K && is_70b(c) ? DType::Q5_K : mixture.type;
+      return type_of_values(tensor, c, mixture);
+    case Role::Wo:
+      return c.n_experts == 8 && mixture.type == DType::Q4_K ? DType::Q5_K : mixture.type;
     case Role::W2:
+    case Role::ExpertW2:
       return more ? DType::Q6_K : mixture.type;
     default:
       return mixture.type;
@@ -47,6 +65,7 @@ DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixt
 DType of_whole_blocks(DType type, int64_t row) {
   if (row % 256 == 0) return type;
   if (row % 32 != 0) return DType::F16;
+  if (type == DType::Q8_0) return type;
   return type == DType::Q4_K ? DType::Q5_0 : type == DType::Q5_K ? DType::Q5_1 : DType::Q8_0;
 }
 
@@ -59,10 +78,21 @@ const Mixture* find_mixture(std::string_view name) {
   return found == kMixtures.end() ? nullptr : found;
 }
 
+std::vector<DType> uniform_types(const ModelConfig& config, DType type) {
+  const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
+  std::vector<DType> types;
+  for (const TensorSpec& tensor : tensor_manifest(config)) {
+    const bool matrix = tensor.shape.size() > 1 && tensor.role != Role::Router;
+    const bool outside = tensor.role == Role::TokenEmbedding || tensor.role == Role::Output;
+    types.push_back(!matrix ? DType::F32 : outside ? of_tokens : type);
+  }
+  return types;
+}
+
 std::vector<DType> mixture_types(const ModelConfig& config, const Mixture& mixture) {
   std::vector<DType> types;
   for (const TensorSpec& tensor : tensor_manifest(config)) {
-    const bool matrix = tensor.shape.size() > 1;
+    const bool matrix = tensor.shape.size() > 1 && tensor.role != Role::Router;
     types.push_back(matrix ? of_whole_blocks(wanted(tensor, config, mixture), tensor.shape.back()) : DType::F32);
   }
   return types;

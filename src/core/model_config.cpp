@@ -2,10 +2,45 @@
 
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.h"
+#include "core/manifest.h"
 
 namespace folio::core {
+namespace {
+
+void validate_experts(const ModelConfig& c, const std::string& where) {
+  const bool none = info(c.family).mixture.none;
+  require(none == (c.n_experts == 0), "{}: the family {} has {} experts, but n_experts is {}", where, c.family,
+          none ? "no" : "its", c.n_experts);
+  if (none) return;
+  require(c.experts_per_token >= 1 && c.experts_per_token <= c.n_experts,
+          "{}: experts_per_token is {}, but has to be in [1, {}], the number of experts", where, c.experts_per_token,
+          c.n_experts);
+  require(c.expert_dim >= 1, "{}: expert_dim is {}, but has to be at least 1", where, c.expert_dim);
+  require(c.n_experts * c.expert_dim <= int64_t{1} << 24, "{}: {} experts of width {} are too many", where, c.n_experts,
+          c.expert_dim);
+  require(c.n_experts % c.expert_groups == 0, "{}: {} experts are not in {} groups of equal size", where, c.n_experts,
+          c.expert_groups);
+  const int64_t in_group = c.n_experts / c.expert_groups;
+  require(c.groups_per_token <= c.expert_groups && c.experts_per_token <= c.groups_per_token * in_group,
+          "{}: {} experts are not in {} of {} groups of {} experts", where, c.experts_per_token, c.groups_per_token,
+          c.expert_groups, in_group);
+  require(c.dense_layers < c.n_layers, "{}: dense_layers is {}, so none of {} layers has experts", where,
+          c.dense_layers, c.n_layers);
+  const FamilyInfo& family = info(c.family);
+  require(c.dense_layers == 0 || family.hf.expert_dim != "intermediate_size",
+          "{}: dense_layers is {}, but the family {} has experts in all layers", where, c.dense_layers, c.family);
+  require(family.mixture.deepseek_keys || (c.expert_groups == 1 && c.route_scale == 1.0F),
+          "{}: expert_groups is {} and route_scale {}, but the family {} has neither", where, c.expert_groups,
+          c.route_scale, c.family);
+  require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but has to be positive", where,
+          c.route_scale);
+}
+
+}  // namespace
+
 void validate(const ModelConfig& config, const std::string& where) {
   // The limits are larger than any published Llama's, and small enough that the product of three fits in 64 bits.
   ModelConfig::visit_fields(config, [&](const char* name, auto value, const ConfigField& field) {
@@ -33,6 +68,20 @@ void validate(const ModelConfig& config, const std::string& where) {
           where, scaling.low_freq_factor, scaling.high_freq_factor);
   require(std::isfinite(config.norm_eps) && config.norm_eps > 0.0F && config.norm_eps <= 1.0F,
           "{}: norm_eps is {}, but has to be in (0, 1]", where, config.norm_eps);
+  require(config.rope_dims % 2 == 0 && config.rope_dims <= config.head_dim,
+          "{}: rope_dims is {}, but has to be even, and at most head_dim, {}", where, config.rope_dims,
+          config.head_dim);
+  for (const auto& [name, value] :
+       {std::pair{"embedding_scale", config.embedding_scale}, std::pair{"residual_scale", config.residual_scale},
+        std::pair{"logit_scale", config.logit_scale}}) {
+    require(std::isfinite(value) && value > 0.0F, "{}: {} is {}, but has to be positive", where, name, value);
+  }
+  for (const auto& [name, value] :
+       {std::pair{"attention_scale", config.attention_scale}, std::pair{"attention_cap", config.attention_cap},
+        std::pair{"logit_cap", config.logit_cap}, std::pair{"local_rope_theta", config.local_rope_theta}}) {
+    require(std::isfinite(value) && value >= 0.0F, "{}: {} is {}, but can't be negative", where, name, value);
+  }
+  validate_experts(config, where);
 }
 
 int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where) {
@@ -41,14 +90,10 @@ int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where) {
   return dim / n_heads;
 }
 
-int64_t parameter_count(const ModelConfig& c) {
-  const FamilyInfo& family = info(c.family);
-  const int64_t attention = 2 * c.dim * c.query_dim() + 2 * c.dim * c.kv_dim() +
-                            (family.qkv_bias ? c.query_dim() + 2 * c.kv_dim() : 0) +
-                            (family.qk_norm ? 2 * c.head_dim : 0);
-  const int64_t feed_forward = 3 * c.dim * c.hidden_dim;
-  const int64_t norms = 2 * c.dim;
-  return c.vocab_size * c.dim * (c.tie_embeddings ? 1 : 2) + c.n_layers * (attention + feed_forward + norms) + c.dim;
+int64_t parameter_count(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const TensorSpec& spec : tensor_manifest(config)) count += spec.elements();
+  return count;
 }
 
 std::string describe_difference(const ModelConfig& from, const ModelConfig& to) {

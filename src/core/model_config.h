@@ -2,6 +2,7 @@
 // `visit_fields` is the only list of these fields; printing, parsing and comparing all go through it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -39,16 +40,42 @@ struct ModelConfig {
   int64_t n_kv_heads = 4;  ///< key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
   /// Numbers of a head; all heads may be wider than dim together. Who changes dim or n_heads later sets it, too.
   int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
-  int64_t hidden_dim = 352;      ///< inner width of SwiGLU
-  int64_t context_length = 256;  ///< the maximum number of positions of a sequence
-  int64_t sliding_window = 0;    ///< a position attends to so many, up to itself; 0: to all
+  int64_t hidden_dim = 352;  ///< inner width of SwiGLU
+  int64_t n_experts = 0;     ///< feed-forward networks of a layer, of which a token takes some; 0: one for all
+  int64_t experts_per_token = 0;
+  int64_t expert_dim = 0;         ///< inner width of an expert
+  int64_t shared_dim = 0;         ///< inner width of the experts that all tokens take, which are one network; 0: none
+  int64_t dense_layers = 0;       ///< so many layers, the first, have one feed-forward network all the same
+  int64_t expert_groups = 1;      ///< experts are in so many groups,
+  int64_t groups_per_token = 1;   ///< of which a token takes its experts from so many
+  bool normalize_routes = false;  ///< the weights of a token's experts are divided by their sum
+  float route_scale = 1.0F;       ///< and multiplied by this
+  int64_t context_length = 256;   ///< the maximum number of positions of a sequence
+  int64_t sliding_window = 0;     ///< a position attends to so many, up to itself; 0: to all
+  int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 see all positions; 1: none does
   float rope_theta = 10000.0F;
+  float local_rope_theta = 0.0F;  ///< of layers with a window, without scaling; 0: as the others
+  int64_t rope_dims = 0;          ///< so many numbers of a head, the first, are rotated; 0: all
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};
-  bool tie_embeddings = true;  ///< the output projection is the embedding matrix
+  bool tie_embeddings = true;    ///< the output projection is the embedding matrix
+  float embedding_scale = 1.0F;  ///< factor of the embeddings
+  float attention_scale = 0.0F;  ///< factor of q · k; 0: 1 / sqrt(head_dim)
+  float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: they stay
+  float residual_scale = 1.0F;   ///< factor of what attention and feed-forward add to the residual stream
+  float logit_scale = 1.0F;      ///< factor of the logits
+  float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: they stay
 
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
   [[nodiscard]] int64_t kv_dim() const { return n_kv_heads * head_dim; }
+  [[nodiscard]] int64_t rotated() const { return rope_dims > 0 ? rope_dims : head_dim; }
+  [[nodiscard]] bool has_window(int64_t layer) const {
+    return sliding_window > 0 && (window_period == 1 || (layer + 1) % window_period != 0);
+  }
+  [[nodiscard]] float score_scale() const {
+    return attention_scale > 0.0F ? attention_scale : 1.0F / std::sqrt(static_cast<float>(head_dim));
+  }
+  [[nodiscard]] bool has_experts(int64_t layer) const { return n_experts > 0 && layer >= dense_layers; }
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -66,9 +93,34 @@ struct ModelConfig {
     visit("head_dim", self.head_dim,
           F{"head-dim", "width of a head (default: --dim / --heads)", 1, 1 << 17, F::kLater});
     visit("hidden_dim", self.hidden_dim, F{"hidden-dim", "inner width of SwiGLU", 1, 1 << 20});
+    visit("n_experts", self.n_experts,
+          F{"experts", "feed-forward networks of a layer, of which a token takes some; 0: one", 0, 1 << 12, F::kLater});
+    visit("experts_per_token", self.experts_per_token,
+          F{"experts-per-token", "experts that a token takes", 0, 1 << 8, F::kLater});
+    visit("expert_dim", self.expert_dim, F{"expert-dim", "inner width of an expert", 0, 1 << 20, F::kLater});
+    visit("shared_dim", self.shared_dim,
+          F{"shared-dim", "inner width of the experts that all tokens take; 0: none", 0, 1 << 20, F::kLater});
+    visit("dense_layers", self.dense_layers,
+          F{"dense-layers", "so many layers, the first, have no experts", 0, 1 << 10, F::kLater});
+    visit("expert_groups", self.expert_groups, F{"expert-groups", "groups of experts", 1, 1 << 12, F::kLater});
+    visit("groups_per_token", self.groups_per_token,
+          F{"groups-per-token", "groups that a token's experts are from", 1, 1 << 12, F::kLater});
+    visit("normalize_routes", self.normalize_routes,
+          F{"normalize-routes", "whether the weights of a token's experts sum to 1: true or false", 0, 0, F::kLater});
+    visit("route_scale", self.route_scale,
+          F{"route-scale", "factor of the weights of a token's experts", 1e-6, 1e6, F::kLater});
     visit("context_length", self.context_length, F{"context", "maximum length of a sequence", 1, 1 << 24});
     visit("sliding_window", self.sliding_window,
           F{"sliding-window", "positions that one attends to; 0: all; not for llama", 0, 1 << 24, F::kLater});
+    visit("window_period", self.window_period, F{"", "", 1, 1 << 10, F::kLater});
+    visit("local_rope_theta", self.local_rope_theta, F{"", "", 0, 1e9, F::kLater});
+    visit("rope_dims", self.rope_dims, F{"", "", 0, 1 << 17, F::kLater});
+    visit("embedding_scale", self.embedding_scale, F{"", "", 1e-6, 1e6, F::kLater});
+    visit("attention_scale", self.attention_scale, F{"", "", 0, 1e6, F::kLater});
+    visit("attention_cap", self.attention_cap, F{"", "", 0, 1e6, F::kLater});
+    visit("residual_scale", self.residual_scale, F{"", "", 1e-6, 1e6, F::kLater});
+    visit("logit_scale", self.logit_scale, F{"", "", 1e-6, 1e6, F::kLater});
+    visit("logit_cap", self.logit_cap, F{"", "", 0, 1e6, F::kLater});
     visit("rope_theta", self.rope_theta, F{"rope-theta", "base of RoPE's frequencies", 1, 1e9});
     visit("norm_eps", self.norm_eps, F{"norm-eps", "epsilon of the norms", 1e-12, 1});
     visit("rope_scaling_factor", self.rope_scaling.factor,

@@ -6,23 +6,23 @@
 namespace folio::core {
 namespace {
 
-double plain_frequency(const ModelConfig& config, size_t pair) {
-  const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim);
-  return std::pow(static_cast<double>(config.rope_theta), exponent);
+double plain_frequency(const ModelConfig& config, float theta, size_t pair) {
+  const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(config.rotated());
+  return std::pow(static_cast<double>(theta), exponent);
 }
 
 }  // namespace
 
 std::vector<double> rope_factors(const ModelConfig& config) {
   const RopeScaling& s = config.rope_scaling;
-  std::vector<double> factors(static_cast<size_t>(config.head_dim / 2), 1.0);
+  std::vector<double> factors(static_cast<size_t>(config.rotated() / 2), 1.0);
   if (!s.active()) return factors;
   const double low = s.low_freq_factor;
   const double high = s.high_freq_factor;
   for (size_t i = 0; i < factors.size(); ++i) {
     // The number of turns of the pair in the original context.
-    const double turns =
-        static_cast<double>(s.original_context) * plain_frequency(config, i) / (2.0 * std::numbers::pi);
+    const double turns = static_cast<double>(s.original_context) * plain_frequency(config, config.rope_theta, i) /
+                         (2.0 * std::numbers::pi);
     if (turns < low) {
       factors[i] = s.factor;
     } else if (turns <= high) {
@@ -35,7 +35,17 @@ std::vector<double> rope_factors(const ModelConfig& config) {
 
 std::vector<double> rope_frequencies(const ModelConfig& config) {
   std::vector<double> frequencies = rope_factors(config);
-  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] = plain_frequency(config, i) / frequencies[i];
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = plain_frequency(config, config.rope_theta, i) / frequencies[i];
+  }
+  return frequencies;
+}
+
+std::vector<double> local_rope_frequencies(const ModelConfig& config) {
+  std::vector<double> frequencies(static_cast<size_t>(config.rotated() / 2));
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = plain_frequency(config, config.local_rope_theta, i);
+  }
   return frequencies;
 }
 

@@ -65,6 +65,14 @@ std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape)
   return checked_mul(*elements / t.block_elements, t.block_bytes);
 }
 
+TensorView rows_of(const TensorView& tensor, int64_t first, int64_t count) {
+  const size_t row = tensor.bytes.size() / static_cast<size_t>(tensor.shape[0]);
+  TensorView rows = tensor;
+  rows.shape[0] = count;
+  rows.bytes = tensor.bytes.subspan(static_cast<size_t>(first) * row, static_cast<size_t>(count) * row);
+  return rows;
+}
+
 TensorStream::TensorStream(std::vector<TensorView> views) : tensors(std::move(views)) {
   bytes = [sources = tensors](size_t index) { return sources[index].bytes; };
 }

@@ -67,6 +67,9 @@ struct TensorView {
 /// The size of a tensor in bytes, or nothing if it overflows or the rows are not whole blocks.
 [[nodiscard]] std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape);
 
+/// Rows [first, first + count) of the tensor, whose rows are whole blocks.
+[[nodiscard]] TensorView rows_of(const TensorView& tensor, int64_t first, int64_t count);
+
 /// Tensors to be written to a file. The bytes of each are requested once, so only one converted tensor is in memory at
 /// a time.
 struct TensorStream {

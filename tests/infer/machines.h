@@ -89,8 +89,8 @@ class RecordingStage final : public Stage {
   void project(Slot in, std::span<const Projection> projections) override {
     issue([in, p = std::vector(projections.begin(), projections.end())](Stage& s) { s.project(in, p); });
   }
-  void project_to_residual(Slot in, WeightId weight) override {
-    issue([=](Stage& s) { s.project_to_residual(in, weight); });
+  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
+    issue([=](Stage& s) { s.project_to_residual(in, weight, post_norm); });
   }
   void rotate_and_store(int64_t layer) override {
     issue([=](Stage& s) { s.rotate_and_store(layer); });
@@ -98,8 +98,23 @@ class RecordingStage final : public Stage {
   void attend(int64_t layer) override {
     issue([=](Stage& s) { s.attend(layer); });
   }
-  void activate() override {
-    issue([](Stage& s) { s.activate(); });
+  void activate(Slot gate, Slot up) override {
+    issue([=](Stage& s) { s.activate(gate, up); });
+  }
+  void route(const Router& router) override {
+    issue([=](Stage& s) { s.route(router); });
+  }
+  void project_experts(WeightId gate, WeightId up) override {
+    issue([=](Stage& s) { s.project_experts(gate, up); });
+  }
+  void combine_experts(WeightId down) override {
+    issue([=](Stage& s) { s.combine_experts(down); });
+  }
+  void gate_rows(Slot slot, WeightId weight) override {
+    issue([=](Stage& s) { s.gate_rows(slot, weight); });
+  }
+  void finish_logits() override {
+    issue([](Stage& s) { s.finish_logits(); });
   }
   void gather() override {
     issue([](Stage& s) { s.gather(); });

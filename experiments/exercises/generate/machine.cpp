@@ -72,7 +72,7 @@ void ExerciseStage::project(Slot in, std::span<const infer::Projection> projecti
   }
 }
 
-void ExerciseStage::project_to_residual(Slot in, WeightId w) {
+void ExerciseStage::project_to_residual(Slot in, WeightId w, WeightId /*post_norm*/) {
   const size_t dim = width(Slot::Residual);
   scratch_.resize(n_rows_ * dim);
   parts_.matmul(at(in), weight(w), n_rows_, width(in), dim, scratch_.data());
@@ -134,7 +134,7 @@ void ExerciseStage::attend(int64_t layer) {
   }
 }
 
-void ExerciseStage::activate() {
+void ExerciseStage::activate(infer::Slot /*gate*/, infer::Slot /*up*/) {
   scratch_.resize(n_rows_ * width(Slot::Gate));
   parts_.swiglu(at(Slot::Gate), at(Slot::Up), scratch_.size(), scratch_.data());
   std::copy(scratch_.begin(), scratch_.end(), at(Slot::Gate));
@@ -184,11 +184,12 @@ std::unique_ptr<infer::Stage> ExerciseMachine::load(const core::StoredModel& mod
                                                     infer::CacheType /*cache_type*/) {
   const core::ModelConfig& c = model.config;
   const core::FamilyInfo& family = core::info(c.family);
-  core::require(family.pairs == core::RopePairs::Adjacent && !family.qkv_bias && !family.qk_norm &&
+  core::require(family.pairs == core::RopePairs::Adjacent && !family.qkv_bias && family.qk_norm == core::QkNorm::None &&
                     c.sliding_window == 0 && !c.rope_scaling.active(),
                 "{}: the exercises run plain Llamas, without a sliding window, scaled rotations or other families' "
                 "parts; take the model of make demo",
                 model.path);
+  infer::require_llama_parts(model, "the exercises' machine");
   infer::require_whole(shard, "the exercises' machine");
   return std::make_unique<ExerciseStage>(parts_, model, shard.layers);
 }

@@ -26,6 +26,10 @@ std::vector<Adapter::Part> adapter_parts(
     require(a != nullptr && b != nullptr, "{}: {} has only one of {} and {}", tensors.where, name, first, second);
     parts.push_back(take(spec, *a, *b));
   }
+  for (const auto& [name, tensor] : left) {
+    const bool experts = name.find(".experts.") != name.npos || name.find("_exps.") != name.npos;
+    require(!experts, "{}: an adapter of experts ({}) is not supported here", tensors.where, printable(name));
+  }
   require(left.empty(),
           "{}: the tensor {} belongs to no linear layer of the model's {} blocks; only those are adapted here{}",
           tensors.where, printable(left.empty() ? "" : left.begin()->first), config.n_layers, tensors.why);

@@ -146,6 +146,10 @@ TensorHeader read_tensor_header(Cursor& in) {
   return header;
 }
 
+constexpr const char* kSplitPart = "split.no";
+constexpr const char* kSplitCount = "split.count";
+constexpr const char* kSplitTensors = "split.tensors.count";
+
 template <typename T>
 void put(OutputFile& out, T value) {
   out.write(std::as_bytes(std::span(&value, 1)));
@@ -190,7 +194,11 @@ bool is_gguf(const std::filesystem::path& path) {
   return magic == kMagic;
 }
 
-GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
+GgufFile::GgufFile(const std::filesystem::path& path) : GgufFile(path, OneFile{}) {
+  if (const int64_t count = integer(kSplitCount, 1); count > 1) read_parts(count);  // 0: merged again
+}
+
+GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
   Cursor in(file_);
   const auto magic = in.number<uint32_t>("the magic number");
   if (magic != kMagic) fail("{}: not a GGUF file: it begins with {:08x} in place of \"GGUF\"", path.string(), magic);
@@ -255,6 +263,47 @@ GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
   for (size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].first < extents[i - 1].second) in.fail_here("two tensors overlap at byte {}", extents[i].first);
   }
+}
+
+void GgufFile::read_parts(int64_t count) {
+  const std::string where = path().string();
+  require(count <= 10000, "{}: {} is {}, which is too many", where, kSplitCount, count);
+  const auto ending = [&](int64_t part) { return fmt::format("-{:05}-of-{:05}.gguf", part + 1, count); };
+  const int64_t part = integer(kSplitPart);
+  require(part == 0, "{} is part {} of {}; name the first, which ends with {}", where, part + 1, count,
+          [&] { return ending(0); });
+  require(where.ends_with(ending(0)), "{}: it is the first of {} files, whose name has to end with {}", where, count,
+          [&] { return ending(0); });
+  const std::string stem = where.substr(0, where.size() - ending(0).size());
+  for (int64_t i = 1; i < count; ++i) {
+    const std::filesystem::path next = stem + ending(i);
+    require(std::filesystem::exists(next), "{}: the file {} of {} is missing; get all into one folder", where,
+            next.filename().string(), count);
+    parts_.push_back(std::unique_ptr<const GgufFile>(new GgufFile(next, OneFile{})));
+    const GgufFile& file = *parts_.back();
+    require(file.integer(kSplitPart, -1) == i && file.integer(kSplitCount, -1) == count,
+            "{}: it is not part {} of {}, as its name says", next.string(), i + 1, count);
+    for (const TensorView& tensor : file.tensors_) {
+      require(tensor_index_.emplace(tensor.name, tensors_.size()).second, "{}: the tensor {} is also in another file",
+              next.string(), printable(tensor.name));
+      tensors_.push_back(tensor);
+    }
+  }
+  const auto n_tensors = static_cast<int64_t>(tensors_.size());
+  const int64_t said = integer(kSplitTensors, n_tensors);
+  require(said == n_tensors, "{}: {} is {}, but the {} files have {} tensors", where, kSplitTensors, said, count,
+          n_tensors);
+}
+
+uint64_t GgufFile::size() const {
+  uint64_t bytes = file_.bytes().size();
+  for (const auto& part : parts_) bytes += part->size();
+  return bytes;
+}
+
+void GgufFile::release(const TensorView& tensor) const {
+  file_.release(tensor.bytes);
+  for (const auto& part : parts_) part->release(tensor);
 }
 
 const GgufValue* GgufFile::find(const std::string& key) const {

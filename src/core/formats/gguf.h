@@ -1,4 +1,5 @@
-// GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file.
+// GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file, or in
+// several: NAME-00001-of-00003.gguf has the metadata, and says split.count (llama.cpp's gguf-split, the gguf package).
 // The reader checks every size against the file's length before it allocates memory or makes a view.
 // The index of an alternative in the variants below is the type's number in the file.
 #pragma once
@@ -6,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,15 +40,16 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 class GgufFile {
  public:
-  /// Maps and parses the file. Throws Error (what, where, remedy) unless it is a valid GGUF v2 or v3.
+  /// Maps and parses the file, and the others if it is the first of several. Throws Error (what, where, remedy) unless
+  /// they are valid GGUFs v2 or v3, and all there.
   explicit GgufFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
-  [[nodiscard]] uint64_t size() const { return file_.bytes().size(); }
+  [[nodiscard]] uint64_t size() const;  ///< in bytes, of all files together
   /// Releases the memory of a tensor's pages: see MappedFile::release.
-  void release(const TensorView& tensor) const { file_.release(tensor.bytes); }
+  void release(const TensorView& tensor) const;
 
   [[nodiscard]] const GgufValue* find(const std::string& key) const;
   /// Each throws Error that names the key if it is missing (and there is no fallback) or has another type.
@@ -60,7 +63,12 @@ class GgufFile {
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
 
  private:
+  struct OneFile {};
+  GgufFile(const std::filesystem::path& path, OneFile);
+  void read_parts(int64_t count);
+
   MappedFile file_;
+  std::vector<std::unique_ptr<const GgufFile>> parts_;  ///< behind the first
   GgufMetadata metadata_;
   std::vector<TensorView> tensors_;
   std::map<std::string, size_t> key_index_;

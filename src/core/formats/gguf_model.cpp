@@ -1,7 +1,8 @@
 #include "core/formats/gguf_model.h"
 
 #include <algorithm>
-#include <cmath>
+#include <charconv>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -44,186 +45,88 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   }
 }
 
-constexpr const char* kRopeFactors = "rope_freqs.weight";
-// Llama 3's parameters. GGUF has no standard keys for them; other programs read the resulting factors.
-constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
-constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
-constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
-constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
-
-// The keys of an architecture: "llama.block_count".
-class Keys {
- public:
-  explicit Keys(std::string_view architecture) : architecture_(architecture) {}
-  std::string operator()(const char* name) const { return fmt::format("{}.{}", architecture_, name); }
-
- private:
-  std::string_view architecture_;
-};
-
-// The file's factors have to match Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
-void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
+// The tensor by itself, or its rows of one that the file has of several. `names` are those that were found.
+TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names) {
   const std::string where = file.path().string();
-  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.head_dim / 2},
-          "{}: tensor {} is {} of shape {}, but F32 of shape [{}] is expected", where, kRopeFactors,
-          info(tensor.type).name, shape_string(tensor.shape), c.head_dim / 2);
-  const std::vector<float> factors = to_floats(tensor);
-  RopeScaling& s = c.rope_scaling;
-  if (file.find(key(kScalingFactor)) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
-  validate(c, fmt::format("{}: {}", where, kRopeFactors));
-  const std::vector<double> expected = rope_factors(c);
-  for (size_t i = 0; i < factors.size(); ++i) {
-    require(
-        std::abs(factors[i] - expected[i]) <= 1e-5 * expected[i],
-        "{}: {} is not Llama 3's: number {} is {}, but {:.6g} by a factor of {}, {} to {} turns and a context of {}",
-        where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
-        s.original_context);
+  const Fused& fused = spec.gguf_fused;
+  const TensorView* const alone = file.find_tensor(spec.gguf_name);
+  const TensorView* const together = fused.name.empty() ? nullptr : file.find_tensor(fused.name);
+  const bool is_part = together != nullptr && (spec.gguf_writes_fused || alone == nullptr);
+  const TensorView* const found = is_part ? together : alone;
+  const bool names_all = is_part || (found == nullptr && spec.gguf_writes_fused);
+  const std::string& name = names_all ? fused.name : spec.gguf_name;
+  std::vector<int64_t> shape = spec.shape;
+  if (names_all) shape[0] = fused.rows;
+  if (found == nullptr && spec.is_stack()) {  // "blk.0.ffn_gate.0.weight", not "blk.0.ffn_gate_exps.weight"
+    std::string old = spec.gguf_name;
+    old.replace(old.find("_exps"), 5, ".0");
+    require(file.find_tensor(old) == nullptr,
+            "{}: a tensor for each expert ({}) is not supported here; convert the "
+            "model anew",
+            where, old);
   }
+  require(found != nullptr, "{}: the tensor {} of shape {} is missing", where, name, shape_string(shape));
+  require(found->shape == shape, "{}: tensor {} has shape {}, but {} is expected", where, name,
+          shape_string(found->shape), shape_string(shape));
+  names.insert(found->name);
+  return is_part ? rows_of(*found, fused.first, spec.shape[0]) : *found;
 }
 
-void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
-  const std::string where = file.path().string();
-  if (file.find(key("rope.scaling.type")) != nullptr) {
-    require(file.string(key("rope.scaling.type")) == "none", "{}: RoPE scaling of type {} is not supported here", where,
-            printable(file.string(key("rope.scaling.type"))));
-  }
-  for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {  // linear scaling, if no type is named
-    const float factor = file.real(key(name), 1.0F);
-    require(factor == 1.0F, "{}: {} = {} is not supported here", where, key(name), factor);
-  }
-  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
-    require(file.find_tensor(name) == nullptr, "{}: RoPE scaling of type longrope ({}) is not supported here", where,
-            name);
-  }
-  RopeScaling& s = c.rope_scaling;
-  s.factor = file.real(key(kScalingFactor), s.factor);
-  s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
-  s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
-  s.original_context = file.integer(key(kScalingContext), s.original_context);
-  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, key, *factors, c);
-  validate(c, where);
-  if (!s.active()) s = {};
-}
-
-// A sliding window that llama.cpp passes over for these architectures, and mixtures of experts.
-void refuse_missing_parts(const GgufFile& file, const Keys& key, const ModelConfig& c) {
-  const std::string where = file.path().string();
-  const int64_t window = file.integer(key("attention.sliding_window"), 0);
-  require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported here", where,
-          key("attention.sliding_window"), window);
-  const int64_t experts = file.integer(key("expert_count"), 0);
-  require(experts == 0, "{}: {} = {}: experts are not supported here", where, key("expert_count"), experts);
+// Layers behind the last are of another model, which guesses tokens ahead: see config_from_gguf.
+bool is_behind(std::string_view tensor, int64_t n_layers) {
+  if (!tensor.starts_with("blk.")) return false;
+  int64_t layer = 0;
+  std::from_chars(tensor.data() + 4, tensor.data() + tensor.size(), layer);
+  return layer >= n_layers;
 }
 
 }  // namespace
 
-ModelConfig config_from_gguf(const GgufFile& file) {
-  const std::string where = file.path().string();
-  const GgufValue* type = file.find("general.type");
-  require(type == nullptr || *type != GgufValue(std::string("adapter")),
-          "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)", where);
-  const FamilyInfo& family = family_of_gguf(file.string("general.architecture"), where + ": the architecture");
-  const Keys key(family.gguf);
-  ModelConfig c;
-  c.family = family.family;
-  c.dim = file.integer(key("embedding_length"));
-  c.n_layers = file.integer(key("block_count"));
-  c.n_heads = file.integer(key("attention.head_count"));
-  c.n_kv_heads = file.integer(key("attention.head_count_kv"), c.n_heads);
-  c.hidden_dim = file.integer(key("feed_forward_length"));
-  c.context_length = file.integer(key("context_length"));
-  c.rope_theta = file.real(key("rope.freq_base"), 10000.0F);
-  c.norm_eps = file.real(key("attention.layer_norm_rms_epsilon"), 1e-5F);
-  c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
-  const TensorView* embedding = file.find_tensor("token_embd.weight");
-  require(embedding != nullptr && embedding->shape.size() == 2,
-          "{}: the tensor token_embd.weight is missing or not a matrix", where);
-  c.vocab_size = embedding->shape[0];
-  const int64_t vocab_size = file.integer(key("vocab_size"), c.vocab_size);
-  require(vocab_size == c.vocab_size, "{}: {} is {}, but token_embd.weight has {} rows", where, key("vocab_size"),
-          vocab_size, c.vocab_size);
-  const bool own_width = file.find(key("attention.key_length")) != nullptr;
-  c.head_dim = own_width ? file.integer(key("attention.key_length")) : even_head_dim(c.dim, c.n_heads, where);
-  validate(c, where);
-  const int64_t rope_dims = file.integer(key("rope.dimension_count"), c.head_dim);
-  require(rope_dims == c.head_dim, "{}: RoPE over {} of {} dimensions a head is not supported here", where, rope_dims,
-          c.head_dim);
-  const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
-  require(value_length == c.head_dim, "{}: {} is {}, but keys have {} numbers, which is not supported here", where,
-          key("attention.value_length"), value_length, c.head_dim);
-  refuse_missing_parts(file, key, c);
-  read_rope_scaling(file, key, c);
-  return c;
-}
-
-ModelConfig as_in_gguf(ModelConfig c) {
-  c.family = family_of_gguf(info(c.family).gguf, "").family;
-  if (c.sliding_window > 0) c.context_length = std::min(c.context_length, std::exchange(c.sliding_window, 0));
-  return c;
-}
-
-std::string lost_in_gguf(const ModelConfig& c) {
-  const int64_t context = as_in_gguf(c).context_length;
-  if (context == c.context_length) return {};
-  return fmt::format("a GGUF of architecture {} has no sliding window: its context is {} instead of {}",
-                     info(c.family).gguf, context, c.context_length);
-}
-
-GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name) {
-  const ModelConfig c = as_in_gguf(config);
-  const FamilyInfo& family = info(c.family);
-  const Keys key(family.gguf);
-  const auto u32 = [](int64_t value) { return GgufValue(static_cast<uint32_t>(value)); };
-  GgufMetadata metadata{
-      {"general.architecture", std::string(family.gguf)},
-      {"general.name", model_name},
-      {key("block_count"), u32(c.n_layers)},
-      {key("context_length"), u32(c.context_length)},
-      {key("embedding_length"), u32(c.dim)},
-      {key("feed_forward_length"), u32(c.hidden_dim)},
-      {key("attention.head_count"), u32(c.n_heads)},
-      {key("attention.head_count_kv"), u32(c.n_kv_heads)},
-      {key("attention.layer_norm_rms_epsilon"), c.norm_eps},
-      {key("rope.dimension_count"), u32(c.head_dim)},
-      {key("rope.freq_base"), c.rope_theta},
-      {key("vocab_size"), u32(c.vocab_size)},
-  };
-  if (c.query_dim() != c.dim) {
-    metadata.emplace_back(key("attention.key_length"), u32(c.head_dim));
-    metadata.emplace_back(key("attention.value_length"), u32(c.head_dim));
-  }
-  const RopeScaling& s = c.rope_scaling;
-  if (s != RopeScaling{}) {
-    metadata.emplace_back(key(kScalingFactor), s.factor);
-    metadata.emplace_back(key(kScalingLow), s.low_freq_factor);
-    metadata.emplace_back(key(kScalingHigh), s.high_freq_factor);
-    metadata.emplace_back(key(kScalingContext), u32(s.original_context));
-  }
-  return metadata;
-}
-
 std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config) {
-  const std::string where = file.path().string();
   std::vector<TensorView> views;
-  for (const TensorSpec& spec : tensor_manifest(config)) {
-    const TensorView* view = file.find_tensor(spec.gguf_name);
-    require(view != nullptr, "{}: the tensor {} of shape {} is missing", where, spec.gguf_name,
-            shape_string(spec.shape));
-    require(view->shape == spec.shape, "{}: tensor {} has shape {}, but {} is expected", where, spec.gguf_name,
-            shape_string(view->shape), shape_string(spec.shape));
-    views.push_back(*view);
-  }
-  if (views.size() != file.tensors().size()) {
-    for (const TensorView& tensor : file.tensors()) {
-      bool known = tensor.name == kRopeFactors;  // config_from_gguf reads it
-      for (const TensorView& view : views) known = known || view.name == tensor.name;
-      if (!known) fail_extra_tensor(where, tensor.name, config.family);
-    }
+  std::set<std::string_view> names;
+  for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names));
+  const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", info(config.family).gguf), 0);
+  for (const TensorView& tensor : file.tensors()) {
+    if (names.contains(tensor.name) || tensor.name == kRopeFactors) continue;  // config_from_gguf reads the factors
+    if (behind > 0 && is_behind(tensor.name, config.n_layers)) continue;
+    fail_extra_tensor(file.path().string(), tensor.name, config.family);
   }
   return views;
 }
 
 namespace {
+
+// The same tensors under GGUF's names, several as one where the family has them so.
+TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) {
+  const auto manifest = tensor_manifest(config);
+  std::vector<TensorView> tensors;
+  std::vector<std::pair<size_t, size_t>> sources;  // the first of ours, and how many
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorSpec& spec = manifest[i];
+    const TensorView& tensor = stream.tensors.at(i);
+    if (spec.gguf_writes_fused && spec.gguf_fused.first > 0) {
+      ++sources.back().second;
+      require(tensor.type == tensors.back().type, "{} has tensors of the types {} and {}; take one --type",
+              spec.gguf_fused.name, info(tensor.type).name, info(tensors.back().type).name);
+      continue;
+    }
+    tensors.push_back(tensor);
+    tensors.back().name = spec.gguf_writes_fused ? spec.gguf_fused.name : spec.gguf_name;
+    if (spec.gguf_writes_fused) tensors.back().shape[0] = spec.gguf_fused.rows;
+    sources.emplace_back(i, 1);
+  }
+  return {tensors, [=, all = std::vector<std::byte>()](size_t at) mutable {
+            const auto [first, count] = sources[at];
+            if (count == 1) return stream.bytes(first);
+            all.clear();
+            for (size_t i = first; i < first + count; ++i) {
+              const auto bytes = checked_bytes(stream, i);
+              all.insert(all.end(), bytes.begin(), bytes.end());
+            }
+            return std::span<const std::byte>(all);
+          }};
+}
 
 // The same tensors, followed by the factors.
 TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
@@ -259,8 +162,7 @@ void write_gguf_model(const std::filesystem::path& path, const ModelConfig& conf
   const bool blocks = std::ranges::any_of(stream.tensors, [](const auto& t) { return quant_info(t.type) != nullptr; });
   if (blocks) metadata.emplace_back("general.quantization_version", uint32_t{2});
   metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
-  const auto manifest = tensor_manifest(config);
-  for (size_t i = 0; i < manifest.size(); ++i) stream.tensors.at(i).name = manifest[i].gguf_name;
+  stream = gguf_stream(config, stream);
   if (config.rope_scaling.active()) stream = with_rope_factors(config, std::move(stream));
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
 }

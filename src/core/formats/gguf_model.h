@@ -11,11 +11,14 @@
 
 namespace folio::core {
 
+/// A tensor that is no weight: what divides RoPE's frequencies.
+inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+
 /// The configuration in a GGUF. Throws Error that names what is missing or not supported.
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
 
-/// The configuration that a GGUF of this model says. These architectures have no sliding window there: one that is
+/// The configuration that a GGUF of this model says. Where its architecture has no sliding window there, one that is
 /// shorter than the context becomes the context. Mistral is called llama.
 [[nodiscard]] ModelConfig as_in_gguf(ModelConfig config);
 

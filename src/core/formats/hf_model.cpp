@@ -15,145 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06. It rounds to the same float.
-double shortest(float value) { return std::stod(fmt::format("{}", value)); }
-
-// As HfWindow says. Where it is switched, max_window_layers counts the layers without a window.
-void write_window(const ModelConfig& c, nlohmann::ordered_json& json) {
-  const HfWindow window = info(c.family).window;
-  const bool active = c.sliding_window > 0;
-  if (window == HfWindow::None) return;
-  json["sliding_window"] = active ? nlohmann::ordered_json(c.sliding_window) : nlohmann::ordered_json();
-  if (window != HfWindow::Switched) return;
-  json["use_sliding_window"] = active;
-  json["max_window_layers"] = active ? 0 : c.n_layers;
-}
-
-}  // namespace
-
-std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
-  const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
-  nlohmann::ordered_json json = {
-      {"architectures", {info(c.family).hf_class}},
-      {"model_type", info(c.family).name},
-      {"vocab_size", c.vocab_size},
-      {"hidden_size", c.dim},
-      {"num_hidden_layers", c.n_layers},
-      {"num_attention_heads", c.n_heads},
-      {"num_key_value_heads", c.n_kv_heads},
-      {"head_dim", c.head_dim},
-      {"intermediate_size", c.hidden_dim},
-      {"max_position_embeddings", c.context_length},
-      {"rope_theta", shortest(c.rope_theta)},
-      {"rms_norm_eps", shortest(c.norm_eps)},
-      {"tie_word_embeddings", c.tie_embeddings},
-      {"hidden_act", "silu"},
-      {"bos_token_id", begin_of_text},
-      {"eos_token_id", end_of_text},
-      {"dtype", dtype},
-      {"torch_dtype", dtype},
-  };
-  write_window(c, json);
-  if (const RopeScaling& s = c.rope_scaling; s.active()) {
-    json["rope_scaling"] = {{"rope_type", "llama3"},
-                            {"factor", shortest(s.factor)},
-                            {"low_freq_factor", shortest(s.low_freq_factor)},
-                            {"high_freq_factor", shortest(s.high_freq_factor)},
-                            {"original_max_position_embeddings", s.original_context}};
-  }
-  return json.dump(2) + "\n";
-}
-
-namespace {
-
-// transformers 4 calls this object rope_scaling; transformers 5 calls it rope_parameters and puts theta into it.
-void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
-  if (rope.is_null()) return;
-  require(rope.is_object(), "{}: the RoPE scaling {} is not supported here", where, printable(rope.dump()));
-  if (rope.contains("rope_theta")) c.rope_theta = json_get<float>(rope, "rope_theta", where);
-  const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
-  const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
-  if (type == "default") return;
-  require(type == "llama3", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
-  c.rope_scaling = {.factor = json_get<float>(rope, "factor", where),
-                    .low_freq_factor = json_get<float>(rope, "low_freq_factor", where),
-                    .high_freq_factor = json_get<float>(rope, "high_freq_factor", where),
-                    .original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where)};
-  if (!c.rope_scaling.active()) c.rope_scaling = {};
-}
-
-bool has(const nlohmann::json& json, const char* key) { return json.contains(key) && !json[key].is_null(); }
-
-// How many of the layers have a sliding window, where it is switched on.
-int64_t layers_with_window(const nlohmann::json& json, const std::string& where, int64_t n_layers) {
-  if (has(json, "layer_types")) {
-    int64_t count = 0;
-    for (const nlohmann::json& type : json_list(json, "layer_types", where)) count += type == "sliding_attention";
-    return count;
-  }
-  const int64_t without = has(json, "max_window_layers") ? json_get<int64_t>(json, "max_window_layers", where) : 28;
-  return n_layers - std::clamp<int64_t>(without, 0, n_layers);
-}
-
-// What is missing in the file is what transformers takes.
-int64_t read_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
-  const HfWindow window = info(c.family).window;
-  if (window == HfWindow::None) return 0;
-  const bool on = window == HfWindow::Number ||
-                  (has(json, "use_sliding_window") && json_get<bool>(json, "use_sliding_window", where));
-  if (!on || (json.contains("sliding_window") && json["sliding_window"].is_null())) return 0;
-  const int64_t layers = window == HfWindow::Number ? c.n_layers : layers_with_window(json, where, c.n_layers);
-  if (layers == 0) return 0;
-  require(layers == c.n_layers, "{}: a sliding window in {} of {} layers is not supported here", where, layers,
-          c.n_layers);
-  const int64_t positions = json.contains("sliding_window") ? json_get<int64_t>(json, "sliding_window", where) : 4096;
-  require(positions > 0, "{}: sliding_window is {}, but has to be positive", where, positions);
-  return positions;
-}
-
-}  // namespace
-
-ModelConfig config_from_hf_json(const fs::path& path) {
-  const std::string where = path.string();
-  const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
-  const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
-  const auto refuse = [&](const char* key, const auto& allowed) {
-    require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported here", where, key,
-            [&] { return printable(json[key].dump()); });
-  };
-  refuse("hidden_act", "silu");
-  refuse("attention_bias", false);
-  refuse("mlp_bias", false);
-  refuse("partial_rotary_factor", 1.0);
-  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) refuse(experts, 0);
-  ModelConfig c;
-  c.family = family.family;
-  c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
-  c.dim = json_get<int64_t>(json, "hidden_size", where);
-  c.n_layers = json_get<int64_t>(json, "num_hidden_layers", where);
-  c.n_heads = json_get<int64_t>(json, "num_attention_heads", where);
-  c.n_kv_heads = has(json, "num_key_value_heads") ? json_get<int64_t>(json, "num_key_value_heads", where) : c.n_heads;
-  c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);
-  c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
-  c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
-  c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : 10000.0F;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (json.contains(key)) read_rope(json[key], where, c);
-  }
-  c.tie_embeddings = json.contains("tie_word_embeddings") && json_get<bool>(json, "tie_word_embeddings", where);
-  if (has(json, "head_dim")) {
-    c.head_dim = json_get<int64_t>(json, "head_dim", where);
-  } else {
-    c.head_dim = family.hf_head_dim > 0 ? family.hf_head_dim : even_head_dim(c.dim, c.n_heads, where);
-  }
-  validate(c, where);
-  c.sliding_window = read_window(json, where, c);
-  validate(c, where);
-  return c;
-}
-
-namespace {
-
 // Tensors of published files that are not weights: a computed table, and our own padding.
 bool is_no_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
@@ -172,7 +33,55 @@ struct Shards {
               printable(tensor.name));
     }
   }
+
+  /// A part of a tensor of the manifest, which is then no longer here.
+  TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
+    const Fused& fused = spec.hf_fused;
+    const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
+    std::vector<int64_t> shape = spec.hf_shape();
+    if (!fused.name.empty()) shape[0] = fused.rows;
+    const auto found = tensors.find(name);
+    require(found != tensors.end(), "{}: the tensor {} of shape {} is missing", where, name, shape_string(shape));
+    TensorView view = *found->second;
+    const bool last = fused.name.empty() || fused.first + spec.shape[0] == fused.rows;
+    if (last) tensors.erase(found);
+    require(view.shape == shape, "{}: tensor {} has shape {}, but config.json requires {}", where, name,
+            shape_string(view.shape), shape_string(shape));
+    require_weight_type(view, where);
+    if (!fused.name.empty()) view = rows_of(view, fused.first, spec.shape[0]);
+    return view;
+  }
 };
+
+bool is_norm(Role role) {
+  return role == Role::AttentionNorm || role == Role::QueryNorm || role == Role::KeyNorm ||
+         role == Role::PostAttentionNorm || role == Role::FfnNorm || role == Role::PostFfnNorm ||
+         role == Role::OutputNorm;
+}
+
+std::vector<float> plus(const TensorView& tensor, float summand) {
+  std::vector<float> values = to_floats(tensor);
+  for (float& value : values) value += summand;
+  return values;
+}
+
+// The matrices of a stack behind each other: a copy.
+TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where,
+                   std::vector<std::shared_ptr<const void>>& storage) {
+  TensorView all = shards.take(spec, 0, where);
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  bytes->reserve(all.bytes.size() * static_cast<size_t>(spec.hf_parts()));
+  for (int64_t i = 0; i < spec.hf_parts(); ++i) {
+    const TensorView part = i == 0 ? all : shards.take(spec, i, where);
+    require(part.type == all.type, "{}: the tensor {} is {}, but {} is {}", where, part.name, info(part.type).name,
+            all.name, info(all.type).name);
+    bytes->insert(bytes->end(), part.bytes.begin(), part.bytes.end());
+    for (const auto& file : shards.files) file->release(part);
+  }
+  all.bytes = *bytes;
+  storage.push_back(std::move(bytes));
+  return all;
+}
 
 Shards open_index(const fs::path& path) {
   const std::string where = path.string();
@@ -233,14 +142,14 @@ StoredModel read_hf_model(const fs::path& directory) {
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
   const int64_t head_dim = model.config.head_dim;
   for (const TensorSpec& spec : tensor_manifest(model.config)) {
-    const auto found = shards.tensors.find(spec.hf_name);
-    require(found != shards.tensors.end(), "{}: the tensor {} of shape {} is missing", where, spec.hf_name,
-            shape_string(spec.shape));
-    TensorView view = *found->second;
-    shards.tensors.erase(found);
-    require(view.shape == spec.shape, "{}: tensor {} has shape {}, but config.json requires {}", where, spec.hf_name,
-            shape_string(view.shape), shape_string(spec.shape));
-    require_weight_type(view, where);
+    TensorView view = spec.is_stack() ? stacked(shards, spec, where, model.storage) : shards.take(spec, 0, where);
+    view.shape = spec.shape;
+    if (info(model.config.family).hf_norms_less_1 && is_norm(spec.role)) {
+      auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
+      view.type = DType::F32;
+      view.bytes = std::as_bytes(std::span(*values));
+      model.storage.push_back(std::move(values));
+    }
     if (spec.rope_permuted) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
@@ -267,19 +176,69 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
+// What Hugging Face's files have as one tensor: the first of ours, how many more are behind it, or which of a stack.
+struct HfTensor {
+  size_t first;
+  size_t count = 1;
+  int64_t part = 0;
+};
+
 // The same tensors with Hugging Face's names and row order.
 TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
-  std::vector<TensorView> tensors = stream.tensors;
-  for (size_t i = 0; i < manifest.size(); ++i) tensors.at(i).name = manifest[i].hf_name;
-  return {tensors, [=, rows = std::vector<std::byte>()](size_t i) mutable {
-            const auto bytes = checked_bytes(stream, i);
-            if (!manifest[i].rope_permuted) return bytes;
-            rows.resize(bytes.size());
-            const int64_t n_rows = manifest[i].shape[0];
-            adjacent_to_split_halves(bytes, rows, n_rows / config.head_dim, config.head_dim,
-                                     static_cast<int64_t>(bytes.size()) / n_rows);
-            return std::span<const std::byte>(rows);
+  const bool less_1 = info(config.family).hf_norms_less_1;
+  std::vector<TensorView> tensors;
+  std::vector<HfTensor> sources;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorSpec& spec = manifest[i];
+    const TensorView& tensor = stream.tensors.at(i);
+    if (spec.hf_fused.first > 0) {
+      ++sources.back().count;
+      require(tensor.type == tensors.back().type, "{} has tensors of the types {} and {}; take --type f16, bf16 or f32",
+              spec.hf_fused.name, info(tensor.type).name, info(tensors.back().type).name);
+      continue;
+    }
+    for (int64_t part = 0; part < spec.hf_parts(); ++part) {
+      tensors.push_back(tensor);
+      tensors.back().name = spec.hf_fused.name.empty() ? spec.hf_part(part) : spec.hf_fused.name;
+      tensors.back().shape = spec.hf_shape();
+      if (!spec.hf_fused.name.empty()) tensors.back().shape[0] = spec.hf_fused.rows;
+      if (less_1 && is_norm(spec.role)) tensors.back().type = DType::F32;
+      sources.push_back({.first = i, .part = part});
+    }
+  }
+  // The bytes of a stack are asked for once.
+  return {tensors, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
+            const auto [i, count, part] = sources[at];
+            const TensorSpec& spec = manifest[i];
+            if (spec.is_stack()) {
+              if (part == 0) stack = checked_bytes(stream, i);
+              const size_t n = stack.size() / static_cast<size_t>(spec.hf_parts());
+              return stack.subspan(static_cast<size_t>(part) * n, n);
+            }
+            copy.clear();
+            for (size_t more = 1; more < count; ++more) {
+              const auto before = checked_bytes(stream, i + more - 1);
+              copy.insert(copy.end(), before.begin(), before.end());
+            }
+            const auto bytes = checked_bytes(stream, i + count - 1);
+            if (count > 1) {
+              copy.insert(copy.end(), bytes.begin(), bytes.end());
+            } else if (less_1 && is_norm(spec.role)) {
+              TensorView tensor = stream.tensors[i];
+              tensor.bytes = bytes;
+              const std::vector<float> values = plus(tensor, -1.0F);
+              const auto less = std::as_bytes(std::span(values));
+              copy.assign(less.begin(), less.end());
+            } else if (spec.rope_permuted) {
+              copy.resize(bytes.size());
+              const int64_t n_rows = spec.shape[0];
+              adjacent_to_split_halves(bytes, copy, n_rows / config.head_dim, config.head_dim,
+                                       static_cast<int64_t>(bytes.size()) / n_rows);
+            } else {
+              return bytes;
+            }
+            return std::span<const std::byte>(copy);
           }};
 }
 

@@ -263,12 +263,12 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
 
 void write_llama2c(const std::filesystem::path& path, const ModelConfig& config, const TensorStream& stream,
                    int version) {
-  const FamilyInfo& family = info(config.family);
-  require(family.pairs == RopePairs::Adjacent && config.query_dim() == config.dim && config.sliding_window == 0,
+  const bool llama = config.family == Family::Llama || config.family == Family::Mistral;
+  require(llama && config.query_dim() == config.dim && config.sliding_window == 0,
           "llama2.c has no place for {}; take --format gguf",
-          family.pairs != RopePairs::Adjacent ? fmt::format("the family {}", family.name)
-          : config.sliding_window != 0        ? std::string("a sliding window")
-                                              : std::string("heads that are not dim / n_heads wide"));
+          !llama                       ? fmt::format("the family {}", config.family)
+          : config.sliding_window != 0 ? std::string("a sliding window")
+                                       : std::string("heads that are not dim / n_heads wide"));
   require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; take --format gguf",
           config.rope_theta);
   require(!config.rope_scaling.active(),

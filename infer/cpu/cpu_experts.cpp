@@ -1,0 +1,240 @@
+#include "infer/cpu/cpu_experts.h"
+
+#include <algorithm>
+#include <array>
+
+#include "infer/cpu/cpu_stage.h"
+#include "infer/reference/reference.h"
+#include "infer/reference/route.h"
+
+namespace folio::infer {
+
+void CpuExperts::begin(std::span<const float> routes, size_t n_rows, size_t n_experts) {
+  n_rows_ = n_rows;
+  experts_.clear();
+  taken_.clear();
+  for (size_t expert = 0; expert < n_experts; ++expert) {
+    const size_t first = taken_.size();
+    for (size_t row = 0; row < n_rows; ++row) {
+      const float weight = routes[row * n_experts + expert];
+      if (weight != 0.0F) taken_.push_back({row, weight});
+    }
+    if (taken_.size() > first) experts_.push_back({expert, first, taken_.size() - first});
+  }
+}
+
+Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
+  const size_t first = shared ? 0 : expert.first;
+  const size_t groups = first * (k / kernels::kGroupColumns);
+  Inputs in{.floats = nullptr, .fast = nullptr, .quantized = {}, .n_rows = expert.n};
+  if (floats != nullptr) in.floats = floats + first * k;
+  if (quantized.values != nullptr) {
+    in.quantized = {.values = quantized.values + first * k,
+                    .scales = quantized.scales + groups,
+                    .scaled_sums = quantized.scaled_sums + groups,
+                    .sums = quantized.sums + groups * 3};
+  }
+  return in;
+}
+
+// The inputs in 8 bits. Those of each expert by themselves, since it is up to the kernels how inputs lie that are
+// quantized together. rows_of(first, n) returns, and may bring together, the inputs of n takings.
+template <typename RowsOf>
+kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& rows_of) {
+  constexpr size_t kTogether = 16;
+  const size_t n = shared ? 1 : taken_.size();
+  const size_t groups = k / kernels::kGroupColumns;
+  quantized_.resize(n * k);
+  for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n * groups);
+  sums_.resize(n * groups * 3);
+  pieces_.clear();
+  if (shared) pieces_.push_back({.expert = 0, .first = 0, .n = 1});
+  for (const ExpertRows& e : experts_) {
+    for (size_t i = 0; i < e.n && !shared; i += kTogether) {
+      pieces_.push_back({e.expert, e.first + i, std::min(kTogether, e.n - i)});
+    }
+  }
+  pool_.parallel_for(pieces_.size(), 1, n * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (const ExpertRows& p : std::span(pieces_).subspan(begin, end - begin)) {
+      kernels_.quantize(rows_of(p.first, p.n), p.n, k,
+                        {.values = &quantized_[p.first * k],
+                         .scales = &scales_[p.first * groups],
+                         .scaled_sums = &scaled_sums_[p.first * groups],
+                         .sums = &sums_[p.first * groups * 3]});
+    }
+  });
+  return {
+      .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
+}
+
+// x is (n_rows, k). The one row of a step is multiplied where it is; several are gathered, so that those of an expert
+// lie together.
+CpuExperts::AllInputs CpuExperts::inputs_of_rows(const float* x, size_t k, bool groups, bool floats) {
+  AllInputs inputs{.floats = nullptr, .quantized = {}, .k = k, .shared = n_rows_ == 1};
+  const auto gather = [&](size_t first, size_t n, float* to) {
+    for (size_t i = 0; i < n; ++i) std::copy_n(x + taken_[first + i].row * k, k, to + i * k);
+  };
+  if (groups) {
+    inputs.quantized = quantize(k, inputs.shared, [&](size_t first, size_t n) -> const float* {
+      if (inputs.shared) return x;
+      thread_local core::AlignedVector<float> rows;
+      rows.resize(n * k);
+      gather(first, n, rows.data());
+      return rows.data();
+    });
+  }
+  if (floats && inputs.shared) inputs.floats = x;
+  if (floats && !inputs.shared) {
+    gathered_.resize(taken_.size() * k);
+    pool_.parallel_for(taken_.size(), 1, taken_.size() * k / kWorthAThread,
+                       [&](size_t begin, size_t end) { gather(begin, end - begin, &gathered_[begin * k]); });
+    inputs.floats = gathered_.data();
+  }
+  return inputs;
+}
+
+// x is (takings, k).
+CpuExperts::AllInputs CpuExperts::inputs_of_takings(const float* x, size_t k, bool groups) {
+  AllInputs inputs{.floats = x, .quantized = {}, .k = k, .shared = false};
+  if (groups) inputs.quantized = quantize(k, false, [&](size_t first, size_t /*n*/) { return x + first * k; });
+  return inputs;
+}
+
+// Calls body(expert, begin, end) for tiles [begin, end) of each expert, which has n_tiles of k columns, on all threads.
+// A tile counts by its rows: an expert that many rows take is more work than others.
+template <typename Body>
+void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
+  constexpr size_t kReading = 8;  // to read a tile from memory takes about as long as to multiply so many rows
+  const auto cost = [](const ExpertRows& e) { return e.n + kReading; };
+  size_t total = 0;
+  for (const ExpertRows& e : experts_) total += n_tiles * cost(e);
+  const size_t work = taken_.size() * n_tiles * kernels::kLanes * k / kWorthAThread;
+  pool_.parallel_for(total, 1, work, [&](size_t begin, size_t end) {
+    size_t first = 0;  // where the expert's tiles begin, and at last all tiles' costs before them
+    for (const ExpertRows& e : experts_) {
+      const auto tile_at = [&](size_t at) {
+        return at <= first ? 0 : std::min(n_tiles, (at - first + cost(e) - 1) / cost(e));
+      };
+      if (tile_at(begin) < tile_at(end)) body(e, tile_at(begin), tile_at(end));
+      first += n_tiles * cost(e);
+    }
+  });
+}
+
+void CpuExperts::project(const float* x, std::span<const Product> products, size_t stride) {
+  const Matrix& one = products.front().weights.front();
+  if (one.n_out == 0) return;  // a rank that has none of its rows
+  const auto in_groups = [](const Product& p) { return p.weights.front().in_groups(); };
+  const AllInputs inputs =
+      inputs_of_rows(x, one.k, std::ranges::any_of(products, in_groups), !std::ranges::all_of(products, in_groups));
+  const size_t tiles = in_lanes(one.n_out) / kernels::kLanes;
+  for_tiles(products.size() * tiles, one.k, [&](const ExpertRows& e, size_t begin, size_t end) {
+    for (size_t p = begin / tiles; p * tiles < end; ++p) {
+      const Matrix& weight = products[p].weights[e.expert];
+      const size_t from = std::max(begin, p * tiles) - p * tiles;
+      const size_t to = std::min(end, (p + 1) * tiles) - p * tiles;
+      weight.multiply(kernels_, inputs.of(e), from * kernels::kLanes, std::min(weight.n_out, to * kernels::kLanes),
+                      products[p].out + e.first * stride + weight.first, stride, false);
+    }
+  });
+}
+
+// Many rows: each thread has columns of the residual of its own, and adds to them what one expert after the other
+// gives. Few rows wait for memory, and are to read it in long runs: first all products, then the sums.
+void CpuExperts::combine(const float* x, std::span<const Matrix> weights, float* residual, size_t dim) {
+  constexpr size_t kFewTaken = 128;
+  constexpr size_t kPieces = 4;  // of a thread
+  const size_t n_out = weights.front().n_out;
+  if (n_out == 0) return;
+  const AllInputs inputs = inputs_of_takings(x, weights.front().k, weights.front().in_groups());
+  const size_t tiles = in_lanes(n_out) / kernels::kLanes;
+  // The columns [begin, end) of n takings' outputs, whose rows are `stride` apart.
+  const auto add = [&](size_t first, size_t n, size_t begin, size_t end, const float* out, size_t stride) {
+    for (size_t i = 0; i < n; ++i, out += stride) {
+      const Taken& taken = taken_[first + i];
+      float* to = residual + taken.row * dim + weights.front().first + begin;
+      for (size_t j = 0; j < end - begin; ++j) to[j] += taken.weight * out[j];
+    }
+  };
+  if (taken_.size() <= kFewTaken) {
+    outputs_.resize(taken_.size() * n_out);
+    for_tiles(tiles, inputs.k, [&](const ExpertRows& e, size_t begin, size_t end) {
+      weights[e.expert].multiply(kernels_, inputs.of(e), begin * kernels::kLanes,
+                                 std::min(n_out, end * kernels::kLanes), &outputs_[e.first * n_out], n_out, false);
+    });
+    pool_.parallel_for(n_out, kernels::kLanes, outputs_.size() / kWorthAThread,
+                       [&](size_t begin, size_t end) { add(0, taken_.size(), begin, end, &outputs_[begin], n_out); });
+    return;
+  }
+  const size_t grain = std::max<size_t>(1, tiles / (kPieces * pool_.size())) * kernels::kLanes;
+  const size_t work = taken_.size() * n_out * inputs.k / kWorthAThread;
+  pool_.parallel_for(n_out, grain, work, [&](size_t begin, size_t end) {
+    thread_local core::AlignedVector<float> out;
+    const size_t n = end - begin;
+    for (const ExpertRows& e : experts_) {
+      out.resize(e.n * n);
+      weights[e.expert].multiply(kernels_, inputs.of(e), begin, end, out.data() - begin, n, false);
+      add(e.first, e.n, begin, end, out.data(), n);
+    }
+  });
+}
+
+// ---- The stage's operations on them ----
+
+void CpuStage::route(const Router& router) {
+  const std::array projections{Projection{router.weight, {}, Slot::Routes}};
+  multiply(Slot::Normed, projections, false);
+  exchange({Slot::Routes});
+  const size_t n_experts = width(Slot::Routes);
+  const float* bias = router.selection_bias.exists() ? weights_.vector(router.selection_bias) : nullptr;
+  const kernels::Routing routing = kernels::routing_of(config_);
+  pool_.parallel_for(n_rows_, 1, n_rows_ * n_experts * 16 / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) kernels::route(at(Slot::Routes) + row * n_experts, bias, routing);
+  });
+  experts_.begin({at(Slot::Routes), n_rows_ * n_experts}, n_rows_, n_experts);
+}
+
+void CpuStage::project_experts(WeightId gate, WeightId up) {
+  const auto n_experts = static_cast<size_t>(config_.n_experts);
+  const std::array products{CpuExperts::Product{weights_.stack(gate, n_experts), at(Slot::ExpertGate)},
+                            CpuExperts::Product{weights_.stack(up, n_experts), at(Slot::ExpertUp)}};
+  experts_.project(at(Slot::Normed), products, static_cast<size_t>(config_.expert_dim));
+}
+
+void CpuStage::combine_experts(WeightId down) {
+  const std::span<const Matrix> weights = weights_.stack(down, static_cast<size_t>(config_.n_experts));
+  experts_.combine(at(Slot::ExpertGate), weights, at(Slot::Residual), width(Slot::Residual));
+  exchange({Slot::Residual});
+}
+
+// To the others a taking's numbers are columns of a row of the slot.
+void CpuStage::exchange_taken(Slot slot) {
+  if (shard_.exchange == nullptr) return;
+  const auto expert_dim = static_cast<size_t>(config_.expert_dim);
+  const Share own = rows_of_rank(expert_dim, shard_.rank, shard_.n_ranks);
+  const size_t in_row = width(slot) / expert_dim;
+  for (size_t i = 0; i < experts_.taken().size() && own.first < own.last; ++i) {
+    const size_t first = i % in_row * expert_dim;
+    shard_.exchange->give(
+        shard_.rank,
+        {.slot = slot, .first_row = i / in_row, .n_rows = 1, .first = first + own.first, .last = first + own.last});
+  }
+  shard_.exchange->meet();
+}
+
+void CpuStage::gate_rows(Slot slot, WeightId weight) {
+  const size_t dim = width(Slot::Normed);
+  const size_t n = width(slot);
+  const float* w = weights_.vector(weight);
+  pool_.parallel_for(n_rows_, 1, n_rows_ * (dim + n) / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      float sum = 0.0F;
+      kernels_.matmul(at(Slot::Normed) + row * dim, 1, w, dim, 0, 1, &sum, 1, false);
+      const float gate = 1.0F / (1.0F + kernels::reference::exp(-sum));
+      float* x = at(slot) + row * n;
+      for (size_t i = 0; i < n; ++i) x[i] *= gate;
+    }
+  });
+}
+
+}  // namespace folio::infer

@@ -1,0 +1,87 @@
+// Which rows of a step take which expert, and what the experts make of them. Rows that take the same expert are
+// multiplied together, so a step reads each matrix of an expert once, and no matrix of one that nobody takes. A row's
+// numbers are those that it has alone.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/aligned_vector.h"
+#include "core/thread_pool.h"
+#include "infer/cpu/matrix.h"
+
+namespace folio::infer {
+
+/// A row that takes an expert.
+struct Taken {
+  size_t row;
+  float weight;
+};
+
+/// An expert that rows of the step take: the step's takings [first, first + n).
+struct ExpertRows {
+  size_t expert;
+  size_t first;
+  size_t n;
+};
+
+class CpuExperts {
+ public:
+  /// A matrix of each expert, and where what comes of it goes, (takings, stride).
+  struct Product {
+    std::span<const Matrix> weights;
+    float* out;
+  };
+
+  CpuExperts(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
+
+  /// Sorts what rows take: routes is (n_rows, n_experts), 0 where one is not taken. A route that is not a number is
+  /// taken, so that it is seen.
+  void begin(std::span<const float> routes, size_t n_rows, size_t n_experts);
+
+  /// By expert, and of one expert by row.
+  [[nodiscard]] std::span<const Taken> taken() const { return taken_; }
+
+  /// Of each product and taking: out = x[row] · weights[expert]ᵀ, from the matrix' first row on. x is (n_rows, k).
+  void project(const float* x, std::span<const Product> products, size_t stride);
+
+  /// residual[row] += Σ weight · (x[taking] · weights[expert]ᵀ) over the row's takings in the order of the experts. x
+  /// is (takings, k), residual (n_rows, dim).
+  void combine(const float* x, std::span<const Matrix> weights, float* residual, size_t dim);
+
+ private:
+  // What the experts multiply: a row for each taking, or one that all of them share. Null: nobody needs it.
+  struct AllInputs {
+    const float* floats;
+    kernels::QuantizedInputs quantized;
+    size_t k;
+    bool shared;
+
+    [[nodiscard]] Inputs of(const ExpertRows& expert) const;
+  };
+
+  AllInputs inputs_of_rows(const float* x, size_t k, bool groups, bool floats);
+  AllInputs inputs_of_takings(const float* x, size_t k, bool groups);
+  template <typename RowsOf>
+  kernels::QuantizedInputs quantize(size_t k, bool shared, RowsOf&& rows_of);
+  template <typename Body>
+  void for_tiles(size_t n_tiles, size_t k, Body&& body);
+
+  core::ThreadPool& pool_;
+  const kernels::Kernels& kernels_;
+  size_t n_rows_ = 0;
+  std::vector<ExpertRows> experts_;
+  std::vector<Taken> taken_;
+  core::AlignedVector<float> gathered_;  ///< (takings, k)
+  core::AlignedVector<float> outputs_;   ///< (takings, n_out)
+  std::vector<ExpertRows> pieces_;       ///< takings that are quantized together
+
+  // (takings, k): see kernels::QuantizedInputs.
+  std::vector<int8_t> quantized_;
+  std::vector<float> scales_;
+  std::vector<float> scaled_sums_;
+  std::vector<int32_t> sums_;
+};
+
+}  // namespace folio::infer

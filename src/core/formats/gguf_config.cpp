@@ -1,0 +1,305 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/formats/gguf_model.h"
+#include "core/rope_scaling.h"
+
+namespace folio::core {
+namespace {
+
+// Llama 3's parameters. GGUF has no standard keys for them; other programs read the resulting factors.
+constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
+constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
+constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
+constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
+
+// The keys of an architecture: "llama.block_count".
+class Keys {
+ public:
+  explicit Keys(std::string_view architecture) : architecture_(architecture) {}
+  std::string operator()(const char* name) const { return fmt::format("{}.{}", architecture_, name); }
+
+ private:
+  std::string_view architecture_;
+};
+
+// The file's factors have to match Llama 3's formula, with the parameters in our keys or those of Llama 3.1 to 3.3.
+void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
+  const std::string where = file.path().string();
+  require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
+          "{}: tensor {} is {} of shape {}, but F32 of shape [{}] is expected", where, kRopeFactors,
+          info(tensor.type).name, shape_string(tensor.shape), c.rotated() / 2);
+  const std::vector<float> factors = to_floats(tensor);
+  RopeScaling& s = c.rope_scaling;
+  if (file.find(key(kScalingFactor)) == nullptr) s.factor = *std::max_element(factors.begin(), factors.end());
+  validate(c, fmt::format("{}: {}", where, kRopeFactors));
+  const std::vector<double> expected = rope_factors(c);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    require(
+        std::abs(factors[i] - expected[i]) <= 1e-5 * expected[i],
+        "{}: {} is not Llama 3's: number {} is {}, but {:.6g} by a factor of {}, {} to {} turns and a context of {}",
+        where, kRopeFactors, i, factors[i], expected[i], s.factor, s.low_freq_factor, s.high_freq_factor,
+        s.original_context);
+  }
+}
+
+void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
+  const std::string where = file.path().string();
+  if (file.find(key("rope.scaling.type")) != nullptr) {
+    require(file.string(key("rope.scaling.type")) == "none", "{}: RoPE scaling of type {} is not supported here", where,
+            printable(file.string(key("rope.scaling.type"))));
+  }
+  for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {  // linear scaling, if no type is named
+    const float factor = file.real(key(name), 1.0F);
+    require(factor == 1.0F, "{}: {} = {} is not supported here", where, key(name), factor);
+  }
+  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+    require(file.find_tensor(name) == nullptr, "{}: RoPE scaling of type longrope ({}) is not supported here", where,
+            name);
+  }
+  RopeScaling& s = c.rope_scaling;
+  s.factor = file.real(key(kScalingFactor), s.factor);
+  s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
+  s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
+  s.original_context = file.integer(key(kScalingContext), s.original_context);
+  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, key, *factors, c);
+  validate(c, where);
+  if (!s.active()) s = {};
+}
+
+// Where llama.cpp passes over a sliding window for the architecture, it is refused. Otherwise what no key says is what
+// llama.cpp takes.
+void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
+  const std::string where = file.path().string();
+  const int64_t window = file.integer(key("attention.sliding_window"), 0);
+  c.window_period = family.window_period;
+  if (!family.gguf_names.window) {
+    require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported here", where,
+            key("attention.sliding_window"), window);
+    return;
+  }
+  c.sliding_window = window;
+  if (window == 0) return;
+  c.window_period = file.integer(key("attention.sliding_window_pattern"), family.window_period);
+  c.local_rope_theta = file.real(key("rope.freq_base_swa"), family.local_theta);
+}
+
+// The factor of scores in llama.cpp, for which Gemma's files have no key; 0: 1 / sqrt(head_dim).
+float gemma_score_scale(const FamilyInfo& family, const ModelConfig& c) {
+  if (c.n_layers != family.gguf_names.layers_27b || c.dim / c.n_heads == c.head_dim) return 0.0F;
+  return 1.0F / std::sqrt(static_cast<float>(c.dim / c.n_heads));
+}
+
+void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
+  if (family.scales == FileScales::Gemma) {
+    c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
+    c.attention_scale = gemma_score_scale(family, c);
+    if (family.caps) c.attention_cap = file.real(key("attn_logit_softcapping"));
+    c.logit_cap =
+        family.caps ? file.real(key("final_logit_softcapping")) : file.real(key("final_logit_softcapping"), 0.0F);
+  } else if (family.scales == FileScales::Granite) {
+    c.embedding_scale = file.real(key("embedding_scale"), 1.0F);
+    c.attention_scale = file.real(key("attention.scale"), 0.0F);
+    c.residual_scale = file.real(key("residual_scale"), 1.0F);
+    c.logit_scale = static_cast<float>(1.0 / static_cast<double>(file.real(key("logit_scale"))));
+  }
+}
+
+constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // llama.cpp's expert_gating_func
+
+// What no key says is what llama.cpp takes.
+void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
+  const std::string where = file.path().string();
+  const MixtureInfo& mixture = family.mixture;
+  c.n_experts = file.integer(key("expert_count"), 0);
+  if (c.n_experts == 0) return;
+  c.experts_per_token = file.integer(key("expert_used_count"));
+  require(c.experts_per_token > 0, "{}: {} is {}, but has to be positive", where, key("expert_used_count"),
+          c.experts_per_token);
+  const bool own_width = family.hf.expert_dim != "intermediate_size";
+  c.expert_dim =
+      own_width ? file.integer(key("expert_feed_forward_length"), c.hidden_dim / c.experts_per_token) : c.hidden_dim;
+  c.normalize_routes = mixture.normalizes;
+  const int64_t gating = mixture.score == RouterScore::Softmax ? kSoftmax : kSigmoid;
+  const int64_t said = file.integer(key("expert_gating_func"), gating);
+  require(said == gating, "{}: {} = {} is not supported here, but {} is", where, key("expert_gating_func"), said,
+          gating);
+  if (mixture.shared_gate) c.shared_dim = file.integer(key("expert_shared_feed_forward_length"), c.hidden_dim);
+  if (!mixture.deepseek_keys) return;
+  const int64_t shared = file.integer(key("expert_shared_count"), 0);
+  require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
+          where, shared, c.expert_dim);
+  c.shared_dim = shared * c.expert_dim;
+  c.dense_layers = file.integer(key("leading_dense_block_count"), 0);
+  c.normalize_routes = file.boolean(key("expert_weights_norm"), false);
+  const float scale = file.real(key("expert_weights_scale"), 1.0F);
+  c.route_scale = scale == 0.0F ? 1.0F : scale;
+  c.expert_groups = std::max<int64_t>(file.integer(key("expert_group_count"), 1), 1);
+  c.groups_per_token = c.expert_groups > 1 ? file.integer(key("expert_group_used_count")) : 1;
+}
+
+}  // namespace
+
+ModelConfig config_from_gguf(const GgufFile& file) {
+  const std::string where = file.path().string();
+  const GgufValue* type = file.find("general.type");
+  require(type == nullptr || *type != GgufValue(std::string("adapter")),
+          "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)", where);
+  const std::string architecture = file.string("general.architecture");
+  const bool experts = file.integer(architecture + ".expert_count", 0) > 0;
+  const FamilyInfo& family = family_of_gguf(architecture, experts, where + ": the architecture");
+  const Keys key(family.gguf);
+  ModelConfig c;
+  c.family = family.family;
+  c.dim = file.integer(key("embedding_length"));
+  const int64_t ahead = file.integer(key("nextn_predict_layers"), 0);  // the last layers, which guess tokens ahead
+  require(ahead >= 0 && ahead <= 1 << 10, "{}: {} is {}", where, key("nextn_predict_layers"), ahead);
+  c.n_layers = file.integer(key("block_count")) - ahead;
+  c.n_heads = file.integer(key("attention.head_count"));
+  c.n_kv_heads = file.integer(key("attention.head_count_kv"), c.n_heads);
+  c.hidden_dim = file.integer(key("feed_forward_length"));
+  read_experts(file, key, family, c);
+  c.context_length = file.integer(key("context_length"));
+  c.rope_theta = file.real(key("rope.freq_base"), 10000.0F);
+  c.norm_eps = file.real(key("attention.layer_norm_rms_epsilon"), 1e-5F);
+  c.tie_embeddings = file.find_tensor("output.weight") == nullptr;
+  const TensorView* embedding = file.find_tensor("token_embd.weight");
+  require(embedding != nullptr && embedding->shape.size() == 2,
+          "{}: the tensor token_embd.weight is missing or not a matrix", where);
+  c.vocab_size = embedding->shape[0];
+  const int64_t vocab_size = file.integer(key("vocab_size"), c.vocab_size);
+  require(vocab_size == c.vocab_size, "{}: {} is {}, but token_embd.weight has {} rows", where, key("vocab_size"),
+          vocab_size, c.vocab_size);
+  const bool own_width = file.find(key("attention.key_length")) != nullptr;
+  c.head_dim = own_width ? file.integer(key("attention.key_length")) : even_head_dim(c.dim, c.n_heads, where);
+  validate(c, where);
+  const int64_t rotated = file.integer(key("rope.dimension_count"), c.head_dim);
+  const bool all = rotated == c.head_dim;
+  require(all || (family.hf.rotary_factor != 1.0F && rotated > 0),
+          "{}: RoPE over {} of {} dimensions a head is not supported here", where, rotated, c.head_dim);
+  c.rope_dims = all ? 0 : rotated;
+  const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
+  require(value_length == c.head_dim, "{}: {} is {}, but keys have {} numbers, which is not supported here", where,
+          key("attention.value_length"), value_length, c.head_dim);
+  read_window(file, key, family, c);
+  read_scales(file, key, family, c);
+  validate(c, where);
+  read_rope_scaling(file, key, c);
+  return c;
+}
+
+ModelConfig as_in_gguf(ModelConfig c) {
+  const FamilyInfo& family = family_of_gguf(info(c.family).gguf, c.n_experts > 0, "");
+  c.family = family.family;
+  if (c.n_experts > 0 && family.hf.expert_dim == "intermediate_size") c.hidden_dim = c.expert_dim;
+  if (c.sliding_window > 0 && !family.gguf_names.window) {
+    c.context_length = std::min(c.context_length, std::exchange(c.sliding_window, 0));
+    c.window_period = family.window_period;
+  }
+  return c;
+}
+
+std::string lost_in_gguf(const ModelConfig& c) {
+  const int64_t context = as_in_gguf(c).context_length;
+  if (context == c.context_length) return {};
+  return fmt::format("a GGUF of architecture {} has no sliding window: its context is {} instead of {}",
+                     info(c.family).gguf, context, c.context_length);
+}
+
+namespace {
+
+GgufValue u32(int64_t value) { return static_cast<uint32_t>(value); }
+
+void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
+  const MixtureInfo& mixture = family.mixture;
+  const auto unsaid = [&](bool lost, const char* what) {
+    require(!lost, "a GGUF of architecture {} can't say that {}; take --format hf", family.gguf, what);
+  };
+  if (!mixture.deepseek_keys) {
+    unsaid(c.normalize_routes && !mixture.normalizes, "the weights of a token's experts sum to 1");
+    unsaid(!c.normalize_routes && mixture.normalizes, "the weights of a token's experts don't sum to 1");
+    unsaid(c.dense_layers > 0, "the first layers have no experts");
+  }
+  metadata.emplace_back(key("expert_count"), u32(c.n_experts));
+  metadata.emplace_back(key("expert_used_count"), u32(c.experts_per_token));
+  metadata.emplace_back(key("expert_feed_forward_length"), u32(c.expert_dim));
+  if (mixture.shared_gate) metadata.emplace_back(key("expert_shared_feed_forward_length"), u32(c.shared_dim));
+  if (!mixture.deepseek_keys) return;
+  unsaid(c.shared_dim % c.expert_dim != 0, "the shared experts are not a multiple of the others' width");
+  metadata.emplace_back(key("expert_shared_count"), u32(c.shared_dim / c.expert_dim));
+  metadata.emplace_back(key("leading_dense_block_count"), u32(c.dense_layers));
+  metadata.emplace_back(key("expert_weights_norm"), c.normalize_routes);
+  metadata.emplace_back(key("expert_weights_scale"), c.route_scale);
+  metadata.emplace_back(key("expert_gating_func"), u32(mixture.score == RouterScore::Softmax ? kSoftmax : kSigmoid));
+  if (c.groups_per_token < c.expert_groups) {
+    metadata.emplace_back(key("expert_group_count"), u32(c.expert_groups));
+    metadata.emplace_back(key("expert_group_used_count"), u32(c.groups_per_token));
+  }
+}
+
+void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
+  if (family.gguf_names.window && c.sliding_window > 0) {
+    metadata.emplace_back(key("attention.sliding_window"), u32(c.sliding_window));
+    if (c.window_period != family.window_period) {
+      metadata.emplace_back(key("attention.sliding_window_pattern"), u32(c.window_period));
+    }
+    if (c.local_rope_theta > 0.0F) metadata.emplace_back(key("rope.freq_base_swa"), c.local_rope_theta);
+  }
+  if (family.scales == FileScales::Gemma) {
+    ModelConfig said = c;
+    said.attention_scale = gemma_score_scale(family, c);
+    require(std::abs(said.score_scale() - c.score_scale()) <= 1e-6F * c.score_scale(),
+            "a GGUF of architecture {} can't say that scores are multiplied by {}, not by {}; take --format hf",
+            family.gguf, c.score_scale(), said.score_scale());
+    require((c.attention_cap > 0.0F) == family.caps && (c.logit_cap > 0.0F || !family.caps),
+            "a GGUF of architecture {} can't say that scores have {} soft cap; take --format hf", family.gguf,
+            family.caps ? "no" : "a");
+    if (family.caps) metadata.emplace_back(key("attn_logit_softcapping"), c.attention_cap);
+    if (c.logit_cap > 0.0F) metadata.emplace_back(key("final_logit_softcapping"), c.logit_cap);
+  } else if (family.scales == FileScales::Granite) {
+    metadata.emplace_back(key("embedding_scale"), c.embedding_scale);
+    metadata.emplace_back(key("attention.scale"), c.score_scale());
+    metadata.emplace_back(key("residual_scale"), c.residual_scale);
+    metadata.emplace_back(key("logit_scale"), static_cast<float>(1.0 / static_cast<double>(c.logit_scale)));
+  }
+}
+
+}  // namespace
+
+GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name) {
+  const ModelConfig c = as_in_gguf(config);
+  const FamilyInfo& family = info(c.family);
+  const Keys key(family.gguf);
+  GgufMetadata metadata{
+      {"general.architecture", std::string(family.gguf)},
+      {"general.name", model_name},
+      {key("block_count"), u32(c.n_layers)},
+      {key("context_length"), u32(c.context_length)},
+      {key("embedding_length"), u32(c.dim)},
+      {key("feed_forward_length"), u32(c.hidden_dim)},
+      {key("attention.head_count"), u32(c.n_heads)},
+      {key("attention.head_count_kv"), u32(c.n_kv_heads)},
+      {key("attention.layer_norm_rms_epsilon"), c.norm_eps},
+      {key("rope.dimension_count"), u32(c.rotated())},
+      {key("rope.freq_base"), c.rope_theta},
+      {key("vocab_size"), u32(c.vocab_size)},
+  };
+  if (c.query_dim() != c.dim) {
+    metadata.emplace_back(key("attention.key_length"), u32(c.head_dim));
+    metadata.emplace_back(key("attention.value_length"), u32(c.head_dim));
+  }
+  if (c.n_experts > 0) write_experts(family, key, c, metadata);
+  write_scales(family, key, c, metadata);
+  const RopeScaling& s = c.rope_scaling;
+  if (s != RopeScaling{}) {
+    metadata.emplace_back(key(kScalingFactor), s.factor);
+    metadata.emplace_back(key(kScalingLow), s.low_freq_factor);
+    metadata.emplace_back(key(kScalingHigh), s.high_freq_factor);
+    metadata.emplace_back(key(kScalingContext), u32(s.original_context));
+  }
+  return metadata;
+}
+
+}  // namespace folio::core

@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/formats/hf_model.h"
+#include "core/json.h"
+
+namespace folio::core {
+namespace {
+
+// The double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06. It rounds to the same float.
+double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+
+// A whole number as such: transformers checks the types of some.
+OrderedJson number(double value) {
+  const double whole = std::round(value);
+  if (std::abs(value - whole) <= 1e-6 * std::abs(value)) return static_cast<int64_t>(whole);
+  return shortest(static_cast<float>(value));
+}
+
+// As HfWindow says. Where it is switched, max_window_layers counts the layers without a window.
+void write_window(const ModelConfig& c, OrderedJson& json) {
+  const FamilyInfo& family = info(c.family);
+  const bool active = c.sliding_window > 0;
+  if (family.window == HfWindow::None) return;
+  json["sliding_window"] = active ? OrderedJson(c.sliding_window) : OrderedJson();
+  if (c.window_period > 1 || family.window_period > 1) {
+    json["layer_types"] = OrderedJson::array();
+    for (int64_t l = 0; l < c.n_layers; ++l) {
+      json["layer_types"].push_back(c.has_window(l) ? "sliding_attention" : "full_attention");
+    }
+  } else if (family.window == HfWindow::Switched || family.window == HfWindow::Layers) {
+    if (family.window == HfWindow::Switched) json["use_sliding_window"] = active;
+    json["max_window_layers"] = active ? 0 : c.n_layers;
+  }
+}
+
+void write_experts(const ModelConfig& c, OrderedJson& json) {
+  const FamilyInfo& family = info(c.family);
+  if (family.mixture.none) return;
+  json[std::string(family.hf.n_experts)] = c.n_experts;
+  json["num_experts_per_tok"] = c.experts_per_token;
+  json[std::string(family.hf.expert_dim)] = c.expert_dim;
+  if (family.hf.n_experts == "num_local_experts") {
+    require(c.normalize_routes, "config.json of a {} can't say that the weights of a token's experts don't sum to 1",
+            c.family);
+    return;
+  }
+  json["norm_topk_prob"] = c.normalize_routes;
+  if (family.mixture.shared_gate) json["shared_expert_intermediate_size"] = c.shared_dim;
+  if (family.mixture.deepseek_keys) {
+    require(c.shared_dim % c.expert_dim == 0, "config.json of a {} can't say a shared width of {}: not {} times some",
+            c.family, c.shared_dim, c.expert_dim);
+    json["n_shared_experts"] = c.shared_dim / c.expert_dim;
+    json["first_k_dense_replace"] = c.dense_layers;
+    json["n_group"] = c.expert_groups;
+    json["topk_group"] = c.groups_per_token;
+    json["routed_scaling_factor"] = shortest(c.route_scale);
+    json["num_nextn_predict_layers"] = 0;
+  } else if (family.hf.expert_dim == "moe_intermediate_size") {
+    json["decoder_sparse_step"] = 1;
+    json["mlp_only_layers"] = OrderedJson::array();
+    for (int64_t l = 0; l < c.dense_layers; ++l) json["mlp_only_layers"].push_back(l);
+  }
+}
+
+OrderedJson cap(float value) { return value > 0.0F ? OrderedJson(shortest(value)) : OrderedJson(); }
+
+// What is multiplied in Gemma's and Granite's models. score_scale() is query_pre_attn_scalar^-0.5.
+void write_scales(const ModelConfig& c, OrderedJson& json) {
+  const FileScales scales = info(c.family).scales;
+  if (scales == FileScales::Gemma) {
+    json["query_pre_attn_scalar"] = number(1.0 / (static_cast<double>(c.score_scale()) * c.score_scale()));
+    json["attn_logit_softcapping"] = cap(c.attention_cap);
+    json["final_logit_softcapping"] = cap(c.logit_cap);
+    if (c.local_rope_theta > 0.0F) json["rope_local_base_freq"] = shortest(c.local_rope_theta);
+  } else if (scales == FileScales::Granite) {
+    json["embedding_multiplier"] = shortest(c.embedding_scale);
+    json["attention_multiplier"] = shortest(c.score_scale());
+    json["residual_multiplier"] = shortest(c.residual_scale);
+    json["logits_scaling"] = shortest(static_cast<float>(1.0 / static_cast<double>(c.logit_scale)));
+  }
+}
+
+}  // namespace
+
+std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
+  const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
+  const FamilyInfo& family = info(c.family);
+  OrderedJson json = {
+      {"architectures", {family.hf_class}},
+      {"model_type", family.name},
+      {"vocab_size", c.vocab_size},
+      {"hidden_size", c.dim},
+      {"num_hidden_layers", c.n_layers},
+      {"num_attention_heads", c.n_heads},
+      {"num_key_value_heads", c.n_kv_heads},
+      {"head_dim", c.head_dim},
+      {"intermediate_size", c.hidden_dim},
+      {"max_position_embeddings", c.context_length},
+      {"rope_theta", shortest(c.rope_theta)},
+      {"rms_norm_eps", shortest(c.norm_eps)},
+      {"tie_word_embeddings", c.tie_embeddings},
+      {family.gate == Gate::Silu ? "hidden_act" : "hidden_activation",
+       family.gate == Gate::Silu ? "silu" : "gelu_pytorch_tanh"},
+      {"bos_token_id", begin_of_text},
+      {"eos_token_id", end_of_text},
+      {"dtype", dtype},
+      {"torch_dtype", dtype},
+  };
+  if (family.hf.says_bias) json["attention_bias"] = family.qkv_bias;
+  if (c.rotated() != c.head_dim || family.hf.rotary_factor != 1.0F) {
+    json["partial_rotary_factor"] = static_cast<double>(c.rotated()) / static_cast<double>(c.head_dim);
+  }
+  write_window(c, json);
+  write_experts(c, json);
+  write_scales(c, json);
+  if (const RopeScaling& s = c.rope_scaling; s.active()) {
+    json["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", shortest(s.factor)},
+                            {"low_freq_factor", shortest(s.low_freq_factor)},
+                            {"high_freq_factor", shortest(s.high_freq_factor)},
+                            {"original_max_position_embeddings", s.original_context}};
+  }
+  return json.dump(2) + "\n";
+}
+
+namespace {
+
+bool has(const nlohmann::json& json, const char* key) { return json.contains(key) && !json[key].is_null(); }
+
+template <typename T>
+T get_or(const nlohmann::json& json, const char* key, const std::string& where, T otherwise) {
+  return has(json, key) ? json_get<T>(json, key, where) : otherwise;
+}
+
+void read_rotated(const nlohmann::json& json, const std::string& where, float otherwise, ModelConfig& c) {
+  const auto factor = get_or<double>(json, "partial_rotary_factor", where, otherwise);
+  require(factor > 0.0 && factor <= 1.0, "{}: partial_rotary_factor is {}, but has to be in (0, 1]", where, factor);
+  const auto rotated = static_cast<int64_t>(static_cast<double>(c.head_dim) * factor);
+  require(rotated == c.head_dim || (rotated > 0 && info(c.family).hf.rotary_factor != 1.0F),
+          "{}: partial_rotary_factor = {} is not supported here", where, factor);
+  c.rope_dims = rotated == c.head_dim ? 0 : rotated;
+}
+
+// transformers 4 calls this object rope_scaling; transformers 5 calls it rope_parameters and puts theta into it, and
+// where layers with a window have a base of their own, an object of each kind of layer.
+void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig& c) {
+  if (rope.is_null()) return;
+  require(rope.is_object(), "{}: the RoPE scaling {} is not supported here", where, printable(rope.dump()));
+  if (has(rope, "full_attention")) {
+    read_rope(rope["full_attention"], where, c);
+    if (!has(rope, "sliding_attention")) return;
+    ModelConfig local = c;
+    local.rope_scaling = {};
+    read_rope(rope["sliding_attention"], where, local);
+    require(!local.rope_scaling.active(), "{}: a RoPE scaling of layers with a window is not supported here", where);
+    c.local_rope_theta = local.rope_theta;
+    return;
+  }
+  if (rope.contains("rope_theta")) c.rope_theta = json_get<float>(rope, "rope_theta", where);
+  if (has(rope, "partial_rotary_factor")) read_rotated(rope, where, 1.0F, c);
+  const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
+  const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
+  if (type == "default") return;
+  require(type == "llama3", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
+  c.rope_scaling = {.factor = json_get<float>(rope, "factor", where),
+                    .low_freq_factor = json_get<float>(rope, "low_freq_factor", where),
+                    .high_freq_factor = json_get<float>(rope, "high_freq_factor", where),
+                    .original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where)};
+  if (!c.rope_scaling.active()) c.rope_scaling = {};
+}
+
+// Which of the layers have a sliding window, where there is one.
+std::vector<bool> layers_with_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
+  const FamilyInfo& family = info(c.family);
+  const bool some = family.window == HfWindow::Switched || family.window == HfWindow::Layers;
+  std::vector<bool> windows;
+  if ((some || family.window_period > 1) && has(json, "layer_types")) {
+    const nlohmann::json& types = json_list(json, "layer_types", where);
+    require(types.size() == static_cast<size_t>(c.n_layers), "{}: layer_types has {} entries, but there are {} layers",
+            where, types.size(), c.n_layers);
+    for (const nlohmann::json& type : types) {
+      require(type == "sliding_attention" || type == "full_attention",
+              "{}: layer_types has {}, which is not supported here", where, printable(type.dump()));
+      windows.push_back(type == "sliding_attention");
+    }
+    return windows;
+  }
+  const int64_t period =
+      family.window_period == 1 ? 1 : get_or(json, "sliding_window_pattern", where, family.window_period);
+  require(period >= 1, "{}: sliding_window_pattern is {}, but has to be positive", where, period);
+  const int64_t without = some ? get_or<int64_t>(json, "max_window_layers", where, 28) : 0;
+  for (int64_t l = 0; l < c.n_layers; ++l) {
+    windows.push_back(l >= without && (period == 1 || (l + 1) % period != 0));
+  }
+  return windows;
+}
+
+// The period of ModelConfig that says the same, or none.
+std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual) {
+  const auto fits = [&](int64_t period) {
+    for (size_t l = 0; l < windows.size(); ++l) {
+      const bool window = period == 1 || (static_cast<int64_t>(l) + 1) % period != 0;
+      if (windows[l] != window) return false;
+    }
+    return true;
+  };
+  if (fits(usual)) return usual;
+  for (int64_t period = 1; period <= static_cast<int64_t>(windows.size()); ++period) {
+    if (fits(period)) return period;
+  }
+  return {};
+}
+
+// What is missing in the file is what transformers takes.
+void read_window(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
+  const FamilyInfo& family = info(c.family);
+  c.window_period = family.window_period;
+  if (family.window == HfWindow::None) return;
+  if (family.window == HfWindow::Switched && !get_or(json, "use_sliding_window", where, false)) return;
+  const bool said = json.contains("sliding_window");
+  if (said ? json["sliding_window"].is_null() : family.window == HfWindow::Optional) return;
+  const std::vector<bool> windows = layers_with_window(json, where, c);
+  const auto layers = std::ranges::count(windows, true);
+  if (layers == 0) return;
+  const std::optional<int64_t> period = period_of(windows, family.window_period);
+  require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported here", where,
+          layers, c.n_layers);
+  const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : 4096;
+  require(positions > 0, "{}: sliding_window is {}, but has to be positive", where, positions);
+  c.sliding_window = positions;
+  c.window_period = *period;
+}
+
+void read_deepseek_experts(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
+  for (const auto& [key, only] : {std::pair{"scoring_func", "sigmoid"}, std::pair{"topk_method", "noaux_tc"}}) {
+    require(!has(json, key) || json[key] == only, "{}: {} = {} is not supported here", where, key,
+            [&, k = key] { return printable(json[k].dump()); });
+  }
+  const auto shared = get_or<int64_t>(json, "n_shared_experts", where, 0);
+  require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
+          where, shared, c.expert_dim);
+  c.shared_dim = shared * c.expert_dim;
+  c.dense_layers = json_get<int64_t>(json, "first_k_dense_replace", where);
+  c.expert_groups = get_or<int64_t>(json, "n_group", where, 1);
+  c.groups_per_token = get_or<int64_t>(json, "topk_group", where, 1);
+  c.route_scale = get_or(json, "routed_scaling_factor", where, 1.0F);
+  const auto every = get_or<int64_t>(json, "moe_layer_freq", where, 1);
+  require(every == 1, "{}: moe_layer_freq = {} is not supported here", where, every);
+}
+
+void read_experts(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // transformers writes other names
+    if (has(json, key)) c.n_experts = json_get<int64_t>(json, key, where);            // than published files have
+  }
+  require(c.n_experts > 0, "{}: a {} has experts, but {} is missing or 0", where, family.name, family.hf.n_experts);
+  c.experts_per_token = json_get<int64_t>(json, "num_experts_per_tok", where);
+  c.expert_dim = json_get<int64_t>(json, std::string(family.hf.expert_dim).c_str(), where);
+  const bool mixtral = family.hf.n_experts == "num_local_experts";
+  c.normalize_routes = mixtral || get_or(json, "norm_topk_prob", where, false);
+  if (family.mixture.shared_gate) {
+    c.shared_dim = json_get<int64_t>(json, "shared_expert_intermediate_size", where);
+    require(c.shared_dim > 0, "{}: a {} has shared experts, but shared_expert_intermediate_size is {}", where,
+            family.name, c.shared_dim);
+  }
+  if (family.mixture.deepseek_keys) return read_deepseek_experts(json, where, c);
+  const auto step = get_or<int64_t>(json, "decoder_sparse_step", where, 1);
+  require(step == 1, "{}: decoder_sparse_step = {} is not supported here", where, step);
+  if (!has(json, "mlp_only_layers")) return;
+  for (const nlohmann::json& layer : json_list(json, "mlp_only_layers", where)) {
+    require(layer == c.dense_layers, "{}: mlp_only_layers = {} is not supported here, but the first layers are", where,
+            printable(json["mlp_only_layers"].dump()));
+    ++c.dense_layers;
+  }
+}
+
+void read_scales(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
+  if (family.scales == FileScales::Gemma) {
+    c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
+    const auto scalar = json_get<double>(json, "query_pre_attn_scalar", where);
+    require(scalar > 0.0, "{}: query_pre_attn_scalar is {}, but has to be positive", where, scalar);
+    c.attention_scale = scalar == static_cast<double>(c.head_dim) ? 0.0F : static_cast<float>(1.0 / std::sqrt(scalar));
+    c.attention_cap = get_or(json, "attn_logit_softcapping", where, 0.0F);
+    c.logit_cap = get_or(json, "final_logit_softcapping", where, 0.0F);
+  } else if (family.scales == FileScales::Granite) {
+    c.embedding_scale = get_or(json, "embedding_multiplier", where, 1.0F);
+    const auto scores = get_or(json, "attention_multiplier", where, 1.0F);
+    c.attention_scale = scores == 1.0F / std::sqrt(static_cast<float>(c.head_dim)) ? 0.0F : scores;
+    c.residual_scale = get_or(json, "residual_multiplier", where, 1.0F);
+    c.logit_scale = static_cast<float>(1.0 / get_or<double>(json, "logits_scaling", where, 1.0));
+  }
+}
+
+}  // namespace
+
+ModelConfig config_from_hf_json(const std::filesystem::path& path) {
+  const std::string where = path.string();
+  const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
+  const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
+  const auto refuse = [&](const char* key, const auto& allowed) {
+    require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported here", where, key,
+            [&] { return printable(json[key].dump()); });
+  };
+  const char* const gate = family.gate == Gate::Silu ? "silu" : "gelu_pytorch_tanh";
+  refuse("hidden_act", gate);
+  refuse("hidden_activation", gate);
+  refuse("attention_bias", family.hf.says_bias && family.qkv_bias);
+  require(!family.hf.says_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
+  refuse("mlp_bias", false);
+  refuse("use_qk_norm", family.qk_norm != QkNorm::None);
+  refuse("use_bidirectional_attention", false);
+  if (family.mixture.none) {
+    for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) refuse(experts, 0);
+  }
+  refuse("clip_qkv", nullptr);
+  ModelConfig c;
+  c.family = family.family;
+  c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
+  c.dim = json_get<int64_t>(json, "hidden_size", where);
+  c.n_layers = json_get<int64_t>(json, "num_hidden_layers", where);
+  c.n_heads = json_get<int64_t>(json, "num_attention_heads", where);
+  c.n_kv_heads = get_or(json, "num_key_value_heads", where, c.n_heads);
+  c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);
+  c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
+  c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
+  c.tie_embeddings =
+      json.contains("tie_word_embeddings") ? json_get<bool>(json, "tie_word_embeddings", where) : family.hf.ties;
+  if (has(json, "head_dim")) {
+    c.head_dim = json_get<int64_t>(json, "head_dim", where);
+  } else {
+    c.head_dim = family.hf_head_dim > 0 ? family.hf_head_dim : even_head_dim(c.dim, c.n_heads, where);
+  }
+  if (!family.mixture.none) read_experts(json, where, family, c);
+  validate(c, where);
+  c.rope_theta = json.contains("rope_theta") ? json_get<float>(json, "rope_theta", where) : 10000.0F;
+  c.local_rope_theta =
+      family.local_theta > 0.0F ? get_or(json, "rope_local_base_freq", where, family.local_theta) : 0.0F;
+  read_rotated(json, where, family.hf.rotary_factor, c);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (json.contains(key)) read_rope(json[key], where, c);
+  }
+  read_scales(json, where, family, c);
+  read_window(json, where, c);
+  validate(c, where);
+  return c;
+}
+
+}  // namespace folio::core
