@@ -59,13 +59,16 @@ __global__ void attention_plain(Attention in) {
     for (size_t d = 0; d < dim; ++d) {
       score = fmaf(q[d], cache_number(in.cache, keys, in.cache.key_index(in_block, d)), score);
     }
-    const Join join = join_of(max, score * in.scale);
-    max = larger_of(max, score * in.scale);
+    score *= in.scale;
+    if (in.cap > 0.0F) score = soft_capped(score, in.cap);
+    const Join join = join_of(max, score);
+    max = larger_of(max, score);
     sum = joined(sum, 1.0F, join);
     for (size_t d = 0; d < dim; ++d) {
       out[d] = joined(out[d], cache_number(in.cache, values, in.cache.value_index(in_block, d)), join);
     }
   }
+  sum = sum_with_sink(in, head, max, sum);
   for (size_t d = 0; d < dim; ++d) out[d] /= sum;
 }
 
@@ -145,7 +148,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
     }
     __syncthreads();
   }
-  if (thread < n_slots) before[thread] = sum;
+  if (thread < n_slots) before[thread] = sum_with_sink(in, head_of(in, item, kv_head, thread), most, sum);
   __syncthreads();
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) {
@@ -182,7 +185,7 @@ __global__ __launch_bounds__(kPartThreads,
     const unsigned g = lane_group();
     const unsigned t = lane_in_group();
     attend_part<H>(
-        queries, blocks_of_part(in, slots, kv_head, part), part * static_cast<int32_t>(kPartPositions), slots,
+        queries, blocks_of_part(in, slots, kv_head, part), part * static_cast<int32_t>(kPartPositions), slots, in.cap,
         [&](const PartResult& result) {
           if (t != 0) return;
           for (unsigned h = 0; h < 2; ++h) {
@@ -273,7 +276,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
     if (!active || part < first_part(slots) || part > last_part(slots)) continue;
     Join join[2];
     attend_part<H>(
-        queries, blocks, part * static_cast<int32_t>(kPartPositions), slots,
+        queries, blocks, part * static_cast<int32_t>(kPartPositions), slots, in.cap,
         [&](const PartResult& result) {
           for (int h = 0; h < 2; ++h) {
             join[h] = join_of(most[h], result.max[h]);
@@ -287,6 +290,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
         });
   }
   wait_copies<0>();
+  for (int h = 0; h < 2; ++h) sum[h] = sum_with_sink(in, slots.head[h], most[h], sum[h]);
 #pragma unroll
   for (int n = 0; n < H::kValueTiles; ++n) {
 #pragma unroll

@@ -115,11 +115,11 @@ struct PartResult {
   float sum[2];
 };
 
-/// Computes a part that begins at position `begin`; take(n, sums) gets Σ e^(s - max) v of dimensions 8 n to 8 n + 7.
-/// `before` is called between, with max and sum.
+/// Computes a part that begins at position `begin`, its scores capped (0: not); take(n, sums) gets Σ e^(s - max) v of
+/// dimensions 8 n to 8 n + 7. `before` is called between, with max and sum.
 template <typename H, typename Before, typename Take>
 __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
-                            Before before, Take take) {
+                            float cap, Before before, Take take) {
   const unsigned t = lane_in_group();
   Sums scores[8] = {};
 #pragma unroll 1
@@ -149,6 +149,7 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     for (int i = 0; i < 4; ++i) {
       const int32_t position = begin + 8 * j + static_cast<int32_t>(2 * t) + i % 2;
       const bool seen = position >= slots.first[i / 2] && position <= slots.last[i / 2];
+      if (cap > 0.0F) scores[j].c[i] = soft_capped(scores[j].c[i], cap);
       scores[j].c[i] = seen ? scores[j].c[i] : kNothing;
       part.max[i / 2] = larger_of(part.max[i / 2], scores[j].c[i]);
     }
@@ -222,6 +223,11 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     }
     take(n, sums);
   }
+}
+
+/// Σ e^(s - max) over all that a head sees, its sink included.
+__device__ inline float sum_with_sink(const Attention& in, size_t head, float max, float sum) {
+  return in.sinks == nullptr ? sum : sum + exp_of(in.sinks[head] - max);
 }
 
 /// How a part is joined to those before it: total = total * keep + part * add.

@@ -21,12 +21,12 @@ constexpr size_t kMostRecordings = 64;           // shapes that are kept
 constexpr size_t kLogitsRows = 64;               // that the workspace has room for from the start
 constexpr size_t kReserve = size_t{256} << 20U;  // bytes that CUDA itself takes: kernels, recordings
 
-size_t packed_bytes(size_t n_rows, size_t k, Kind kind) {
+}  // namespace
+
+size_t CudaStage::packed_bytes(size_t n_rows, size_t k, Kind kind) {
   return gpu::PackedInputs{.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind}
       .bytes();
 }
-
-}  // namespace
 
 CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
                      LayerRange layers, CacheType cache_type)
@@ -35,7 +35,7 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
       stream_(options.device),
       config_(model.config),
       layers_(layers),
-      window_(positions_seen(config_)),
+      widest_window_(0),
       widths_(slot_widths(config_)),
       weights_([&] {
         core::ThreadPool pool;
@@ -45,11 +45,17 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
       heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config_.n_kv_heads),
              .head_dim = static_cast<uint32_t>(config_.head_dim)},
+      activation_(core::info(config_.family).gate == core::Gate::Gelu ? gpu::Activation::Gelu : gpu::Activation::Silu),
       any_kind_(weights_.matrix(weights_.by_role()(core::Role::Wq, layers.first)).kind),
       cache_{.n_layers = static_cast<uint32_t>(layers.last - layers.first),
              .n_kv_heads = heads_.n_kv_heads,
              .head_dim = heads_.head_dim,
-             .half = cache_type == CacheType::F16} {}
+             .half = cache_type == CacheType::F16} {
+  experts_.routing = routing_of(config_);
+  for (int64_t l = layers.first; l < layers.last; ++l) {
+    widest_window_ = std::max(widest_window_, positions_seen(config_, l));
+  }
+}
 
 // A step may be on its way.
 CudaStage::~CudaStage() {
@@ -65,8 +71,8 @@ CacheFit CudaStage::cache_fit() const {
   if (options_.cache_bytes) {
     return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(*options_.cache_bytes / block_bytes)};
   }
-  const auto angles = static_cast<size_t>(config_.context_length * config_.head_dim);
-  size_t workspace = kReserve + kMostPartials + angles * sizeof(float);
+  const auto angles = static_cast<size_t>(2 * config_.context_length * config_.rotated());
+  size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
     workspace += 2 * rows * widths_[s] * sizeof(float);  // as they are, and packed
@@ -82,7 +88,11 @@ void CudaStage::reserve_cache(int64_t n_blocks) {
   cache_.data = cache_memory_.as<uint8_t>();
 
   n_angles_ = static_cast<size_t>(std::min(config_.context_length, n_blocks * kBlockPositions));
-  const std::vector<double> frequencies = core::rope_frequencies(config_);
+  angles_ = angles_of(core::rope_frequencies(config_));
+  if (config_.local_rope_theta > 0.0F) local_angles_ = angles_of(core::local_rope_frequencies(config_));
+}
+
+gpu::DeviceMemory CudaStage::angles_of(const std::vector<double>& frequencies) {
   const size_t pairs = frequencies.size();
   std::vector<float> angles(2 * n_angles_ * pairs);
   for (size_t position = 0; position < n_angles_; ++position) {
@@ -92,9 +102,10 @@ void CudaStage::reserve_cache(int64_t n_blocks) {
       angles[(n_angles_ + position) * pairs + pair] = static_cast<float>(std::sin(angle));
     }
   }
-  angles_ = gpu::DeviceMemory(stream_, angles.size() * sizeof(float));
-  stream_.copy_in(angles_.as<float>(), angles.data(), angles_.bytes());
+  gpu::DeviceMemory memory(stream_, angles.size() * sizeof(float));
+  stream_.copy_in(memory.as<float>(), angles.data(), memory.bytes());
   stream_.wait();
+  return memory;
 }
 
 float* CudaStage::at(Slot slot) const {
@@ -136,9 +147,10 @@ void CudaStage::begin(const Step& step) {
   n_logit_rows_ = step.n_logit_rows;
   observed_ = step.observed;
   has_adapters_ = std::ranges::any_of(step.rows, [](const StepRow& row) { return row.adapter != kNoAdapter; });
-  gathered_rows_ = delta_pending_ = activate_pending_ = false;
+  gathered_rows_ = delta_pending_ = false;
+  activate_pending_.reset();
   norm_pending_.reset();
-  attention_ = plan_attention(step.rows, heads_, cache_, window_);
+  attention_ = plan_attention(step.rows, heads_, cache_, widest_window_);
   draws_.clear();
   ids_.clear();
   for (const Draw& d : step.draws) {
@@ -171,19 +183,20 @@ void CudaStage::grow(gpu::DeviceMemory& memory, size_t bytes) {
 void CudaStage::make_room(const Step& step) {
   size_t widest = 0;
   for (size_t s = 0; s < kSlots; ++s) {
-    const bool logits = static_cast<Slot>(s) == Slot::Logits;
-    const size_t rows = logits ? step.n_logit_rows : n_rows_;
-    if (!logits) widest = std::max(widest, widths_[s]);
+    const auto slot = static_cast<Slot>(s);
+    const size_t rows = slot == Slot::Logits ? step.n_logit_rows : n_rows_;
+    if (slot != Slot::Logits && slot != Slot::ExpertGate && slot != Slot::ExpertUp) {
+      widest = std::max(widest, widths_[s]);
+    }
     grow(slots_[s], rows * widths_[s] * sizeof(float));
   }
-  const size_t residual_bytes = n_rows_ * width(Slot::Residual) * sizeof(float);
-  grow(delta_, residual_bytes);
-  grow(gathered_, residual_bytes);
+  grow(gathered_, n_rows_ * width(Slot::Residual) * sizeof(float));
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (!weights_.uses(static_cast<Kind>(kind))) continue;
     grow(packed_data_[kind], packed_bytes(n_rows_, widest, static_cast<Kind>(kind)));
   }
   grow(row_scales_, (n_rows_ + gpu::kTileColumns) * sizeof(float));
+  make_room_for_experts();
   if (attention_.max_parts > 0) {
     grow(partials_, gpu::partial_bytes(attention_of_step()));
     grow(counters_, attention_.items.size() * heads_.n_kv_heads * sizeof(uint32_t));
@@ -276,30 +289,38 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
 gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind) {
   const gpu::PackedInputs to = inputs(slot, kind);
   if (slot == Slot::Normed && norm_pending_) {
-    gpu::add_norm_pack(stream_, at(Slot::Residual), delta_pending_ ? delta_.as<float>() : nullptr,
-                       weights_.vector(*norm_pending_), config_.norm_eps, at(Slot::Normed), to);
+    gpu::add_norm_pack(stream_, at(Slot::Residual), take_delta(), weights_.vector(*norm_pending_), config_.norm_eps,
+                       at(Slot::Normed), to);
     norm_pending_.reset();
-    delta_pending_ = false;
-  } else if (slot == Slot::Gate && activate_pending_) {
-    gpu::swiglu_pack(stream_, at(Slot::Gate), at(Slot::Up), to);
-    activate_pending_ = false;
+  } else if (activate_pending_ && slot == activate_pending_->first) {
+    gpu::activate_pack(stream_, activation_, at(slot), at(activate_pending_->second), to);
+    activate_pending_.reset();
   } else {
+    if (slot == Slot::Residual) flush();
     gpu::pack_inputs(stream_, at(slot), to);
   }
   return to;
 }
 
+gpu::Delta CudaStage::take_delta() {
+  if (!std::exchange(delta_pending_, false)) return {};
+  return {at(Slot::Branch), config_.residual_scale};
+}
+
 // Does what is held back.
 void CudaStage::flush() {
   if (norm_pending_) pack(Slot::Normed, any_kind_);
-  if (activate_pending_) pack(Slot::Gate, any_kind_);
-  if (delta_pending_) gpu::add(stream_, at(Slot::Residual), delta_.as<float>(), n_rows_ * width(Slot::Residual));
-  delta_pending_ = false;
+  if (activate_pending_) {
+    const auto [gate, up] = *activate_pending_;
+    gpu::activate(stream_, activation_, at(gate), at(up), n_rows_ * width(gate));
+    activate_pending_.reset();
+  }
+  if (delta_pending_) gpu::add(stream_, at(Slot::Residual), take_delta(), n_rows_ * width(Slot::Residual));
 }
 
 void CudaStage::embed(WeightId table) {
   gpu::embed(stream_, weights_.matrix(table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t),
-             tokens_.as<int32_t>(), n_rows_, at(Slot::Residual));
+             tokens_.as<int32_t>(), config_.embedding_scale, n_rows_, at(Slot::Residual));
 }
 
 void CudaStage::norm(WeightId weight) {
@@ -309,8 +330,9 @@ void CudaStage::norm(WeightId weight) {
 
 void CudaStage::norm_heads(Slot slot, WeightId weight) {
   require_heads(slot);
-  const size_t n = n_rows_ * width(slot) / heads_.head_dim;
-  gpu::rms_norm(stream_, at(slot), weights_.vector(weight), config_.norm_eps, n, heads_.head_dim, at(slot));
+  const size_t dim = weights_.length(weight);  // a head's, or all heads'
+  gpu::rms_norm(stream_, at(slot), weights_.vector(weight), config_.norm_eps, n_rows_ * width(slot) / dim, dim,
+                at(slot));
 }
 
 void CudaStage::project(Slot in, std::span<const Projection> projections) {
@@ -332,21 +354,30 @@ void CudaStage::project(Slot in, std::span<const Projection> projections) {
   for (const Projection& p : projections) adapt(in, p.weight, at(p.out));
 }
 
-void CudaStage::project_to_residual(Slot in, WeightId weight) {
+void CudaStage::project_to_residual(Slot in, WeightId weight, WeightId post_norm) {
   const gpu::PackedMatrix& matrix = weights_.matrix(weight);
-  const gpu::Product product{.weight = matrix, .out = delta_.as<float>()};
+  const gpu::Product product{.weight = matrix, .out = at(Slot::Branch)};
   if (delta_pending_) flush();
   gpu::multiply(stream_, pack(in, matrix.kind), &product, 1, options_.fast);
-  adapt(in, weight, delta_.as<float>());
+  adapt(in, weight, at(Slot::Branch));
+  if (post_norm.exists()) {
+    gpu::rms_norm(stream_, at(Slot::Branch), weights_.vector(post_norm), config_.norm_eps, n_rows_, width(Slot::Branch),
+                  at(Slot::Branch));
+  }
   delta_pending_ = true;
   if (observed_) flush();
 }
 
 void CudaStage::rotate_and_store(int64_t layer) {
-  const auto* angles = angles_.as<float>();
-  gpu::rotate_and_store(stream_, attention_of_step().rows, heads_, angles, angles + n_angles_ * heads_.head_dim / 2,
-                        core::info(config_.family).pairs == core::RopePairs::Halves, at(Slot::Query), at(Slot::Key),
-                        at(Slot::Value), cache_, static_cast<size_t>(layer - layers_.first));
+  const auto* angles = (has_local_angles(layer) ? local_angles_ : angles_).as<float>();
+  const auto rotated = static_cast<uint32_t>(config_.rotated());
+  gpu::rotate_and_store(stream_, attention_of_step().rows, heads_,
+                        {.cosines = angles,
+                         .sines = angles + n_angles_ * rotated / 2,
+                         .rotated = rotated,
+                         .halves = core::info(config_.family).pairs == core::RopePairs::Halves},
+                        at(Slot::Query), at(Slot::Key), at(Slot::Value), cache_,
+                        static_cast<size_t>(layer - layers_.first));
 }
 
 gpu::Attention CudaStage::attention_of_step() const {
@@ -359,12 +390,12 @@ gpu::Attention CudaStage::attention_of_step() const {
                    .n_rows = static_cast<uint32_t>(n_rows_)},
           .heads = heads_,
           .cache = cache_,
-          .window = static_cast<int32_t>(window_),
           .items = reinterpret_cast<const gpu::AttentionItem*>(place(places_.items)),
           .n_items = static_cast<uint32_t>(attention_.items.size()),
           .n_slots = attention_.n_slots,
           .max_parts = attention_.max_parts,
-          .scale = 1.0F / std::sqrt(static_cast<float>(heads_.head_dim)),
+          .scale = config_.score_scale(),
+          .cap = config_.attention_cap,
           .query = at(Slot::Query),
           .out = at(Slot::Heads),
           .partials = attention_.max_parts > 0 ? partials_.as<float>() : nullptr,
@@ -375,22 +406,26 @@ gpu::Attention CudaStage::attention_of_step() const {
 void CudaStage::attend(int64_t layer) {
   gpu::Attention in = attention_of_step();
   in.layer = static_cast<size_t>(layer - layers_.first);
+  in.window = static_cast<int32_t>(positions_seen(config_, layer));
   gpu::attention(stream_, in);
 }
 
-void CudaStage::activate() {
-  activate_pending_ = true;
+void CudaStage::activate(Slot gate, Slot up) {
+  activate_pending_ = {gate, up};
   if (observed_) flush();
 }
 
 void CudaStage::gather() {
   if (norm_pending_ || activate_pending_) flush();
-  gpu::gather(stream_, at(Slot::Residual), delta_pending_ ? delta_.as<float>() : nullptr,
-              step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t), n_logit_rows_, width(Slot::Residual),
-              gathered_.as<float>());
-  delta_pending_ = false;
+  gpu::gather(stream_, at(Slot::Residual), take_delta(), step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t),
+              n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
   gathered_rows_ = true;
   n_rows_ = n_logit_rows_;
+}
+
+void CudaStage::finish_logits() {
+  if (config_.logit_scale == 1.0F && config_.logit_cap == 0.0F) return;
+  gpu::finish_logits(stream_, at(Slot::Logits), n_rows_ * width(Slot::Logits), config_.logit_scale, config_.logit_cap);
 }
 
 void CudaStage::draw() {

@@ -10,11 +10,13 @@
 #include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "infer/cuda/attention_plan.h"
 #include "infer/cuda/cuda.h"
 #include "infer/cuda/cuda_adapters.h"
+#include "infer/cuda/cuda_experts.h"
 #include "infer/cuda/cuda_weights.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/sample.h"
@@ -46,11 +48,16 @@ class CudaStage final : public Stage {
   void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
-  void project_to_residual(Slot in, WeightId weight) override;
+  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override;
   void rotate_and_store(int64_t layer) override;
   void attend(int64_t layer) override;
-  void activate() override;
+  void activate(Slot gate, Slot up) override;
+  void route(const Router& router) override;
+  void project_experts(WeightId gate, WeightId up) override;
+  void combine_experts(WeightId down) override;
+  void gate_rows(Slot slot, WeightId weight) override;
   void gather() override;
+  void finish_logits() override;
   void draw() override;
   void end() override;
   Ticket fetch_logits() override;
@@ -76,6 +83,8 @@ class CudaStage final : public Stage {
     size_t n = 0;
   };
 
+  [[nodiscard]] static gpu::Routing routing_of(const core::ModelConfig& config);
+  [[nodiscard]] static size_t packed_bytes(size_t n_rows, size_t k, gpu::Kind kind);
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] gpu::Attention attention_of_step() const;
   void abandon_recording();
@@ -85,30 +94,42 @@ class CudaStage final : public Stage {
   /// Where packed rows of a slot lie.
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
   gpu::PackedInputs pack(Slot slot, gpu::Kind kind);
+  [[nodiscard]] gpu::DeviceMemory angles_of(const std::vector<double>& frequencies);
+  [[nodiscard]] bool has_local_angles(int64_t layer) const {
+    return config_.local_rope_theta > 0.0F && config_.has_window(layer);
+  }
+  /// What is to be added to Residual, which is then done.
+  gpu::Delta take_delta();
   void flush();
   void forget_recordings();
   void adapt(Slot in, WeightId weight, float* out);
+  [[nodiscard]] size_t bytes_for_experts(size_t n_rows) const;
+  [[nodiscard]] size_t widest_of_experts() const;
+  void make_room_for_experts();
+  /// Where the packed rows of the step's takings lie.
+  [[nodiscard]] gpu::PackedInputs expert_inputs(size_t k, gpu::Kind kind) const;
 
   CudaOptions options_;
   gpu::DeviceInfo device_;
   gpu::Stream stream_;
   const core::ModelConfig& config_;
   LayerRange layers_;
-  int64_t window_;  ///< positions that a row sees
+  int64_t widest_window_;  ///< positions that a row sees in any layer
   SlotWidths widths_;
   CudaWeights weights_;
   gpu::Heads heads_;
+  gpu::Activation activation_;
   gpu::Kind any_kind_;  ///< of the weights: what a row is packed as that no product waits for
 
   gpu::DeviceMemory cache_memory_;
   gpu::CacheView cache_;
-  gpu::DeviceMemory angles_;  ///< cosines, then sines: (positions, head_dim / 2) each
-  size_t n_angles_ = 0;       ///< positions
+  gpu::DeviceMemory angles_;        ///< cosines, then sines: (positions, rotated / 2) each
+  gpu::DeviceMemory local_angles_;  ///< of layers with a window, where they have a base of their own
+  size_t n_angles_ = 0;             ///< positions
 
   // Activations, for as many rows as a step has had.
   std::array<gpu::DeviceMemory, kSlots> slots_;
   gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits
-  gpu::DeviceMemory delta_;     ///< what is to be added to Residual
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
@@ -117,6 +138,7 @@ class CudaStage final : public Stage {
   gpu::DeviceMemory tokens_;  ///< the last draws, for as many rows as a step may have: the next step may take them
 
   CudaAdapters adapters_;
+  CudaExperts experts_;
 
   // The step in hand.
   bool has_adapters_ = false;  ///< its rows
@@ -137,9 +159,9 @@ class CudaStage final : public Stage {
 
   // Operations that are held back.
   bool gathered_rows_ = false;  ///< Residual is gathered_
-  bool delta_pending_ = false;  ///< delta_ is not added yet
+  bool delta_pending_ = false;  ///< Branch is not added to Residual yet
   std::optional<WeightId> norm_pending_;
-  bool activate_pending_ = false;
+  std::optional<std::pair<Slot, Slot>> activate_pending_;
 
   std::map<Shape, gpu::Recording> recordings_;
   bool recording_ = false;

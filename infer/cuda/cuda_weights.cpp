@@ -16,10 +16,27 @@ constexpr size_t kAlignment = 256;
 constexpr size_t kPieceBytes = size_t{16} << 20U;  // of a copy; at least one tile of rows
 
 bool is_matrix(const core::TensorView& tensor) { return tensor.shape.size() > 1; }
+bool is_stack(const core::TensorView& tensor) { return tensor.shape.size() > 2; }
+
+// The matrices of a stack, or the matrix itself.
+std::vector<core::TensorView> matrices_of(const core::TensorView& tensor) {
+  if (!is_stack(tensor)) return {tensor};
+  const auto n = static_cast<size_t>(tensor.shape.front());
+  const size_t bytes = tensor.bytes.size() / n;
+  std::vector<core::TensorView> all(n, tensor);
+  for (size_t i = 0; i < n; ++i) {
+    all[i].shape.erase(all[i].shape.begin());
+    all[i].bytes = tensor.bytes.subspan(i * bytes, bytes);
+  }
+  return all;
+}
 
 size_t bytes_on_device(const core::TensorView& tensor) {
-  const size_t bytes =
-      is_matrix(tensor) ? packed_layout(tensor).bytes() : static_cast<size_t>(tensor.shape.front()) * sizeof(float);
+  size_t bytes = static_cast<size_t>(tensor.shape.front()) * sizeof(float);
+  if (is_matrix(tensor)) {
+    const std::vector<core::TensorView> matrices = matrices_of(tensor);
+    bytes = matrices.size() * packed_layout(matrices.front()).bytes();
+  }
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
@@ -85,20 +102,25 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
     if (!is_matrix(tensor)) {
       weight.vector = reinterpret_cast<const float*>(upload.place());
       const std::vector<float> values = core::to_floats(tensor);
+      weight.length = values.size();
       upload.send(values.size() * sizeof(float),
                   [&](std::span<uint8_t> piece) { std::memcpy(piece.data(), values.data(), piece.size()); });
     } else {
-      weight.matrix = packed_layout(tensor);
+      const std::vector<core::TensorView> matrices = matrices_of(tensor);
+      weight.matrix = packed_layout(matrices.front());
       weight.matrix.data = upload.place();
       uses_[static_cast<size_t>(weight.matrix.kind)] = true;
+      if (is_stack(tensor)) stacks_use_[static_cast<size_t>(weight.matrix.kind)] = true;
       const size_t at_once = std::max<size_t>(1, kPieceBytes / weight.matrix.tile_bytes());
-      for (size_t tile = 0; tile < weight.matrix.row_tiles(); tile += at_once) {
-        const size_t n = std::min(at_once, weight.matrix.row_tiles() - tile);
-        upload.send(n * weight.matrix.tile_bytes(),
-                    [&](std::span<uint8_t> piece) { pack_tiles(tensor, weight.matrix, tile, piece, pool); });
+      for (const core::TensorView& matrix : matrices) {
+        for (size_t tile = 0; tile < weight.matrix.row_tiles(); tile += at_once) {
+          const size_t n = std::min(at_once, weight.matrix.row_tiles() - tile);
+          upload.send(n * weight.matrix.tile_bytes(),
+                      [&](std::span<uint8_t> piece) { pack_tiles(matrix, weight.matrix, tile, piece, pool); });
+        }
+        report_.repacked_bytes += weight.matrix.bytes();
+        if (model.gguf) model.gguf->release(matrix);
       }
-      report_.repacked_bytes += weight.matrix.bytes();
-      if (model.gguf) model.gguf->release(tensor);
     }
     upload.align();
     weights_.push_back(weight);

@@ -25,15 +25,19 @@ class CudaWeights {
 
   [[nodiscard]] const StageWeights& by_role() const { return by_role_; }
   [[nodiscard]] const LoadReport& report() const { return report_; }
+  /// Of a stack the first matrix, which the others follow.
   [[nodiscard]] const gpu::PackedMatrix& matrix(WeightId id) const { return at(id).matrix; }
   [[nodiscard]] const float* vector(WeightId id) const { return at(id).vector; }
-  /// Whether a matrix has this kind.
+  [[nodiscard]] size_t length(WeightId id) const { return at(id).length; }  ///< of a vector
+  /// Whether a matrix has this kind, or one of a stack.
   [[nodiscard]] bool uses(gpu::Kind kind) const { return uses_[static_cast<size_t>(kind)]; }
+  [[nodiscard]] bool stacks_use(gpu::Kind kind) const { return stacks_use_[static_cast<size_t>(kind)]; }
 
  private:
   struct Weight {
-    gpu::PackedMatrix matrix;       ///< of a tensor with two dimensions
+    gpu::PackedMatrix matrix;       ///< of a tensor with two dimensions, or three
     const float* vector = nullptr;  ///< of one with one
+    size_t length = 0;
   };
   class Upload;
 
@@ -43,6 +47,7 @@ class CudaWeights {
 
   LoadReport report_;
   bool uses_[4] = {};
+  bool stacks_use_[4] = {};
   gpu::DeviceMemory memory_;
   std::vector<Weight> weights_;  ///< by WeightId
   StageWeights by_role_;         // last: loading fills the members above

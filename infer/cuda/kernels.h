@@ -14,17 +14,27 @@ namespace folio::infer::gpu {
 
 enum class Form : uint8_t { Plain, Fast };
 
-/// out (n_rows, k) = the rows `tokens` (n_rows) of the matrix, as floats, exactly. In place of a token may stand a
-/// forward/machine.h: drawn_token(), an index of `drawn`; where that is no token, the row is any.
-void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, size_t n_rows,
-           float* out);
+/// out (n_rows, k) = scale times the rows `tokens` (n_rows) of the matrix, which are the file's numbers exactly. In
+/// place of a token may stand a forward/machine.h: drawn_token(), an index of `drawn`; where that is no token, the row
+/// is any.
+void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
+           size_t n_rows, float* out);
 
-/// to (n, dim) = the rows of `from` that `rows` (n) lists, `delta` added if it isn't null. `to` is not `from`.
-void gather(Stream& stream, const float* from, const float* delta, const int32_t* rows, size_t n, size_t dim,
+/// What is to be added to rows of the residual stream: scale times the numbers, or nothing if they are null.
+struct Delta {
+  const float* numbers = nullptr;
+  float scale = 1.0F;
+};
+
+/// to (n, dim) = the rows of `from` that `rows` (n) lists, with their part of `delta`. `to` is not `from`.
+void gather(Stream& stream, const float* from, const Delta& delta, const int32_t* rows, size_t n, size_t dim,
             float* to);
 
 /// x (n) += delta.
-void add(Stream& stream, float* x, const float* delta, size_t n);
+void add(Stream& stream, float* x, const Delta& delta, size_t n);
+
+/// x (n) becomes scale x, and then cap · tanh(x / cap), if the cap isn't 0: kernels::soft_cap, bit for bit.
+void finish_logits(Stream& stream, float* x, size_t n, float scale, float cap);
 
 /// Whole blocks of the cache: block pairs[2 i] goes to pairs[2 i + 1].
 void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n);
@@ -38,14 +48,16 @@ void pack_inputs(Stream& stream, const float* x, const PackedInputs& to, Form fo
 /// be x.
 void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
               Form form = Form::Fast);
-/// x += delta (if it isn't null), out = RMSNorm(x) * weight, and `packed` = out packed: three operations in one.
-void add_norm_pack(Stream& stream, float* x, const float* delta, const float* weight, float eps, float* out,
+/// x += delta, out = RMSNorm(x) * weight, and `packed` = out packed: three operations in one.
+void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed);
 
-/// gate (n) = silu(gate) * up. Shazeer 2020.
-void swiglu(Stream& stream, float* gate, const float* up, size_t n);
+enum class Activation : uint8_t { Silu, Gelu };
+
+/// gate (n) = silu(gate) * up (Shazeer 2020), or gelu(gate) * up: kernels::swiglu and geglu, bit for bit.
+void activate(Stream& stream, Activation activation, float* gate, const float* up, size_t n);
 /// The same, and `packed` = the result packed; gate is (n_rows, k).
-void swiglu_pack(Stream& stream, float* gate, const float* up, const PackedInputs& packed);
+void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed);
 
 /// One of the matrices that an input is multiplied by.
 struct Product {
@@ -99,12 +111,18 @@ struct Heads {
   [[nodiscard]] FOLIO_BOTH constexpr uint32_t queries() const { return n_heads / n_kv_heads; }  ///< that share keys
 };
 
+/// RoPE's: the first `rotated` numbers of a head are turned, in pairs (i, i + rotated / 2), or (2 i, 2 i + 1).
+struct Angles {
+  const float* cosines = nullptr;  ///< (positions, rotated / 2)
+  const float* sines = nullptr;
+  uint32_t rotated = 0;
+  bool halves = false;
+};
+
 /// Rotates the pairs of query (rows, n_heads, head_dim) and key (rows, n_kv_heads, head_dim) in place by the angles of
-/// their positions (Su et al. 2021), and stores key and value in layer `layer` of the cache. cosines and sines are
-/// (positions, head_dim / 2). `halves`: a pair is (i, i + head_dim / 2), else (2 i, 2 i + 1).
-void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const float* cosines,
-                      const float* sines, bool halves, float* query, float* key, const float* value,
-                      const CacheView& cache, size_t layer, Form form = Form::Fast);
+/// their positions (Su et al. 2021), and stores key and value in layer `layer` of the cache.
+void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const Angles& angles, float* query,
+                      float* key, const float* value, const CacheView& cache, size_t layer, Form form = Form::Fast);
 
 /// Consecutive rows of one sequence, or some heads of one row, that a warp attends for together: at most 16 (row, head)
 /// pairs that share a key/value head.
@@ -129,7 +147,9 @@ struct Attention {
   uint32_t n_items = 0;
   uint32_t n_slots = 0;          ///< at least the (row, head) pairs of any item
   uint32_t max_parts = 0;        ///< at least the parts of kPartPositions that any row sees, counted from its first one
-  float scale = 0.0F;            ///< 1 / sqrt(head_dim)
+  float scale = 0.0F;            ///< of query · key
+  float cap = 0.0F;              ///< scaled scores s become cap · tanh(s / cap); 0: they stay
+  const float* sinks = nullptr;  ///< (n_heads): of each a score more, whose value is 0; or null
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
   float* partials = nullptr;     ///< partial_bytes(); null: no parts in parallel

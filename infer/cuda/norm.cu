@@ -47,7 +47,7 @@ __global__ __launch_bounds__(kBlockThreads) void norm_block(const float* x, cons
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void add_norm_pack_rows(float* x, const float* delta, const float* weight,
+__global__ __launch_bounds__(kBlockThreads) void add_norm_pack_rows(float* x, Delta delta, const float* weight,
                                                                     float eps, size_t dim, float* out,
                                                                     PackedInputs packed) {
   x += blockIdx.x * dim;
@@ -55,7 +55,7 @@ __global__ __launch_bounds__(kBlockThreads) void add_norm_pack_rows(float* x, co
   float sum = 0.0F;
   for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) {
     float v = x[i];
-    if (delta != nullptr) x[i] = v = v + delta[blockIdx.x * dim + i];
+    if (delta.numbers != nullptr) x[i] = v = v + delta.scale * delta.numbers[blockIdx.x * dim + i];
     sum = fmaf(v, v, sum);
   }
   const float inverse = inverse_of(block_sum(sum), dim, eps);
@@ -78,7 +78,7 @@ void rms_norm(Stream& stream, const float* x, const float* weight, float eps, si
   }
 }
 
-void add_norm_pack(Stream& stream, float* x, const float* delta, const float* weight, float eps, float* out,
+void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed) {
   with_kind(packed.kind, [&]<Kind kKind>() {
     launch(add_norm_pack_rows<kKind>, {packed.n_rows}, {kBlockThreads}, 0, stream, x, delta, weight, eps,

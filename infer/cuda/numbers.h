@@ -24,6 +24,7 @@ namespace folio::infer::gpu {
 [[nodiscard]] __device__ inline uint16_t to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 [[nodiscard]] __device__ inline float from_f16(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 [[nodiscard]] __device__ inline float round_to_whole(float x) { return rintf(x); }
+[[nodiscard]] __device__ inline unsigned count_bits(unsigned x) { return static_cast<unsigned>(__popc(x)); }
 
 #else
 
@@ -33,6 +34,7 @@ namespace folio::infer::gpu {
 [[nodiscard]] inline uint16_t to_bf16(float x) { return core::float_to_bf16(x); }
 [[nodiscard]] inline float from_f16(uint16_t bits) { return core::f16_to_float(bits); }
 [[nodiscard]] inline float round_to_whole(float x) { return std::nearbyint(x); }
+[[nodiscard]] inline unsigned count_bits(unsigned x) { return static_cast<unsigned>(std::popcount(x)); }
 using std::fmaf;
 using std::sqrt;
 
@@ -61,6 +63,11 @@ using std::sqrt;
   p = fmaf(p, r, c5);
   const float y = fmaf(p, r * r, r) + 1.0F;
   return y * float_of(static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23U);
+}
+
+/// cap · tanh(x / cap): the steps of soft_cap in reference/swiglu.cpp.
+[[nodiscard]] __device__ inline float soft_capped(float x, float cap) {
+  return cap - 2.0F * cap / (exp_of(x * (2.0F / cap)) + 1.0F);
 }
 
 }  // namespace folio::infer::gpu

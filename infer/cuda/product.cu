@@ -14,13 +14,11 @@
 // doesn't depend on the others: so a row's result does not depend on its companions.
 //
 // cuda_report: product_narrow<*, {rows}, {columns}> shares 4096 * rows * columns bytes
-#include "infer/cuda/product_body.h"
+#include "infer/cuda/product_narrow.h"
 
 namespace folio::infer::gpu {
 namespace {
 
-constexpr unsigned kThreads = kSplits * kWarp;
-constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 constexpr size_t kMostNarrow = 64;  // rows
 
 __global__ void product_plain(const float* x, size_t n_rows, Product p) {
@@ -35,77 +33,18 @@ __global__ void product_plain(const float* x, size_t n_rows, Product p) {
 }
 
 template <typename Format, int kRowTiles, int kColumnTiles>
-__global__ __launch_bounds__(kThreads,
+__global__ __launch_bounds__(kNarrowThreads,
                              kColumnTiles == 1 ? 2 : 1) void product_narrow(const __grid_constant__ Products products,
                                                                             const PackedInputs x) {
-  constexpr int kUnroll = kColumnTiles == 1 ? Format::kUnroll : 1;  // many products hide what one load takes
   const Work work = work_of(products, blockIdx.x, kRowTiles);
   const PackedMatrix& w = work.product->weight;
   const size_t first_column = static_cast<size_t>(blockIdx.y) * kColumnTiles;
-  const size_t column_tiles = x.column_tiles() - first_column;  // of this block, or more
-  const size_t split = threadIdx.x / kWarp;
-  const size_t steps_of_block = kBlockK / Format::kStepColumns;
-  const size_t per_split = split_blocks(w.k_blocks());
-  const size_t begin = (split * per_split < w.k_blocks() ? split * per_split : w.k_blocks()) * steps_of_block;
-  const size_t end = ((split + 1) * per_split < w.k_blocks() ? (split + 1) * per_split : w.k_blocks()) * steps_of_block;
-  const size_t step_bytes = Format::step_bytes(w);
-
-  const uint8_t* weights[kRowTiles];
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {  // behind the last tile, the last one again: its sums are not stored
-    const size_t tile = work.first_tile + m < w.row_tiles() ? work.first_tile + m : w.row_tiles() - 1;
-    weights[m] = w.data + tile * w.tile_bytes();
-  }
-  const uint8_t* inputs = x.data + first_column * x.tile_bytes();
-
-  Sums sums[kRowTiles][kColumnTiles] = {};
-  for (size_t step = begin; step < end; step += kUnroll) {
-    typename Format::Weights loaded[kUnroll][kRowTiles];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (step + u >= end) break;
-#pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) {
-        Format::template load_weights<true>(w, weights[m] + (step + u) * step_bytes, loaded[u][m]);
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (step + u >= end) break;
-#pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-        if (static_cast<size_t>(n) >= column_tiles) break;
-        const uint8_t* column = inputs + n * x.tile_bytes() + (step + u) * Format::kInputBytes;
-#pragma unroll
-        for (int m = 0; m < kRowTiles; ++m) Format::multiply(loaded[u][m], column, sums[m][n]);
-      }
-    }
-  }
-
-  FOLIO_DYNAMIC_SHARED(shared);  // (splits, row tiles, column tiles, lanes, 4)
-  auto* parts = reinterpret_cast<float*>(shared);
-  constexpr size_t kNumbers = kRowTiles * kColumnTiles * kTileNumbers;
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
-      float* to = parts + split * kNumbers + (m * kColumnTiles + n) * kTileNumbers + lane_id() * 4;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[i] = sums[m][n].c[i];
-    }
-  }
-  __syncthreads();
-  const size_t n_splits = ceil_div(w.k_blocks(), per_split);
-  for (size_t number = threadIdx.x; number < kNumbers; number += kThreads) {
-    float total = parts[number];
-    for (size_t s = 1; s < n_splits; ++s) total += parts[s * kNumbers + number];
-    const size_t tile = number / kTileNumbers;
-    const size_t lane = number % kTileNumbers / 4;
-    const size_t i = number % 4;
-    const size_t output = (work.first_tile + tile / kColumnTiles) * kTileRows + lane / 4 + i / 2 * 8;
-    const size_t row = (first_column + tile % kColumnTiles) * kTileColumns + lane % 4 * 2 + i % 2;
-    finish(*work.product, x, row, output, total);
-  }
+  FOLIO_DYNAMIC_SHARED(shared);
+  multiply_narrow<Format, kRowTiles, kColumnTiles>(
+      w, w.data, work.first_tile, x.data + first_column * x.tile_bytes(), x.tile_bytes(),
+      x.column_tiles() - first_column, shared, [&](size_t column, size_t output, float total) {
+        finish(*work.product, x, first_column * kTileColumns + column, output, total);
+      });
 }
 
 template <typename Format, int kRowTiles, int kColumnTiles>
@@ -113,7 +52,7 @@ void launch_narrow(Stream& stream, const PackedInputs& x, const Products& produc
   const Grid grid{static_cast<unsigned>(blocks_of(products, kRowTiles)),
                   static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTiles))};
   const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
-  launch(product_narrow<Format, kRowTiles, kColumnTiles>, grid, {kThreads}, shared, stream, products, x);
+  launch(product_narrow<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x);
 }
 
 }  // namespace

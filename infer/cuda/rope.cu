@@ -38,9 +38,7 @@ __device__ void store_number(uint8_t* head, size_t index, float x) {
 struct Rotation {
   RowsView rows;
   Heads heads;
-  const float* cosines;
-  const float* sines;
-  bool halves;
+  Angles angles;
   float* query;
   float* key;
   const float* value;
@@ -55,12 +53,12 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   CacheView cache = r.cache;
   cache.half = kHalf;  // a constant from here on: places are shifts, not divisions
   const size_t position = static_cast<size_t>(r.rows.positions[row]);
-  const uint32_t pairs = heads.head_dim / 2;
+  const uint32_t pairs = r.angles.rotated / 2;
   const size_t in_block = position % CacheView::kPositions;
   const auto block =
       static_cast<size_t>(r.rows.blocks[static_cast<size_t>(r.rows.tables[row]) + position / CacheView::kPositions]);
-  const float* cosines = r.cosines + position * pairs;
-  const float* sines = r.sines + position * pairs;
+  const float* cosines = r.angles.cosines + position * pairs;
+  const float* sines = r.angles.sines + position * pairs;
   float* query = r.query + row * heads.n_heads * heads.head_dim;
   float* key = r.key + row * heads.n_kv_heads * heads.head_dim;
   const float* value = r.value + row * heads.n_kv_heads * heads.head_dim;
@@ -71,8 +69,8 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
     const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
     const uint32_t pair = i % pairs;  // both parts are whole heads
     float* x = (is_key ? key : query) + head * heads.head_dim;
-    const uint32_t d = r.halves ? pair : 2 * pair;
-    const uint32_t e = r.halves ? pair + pairs : 2 * pair + 1;
+    const uint32_t d = r.angles.halves ? pair : 2 * pair;
+    const uint32_t e = r.angles.halves ? pair + pairs : 2 * pair + 1;
     const Rotated turned = rotate(x[d], x[e], cosines[pair], sines[pair]);
     x[d] = turned.first;
     x[e] = turned.second;
@@ -80,6 +78,13 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
     uint8_t* keys = cache.data + cache.key_offset(block, r.layer, head);
     store_number<kHalf>(keys, cache.key_index(in_block, d), turned.first);
     store_number<kHalf>(keys, cache.key_index(in_block, e), turned.second);
+  }
+  const uint32_t rest = heads.head_dim - r.angles.rotated;  // of a key: what stays
+  for (uint32_t i = first; i < heads.n_kv_heads * rest; i += step) {
+    const uint32_t head = i / rest;
+    const uint32_t d = r.angles.rotated + i % rest;
+    store_number<kHalf>(cache.data + cache.key_offset(block, r.layer, head), cache.key_index(in_block, d),
+                        key[head * heads.head_dim + d]);
   }
   for (uint32_t i = first; i < heads.n_kv_heads * heads.head_dim; i += step) {
     uint8_t* values = cache.data + cache.value_offset(block, r.layer, i / heads.head_dim);
@@ -108,10 +113,9 @@ __global__ __launch_bounds__(kThreads) void copy_cache_blocks(CacheView cache, c
 
 }  // namespace
 
-void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const float* cosines,
-                      const float* sines, bool halves, float* query, float* key, const float* value,
-                      const CacheView& cache, size_t layer, Form form) {
-  const Rotation rotation{rows, heads, cosines, sines, halves, query, key, value, cache, layer};
+void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const Angles& angles, float* query,
+                      float* key, const float* value, const CacheView& cache, size_t layer, Form form) {
+  const Rotation rotation{rows, heads, angles, query, key, value, cache, layer};
   if (form == Form::Plain) {
     launch(cache.half ? rotate_plain<true> : rotate_plain<false>, {(rows.n_rows + 31) / 32}, {32}, 0, stream, rotation);
   } else {

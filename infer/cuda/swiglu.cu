@@ -1,38 +1,40 @@
-// SwiGLU's middle: gate = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020).
+// SwiGLU's middle: gate = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020), or the same with gelu.
 //
 // plain  A thread a number: 8 bytes read and 4 written for a dozen operations, so memory bounds it.
 // fused  A block a row, and the result is packed for the next product on the way, which saves reading it again.
+#include "infer/cuda/activation.h"
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
 namespace folio::infer::gpu {
 namespace {
 
-__device__ float silu_times(float gate, float up) { return gate / (1.0F + exp_of(-gate)) * up; }
-
-__global__ __launch_bounds__(kBlockThreads) void swiglu_plain(float* gate, const float* up, size_t n) {
+__global__ __launch_bounds__(kBlockThreads) void swiglu_plain(Activation activation, float* gate, const float* up,
+                                                              size_t n) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
-  if (i < n) gate[i] = silu_times(gate[i], up[i]);
+  if (i < n) gate[i] = gated(activation, gate[i], up[i]);
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void swiglu_pack_rows(float* gate, const float* up, PackedInputs packed) {
+__global__ __launch_bounds__(kBlockThreads) void swiglu_pack_rows(Activation activation, float* gate, const float* up,
+                                                                  PackedInputs packed) {
   const size_t k = packed.k;
   gate += blockIdx.x * k;
   up += blockIdx.x * k;
-  for (size_t i = threadIdx.x; i < k; i += kBlockThreads) gate[i] = silu_times(gate[i], up[i]);
+  for (size_t i = threadIdx.x; i < k; i += kBlockThreads) gate[i] = gated(activation, gate[i], up[i]);
   pack_row<kKind>(packed, blockIdx.x, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
 }
 
 }  // namespace
 
-void swiglu(Stream& stream, float* gate, const float* up, size_t n) {
-  launch(swiglu_plain, {static_cast<unsigned>(ceil_div(n, kBlockThreads))}, {kBlockThreads}, 0, stream, gate, up, n);
+void activate(Stream& stream, Activation activation, float* gate, const float* up, size_t n) {
+  launch(swiglu_plain, {static_cast<unsigned>(ceil_div(n, kBlockThreads))}, {kBlockThreads}, 0, stream, activation,
+         gate, up, n);
 }
 
-void swiglu_pack(Stream& stream, float* gate, const float* up, const PackedInputs& packed) {
+void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed) {
   with_kind(packed.kind, [&]<Kind kKind>() {
-    launch(swiglu_pack_rows<kKind>, {packed.n_rows}, {kBlockThreads}, 0, stream, gate, up, packed);
+    launch(swiglu_pack_rows<kKind>, {packed.n_rows}, {kBlockThreads}, 0, stream, activation, gate, up, packed);
   });
 }
 

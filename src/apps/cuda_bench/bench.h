@@ -42,8 +42,9 @@ struct Bench {
   Results& results;
 };
 
-/// Every kernel at every number of rows, plain and fast.
+/// Every kernel at every number of rows, plain and fast, those of experts included.
 void time_kernels(const Bench& bench, const std::string& shape);
+void time_experts(const Bench& bench, const std::string& shape);
 /// Attention alone, for decoding at each context and for a prompt.
 void time_attention(const Bench& bench, const std::string& shape);
 /// Whole decoding steps, at each context alone and for each batch.

@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "core/random.h"
 #include "apps/cuda_bench/bench.h"
 #include "apps/cuda_bench/models.h"
 #include "apps/cuda_bench/operands.h"
+#include "core/random.h"
 #include "infer/cuda/sample.h"
 
 namespace folio::infer::gpu::bench {
@@ -67,7 +67,7 @@ class KernelTable {
     const DeviceMemory gate = random_floats(stream(), n_ * hidden, 3);
     const DeviceMemory up = random_floats(stream(), n_ * hidden, 4);
     add("swiglu", "f32", "plain", number * static_cast<double>(3 * hidden), 20.0 * static_cast<double>(n_ * hidden), 1,
-        [&](size_t) { swiglu(stream(), gate.as<float>(), up.as<float>(), n_ * hidden); });
+        [&](size_t) { activate(stream(), Activation::Silu, gate.as<float>(), up.as<float>(), n_ * hidden); });
     for (const Kind kind : {Kind::F16, Kind::Groups}) {
       const char* packed_as = kind == Kind::F16 ? "f16" : "8 bits";
       const Inputs in(stream(), n_, dim, kind);
@@ -79,12 +79,13 @@ class KernelTable {
       }
       add("add, norm, pack", packed_as, "fused", (4 * number + packed_number) * static_cast<double>(dim),
           6.0 * static_cast<double>(n_ * dim), 1, [&](size_t) {
-            add_norm_pack(stream(), x.as<float>(), rows_to_add(dim).as<float>(), weight.as<float>(), 1e-5F,
+            add_norm_pack(stream(), x.as<float>(), {.numbers = rows_to_add(dim).as<float>()}, weight.as<float>(), 1e-5F,
                           out.as<float>(), in.packed);
           });
       add("swiglu, pack", packed_as, "fused", (3 * number + packed_number) * static_cast<double>(hidden),
-          20.0 * static_cast<double>(n_ * hidden), 1,
-          [&](size_t) { swiglu_pack(stream(), gate.as<float>(), up.as<float>(), of_hidden.packed); });
+          20.0 * static_cast<double>(n_ * hidden), 1, [&](size_t) {
+            activate_pack(stream(), Activation::Silu, gate.as<float>(), up.as<float>(), of_hidden.packed);
+          });
     }
     time_rope();
     rows_.reset();
@@ -125,7 +126,11 @@ class KernelTable {
     const auto bytes = static_cast<double>(n_ * (8 * q + 8 * kv + 4 * kv + 2 * 2 * kv));
     for (const auto& [form, name] : {std::pair{Form::Plain, "plain"}, {Form::Fast, "fast"}}) {
       add("rope, store", "f16", name, bytes, 3.0 * static_cast<double>(n_ * (q + kv)), 1, [&](size_t) {
-        rotate_and_store(stream(), rows, heads, angles.as<float>(), angles.as<float>() + n_ * heads.head_dim / 2, true,
+        rotate_and_store(stream(), rows, heads,
+                         {.cosines = angles.as<float>(),
+                          .sines = angles.as<float>() + n_ * heads.head_dim / 2,
+                          .rotated = heads.head_dim,
+                          .halves = true},
                          query.as<float>(), key.as<float>(), value.as<float>(), cache, 0, form);
       });
     }
@@ -224,7 +229,10 @@ size_t shared_bytes_of(const Stream& stream) { return device_info(stream.device(
 
 }  // namespace
 
-void time_kernels(const Bench& bench, const std::string& shape) { KernelTable(bench, shape).run(); }
+void time_kernels(const Bench& bench, const std::string& shape) {
+  KernelTable(bench, shape).run();
+  time_experts(bench, shape);
+}
 
 void time_attention(const Bench& bench, const std::string& shape_name) {
   const Options& o = bench.options;

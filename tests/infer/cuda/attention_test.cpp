@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "core/float16.h"
-#include "tests/infer/cuda/host/emulator.h"
 #include "infer/cuda/kernels.h"
+#include "tests/infer/cuda/host/emulator.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
 
@@ -29,6 +29,8 @@ struct Case {
   int32_t window = 1 << 20;
   int32_t rows_of_item = 0;  ///< 0: as many as fit
   double scale_of_queries = 1.0;
+  float cap = 0.0F;
+  double scale_of_sinks = 0.0;  ///< 0: there are none
 };
 
 // Keys and values of some sequences in a cache whose other numbers are NaN, and queries.
@@ -54,6 +56,7 @@ class Setting {
         sequence_.push_back(s);
       }
     }
+    sinks_ = random_floats(heads_.n_heads, 4, c.scale_of_sinks);
     query_ = random_floats(positions_.size() * heads_.n_heads * c.head_dim, 3, c.scale_of_queries);
   }
 
@@ -90,6 +93,9 @@ class Setting {
     in.query = query.as<float>();
     in.out = out.as<float>();
     in.shared_bytes = shared_bytes;
+    in.cap = case_.cap;
+    const DeviceMemory sinks = on_device(stream, sinks_);
+    if (case_.scale_of_sinks > 0.0) in.sinks = sinks.as<float>();
     const DeviceMemory partials = unwritten(stream, partial_bytes(in));
     const DeviceMemory counters = on_device(stream, std::vector<uint32_t>(items.size() * heads_.n_kv_heads));
     in.partials = in_parts ? partials.as<float>() : nullptr;
@@ -122,16 +128,22 @@ class Setting {
             magnitudes += std::abs(product);
             largest_value = std::max(largest_value, std::abs(static_cast<double>(kept(values[index(p, kv, d)]))));
           }
-          scores.push_back(score / std::sqrt(static_cast<double>(dim)));
+          score /= std::sqrt(static_cast<double>(dim));
+          const double cap = case_.cap;
+          scores.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);
           largest = std::max(largest, magnitudes / std::sqrt(static_cast<double>(dim)));
         }
-        const double most = *std::max_element(scores.begin(), scores.end());
-        double sum = 0.0;
+        double most = *std::max_element(scores.begin(), scores.end());
+        const bool has_sink = case_.scale_of_sinks > 0.0;
+        if (has_sink) most = std::max<double>(most, sinks_[head]);
+        double sum = has_sink ? std::exp(sinks_[head] - most) : 0.0;
         for (double& s : scores) sum += s = std::exp(s - most);
         // An error of a score is a relative one of its weight, in the sum and below it. Roundings of the query and of
         // the weights to F16, of sums, of e^x.
         const bool rounded = case_.half && !plain;
-        const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23);
+        // A cap makes no error larger, and adds that of e^x and of a difference of numbers of its size.
+        const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23) +
+                                case_.cap * 16 * 0x1p-24;
         const double of_weight = (rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(scores.size() + 64) * 0x1p-22;
         const double bound = largest_value * (2 * (std::exp(of_score) - 1) + of_weight) + 1e-7;
         for (size_t d = 0; d < dim; ++d) {
@@ -204,6 +216,7 @@ class Setting {
   std::vector<int32_t> tables_;
   std::vector<size_t> sequence_;
   std::vector<float> query_;
+  std::vector<float> sinks_;  ///< (n_heads)
   uint32_t max_slots_ = 0;
 };
 
@@ -245,6 +258,26 @@ TEST_P(GpuAttention, IsTheTextbooksInEveryWindow) {
   for (const int32_t window : {1, 2, 31, 33, 63, 64, 65, 100, 200}) {
     SCOPED_TRACE(window);
     expect_all_forms({.half = GetParam(), .lengths = {170}, .n_rows = {20}, .window = window});
+  }
+}
+
+TEST_P(GpuAttention, IsTheTextbooksWithCappedScores) {
+  for (const auto& [cap, scale] : {std::pair{1.0F, 3.0}, {5.0F, 10.0}, {50.0F, 10.0}}) {
+    SCOPED_TRACE(cap);
+    expect_all_forms({.half = GetParam(),
+                      .lengths = {170, 40},
+                      .n_rows = {20, 3},
+                      .window = 100,
+                      .scale_of_queries = scale,
+                      .cap = cap});
+  }
+}
+
+TEST_P(GpuAttention, IsTheTextbooksWithSinks) {
+  for (const double scale : {1.0, 20.0}) {
+    SCOPED_TRACE(scale);
+    expect_all_forms(
+        {.half = GetParam(), .lengths = {170, 1}, .n_rows = {20, 1}, .scale_of_queries = 3.0, .scale_of_sinks = scale});
   }
 }
 

@@ -100,6 +100,9 @@ TEST(CudaBench, EveryKernelIsTimedInItsForms) {
   }
   for (const char* type : {"F32", "F16", "BF16", "Q8_0", "Q4_0"}) EXPECT_GE(count(rows, "type", type), 10U) << type;
   EXPECT_EQ(count(rows, "form", "fast, --fast"), 20U);  // where there are many rows
+  for (const char* kernel : {"route", "group takings", "experts: combine"})
+    EXPECT_GE(count(rows, "kernel", kernel), 2U);
+  EXPECT_EQ(count(rows, "kernel", "experts: gate, up"), 6U);
   for (const Record& row : rows) EXPECT_GT(row.at("us").get<double>(), 0.0);
 }
 

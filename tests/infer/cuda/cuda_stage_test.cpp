@@ -87,24 +87,64 @@ TEST(CudaStage, WhatIsNotThereIsRefused) {
                "heads of 300 dimensions are wider than the 256 that run on a GPU; take --device cpu");
 }
 
+void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, const std::vector<size_t>& cuts) {
+  const auto whole = make_cuda({.max_rows = 2048});
+  const auto expected = logits_of(model, *whole, n_tokens);
+  for (const size_t most : cuts) {
+    const auto cuda = make_cuda({.max_rows = most});
+    Runner runner(model, *cuda);
+    const auto tokens = test::random_tokens(n_tokens, 1, model.config.vocab_size);
+    const auto rows = test::rows_of(runner.cache().add_sequence(), tokens);
+    std::vector<float> got;
+    for (size_t i = 0; i < rows.size(); i += most) {
+      const auto some = runner.forward(std::span(rows).subspan(i, std::min(most, rows.size() - i))).logits;
+      got.insert(got.end(), some.begin(), some.end());
+    }
+    EXPECT_TRUE(test::same_bits(got, expected)) << most << " rows at once";
+  }
+}
+
 // A prompt in one step, in many, and one row at a time: the same bits, for each type of weights.
 TEST(CudaStage, AStepsRowsDoNotChangeTheResult) {
   for (const core::DType type : {core::DType::F32, core::DType::F16, core::DType::BF16, core::DType::Q8_0}) {
-    const core::StoredModel model = model_of(type);
-    const auto whole = make_cuda({.max_rows = 2048});
-    const auto expected = logits_of(model, *whole, 100);
-    for (const size_t most : {1U, 7U, 64U, 65U}) {
-      const auto cuda = make_cuda({.max_rows = most});
-      Runner runner(model, *cuda);
-      const auto tokens = test::random_tokens(100, 1, model.config.vocab_size);
-      const auto rows = test::rows_of(runner.cache().add_sequence(), tokens);
-      std::vector<float> got;
-      for (size_t i = 0; i < rows.size(); i += most) {
-        const auto some = runner.forward(std::span(rows).subspan(i, std::min(most, rows.size() - i))).logits;
-        got.insert(got.end(), some.begin(), some.end());
-      }
-      EXPECT_TRUE(test::same_bits(got, expected)) << core::info(type).name << ", " << most << " rows at once";
+    SCOPED_TRACE(core::info(type).name);
+    expect_same_however_cut(model_of(type), 100, {1, 7, 64, 65});
+  }
+}
+
+// The same with experts. One row at a time, the steps are replayed, whichever experts their rows take.
+TEST(CudaStage, AStepsRowsDoNotChangeTheirExperts) {
+  for (const test::Shape& shape : test::expert_shapes()) {
+    SCOPED_TRACE(shape.name);
+    if (shape.name != "olmoe_f16") expect_same_however_cut(test::random_model_of(shape), 70, {1, 40});
+  }
+}
+
+// The experts of each row of a text, in each layer that has some, and their weights.
+std::vector<std::vector<float>> routes_of(const core::StoredModel& model, Machine& machine) {
+  Runner runner(model, machine);
+  const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);
+  std::vector<std::vector<float>> routes;
+  test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens),
+            [&](const std::string& name, std::span<const float> values, size_t) {
+              if (name.ends_with("routes")) routes.emplace_back(values.begin(), values.end());
+            });
+  return routes;
+}
+
+TEST(CudaStage, RowsTakeTheExpertsThatTheyTakeOnACpu) {
+  for (const test::Shape& shape : test::expert_shapes()) {
+    const core::StoredModel model = test::random_model_of(shape);
+    Cpu cpu;
+    const auto expected = routes_of(model, cpu);
+    const auto got = routes_of(model, *make_cuda({}));
+    ASSERT_EQ(got.size(), static_cast<size_t>(shape.config.n_layers - shape.config.dense_layers));
+    size_t n_other = 0;
+    for (size_t l = 0; l < got.size(); ++l) {
+      ASSERT_EQ(got[l].size(), expected[l].size());
+      for (size_t i = 0; i < got[l].size(); ++i) n_other += (got[l][i] == 0.0F) != (expected[l][i] == 0.0F) ? 1 : 0;
     }
+    EXPECT_EQ(n_other, 0U) << shape.name;
   }
 }
 

@@ -44,6 +44,49 @@ TEST_P(ModelCheck, TheGpuIsWithinTheBound) {
   }
 }
 
+void expect_within_the_bound(const Shape& shape) {
+  const core::StoredModel model = random_model_of(shape);
+  for (const CacheType cache_type : {CacheType::F32, CacheType::F16}) {
+    const auto machine = make_cuda({});
+    const CheckResult result = check_model(model, *machine, random_tokens(50, 3, model.config.vocab_size),
+                                           {.cache_type = cache_type, .n_drawn = 10, .n_runs = 4, .n_threads = 1});
+    EXPECT_TRUE(result.holds()) << result.to_string();
+    std::printf("%s: %s\n", shape.name.c_str(), result.to_string().c_str());
+  }
+}
+
+class ExpertsChecked : public ::testing::TestWithParam<Shape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsChecked, ::testing::ValuesIn(expert_shapes()), shape_name);
+
+TEST_P(ExpertsChecked, TheGpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
+
+// Each number of a configuration that Llamas have at its default.
+TEST(ModelChecked, EveryNumberOfAConfigurationIsHeard) {
+  expect_within_the_bound({"numbers",
+                           {.family = core::Family::Mistral,
+                            .vocab_size = 61,
+                            .dim = 64,
+                            .n_layers = 3,
+                            .n_heads = 4,
+                            .n_kv_heads = 2,
+                            .hidden_dim = 96,
+                            .context_length = 128,
+                            .sliding_window = 20,
+                            .window_period = 2,
+                            .local_rope_theta = 50.0F,
+                            .rope_dims = 12,
+                            .tie_embeddings = false,
+                            .embedding_scale = 3.0F,
+                            .attention_scale = 0.4F,
+                            .attention_cap = 2.0F,
+                            .residual_scale = 0.7F,
+                            .logit_scale = 0.5F,
+                            .logit_cap = 3.0F},
+                           DType::F32,
+                           true});
+}
+
 // The GPU, with the weights of another model.
 class Swapped final : public Machine {
  public:

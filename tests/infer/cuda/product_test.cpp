@@ -3,13 +3,9 @@
 // and no result on the order of blocks and threads.
 #include <cmath>
 
-#include "core/float16.h"
-#include "infer/cuda/kernels.h"
-#include "infer/cuda/pack.h"
 #include "infer/reference/reference.h"
 #include "tests/infer/cuda/host/emulator.h"
-#include "tests/infer/cuda/support.h"
-#include "tests/infer/support.h"
+#include "tests/infer/cuda/operands.h"
 
 namespace folio::infer::gpu {
 namespace {
@@ -17,74 +13,13 @@ namespace {
 using core::DType;
 using infer::test::random_floats;
 using infer::test::same_bits;
+using test::Inputs;
+using test::kTypes;
 using test::on_device;
 using test::on_host;
+using test::product;
 using test::unwritten;
-
-constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
-                            DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
-
-bool in_blocks(DType type) { return core::quant_info(type) != nullptr; }
-
-// A random tensor, and the matrix that it becomes.
-struct Weights {
-  Weights(Stream& stream, DType type, size_t n_out, size_t k, uint64_t seed = 1) {
-    if (in_blocks(type)) {
-      bytes = infer::test::random_blocks(type, n_out * k / core::info(type).block_elements, seed, 1.0);
-    } else {
-      for (const float x : random_floats(n_out * k, seed)) {
-        const uint32_t f32 = std::bit_cast<uint32_t>(x);
-        const uint32_t bits = type == DType::F32   ? f32
-                              : type == DType::F16 ? core::float_to_f16(x)
-                                                   : core::float_to_bf16(x);
-        const auto* from = reinterpret_cast<const std::byte*>(&bits);
-        bytes.insert(bytes.end(), from, from + core::info(type).block_bytes);
-      }
-    }
-    tensor = {
-        .name = "w", .type = type, .shape = {static_cast<int64_t>(n_out), static_cast<int64_t>(k)}, .bytes = bytes};
-    numbers = core::to_floats(tensor);
-    matrix = packed_layout(tensor);
-    std::vector<uint8_t> tiles(matrix.bytes(), 0xFF);
-    core::ThreadPool pool(1);
-    pack_tiles(tensor, matrix, 0, tiles, pool);
-    memory = on_device(stream, tiles);
-    matrix.data = memory.as<uint8_t>();
-  }
-
-  std::vector<std::byte> bytes;
-  core::TensorView tensor;
-  std::vector<float> numbers;  ///< (n_out, k)
-  DeviceMemory memory;
-  PackedMatrix matrix;
-};
-
-// Rows of inputs, as they are and packed for a kind of weights.
-struct Inputs {
-  Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
-      : rows(std::move(x)), floats(on_device(stream, rows)) {
-    packed = {.n_rows = static_cast<uint32_t>(rows.size() / k), .k = static_cast<uint32_t>(k), .kind = kind};
-    data = unwritten(stream, packed.bytes());
-    scales = unwritten(stream, (packed.n_rows + kTileColumns) * sizeof(float));
-    packed.data = data.as<uint8_t>();
-    packed.row_scales = scales.as<float>();
-    pack_inputs(stream, floats.as<float>(), packed, form);
-  }
-
-  std::vector<float> rows;  ///< (n_rows, k)
-  DeviceMemory floats;
-  DeviceMemory data;
-  DeviceMemory scales;
-  PackedInputs packed;
-};
-
-std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, const float* bias = nullptr,
-                           bool fast_sums = false) {
-  const DeviceMemory out = unwritten(stream, size_t{x.packed.n_rows} * w.matrix.n_out * sizeof(float));
-  const Product p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
-  multiply(stream, x.packed, &p, 1, fast_sums);
-  return on_host<float>(stream, out);
-}
+using test::Weights;
 
 struct Exact {
   double value = 0.0;
@@ -147,7 +82,7 @@ TEST(Packed, KeepsEveryNumber) {
         std::iota(rows.begin(), rows.end(), 0);
         const DeviceMemory tokens = on_device(stream, rows);
         const DeviceMemory out = unwritten(stream, n_out * k * sizeof(float));
-        embed(stream, w.matrix, tokens.as<int32_t>(), nullptr, n_out, out.as<float>());
+        embed(stream, w.matrix, tokens.as<int32_t>(), nullptr, 1.0F, n_out, out.as<float>());
         ASSERT_TRUE(same_bits(on_host<float>(stream, out), w.numbers))
             << core::info(type).name << " " << n_out << " x " << k;
       }

@@ -3,11 +3,9 @@
 #include <cmath>
 
 #include "core/float16.h"
-#include "infer/cuda/kernels.h"
 #include "infer/reference/reference.h"
 #include "tests/infer/cuda/host/emulator.h"
-#include "tests/infer/cuda/support.h"
-#include "tests/infer/support.h"
+#include "tests/infer/cuda/operands.h"
 
 namespace folio::infer::gpu {
 namespace {
@@ -16,23 +14,10 @@ using infer::test::random_floats;
 using infer::test::same_bits;
 using test::on_device;
 using test::on_host;
+using test::Packing;
 using test::unwritten;
 
 constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
-
-// Memory for packed rows.
-struct Packing {
-  Packing(Stream& stream, size_t n_rows, size_t k, Kind kind) {
-    view = {.n_rows = static_cast<uint32_t>(n_rows), .k = static_cast<uint32_t>(k), .kind = kind};
-    data = unwritten(stream, view.bytes());
-    scales = unwritten(stream, (n_rows + kTileColumns) * sizeof(float));
-    view.data = data.as<uint8_t>();
-    view.row_scales = scales.as<float>();
-  }
-  DeviceMemory data;
-  DeviceMemory scales;
-  PackedInputs view;
-};
 
 // |computed - x / sqrt(mean + eps) * weight|: the sum of squares has a relative error of n roundings, of which the root
 // halves; three more operations follow.
@@ -98,12 +83,13 @@ TEST(RmsNorm, FusedIsAddThenNormThenPack) {
       const DeviceMemory device_w = on_device(stream, w);
       for (const bool with_delta : {false, true}) {
         std::vector<float> sum = x;
-        for (size_t i = 0; i < sum.size() && with_delta; ++i) sum[i] = x[i] + delta[i];
+        const float scale = kind == Kind::F32 ? 0.3F : 1.0F;
+        for (size_t i = 0; i < sum.size() && with_delta; ++i) sum[i] = x[i] + scale * delta[i];
         const auto expected = exact_norm(sum, w, 1e-5F, dim);
         const DeviceMemory residual = on_device(stream, x);
         const DeviceMemory out = unwritten(stream, n * dim * sizeof(float));
         const Packing packed(stream, n, dim, kind);
-        add_norm_pack(stream, residual.as<float>(), with_delta ? device_delta.as<float>() : nullptr,
+        add_norm_pack(stream, residual.as<float>(), {with_delta ? device_delta.as<float>() : nullptr, scale},
                       device_w.as<float>(), 1e-5F, out.as<float>(), packed.view);
         EXPECT_TRUE(same_bits(on_host<float>(stream, residual), sum));
         const auto got = on_host<float>(stream, out);
@@ -116,23 +102,28 @@ TEST(RmsNorm, FusedIsAddThenNormThenPack) {
   }
 }
 
-TEST(SwiGlu, HasTheReferencesBits) {
+TEST(Activation, HasTheReferencesBits) {
   Stream stream(0);
   for (const size_t n : test::kSizes) {
     const auto gate = random_floats(n, n, 20.0);
     const auto up = random_floats(n, 2, 3.0);
-    std::vector<float> expected(n);
-    kernels::reference::swiglu(gate.data(), up.data(), n, expected.data());
-    const DeviceMemory device_gate = on_device(stream, gate);
-    const DeviceMemory device_up = on_device(stream, up);
-    swiglu(stream, device_gate.as<float>(), device_up.as<float>(), n);
-    EXPECT_TRUE(same_bits(on_host<float>(stream, device_gate), expected)) << n;
+    const auto expect = [&](Activation activation, auto reference) {
+      std::vector<float> expected(n);
+      reference(gate.data(), up.data(), n, expected.data());
+      const DeviceMemory device_gate = on_device(stream, gate);
+      const DeviceMemory device_up = on_device(stream, up);
+      activate(stream, activation, device_gate.as<float>(), device_up.as<float>(), n);
+      EXPECT_TRUE(same_bits(on_host<float>(stream, device_gate), expected)) << n;
+    };
+    expect(Activation::Silu, kernels::reference::swiglu);
+    expect(Activation::Gelu, kernels::reference::geglu);
   }
 }
 
-TEST(SwiGlu, FusedIsTheSameAndPacked) {
+TEST(Activation, FusedIsTheSameAndPacked) {
   Stream stream(0);
   for (const Kind kind : kKinds) {
+    const Activation activation = kind == Kind::F16 ? Activation::Gelu : Activation::Silu;
     for (const size_t k : test::kSizes) {
       if (kind == Kind::Groups && k % 32 != 0) continue;
       const auto gate = random_floats(9 * k, k, 5.0);
@@ -141,8 +132,8 @@ TEST(SwiGlu, FusedIsTheSameAndPacked) {
       const DeviceMemory other = on_device(stream, gate);
       const Packing packed(stream, 9, k, kind);
       const Packing apart(stream, 9, k, kind);
-      swiglu_pack(stream, one.as<float>(), up.as<float>(), packed.view);
-      swiglu(stream, other.as<float>(), up.as<float>(), 9 * k);
+      activate_pack(stream, activation, one.as<float>(), up.as<float>(), packed.view);
+      activate(stream, activation, other.as<float>(), up.as<float>(), 9 * k);
       pack_inputs(stream, other.as<float>(), apart.view);
       EXPECT_TRUE(same_bits(on_host<float>(stream, one), on_host<float>(stream, other)));
       EXPECT_EQ(on_host<uint8_t>(stream, packed.data), on_host<uint8_t>(stream, apart.data)) << k;
@@ -212,9 +203,9 @@ TEST(RowKernels, AreTheSameInAllOrders) {
       const DeviceMemory residual = on_device(stream, x);
       const DeviceMemory out = unwritten(stream, 3 * dim * sizeof(float));
       const Packing packed(stream, 3, dim, kind);
-      add_norm_pack(stream, residual.as<float>(), delta.as<float>(), w.as<float>(), 1e-5F, out.as<float>(),
+      add_norm_pack(stream, residual.as<float>(), {.numbers = delta.as<float>()}, w.as<float>(), 1e-5F, out.as<float>(),
                     packed.view);
-      swiglu_pack(stream, out.as<float>(), residual.as<float>(), packed.view);
+      activate_pack(stream, Activation::Silu, out.as<float>(), residual.as<float>(), packed.view);
       auto bytes = test::bytes_of(stream, out);
       const auto more = test::bytes_of(stream, packed.data);
       bytes.insert(bytes.end(), more.begin(), more.end());
@@ -231,20 +222,45 @@ TEST(Residual, RowsAreGatheredAndSumsAdded) {
     const DeviceMemory device_x = on_device(stream, x);
     const DeviceMemory device_delta = on_device(stream, delta);
     const DeviceMemory rows = on_device(stream, std::vector<int32_t>{4, 0, 2});
+    const float scale = dim % 2 == 0 ? 0.3F : 1.0F;
     for (const bool with_delta : {false, true}) {
       const DeviceMemory out = unwritten(stream, 3 * dim * sizeof(float));
-      gather(stream, device_x.as<float>(), with_delta ? device_delta.as<float>() : nullptr, rows.as<int32_t>(), 3, dim,
-             out.as<float>());
+      gather(stream, device_x.as<float>(), {with_delta ? device_delta.as<float>() : nullptr, scale}, rows.as<int32_t>(),
+             3, dim, out.as<float>());
       std::vector<float> expected;
       for (const size_t row : {4U, 0U, 2U}) {
         for (size_t i = 0; i < dim; ++i)
-          expected.push_back(x[row * dim + i] + (with_delta ? delta[row * dim + i] : 0.0F));
+          expected.push_back(x[row * dim + i] + (with_delta ? scale * delta[row * dim + i] : 0.0F));
       }
       EXPECT_TRUE(same_bits(on_host<float>(stream, out), expected));
     }
-    add(stream, device_x.as<float>(), device_delta.as<float>(), 5 * dim);
+    add(stream, device_x.as<float>(), {device_delta.as<float>(), scale}, 5 * dim);
     const auto sums = on_host<float>(stream, device_x);
-    for (size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], x[i] + delta[i]);
+    for (size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(sums[i], x[i] + scale * delta[i]);
+  }
+}
+
+TEST(Residual, EmbeddingsAreScaled) {
+  Stream stream(0);
+  const test::Weights w(stream, test::DType::F32, 7, 33);
+  const DeviceMemory tokens = on_device(stream, std::vector<int32_t>{6, 2});
+  const DeviceMemory out = unwritten(stream, 2 * 33 * sizeof(float));
+  embed(stream, w.matrix, tokens.as<int32_t>(), nullptr, 5.7F, 2, out.as<float>());
+  const auto got = on_host<float>(stream, out);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], w.numbers[(i < 33 ? 6 : 2) * 33 + i % 33] * 5.7F);
+}
+
+TEST(Residual, LogitsAreScaledAndCappedWithTheReferencesBits) {
+  Stream stream(0);
+  for (const size_t n : test::kSizes) {
+    for (const auto& [scale, cap] : {std::pair{1.0F, 0.0F}, {0.3F, 0.0F}, {1.0F, 30.0F}, {0.3F, 5.0F}}) {
+      auto expected = random_floats(n, n, 100.0);
+      const DeviceMemory x = on_device(stream, expected);
+      finish_logits(stream, x.as<float>(), n, scale, cap);
+      for (float& logit : expected) logit *= scale;
+      if (cap > 0.0F) kernels::reference::soft_cap(expected.data(), n, cap);
+      EXPECT_TRUE(same_bits(on_host<float>(stream, x), expected)) << n << " " << scale << " " << cap;
+    }
   }
 }
 
@@ -255,7 +271,8 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
   for (const auto& [half, form] :
        {std::pair{false, Form::Plain}, {false, Form::Fast}, {true, Form::Plain}, {true, Form::Fast}}) {
     for (const bool halves : {false, true}) {
-      for (const uint32_t head_dim : {2U, 6U, 32U, 48U, 64U, 80U, 256U}) {
+      for (const auto& [head_dim, rotated] :
+           {std::pair{2U, 2U}, {6U, 4U}, {32U, 32U}, {48U, 48U}, {64U, 16U}, {80U, 80U}, {256U, 64U}, {256U, 256U}}) {
         const Heads heads{.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim};
         CacheView cache{.n_layers = 2, .n_kv_heads = 2, .head_dim = head_dim, .half = half};
         const DeviceMemory memory = unwritten(stream, 4 * cache.block_bytes());
@@ -265,7 +282,7 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
         const std::vector<int32_t> tables{0, 0, 2, 2};
         const std::vector<int32_t> blocks{3, 1, 0, 2};
         const size_t n = positions.size();
-        const size_t pairs = head_dim / 2;
+        const size_t pairs = rotated / 2;
         std::vector<float> cosines(64 * pairs);
         std::vector<float> sines(64 * pairs);
         for (size_t i = 0; i < cosines.size(); ++i) {
@@ -288,8 +305,8 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
                             .tables = t.as<int32_t>(),
                             .blocks = b.as<int32_t>(),
                             .n_rows = static_cast<uint32_t>(n)};
-        rotate_and_store(stream, rows, heads, c.as<float>(), s.as<float>(), halves, q.as<float>(), k.as<float>(),
-                         v.as<float>(), cache, 1, form);
+        const Angles angles{c.as<float>(), s.as<float>(), rotated, halves};
+        rotate_and_store(stream, rows, heads, angles, q.as<float>(), k.as<float>(), v.as<float>(), cache, 1, form);
         const auto stored = on_host<uint8_t>(stream, memory);
         const auto number = [&](size_t offset, size_t index) {
           if (half) {
@@ -305,15 +322,18 @@ TEST(Rope, RotatesAsTheReferenceAndStores) {
         const auto kind = halves ? core::RopePairs::Halves : core::RopePairs::Adjacent;
         for (size_t row = 0; row < n; ++row) {
           const auto position = static_cast<size_t>(positions[row]);
-          std::vector<float> cos(head_dim);
-          std::vector<float> sin(head_dim);
-          for (size_t d = 0; d < head_dim; ++d) {
+          std::vector<float> cos(rotated);
+          std::vector<float> sin(rotated);
+          for (size_t d = 0; d < rotated; ++d) {
             const size_t pair = position * pairs + (halves ? d % pairs : d / 2);
             cos[d] = cosines[pair];
             sin[d] = (halves ? d < pairs : d % 2 == 0) ? -sines[pair] : sines[pair];
           }
-          kernels::reference::rope(&query[row * 6 * head_dim], cos.data(), sin.data(), 6, head_dim, kind);
-          kernels::reference::rope(&key[row * 2 * head_dim], cos.data(), sin.data(), 2, head_dim, kind);
+          const auto rotate = [&](float* head) {
+            kernels::reference::rope(head, cos.data(), sin.data(), 1, rotated, kind);
+          };
+          for (size_t head = 0; head < 6; ++head) rotate(&query[(row * 6 + head) * head_dim]);
+          for (size_t head = 0; head < 2; ++head) rotate(&key[(row * 2 + head) * head_dim]);
           const auto block = static_cast<size_t>(blocks[static_cast<size_t>(tables[row]) + position / 32]);
           for (size_t head = 0; head < 2; ++head) {
             for (size_t d = 0; d < head_dim; ++d) {

@@ -1,0 +1,110 @@
+// The operations of a CudaStage on experts.
+#include "infer/cuda/cuda_experts.h"
+
+#include <algorithm>
+
+#include "infer/cuda/cuda_stage.h"
+#include "infer/reference/route.h"
+
+namespace folio::infer {
+
+gpu::Routing CudaStage::routing_of(const core::ModelConfig& config) {
+  const kernels::Routing r = kernels::routing_of(config);
+  return {.n_experts = static_cast<uint32_t>(r.n_experts),
+          .n_chosen = static_cast<uint32_t>(r.n_chosen),
+          .n_groups = static_cast<uint32_t>(r.n_groups),
+          .groups_chosen = static_cast<uint32_t>(r.groups_chosen),
+          .sigmoid = r.score == core::RouterScore::Sigmoid,
+          .normalizes = r.normalizes,
+          .scale = r.scale};
+}
+
+size_t CudaStage::bytes_for_experts(size_t n_rows) const {
+  const CudaExperts& e = experts_;
+  if (e.routing.n_experts == 0) return 0;
+  const size_t n_takings = e.takings_of(n_rows);
+  const size_t slots = e.grouped(n_rows).slots();
+  size_t bytes =
+      n_takings * (width(Slot::Residual) + 2) * sizeof(float) + e.routing.n_experts * n_rows * sizeof(int32_t);
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (weights_.stacks_use(static_cast<gpu::Kind>(kind))) {
+      bytes += packed_bytes(slots, widest_of_experts(), static_cast<gpu::Kind>(kind));
+    }
+  }
+  return bytes;
+}
+
+size_t CudaStage::widest_of_experts() const {
+  return std::max(width(Slot::Residual), width(Slot::ExpertGate) / experts_.routing.n_chosen);
+}
+
+void CudaStage::make_room_for_experts() {
+  CudaExperts& e = experts_;
+  if (e.routing.n_experts == 0) return;
+  const size_t n_takings = e.takings_of(n_rows_);
+  const gpu::Grouped grouped = e.grouped(n_rows_);
+  grow(e.experts, n_takings * sizeof(int32_t));
+  grow(e.weights, n_takings * sizeof(float));
+  grow(e.groups, grouped.n_groups * sizeof(gpu::ExpertGroup));
+  grow(e.takings, e.routing.n_experts * n_rows_ * sizeof(int32_t));
+  grow(e.counts, (e.routing.n_experts + 1) * sizeof(uint32_t));
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (!weights_.stacks_use(static_cast<gpu::Kind>(kind))) continue;
+    grow(e.packed[kind], packed_bytes(grouped.slots(), widest_of_experts(), static_cast<gpu::Kind>(kind)));
+  }
+  grow(e.row_scales, grouped.slots() * sizeof(float));
+  grow(e.outs, n_takings * width(Slot::Residual) * sizeof(float));
+}
+
+gpu::PackedInputs CudaStage::expert_inputs(size_t k, gpu::Kind kind) const {
+  return {.data = experts_.packed[static_cast<size_t>(kind)].as<uint8_t>(),
+          .row_scales = experts_.row_scales.as<float>(),
+          .n_rows = static_cast<uint32_t>(experts_.grouped(n_rows_).slots()),
+          .k = static_cast<uint32_t>(k),
+          .kind = kind};
+}
+
+void CudaStage::route(const Router& router) {
+  const gpu::PackedMatrix& matrix = weights_.matrix(router.weight);
+  const gpu::Product product{.weight = matrix, .out = at(Slot::Routes)};
+  gpu::multiply(stream_, pack(Slot::Normed, matrix.kind), &product, 1, options_.fast);
+  const float* bias = router.selection_bias.exists() ? weights_.vector(router.selection_bias) : nullptr;
+  gpu::route(stream_, at(Slot::Routes), bias, experts_.routing, n_rows_, experts_.taken());
+  gpu::group_takings(stream_, experts_.taken(), experts_.routing, n_rows_, experts_.grouped(n_rows_));
+}
+
+void CudaStage::project_experts(WeightId gate, WeightId up) {
+  const gpu::Grouped grouped = experts_.grouped(n_rows_);
+  const std::array products{gpu::Product{.weight = weights_.matrix(gate), .out = at(Slot::ExpertGate)},
+                            gpu::Product{.weight = weights_.matrix(up), .out = at(Slot::ExpertUp)}};
+  const bool together = gpu::same_format(products[0].weight, products[1].weight);
+  for (size_t i = 0; i < products.size(); i += together ? 2 : 1) {
+    const gpu::PackedInputs x = expert_inputs(width(Slot::Normed), products[i].weight.kind);
+    gpu::pack_takings(stream_, at(Slot::Normed), experts_.routing.n_chosen, grouped, x);
+    gpu::multiply_experts(stream_, x, &products[i], together ? 2 : 1, grouped);
+  }
+}
+
+void CudaStage::combine_experts(WeightId down) {
+  const gpu::Grouped grouped = experts_.grouped(n_rows_);
+  const gpu::Product product{.weight = weights_.matrix(down), .out = experts_.outs.as<float>()};
+  const gpu::PackedInputs x = expert_inputs(width(Slot::ExpertGate) / experts_.routing.n_chosen, product.weight.kind);
+  if (activate_pending_ && activate_pending_->first == Slot::ExpertGate) {
+    gpu::activate_takings(stream_, activation_, at(Slot::ExpertGate), at(Slot::ExpertUp), grouped, x);
+    activate_pending_.reset();
+  } else {
+    gpu::pack_takings(stream_, at(Slot::ExpertGate), 1, grouped, x);
+  }
+  gpu::multiply_experts(stream_, x, &product, 1, grouped);
+  flush();
+  gpu::combine_experts(stream_, at(Slot::Residual), experts_.outs.as<float>(), experts_.taken(),
+                       experts_.routing.n_chosen, n_rows_, width(Slot::Residual));
+}
+
+void CudaStage::gate_rows(Slot slot, WeightId weight) {
+  flush();
+  gpu::gate_rows(stream_, at(slot), width(slot), at(Slot::Normed), weights_.vector(weight), n_rows_,
+                 width(Slot::Normed));
+}
+
+}  // namespace folio::infer

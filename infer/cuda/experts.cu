@@ -1,0 +1,92 @@
+// What stands around the products of experts: their inputs are packed by group, and what they make is added up.
+//
+// pack      A block a taking, as inputs.cu; with the middle of the feed-forward on the way, as swiglu.cu. Blocks of
+//           places that no taking has end at once.
+// combine   A thread a number: it reads the number of each expert of the row, 4 n_chosen bytes, and adds them in order.
+// gate      A block a row: a sum over dim, and then the row's numbers are multiplied by its sigmoid.
+// All are bound by memory: some bytes a number, and as many operations.
+#include "infer/cuda/activation.h"
+#include "infer/cuda/experts.h"
+#include "infer/cuda/inputs.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+// The taking of a place; -1: none.
+__device__ int32_t taking_of(const Grouped& grouped, uint32_t slot) {
+  const ExpertGroup group = grouped.groups[slot / grouped.size];
+  const uint32_t i = slot % grouped.size;
+  return i < group.n ? grouped.takings[group.first + i] : -1;
+}
+
+template <Kind kKind>
+__global__ __launch_bounds__(kBlockThreads) void pack_taken_rows(const float* x, uint32_t of_row, Grouped grouped,
+                                                                 PackedInputs to) {
+  const int32_t taking = taking_of(grouped, blockIdx.x);
+  if (taking < 0) return;
+  x += static_cast<size_t>(taking) / of_row * to.k;
+  pack_row<kKind>(to, blockIdx.x, [&](size_t i) { return x[i]; });
+}
+
+template <Kind kKind>
+__global__ __launch_bounds__(kBlockThreads) void activate_taken_rows(Activation activation, float* gate,
+                                                                     const float* up, Grouped grouped,
+                                                                     PackedInputs to) {
+  const int32_t taking = taking_of(grouped, blockIdx.x);
+  if (taking < 0) return;
+  gate += static_cast<size_t>(taking) * to.k;
+  up += static_cast<size_t>(taking) * to.k;
+  for (size_t i = threadIdx.x; i < to.k; i += kBlockThreads) gate[i] = gated(activation, gate[i], up[i]);
+  pack_row<kKind>(to, blockIdx.x, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
+}
+
+__global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, Taken taken,
+                                                              uint32_t n_chosen, size_t dim) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
+  if (i >= dim) return;
+  const size_t first = static_cast<size_t>(blockIdx.y) * n_chosen;
+  float sum = x[blockIdx.y * dim + i];
+  for (uint32_t k = 0; k < n_chosen; ++k) {
+    if (taken.experts[first + k] < 0) break;
+    sum += taken.weights[first + k] * outs[(first + k) * dim + i];
+  }
+  x[blockIdx.y * dim + i] = sum;
+}
+
+__global__ __launch_bounds__(kBlockThreads) void gate_each_row(float* x, size_t n, const float* normed,
+                                                               const float* weight, size_t dim) {
+  x += blockIdx.x * n;
+  normed += blockIdx.x * dim;
+  float sum = 0.0F;
+  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) sum = fmaf(normed[i], weight[i], sum);
+  const float gate = 1.0F / (1.0F + exp_of(-block_sum(sum)));
+  for (size_t i = threadIdx.x; i < n; i += kBlockThreads) x[i] *= gate;
+}
+
+}  // namespace
+
+void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to) {
+  with_kind(to.kind, [&]<Kind kKind>() {
+    launch(pack_taken_rows<kKind>, {to.n_rows}, {kBlockThreads}, 0, stream, x, of_row, grouped, to);
+  });
+}
+
+void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
+                      const PackedInputs& to) {
+  with_kind(to.kind, [&]<Kind kKind>() {
+    launch(activate_taken_rows<kKind>, {to.n_rows}, {kBlockThreads}, 0, stream, activation, gate, up, grouped, to);
+  });
+}
+
+void combine_experts(Stream& stream, float* x, const float* outs, const Taken& taken, size_t n_chosen, size_t n_rows,
+                     size_t dim) {
+  const Grid grid{static_cast<unsigned>(ceil_div(dim, kBlockThreads)), static_cast<unsigned>(n_rows)};
+  launch(combine_rows, grid, {kBlockThreads}, 0, stream, x, outs, taken, static_cast<uint32_t>(n_chosen), dim);
+}
+
+void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows,
+               size_t dim) {
+  launch(gate_each_row, {static_cast<unsigned>(n_rows)}, {kBlockThreads}, 0, stream, x, n, normed, weight, dim);
+}
+
+}  // namespace folio::infer::gpu

@@ -1,0 +1,81 @@
+// What a block does to multiply some row tiles of a matrix by some column tiles of inputs: product.cu has one matrix
+// for all rows, product_experts.cu one for each group of them. product.cu explains it.
+#pragma once
+
+#include "infer/cuda/product_body.h"
+
+namespace folio::infer::gpu {
+
+inline constexpr unsigned kNarrowThreads = kSplits * kWarp;
+inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
+
+/// The row tiles [first_tile, first_tile + kRowTiles) of `w`, as far as there are, by the first `column_tiles` of at
+/// most kColumnTiles tiles at `inputs`, which lie `input_bytes` apart. `shared` holds kSplits * kRowTiles *
+/// kColumnTiles * kTileNumbers floats. put(column, output, sum) gets each sum, also of what is beyond the matrix.
+template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
+__device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
+                                size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
+  constexpr int kUnroll = kColumnTiles == 1 ? Format::kUnroll : 1;  // many products hide what one load takes
+  const size_t split = threadIdx.x / kWarp;
+  const size_t steps_of_block = kBlockK / Format::kStepColumns;
+  const size_t per_split = split_blocks(w.k_blocks());
+  const size_t begin = (split * per_split < w.k_blocks() ? split * per_split : w.k_blocks()) * steps_of_block;
+  const size_t end = ((split + 1) * per_split < w.k_blocks() ? (split + 1) * per_split : w.k_blocks()) * steps_of_block;
+  const size_t step_bytes = Format::step_bytes(w);
+
+  const uint8_t* weights[kRowTiles];
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {  // behind the last tile, the last one again: its sums are not stored
+    const size_t tile = first_tile + m < w.row_tiles() ? first_tile + m : w.row_tiles() - 1;
+    weights[m] = data + tile * w.tile_bytes();
+  }
+
+  Sums sums[kRowTiles][kColumnTiles] = {};
+  for (size_t step = begin; step < end; step += kUnroll) {
+    typename Format::Weights loaded[kUnroll][kRowTiles];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (step + u >= end) break;
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        Format::template load_weights<true>(w, weights[m] + (step + u) * step_bytes, loaded[u][m]);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (step + u >= end) break;
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        if (static_cast<size_t>(n) >= column_tiles) break;
+        const uint8_t* column = inputs + n * input_bytes + (step + u) * Format::kInputBytes;
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) Format::multiply(loaded[u][m], column, sums[m][n]);
+      }
+    }
+  }
+
+  auto* parts = reinterpret_cast<float*>(shared);  // (splits, row tiles, column tiles, lanes, 4)
+  constexpr size_t kNumbers = kRowTiles * kColumnTiles * kTileNumbers;
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      float* to = parts + split * kNumbers + (m * kColumnTiles + n) * kTileNumbers + lane_id() * 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = sums[m][n].c[i];
+    }
+  }
+  __syncthreads();
+  const size_t n_splits = ceil_div(w.k_blocks(), per_split);
+  for (size_t number = threadIdx.x; number < kNumbers; number += kNarrowThreads) {
+    float total = parts[number];
+    for (size_t s = 1; s < n_splits; ++s) total += parts[s * kNumbers + number];
+    const size_t tile = number / kTileNumbers;
+    const size_t lane = number % kTileNumbers / 4;
+    const size_t i = number % 4;
+    put(tile % kColumnTiles * kTileColumns + lane % 4 * 2 + i % 2,
+        (first_tile + tile / kColumnTiles) * kTileRows + lane / 4 + i / 2 * 8, total);
+  }
+}
+
+}  // namespace folio::infer::gpu

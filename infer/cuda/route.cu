@@ -1,0 +1,209 @@
+// How a mixture chooses: a router's logits become the weights of the experts that a row takes, and the takings of all
+// rows are grouped by expert.
+//
+// route  A warp a row. Scores lie in shared memory; the largest is found n_chosen times, each lane looking through
+// every
+//        32nd. Sums run in the order of the experts, as in the reference, so the weights have its bits, and a tie falls
+//        as it does there. For one row of 128 experts some thousand cycles: a launch takes longer.
+// group  A block an expert: it reads all takings (4 bytes each, from the L2 cache), 256 at a time, and lists its own in
+//        order: the ballots of its warps say how many stand before each. The last block to come cuts the lists into
+//        groups. No order of blocks changes a list.
+//
+// cuda_report: route_rows shares 1056 bytes
+#include "infer/cuda/block.h"
+#include "infer/cuda/experts.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+constexpr float kNone = -__builtin_huge_valf();  // below every score
+
+// Bits in shared memory, one of each expert or group.
+__device__ bool has_bit(const uint32_t* words, uint32_t i) { return (words[i / kWarp] >> i % kWarp & 1U) != 0; }
+
+// Sets the bits of the `n_chosen` largest values above kNone, among equals of the first. All lanes of a warp.
+__device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint32_t* words) {
+  const unsigned lane = threadIdx.x;
+  for (uint32_t i = lane; i < ceil_div(n, kWarp); i += kWarp) words[i] = 0;
+  __syncwarp();
+  for (uint32_t k = 0; k < n_chosen; ++k) {
+    float best = kNone;
+    uint32_t index = n;
+    for (uint32_t i = lane; i < n; i += kWarp) {
+      if (values[i] > best && !has_bit(words, i)) {
+        best = values[i];
+        index = i;
+      }
+    }
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const float other = __shfl_xor_sync(kAllLanes, best, distance);
+      const uint32_t other_index = __shfl_xor_sync(kAllLanes, index, distance);
+      if (other > best || (other == best && other_index < index)) {
+        best = other;
+        index = other_index;
+      }
+    }
+    if (index == n) break;
+    if (lane == 0) words[index / kWarp] |= 1U << index % kWarp;
+    __syncwarp();
+  }
+}
+
+// Logits to scores, in place. All lanes of a warp.
+__device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
+  const unsigned lane = threadIdx.x;
+  if (sigmoid) {
+    for (uint32_t i = lane; i < n; i += kWarp) scores[i] = 1.0F / (1.0F + exp_of(-scores[i]));
+    __syncwarp();
+    return;
+  }
+  float largest = kNone;
+  for (uint32_t i = lane; i < n; i += kWarp) largest = scores[i] > largest ? scores[i] : largest;
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, largest, distance);
+    largest = other > largest ? other : largest;
+  }
+  for (uint32_t i = lane; i < n; i += kWarp) scores[i] = exp_of(scores[i] - largest);
+  __syncwarp();
+  float sum = 0.0F;
+  for (uint32_t i = 0; i < n; ++i) sum += scores[i];
+  __syncwarp();
+  for (uint32_t i = lane; i < n; i += kWarp) scores[i] /= sum;
+  __syncwarp();
+}
+
+// The sum of the two largest values of a group.
+__device__ float score_of_group(const float* values, uint32_t size) {
+  float best = kNone;
+  float second = size > 1 ? kNone : 0.0F;
+  for (uint32_t i = 0; i < size; ++i) {
+    const float lower = values[i] < best ? values[i] : best;
+    second = second < lower ? lower : second;
+    best = best < values[i] ? values[i] : best;
+  }
+  return best + second;
+}
+
+size_t words_of(size_t n) { return ceil_div(n, kWarp); }
+
+__global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Taken taken) {
+  FOLIO_DYNAMIC_SHARED(shared);
+  auto* scores = reinterpret_cast<float*>(shared);
+  float* by = scores + r.n_experts;  // what experts are chosen by
+  float* groups = by + r.n_experts;
+  auto* chosen = reinterpret_cast<uint32_t*>(groups + r.n_groups);
+  uint32_t* chosen_groups = chosen + ceil_div(r.n_experts, kWarp);
+  const unsigned lane = threadIdx.x;
+  routes += static_cast<size_t>(blockIdx.x) * r.n_experts;
+  taken.experts += static_cast<size_t>(blockIdx.x) * r.n_chosen;
+  taken.weights += static_cast<size_t>(blockIdx.x) * r.n_chosen;
+
+  for (uint32_t i = lane; i < r.n_experts; i += kWarp) scores[i] = routes[i];
+  to_scores(scores, r.n_experts, r.sigmoid);
+  for (uint32_t i = lane; i < r.n_experts; i += kWarp) by[i] = bias == nullptr ? scores[i] : scores[i] + bias[i];
+  __syncwarp();
+  if (r.groups_chosen < r.n_groups) {
+    const uint32_t size = r.n_experts / r.n_groups;
+    for (uint32_t g = lane; g < r.n_groups; g += kWarp) groups[g] = score_of_group(by + g * size, size);
+    __syncwarp();
+    choose(groups, r.n_groups, r.groups_chosen, chosen_groups);
+    for (uint32_t i = lane; i < r.n_experts; i += kWarp) {
+      if (!has_bit(chosen_groups, i / size)) by[i] = kNone;
+    }
+    __syncwarp();
+  }
+  choose(by, r.n_experts, r.n_chosen, chosen);
+
+  float sum = 0.0F;
+  for (uint32_t i = 0; i < r.n_experts; ++i) sum += has_bit(chosen, i) ? scores[i] : 0.0F;
+  const float factor = r.normalizes ? r.scale / (sum + 1e-20F) : r.scale;
+  uint32_t n_taken = 0;
+  for (uint32_t i = lane; i < ceil_div(r.n_experts, kWarp) * kWarp; i += kWarp) {
+    const uint32_t word = chosen[i / kWarp];
+    const bool is_chosen = (word >> lane & 1U) != 0;
+    const float weight = is_chosen ? scores[i] * factor : 0.0F;
+    if (i < r.n_experts) routes[i] = weight;
+    if (is_chosen) {
+      const uint32_t place = n_taken + count_bits(word & ((1U << lane) - 1));
+      taken.experts[place] = static_cast<int32_t>(i);
+      taken.weights[place] = weight;
+    }
+    n_taken += count_bits(word);
+  }
+  for (uint32_t k = n_taken + lane; k < r.n_chosen; k += kWarp) {
+    taken.experts[k] = -1;
+    taken.weights[k] = 0.0F;
+  }
+}
+
+// The sum of the values of the threads before this one in the block; `total` is that of all.
+__device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
+  FOLIO_SHARED(uint32_t, sums, kBlockWarps);
+  const unsigned lane = threadIdx.x % kWarp;
+  const unsigned warp = threadIdx.x / kWarp;
+  uint32_t up_to = value;
+  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+    const uint32_t other = __shfl_up_sync(kAllLanes, up_to, distance);
+    if (lane >= distance) up_to += other;
+  }
+  if (lane == kWarp - 1) sums[warp] = up_to;
+  __syncthreads();
+  total = 0;
+  uint32_t before = 0;
+  for (unsigned w = 0; w < kBlockWarps; ++w) {
+    if (w == warp) before = total;
+    total += sums[w];
+  }
+  __syncthreads();  // the next call may write again
+  return before + up_to - value;
+}
+
+__global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* experts, uint32_t n_takings,
+                                                                 uint32_t n_experts, uint32_t n_rows, Grouped to) {
+  const auto expert = static_cast<int32_t>(blockIdx.x);
+  int32_t* list = to.takings + static_cast<size_t>(blockIdx.x) * n_rows;
+  uint32_t n = 0;
+  for (uint32_t first = 0; first < n_takings; first += kBlockThreads) {
+    const uint32_t i = first + threadIdx.x;
+    const bool mine = i < n_takings && experts[i] == expert;
+    uint32_t found = 0;
+    const uint32_t before = sum_before(mine ? 1 : 0, found);
+    if (mine) list[n + before] = static_cast<int32_t>(i);
+    n += found;
+  }
+  if (threadIdx.x == 0) to.counts[expert] = n;
+  uint32_t* counter = to.counts + n_experts;
+  if (!is_last_block(counter, n_experts)) return;
+
+  const auto of_thread = static_cast<uint32_t>(ceil_div(n_experts, kBlockThreads));
+  const uint32_t begin = threadIdx.x * of_thread < n_experts ? threadIdx.x * of_thread : n_experts;
+  const uint32_t end = begin + of_thread < n_experts ? begin + of_thread : n_experts;
+  uint32_t n_groups = 0;
+  for (uint32_t e = begin; e < end; ++e) n_groups += static_cast<uint32_t>(ceil_div(to.counts[e], to.size));
+  uint32_t all_groups = 0;
+  uint32_t group = sum_before(n_groups, all_groups);
+  for (uint32_t e = begin; e < end; ++e) {
+    const uint32_t count = to.counts[e];
+    for (uint32_t at = 0; at < count; at += to.size) {
+      const uint32_t left = count - at;
+      to.groups[group++] = {static_cast<int32_t>(e), e * n_rows + at, left < to.size ? left : to.size};
+    }
+  }
+  for (uint32_t g = all_groups + threadIdx.x; g < to.n_groups; g += kBlockThreads) to.groups[g] = {-1, 0, 0};
+  if (threadIdx.x == 0) *counter = 0;
+}
+
+}  // namespace
+
+void route(Stream& stream, float* routes, const float* bias, const Routing& r, size_t n_rows, const Taken& taken) {
+  const size_t words = 2 * r.n_experts + r.n_groups + words_of(r.n_experts) + words_of(r.n_groups);
+  launch(route_rows, {static_cast<unsigned>(n_rows)}, {kWarp}, words * sizeof(uint32_t), stream, routes, bias, r,
+         taken);
+}
+
+void group_takings(Stream& stream, const Taken& taken, const Routing& r, size_t n_rows, const Grouped& grouped) {
+  launch(group_by_expert, {r.n_experts}, {kBlockThreads}, 0, stream, taken.experts,
+         static_cast<uint32_t>(n_rows * r.n_chosen), r.n_experts, static_cast<uint32_t>(n_rows), grouped);
+}
+
+}  // namespace folio::infer::gpu

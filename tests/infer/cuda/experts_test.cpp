@@ -1,0 +1,383 @@
+// Laws of the kernels of experts. A row's experts and their weights are the reference's bits; takings are grouped
+// without a loss; and each row's product is the bits of multiply() with its expert's matrix, whatever else is there.
+#include "infer/cuda/experts.h"
+
+#include <cmath>
+#include <map>
+
+#include "infer/reference/reference.h"
+#include "infer/reference/route.h"
+#include "tests/infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/operands.h"
+
+namespace folio::infer::gpu {
+namespace {
+
+using core::DType;
+using infer::test::random_floats;
+using infer::test::same_bits;
+using test::on_device;
+using test::on_host;
+using test::unwritten;
+
+// What rows take, on the device.
+struct TakenMemory {
+  TakenMemory(Stream& stream, size_t n_rows, size_t n_chosen)
+      : experts(unwritten(stream, n_rows * n_chosen * sizeof(int32_t))),
+        weights(unwritten(stream, n_rows * n_chosen * sizeof(float))) {}
+  [[nodiscard]] Taken view() const { return {experts.as<int32_t>(), weights.as<float>()}; }
+
+  DeviceMemory experts;
+  DeviceMemory weights;
+};
+
+struct GroupedMemory {
+  GroupedMemory(Stream& stream, size_t n_rows, const Routing& r)
+      : sizes(group_sizes(n_rows * r.n_chosen, r.n_experts)) {
+    groups = unwritten(stream, sizes.n_groups * sizeof(ExpertGroup));
+    takings = unwritten(stream, r.n_experts * n_rows * sizeof(int32_t));
+    counts = on_device(stream, std::vector<uint32_t>(r.n_experts + 1, 0));
+    sizes.groups = groups.as<ExpertGroup>();
+    sizes.takings = takings.as<int32_t>();
+    sizes.counts = counts.as<uint32_t>();
+  }
+  DeviceMemory groups;
+  DeviceMemory takings;
+  DeviceMemory counts;
+  Grouped sizes;
+};
+
+// Routes as the reference makes them.
+struct Expected {
+  std::vector<float> routes;
+  std::vector<int32_t> experts;
+  std::vector<float> weights;
+};
+Expected reference_of(std::vector<float> logits, const float* bias, const Routing& r) {
+  const kernels::Routing routing{.score = r.sigmoid ? core::RouterScore::Sigmoid : core::RouterScore::Softmax,
+                                 .n_experts = r.n_experts,
+                                 .n_chosen = r.n_chosen,
+                                 .n_groups = r.n_groups,
+                                 .groups_chosen = r.groups_chosen,
+                                 .normalizes = r.normalizes,
+                                 .scale = r.scale};
+  Expected e;
+  for (size_t at = 0; at < logits.size(); at += r.n_experts) {
+    kernels::route(&logits[at], bias, routing);
+    for (size_t i = 0; i < r.n_experts; ++i) {
+      if (logits[at + i] == 0.0F) continue;
+      e.experts.push_back(static_cast<int32_t>(i));
+      e.weights.push_back(logits[at + i]);
+    }
+  }
+  e.routes = std::move(logits);
+  return e;
+}
+
+void expect_reference(const std::vector<float>& logits, const std::vector<float>& bias, const Routing& r) {
+  Stream stream(0);
+  const size_t n_rows = logits.size() / r.n_experts;
+  const DeviceMemory routes = on_device(stream, logits);
+  const DeviceMemory device_bias = on_device(stream, bias.empty() ? std::vector<float>{0.0F} : bias);
+  const TakenMemory taken(stream, n_rows, r.n_chosen);
+  route(stream, routes.as<float>(), bias.empty() ? nullptr : device_bias.as<float>(), r, n_rows, taken.view());
+  const Expected expected = reference_of(logits, bias.empty() ? nullptr : bias.data(), r);
+  const std::string what = std::to_string(r.n_chosen) + " of " + std::to_string(r.n_experts);
+  ASSERT_EQ(on_host<int32_t>(stream, taken.experts), expected.experts) << what;
+  ASSERT_TRUE(same_bits(on_host<float>(stream, routes), expected.routes)) << what;
+  ASSERT_TRUE(same_bits(on_host<float>(stream, taken.weights), expected.weights)) << what;
+}
+
+TEST(Route, HasTheReferencesBits) {
+  for (const uint32_t n : {1U, 2U, 5U, 31U, 32U, 33U, 64U, 100U, 257U}) {
+    const auto logits = random_floats(3 * n, n, 5.0);
+    const auto bias = random_floats(n, n + 1, 0.5);
+    for (const uint32_t chosen : {1U, 2U, 8U, n}) {
+      if (chosen > n) continue;
+      Routing r{.n_experts = n, .n_chosen = chosen};
+      expect_reference(logits, {}, r);
+      r.normalizes = true;
+      r.scale = 2.5F;
+      expect_reference(logits, bias, r);
+      r.sigmoid = true;
+      expect_reference(logits, bias, r);
+      r.normalizes = false;
+      expect_reference(logits, {}, r);
+    }
+  }
+}
+
+TEST(Route, OfGroupsHasTheReferencesBits) {
+  for (const auto& [n, groups, of_row, chosen] :
+       {std::array{12U, 4U, 2U, 4U}, {8U, 8U, 3U, 2U}, {256U, 8U, 4U, 8U}, {66U, 33U, 32U, 5U}, {70U, 35U, 34U, 60U}}) {
+    const auto logits = random_floats(4 * n, n, 5.0);
+    const auto bias = random_floats(n, 3, 0.5);
+    for (const bool sigmoid : {false, true}) {
+      const Routing r{.n_experts = n,
+                      .n_chosen = chosen,
+                      .n_groups = groups,
+                      .groups_chosen = of_row,
+                      .sigmoid = sigmoid,
+                      .normalizes = sigmoid,
+                      .scale = 0.5F};
+      expect_reference(logits, {}, r);
+      expect_reference(logits, bias, r);
+    }
+  }
+}
+
+TEST(Route, AmongEqualsTheFirstAreChosen) {
+  std::vector<float> logits(40, 1.0F);
+  expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 6});
+  for (const size_t i : {39U, 7U, 33U, 8U}) logits[i] = 2.0F;
+  expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 3});
+  expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 7});
+}
+
+// Whatever a damaged model says, each expert is one that there is, and is taken once.
+TEST(Route, DamageTakesNoExpertTwice) {
+  Stream stream(0);
+  for (const bool sigmoid : {false, true}) {
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+      for (const size_t n_bad : {1U, 35U}) {
+        auto logits = random_floats(35, 2);
+        for (size_t i = 0; i < n_bad; ++i) logits[i] = bad;
+        const DeviceMemory routes = on_device(stream, logits);
+        const TakenMemory taken(stream, 1, 4);
+        route(stream, routes.as<float>(), nullptr, {.n_experts = 35, .n_chosen = 4, .sigmoid = sigmoid}, 1,
+              taken.view());
+        int32_t before = -1;
+        for (const int32_t expert : on_host<int32_t>(stream, taken.experts)) {
+          if (expert == -1) continue;
+          EXPECT_GT(expert, before);
+          EXPECT_LT(expert, 35);
+          before = expert;
+        }
+      }
+    }
+  }
+}
+
+// Random routes of some rows, and the takings by expert in the order of the rows.
+std::map<int32_t, std::vector<int32_t>> by_expert(const std::vector<int32_t>& experts) {
+  std::map<int32_t, std::vector<int32_t>> lists;
+  for (size_t i = 0; i < experts.size(); ++i) {
+    if (experts[i] >= 0) lists[experts[i]].push_back(static_cast<int32_t>(i));
+  }
+  return lists;
+}
+
+struct Mixture {
+  uint32_t n_experts, n_chosen;
+  size_t n_rows;
+};
+const std::vector<Mixture> kMixtures{{5, 2, 1},    {5, 2, 3},  {5, 2, 70},  {40, 3, 9},
+                                     {300, 4, 20}, {8, 8, 33}, {1, 1, 150}, {300, 2, 700}};
+
+TEST(Group, EachTakingIsInOneGroupOfItsExpert) {
+  Stream stream(0);
+  for (const Mixture& c : kMixtures) {
+    const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
+    const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 7, 3.0));
+    const TakenMemory taken(stream, c.n_rows, c.n_chosen);
+    const GroupedMemory grouped(stream, c.n_rows, r);
+    route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
+    for (int again = 0; again < 2; ++again) {  // the counter is left as it was
+      group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
+      auto lists = by_expert(on_host<int32_t>(stream, taken.experts));
+      const auto groups = on_host<ExpertGroup>(stream, grouped.groups);
+      const auto takings = on_host<int32_t>(stream, grouped.takings);
+      bool ended = false;
+      for (const ExpertGroup& g : groups) {
+        ASSERT_LE(g.n, grouped.sizes.size);
+        ended = ended || g.n == 0;
+        ASSERT_EQ(g.n == 0, ended) << "those in use come first";
+        if (g.n == 0) continue;
+        auto& list = lists[g.expert];
+        ASSERT_LE(g.n, list.size());
+        for (uint32_t i = 0; i < g.n; ++i) ASSERT_EQ(takings[g.first + i], list[i]);
+        list.erase(list.begin(), list.begin() + g.n);
+        ASSERT_TRUE(list.empty() || g.n == grouped.sizes.size);
+      }
+      for (const auto& [expert, list] : lists) ASSERT_TRUE(list.empty()) << expert;
+    }
+  }
+}
+
+TEST(Group, IsTheSameInAllOrders) {
+  Stream stream(0);
+  const Routing r{.n_experts = 20, .n_chosen = 3};
+  host::require_same_in_all_orders([&] {
+    const DeviceMemory routes = on_device(stream, random_floats(30 * 20, 7, 3.0));
+    const TakenMemory taken(stream, 30, 3);
+    const GroupedMemory grouped(stream, 30, r);
+    route(stream, routes.as<float>(), nullptr, r, 30, taken.view());
+    group_takings(stream, taken.view(), r, 30, grouped.sizes);
+    auto bytes = test::bytes_of(stream, routes);
+    for (const DeviceMemory* memory : {&taken.experts, &taken.weights, &grouped.groups}) {
+      const auto more = test::bytes_of(stream, *memory);
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    }
+    return bytes;
+  });
+}
+
+// A stack of random matrices: those of Weights, one after the other.
+struct Stack {
+  Stack(Stream& stream, DType type, size_t n, size_t n_out, size_t k, uint64_t seed) {
+    std::vector<uint8_t> bytes;
+    for (size_t i = 0; i < n; ++i) {
+      each.emplace_back(stream, type, n_out, k, seed + i);
+      const auto tiles = on_host<uint8_t>(stream, each.back().memory);
+      bytes.insert(bytes.end(), tiles.begin(), tiles.end());
+    }
+    memory = on_device(stream, bytes);
+    matrix = each[0].matrix;
+    matrix.data = memory.as<uint8_t>();
+  }
+  std::vector<test::Weights> each;
+  DeviceMemory memory;
+  PackedMatrix matrix;
+};
+
+class ExpertsOf : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, ExpertsOf, ::testing::ValuesIn(test::kTypes),
+                         [](const auto& info) { return std::string(core::info(info.param).name); });
+
+// The products of an expert's two matrices, of SwiGLU and of the third: what single products make of each taking, bit
+// for bit. So no row depends on the others, nor on how they are grouped.
+TEST_P(ExpertsOf, EachTakingIsItsOwnProduct) {
+  Stream stream(0);
+  const size_t block = core::info(GetParam()).block_elements;
+  const size_t dim = block == 1 ? 33 : block;
+  const size_t width = block == 1 ? 21 : block;
+  for (const Mixture& c : {Mixture{5, 2, 1}, Mixture{5, 2, 13}, Mixture{3, 2, 67}}) {
+    const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
+    const Stack gate(stream, GetParam(), c.n_experts, width, dim, 1);
+    const Stack up(stream, GetParam(), c.n_experts, width, dim, 50);
+    const Stack down(stream, GetParam(), c.n_experts, dim, width, 100);
+    const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 9, 3.0));
+    const TakenMemory taken(stream, c.n_rows, c.n_chosen);
+    const GroupedMemory grouped(stream, c.n_rows, r);
+    route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
+    group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
+
+    const auto rows = random_floats(c.n_rows * dim, 4);
+    const size_t n_takings = c.n_rows * c.n_chosen;
+    const DeviceMemory x = on_device(stream, rows);
+    const DeviceMemory gates = unwritten(stream, n_takings * width * sizeof(float));
+    const DeviceMemory ups = unwritten(stream, n_takings * width * sizeof(float));
+    const DeviceMemory outs = unwritten(stream, n_takings * dim * sizeof(float));
+    const test::Packing in(stream, grouped.sizes.slots(), dim, gate.matrix.kind);
+    const test::Packing middle(stream, grouped.sizes.slots(), width, gate.matrix.kind);
+    const std::array products{Product{.weight = gate.matrix, .out = gates.as<float>()},
+                              Product{.weight = up.matrix, .out = ups.as<float>()}};
+    pack_takings(stream, x.as<float>(), c.n_chosen, grouped.sizes, in.view);
+    multiply_experts(stream, in.view, products.data(), 2, grouped.sizes);
+    activate_takings(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped.sizes, middle.view);
+    const Product last{.weight = down.matrix, .out = outs.as<float>()};
+    multiply_experts(stream, middle.view, &last, 1, grouped.sizes);
+
+    const auto experts = on_host<int32_t>(stream, taken.experts);
+    const auto got_gates = on_host<float>(stream, gates);
+    const auto got = on_host<float>(stream, outs);
+    for (size_t i = 0; i < n_takings; ++i) {
+      const auto e = static_cast<size_t>(experts[i]);
+      const auto row = rows.begin() + static_cast<ptrdiff_t>(i / c.n_chosen * dim);
+      const test::Inputs one(stream, {row, row + static_cast<ptrdiff_t>(dim)}, dim, gate.matrix.kind);
+      const auto up_of = test::product(stream, one, up.each[e]);
+      auto hidden = test::product(stream, one, gate.each[e]);
+      kernels::reference::swiglu(hidden.data(), up_of.data(), width, hidden.data());
+      ASSERT_TRUE(same_bits(std::span(got_gates).subspan(i * width, width), hidden)) << c.n_rows << ", taking " << i;
+      const test::Inputs two(stream, hidden, width, down.matrix.kind);
+      ASSERT_TRUE(same_bits(std::span(got).subspan(i * dim, dim), test::product(stream, two, down.each[e])))
+          << c.n_rows << ", taking " << i;
+    }
+    // Apart, the middle and its packing are the same.
+    const test::Packing apart(stream, grouped.sizes.slots(), width, gate.matrix.kind);
+    const DeviceMemory again = unwritten(stream, outs.bytes());
+    pack_takings(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
+    const Product same{.weight = down.matrix, .out = again.as<float>()};
+    multiply_experts(stream, apart.view, &same, 1, grouped.sizes);
+    EXPECT_TRUE(same_bits(on_host<float>(stream, again), got));
+  }
+}
+
+TEST(Experts, AreTheSameInAllOrders) {
+  Stream stream(0);
+  const Routing r{.n_experts = 4, .n_chosen = 2};
+  for (const size_t n_rows : {3U, 40U}) {
+    const Stack stack(stream, DType::Q8_0, 4, 40, 64, 1);
+    host::require_same_in_all_orders(
+        [&] {
+          const DeviceMemory routes = on_device(stream, random_floats(n_rows * 4, 9, 3.0));
+          const TakenMemory taken(stream, n_rows, 2);
+          const GroupedMemory grouped(stream, n_rows, r);
+          route(stream, routes.as<float>(), nullptr, r, n_rows, taken.view());
+          group_takings(stream, taken.view(), r, n_rows, grouped.sizes);
+          const DeviceMemory x = on_device(stream, random_floats(n_rows * 64, 4));
+          const DeviceMemory out = unwritten(stream, n_rows * 2 * 40 * sizeof(float));
+          const test::Packing in(stream, grouped.sizes.slots(), 64, stack.matrix.kind);
+          pack_takings(stream, x.as<float>(), 2, grouped.sizes, in.view);
+          const Product product{.weight = stack.matrix, .out = out.as<float>()};
+          multiply_experts(stream, in.view, &product, 1, grouped.sizes);
+          return test::bytes_of(stream, out);
+        },
+        1);
+  }
+}
+
+TEST(Experts, AreCombinedInTheirOrder) {
+  Stream stream(0);
+  for (const size_t dim : test::kSizes) {
+    const size_t n_rows = 3;
+    const size_t n_chosen = 5;
+    std::vector<int32_t> experts(n_rows * n_chosen, 1);
+    experts[n_chosen + 4] = -1;  // a row that takes four
+    const auto weights = random_floats(n_rows * n_chosen, 2);
+    const auto outs = random_floats(n_rows * n_chosen * dim, 3);
+    auto expected = random_floats(n_rows * dim, 4);
+    const DeviceMemory x = on_device(stream, expected);
+    for (size_t i = 0; i < n_rows * n_chosen; ++i) {
+      for (size_t d = 0; d < dim && experts[i] >= 0; ++d)
+        expected[i / n_chosen * dim + d] += weights[i] * outs[i * dim + d];
+    }
+    const DeviceMemory device_experts = on_device(stream, experts);
+    const DeviceMemory device_weights = on_device(stream, weights);
+    const DeviceMemory device_outs = on_device(stream, outs);
+    combine_experts(stream, x.as<float>(), device_outs.as<float>(),
+                    {device_experts.as<int32_t>(), device_weights.as<float>()}, n_chosen, n_rows, dim);
+    EXPECT_TRUE(same_bits(on_host<float>(stream, x), expected)) << dim;
+  }
+}
+
+// A sum over dim has dim roundings, and the sigmoid's slope is at most a quarter; exp and three operations follow.
+TEST(Experts, ARowIsGated) {
+  Stream stream(0);
+  for (const size_t dim : test::kSizes) {
+    const size_t n = dim + 3;
+    const auto x = random_floats(4 * n, 1);
+    const auto normed = random_floats(4 * dim, 2);
+    const auto weight = random_floats(dim, 3);
+    const DeviceMemory device_x = on_device(stream, x);
+    const DeviceMemory device_normed = on_device(stream, normed);
+    const DeviceMemory device_weight = on_device(stream, weight);
+    gate_rows(stream, device_x.as<float>(), n, device_normed.as<float>(), device_weight.as<float>(), 4, dim);
+    const auto got = on_host<float>(stream, device_x);
+    for (size_t row = 0; row < 4; ++row) {
+      double sum = 0.0;
+      double magnitudes = 0.0;
+      for (size_t i = 0; i < dim; ++i) {
+        const double product = static_cast<double>(normed[row * dim + i]) * weight[i];
+        sum += product;
+        magnitudes += std::abs(product);
+      }
+      const double gate = 1.0 / (1.0 + std::exp(-sum));
+      const double error = magnitudes * static_cast<double>(dim) * 0x1p-24 / 4.0 + 8 * 0x1p-24;
+      for (size_t i = 0; i < n; ++i) ASSERT_NEAR(got[row * n + i], x[row * n + i] * gate, error) << dim;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::gpu
