@@ -61,31 +61,57 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsChecked, ::testing::ValuesIn(expert_shap
 
 TEST_P(ExpertsChecked, TheGpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
-// Each number of a configuration that Llamas have at its default.
-TEST(ModelChecked, EveryNumberOfAConfigurationIsHeard) {
-  expect_within_the_bound({"numbers",
-                           {.family = core::Family::Mistral,
-                            .vocab_size = 61,
-                            .dim = 64,
-                            .n_layers = 3,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .hidden_dim = 96,
-                            .context_length = 128,
-                            .sliding_window = 20,
-                            .window_period = 2,
-                            .local_rope_theta = 50.0F,
-                            .rope_dims = 12,
-                            .tie_embeddings = false,
-                            .embedding_scale = 3.0F,
-                            .attention_scale = 0.4F,
-                            .attention_cap = 2.0F,
-                            .residual_scale = 0.7F,
-                            .logit_scale = 0.5F,
-                            .logit_cap = 3.0F},
-                           DType::F32,
-                           true});
+// Families that are no Llamas: norms after, or in place of those before; norms over all heads; gates of gelu; caps,
+// scales, rotations of a part of a head, and a window in some layers with a base of its own.
+std::vector<Shape> other_families() {
+  const core::ModelConfig base{.vocab_size = 61,
+                               .dim = 64,
+                               .n_layers = 2,
+                               .n_heads = 4,
+                               .n_kv_heads = 2,
+                               .hidden_dim = 96,
+                               .context_length = 128,
+                               .tie_embeddings = true};
+  const auto with = [&](core::Family family, auto change) {
+    core::ModelConfig c = base;
+    c.family = family;
+    change(c);
+    return Shape{std::string(core::info(family).name), c, DType::F32, true};
+  };
+  return {with(core::Family::Gemma2,
+               [](auto& c) {
+                 c.n_layers = 3;
+                 c.sliding_window = 20;
+                 c.window_period = 2;
+                 c.embedding_scale = 8.0F;
+                 c.attention_scale = 0.4F;
+                 c.attention_cap = 2.0F;
+                 c.logit_cap = 3.0F;
+               }),
+          with(core::Family::Gemma3,
+               [](auto& c) {
+                 c.n_layers = 3;
+                 c.sliding_window = 20;
+                 c.window_period = 3;
+                 c.local_rope_theta = 50.0F;
+                 c.embedding_scale = 8.0F;
+               }),
+          with(core::Family::Olmo2, [](auto&) {}),
+          with(core::Family::Granite,
+               [](auto& c) {
+                 c.embedding_scale = 3.0F;
+                 c.attention_scale = 0.1F;
+                 c.residual_scale = 0.3F;
+                 c.logit_scale = 0.5F;
+               }),
+          with(core::Family::Glm4, [](auto& c) { c.rope_dims = 6; })};
 }
+
+class FamiliesChecked : public ::testing::TestWithParam<Shape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, FamiliesChecked, ::testing::ValuesIn(other_families()), shape_name);
+
+TEST_P(FamiliesChecked, TheGpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
 // The GPU, with the weights of another model.
 class Swapped final : public Machine {
