@@ -37,14 +37,22 @@ class Shape:
     layers: int
     heads: int
     kv_heads: int
-    hidden: int
+    hidden: int  # of an expert, where there are some
     vocab: int
+    of_head: int = 0  # 0: dim / heads
+    experts: int = 0
+    chosen: int = 0  # of them, by a row
 
     def head_dim(self):
-        return self.dim // self.heads
+        return self.of_head or self.dim // self.heads
+
+    def taken(self, rows):
+        """Experts that some row takes, in the mean, if each takes any as likely."""
+        return self.experts * (1 - (1 - self.chosen / self.experts) ** rows)
 
 
-SHAPES = [Shape("8 B (Llama 3)", 4096, 32, 32, 8, 14336, 128256), Shape("1.1 B (TinyLlama)", 2048, 22, 32, 4, 5632, 32000)]
+SHAPES = [Shape("8 B (Llama 3)", 4096, 32, 32, 8, 14336, 128256), Shape("1.1 B (TinyLlama)", 2048, 22, 32, 4, 5632, 32000),
+          Shape("30 B with experts (Qwen3-30B-A3B)", 2048, 48, 32, 4, 768, 151936, of_head=128, experts=128, chosen=8)]
 
 
 @dataclasses.dataclass
@@ -66,9 +74,9 @@ def kernels(s, rows, positions):
     seen = sum(range(positions - rows + 1, positions + 1))  # positions that the rows attend to, together
     all_kernels = []
 
-    def product(name, calls, n, inputs, outputs, types=TYPES, residual=False):
+    def product(name, calls, n, inputs, outputs, types=TYPES, residual=False, matrices=1):
         for t in types:
-            weights = inputs * outputs * TYPES[t]
+            weights = matrices * inputs * outputs * TYPES[t]
             activations = 4 * n * (inputs + outputs * (2 if residual else 1))
             all_kernels.append(Kernel(name, calls, weights + activations, 2 * n * inputs * outputs, "f16" if t == "F16" else "s8", t))
 
@@ -81,9 +89,19 @@ def kernels(s, rows, positions):
     plain("rope, store", s.layers, 4 * rows * (q + 2 * kv) + 4 * rows * q + 2 * rows * 2 * kv, 3 * rows * (q + kv))
     plain("attention", s.layers, 8 * rows * q + 2 * 2 * positions * kv, 4 * q * seen, "f16")
     product("product: heads to residual", s.layers, rows, q, s.dim, residual=True)
-    product("product: gate, up", s.layers, rows, s.dim, 2 * s.hidden)
-    plain("swiglu", s.layers, 4 * 3 * rows * s.hidden, 20 * rows * s.hidden)
-    product("product: hidden to residual", s.layers, rows, s.hidden, s.dim, residual=True)
+    if s.experts:
+        takings = rows * s.chosen
+        router = 4 * (s.dim * s.experts + rows * (s.dim + s.experts))  # its weights are F32
+        plain("product: router", s.layers, router, 2 * rows * s.dim * s.experts)
+        plain("route", s.layers, 4 * 2 * rows * s.experts, 20 * rows * s.experts)
+        product("experts: gate, up", s.layers, takings, s.dim, 2 * s.hidden, matrices=s.taken(rows))
+        plain("experts: swiglu", s.layers, 4 * 3 * takings * s.hidden, 20 * takings * s.hidden)
+        product("experts: down", s.layers, takings, s.hidden, s.dim, matrices=s.taken(rows))
+        plain("experts: combine", s.layers, 4 * (takings + 2 * rows) * s.dim, 2 * takings * s.dim)
+    else:
+        product("product: gate, up", s.layers, rows, s.dim, 2 * s.hidden)
+        plain("swiglu", s.layers, 4 * 3 * rows * s.hidden, 20 * rows * s.hidden)
+        product("product: hidden to residual", s.layers, rows, s.hidden, s.dim, residual=True)
     plain("norm, last row", 1, 4 * s.dim * 3, 4 * s.dim)
     product("product: output", 1, 1, s.dim, s.vocab, ["F16", "Q8_0"])
     plain("sample", 1, 4 * s.vocab, s.vocab)
@@ -99,7 +117,8 @@ def of_model(all_kernels, t):
 def weight_bytes(s, t):
     q, kv = s.heads * s.head_dim(), s.kv_heads * s.head_dim()
     ends = 2 * s.vocab * s.dim * TYPES["Q8_0" if t == "Q4_0" else t]
-    return s.layers * s.dim * (2 * q + 2 * kv + 3 * s.hidden) * TYPES[t] + ends
+    networks = max(1, s.experts)
+    return s.layers * s.dim * ((2 * q + 2 * kv + 3 * networks * s.hidden) * TYPES[t] + 4 * s.experts) + ends
 
 
 def figure(x):
@@ -112,10 +131,10 @@ INTRODUCTION = """\
 Made by `scripts/cuda_bounds.py`, not by hand; only the columns "measured" are filled in from measurements, and kept.
 
 A kernel takes at least as long as the memory needs for its bytes, and at least as long as the units need for its
-operations. The tables have the larger of the two, in microseconds of one call. The bytes are each weight once, the
-cache (F16) once, and the activations (F32) in and out. Products with F16 and attention are counted at the rate of F16
-on the tensor cores with sums in F32, products with Q8_0 and Q4_0 at that of 8-bit integers, all else at that of F32.
-With Q4_0, the output is Q8_0, as `export` writes it.
+operations. The tables have the larger of the two, in microseconds of one call. The bytes are each weight once (of
+experts, those that some row takes, in the mean), the cache (F16) once, and the activations (F32) in and out. Products
+with F16 and attention are counted at the rate of F16 on the tensor cores with sums in F32, products with Q8_0 and Q4_0
+at that of 8-bit integers, all else at that of F32. With Q4_0, the output is Q8_0, as `export` writes it.
 
 What a kernel finds in the L2 cache, since the one before it has just written it there, it need not read from
 memory: what mostly moves activations (`norm`, `rope`, `swiglu`, `sample`) may be faster than its bound, and so may two
