@@ -89,12 +89,14 @@ def measure(model, run, measures, a):
     ours = json_of(bench, "--json", "-m", model, "--temperature", 0, *flags)  # llama.cpp's side draws nothing
     theirs = json_of(a.python, HERE / "llama_cpp_speed.py", model, *flags, *["--plain"] * a.plain)
     memory = json_of(bench, "--memory", "--json", *(["--threads", run.threads] if run.threads != DEFAULT else []))
+    read = ours["step_bytes"] / ours["weight_bytes"]  # of the weights; less than 1 where tokens choose experts
     for m in measures:
         record = {"model": model.name.removesuffix(".gguf"), "measure": m.title, "gb_per_s": memory["read_gb_per_s"]}
         for name, side in (("folio", ours), ("llama.cpp", theirs)):
             record[name] = speed = side[f"{m.speed}_tokens_per_s"]
             if m.speed == "decode":
-                record[f"{name} share"] = speed / run.batch * side["weight_bytes"] / 1e9 / memory["read_gb_per_s"]
+                read_per_s = speed / run.batch * side["weight_bytes"] * read
+                record[f"{name} share"] = read_per_s / 1e9 / memory["read_gb_per_s"]
         yield record
 
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -14,6 +15,7 @@
 #include <sstream>
 
 #include "apps/bench_memory.h"
+#include "apps/bench_step.h"
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
@@ -257,17 +259,23 @@ int run(const Options& o) {
       continue;
     }
     const Speeds speeds = measure(engine, o, batch);
-    const double bytes_per_s = speeds.decode / static_cast<double>(batch) * static_cast<double>(loaded.weight_bytes);
+    const apps::StepReads reads = apps::step_reads(engine.runner(), batch);
+    const double bytes_per_s = speeds.decode / static_cast<double>(batch) * reads.bytes;
     nlohmann::ordered_json& row = rows.emplace_back();
     row = {{"batch", batch},
            {"prefill_tokens_per_s", speeds.prefill},
            {"decode_tokens_per_s", speeds.decode},
+           {"step_bytes", std::llround(reads.bytes)},
            {"decode_gb_per_s", bytes_per_s / 1e9},
            {"bandwidth_share", nullptr}};
     std::string share;
+    if (reads.experts > 0) {
+      row["experts_of_a_layer"] = reads.experts;
+      share = fmt::format(" (of a layer {:.1f} of {} experts)", reads.experts, engine.config().n_experts);
+    }
     if (memory.bytes_per_s) {
       row["bandwidth_share"] = bytes_per_s / *memory.bytes_per_s;
-      share = fmt::format(", {:.0f}% of memory's", 100.0 * bytes_per_s / *memory.bytes_per_s);
+      share += fmt::format(", {:.0f}% of memory's", 100.0 * bytes_per_s / *memory.bytes_per_s);
     }
     if (!o.json) {
       fmt::print("batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s{}\n",
@@ -283,6 +291,7 @@ int run(const Options& o) {
     json["prefill_tokens_per_s"] = rows[0]["prefill_tokens_per_s"];
     json["decode_tokens_per_s"] = rows[0]["decode_tokens_per_s"];
     json["weight_bytes"] = loaded.weight_bytes;
+    json["step_bytes"] = rows[0]["step_bytes"];
     json["repack_seconds"] = loaded.repack_seconds;
     if (memory.bytes_per_s) json[memory.key] = *memory.bytes_per_s / 1e9;
     json["bandwidth_share"] = rows[0]["bandwidth_share"];

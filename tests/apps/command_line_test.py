@@ -6,6 +6,7 @@ import struct
 import subprocess
 
 import gguf
+import numpy as np
 import pytest
 
 from support import (BUILD, EXPECTED, FAILED, GOLDEN, ROOT, WRONG_USAGE, assert_refused, export, generate, one_json, run,
@@ -256,7 +257,53 @@ def test_bench_json(golden_gguf):
     rows = answer["batches"]
     assert [row["batch"] for row in rows] == [1, 3]
     assert all(row["decode_tokens_per_s"] > 0 for row in rows)
-    assert answer["weight_bytes"] == 4 * 48048
+    assert answer["weight_bytes"] == answer["step_bytes"] == 4 * 48048
+
+
+def test_bench_counts_the_experts_that_a_step_reads(golden_gguf, tmp_path):
+    layers, width, experts, taken, expert_width = 2, 32, 16, 3, 16
+    random = np.random.default_rng(1)
+    writer = gguf.GGUFWriter(tmp_path / "experts.gguf", "qwen3moe")
+    writer.add_block_count(layers)
+    writer.add_context_length(64)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(expert_width)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(16)
+    writer.add_value_length(16)
+    writer.add_expert_count(experts)
+    writer.add_expert_used_count(taken)
+    writer.add_expert_feed_forward_length(expert_width)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(1e4)
+    tokenizer = gguf.GGUFReader(golden_gguf)
+    for key, field in tokenizer.fields.items():
+        if key.startswith("tokenizer.") and key != "tokenizer.ggml.merges":  # none
+            writer.add_key_value(key, field.contents(), field.types[0], field.types[1] if field.types[1:] else None)
+    tensors = {"token_embd": (len(tokenizer.fields["tokenizer.ggml.tokens"].data), width), "output_norm": (width,)}
+    for i in range(layers):
+        tensors |= {f"blk.{i}.{name}": shape for name, shape in {
+            "attn_norm": (width,), "attn_q": (32, width), "attn_k": (16, width), "attn_v": (16, width),
+            "attn_output": (width, 32), "attn_q_norm": (16,), "attn_k_norm": (16,), "ffn_norm": (width,),
+            "ffn_gate_inp": (experts, width), "ffn_gate_exps": (experts, expert_width, width),
+            "ffn_up_exps": (experts, expert_width, width), "ffn_down_exps": (experts, width, expert_width)}.items()}
+    for name, shape in tensors.items():
+        writer.add_tensor(f"{name}.weight", random.standard_normal(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    answer = one_json(succeed("bench", "--json", "-m", tmp_path / "experts.gguf", "--prompt-tokens", "8",
+                              "--gen-tokens", "4", "--batch", "1,16", "-t", "1").stdout)
+    one_expert = layers * 3 * expert_width * width * 4
+    assert answer["weight_bytes"] == sum(4 * int(np.prod(shape)) for shape in tensors.values())
+    alone, many = answer["batches"]
+    assert alone["experts_of_a_layer"] == taken < many["experts_of_a_layer"] <= experts
+    for row in (alone, many):
+        left_out = (experts - row["experts_of_a_layer"]) * one_expert
+        assert row["step_bytes"] == pytest.approx(answer["weight_bytes"] - left_out, abs=1)
+    assert answer["step_bytes"] == alone["step_bytes"]
 
 
 def test_bench_reads_memory_without_a_model():

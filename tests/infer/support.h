@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <ostream>
 #include <span>
@@ -59,6 +60,7 @@ struct Shape {
   std::string name;
   core::ModelConfig config;
   core::DType type = core::DType::F32;  ///< of the matrices
+  bool in_memory = false;               ///< no GGUF of the family can say the configuration
 };
 
 inline void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
@@ -180,6 +182,74 @@ inline std::vector<Shape> small_shapes() {
             .tie_embeddings = true}}};
 }
 
+/// With experts: of odd widths; of more than a tile, beside those that all tokens take; in groups, chosen with a bias,
+/// after a layer that has none; and in blocks.
+inline std::vector<Shape> expert_shapes() {
+  const core::ModelConfig mixtral{.family = core::Family::Mixtral,
+                                  .vocab_size = 31,
+                                  .dim = 36,
+                                  .n_layers = 2,
+                                  .n_heads = 6,
+                                  .n_kv_heads = 2,
+                                  .hidden_dim = 21,
+                                  .n_experts = 5,
+                                  .experts_per_token = 2,
+                                  .expert_dim = 21,
+                                  .normalize_routes = true,
+                                  .context_length = 100,
+                                  .tie_embeddings = false};
+  const core::ModelConfig qwen2{.family = core::Family::Qwen2Moe,
+                                .vocab_size = 31,
+                                .dim = 48,
+                                .n_layers = 2,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .hidden_dim = 40,
+                                .n_experts = 20,
+                                .experts_per_token = 3,
+                                .expert_dim = 34,
+                                .shared_dim = 27,
+                                .context_length = 100,
+                                .tie_embeddings = true};
+  const core::ModelConfig dots{.family = core::Family::Dots1,
+                               .vocab_size = 31,
+                               .dim = 64,
+                               .n_layers = 3,
+                               .n_heads = 4,
+                               .n_kv_heads = 2,
+                               .head_dim = 18,
+                               .hidden_dim = 40,
+                               .n_experts = 12,
+                               .experts_per_token = 4,
+                               .expert_dim = 17,
+                               .shared_dim = 34,
+                               .dense_layers = 1,
+                               .expert_groups = 4,
+                               .groups_per_token = 2,
+                               .normalize_routes = true,
+                               .route_scale = 2.5F,
+                               .context_length = 100,
+                               .tie_embeddings = true};
+  const core::ModelConfig olmoe{.family = core::Family::Olmoe,
+                                .vocab_size = 37,
+                                .dim = 64,
+                                .n_layers = 2,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .hidden_dim = 96,
+                                .n_experts = 6,
+                                .experts_per_token = 2,
+                                .expert_dim = 96,
+                                .context_length = 96,
+                                .tie_embeddings = false};
+  return {{"mixtral", mixtral},
+          {"qwen2_moe", qwen2},
+          {"dots1", dots},
+          {"olmoe_f16", olmoe, core::DType::F16},
+          {"olmoe_Q8_0", olmoe, core::DType::Q8_0},
+          {"olmoe_Q4_0", olmoe, core::DType::Q4_0}};
+}
+
 /// One of each type that is not F32. Block types need whole blocks; the 37 tokens are no whole tile.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;
@@ -205,6 +275,7 @@ inline std::vector<Shape> all_shapes() {
   auto shapes = small_shapes();
   shapes.push_back(wide_shape());
   for (Shape& shape : typed_shapes()) shapes.push_back(std::move(shape));
+  for (Shape& shape : expert_shapes()) shapes.push_back(std::move(shape));
   return shapes;
 }
 
@@ -215,7 +286,7 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
   core::Weights weights{.config = config, .tensors = {}};
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
     const bool is_vector = spec.shape.size() == 1;
-    const bool is_norm = is_vector && !spec.gguf_name.ends_with(".bias");
+    const bool is_norm = is_vector && !spec.gguf_name.ends_with(".bias") && spec.role != core::Role::SharedGate;
     const double scale = is_vector ? 0.3 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
     auto values = random_floats(static_cast<size_t>(spec.elements()), core::random_bits(seed, weights.tensors.size()),
                                 spec.role == core::Role::TokenEmbedding ? 1.0 : scale);
@@ -271,13 +342,27 @@ inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, ui
   return tensors;
 }
 
-/// A model of random weights of the shape's type, through a file.
+/// A model of random weights of the shape's type, through a file if it isn't in memory.
 inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
-  const auto tensors = random_tensors(shape, seed);
+  auto tensors = random_tensors(shape, seed);
   auto views = random_weights(shape.config, seed).views();
   for (size_t i = 0; i < views.size(); ++i) {
     if (views[i].shape.size() > 1) views[i].type = shape.type;
     views[i].bytes = tensors[i];
+  }
+  if (shape.in_memory) {
+    core::StoredModel model{.path = "random weights",
+                            .format = core::ModelFormat::Gguf,
+                            .config = shape.config,
+                            .tensors = views,
+                            .storage = {},
+                            .gguf = {}};
+    for (size_t i = 0; i < views.size(); ++i) {
+      auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(tensors[i]));
+      model.tensors[i].bytes = *bytes;
+      model.storage.push_back(std::move(bytes));
+    }
+    return model;
   }
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});

@@ -112,10 +112,7 @@ size_t resident_kib(const std::filesystem::path& file) {
   return kib;
 }
 
-TEST(CpuWeights, OfWhatIsRepackedOneCopyStaysInMemory) {
-  test::Shape shape = test::typed_shapes()[2];
-  ASSERT_EQ(shape.type, core::DType::Q8_0);
-  shape.config.vocab_size = 4096;
+void expect_one_copy_in_memory(const test::Shape& shape) {
   const auto tensors = test::random_tensors(shape, 7);
   auto views = test::random_weights(shape.config, 7).views();
   for (size_t i = 0; i < views.size(); ++i) {
@@ -134,6 +131,49 @@ TEST(CpuWeights, OfWhatIsRepackedOneCopyStaysInMemory) {
   EXPECT_LT(loaded.report().repacked_bytes, blocks + (64U << 10U)) << "tiles that are not full, and alignment";
   // What was given back can still be read.
   EXPECT_TRUE(std::ranges::equal(model.tensors[0].bytes, tensors[0]));
+}
+
+TEST(CpuWeights, OfWhatIsRepackedOneCopyStaysInMemory) {
+  test::Shape shape = test::typed_shapes()[2];
+  ASSERT_EQ(shape.type, core::DType::Q8_0);
+  shape.config.vocab_size = 4096;
+  expect_one_copy_in_memory(shape);
+  shape = test::expert_shapes()[4];
+  ASSERT_EQ(shape.type, core::DType::Q8_0);
+  shape.config.n_experts = 64;
+  expect_one_copy_in_memory(shape);
+}
+
+// One after the other, as its matrices stand in the file; floats and 16 bits where they are mapped.
+TEST(CpuWeights, OfAStackAreAMatrixForEachExpert) {
+  for (const test::Shape& shape : test::expert_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto model = test::random_model_of(shape);
+    const CpuWeights loaded = load(model);
+    const bool groups = core::quant_info(shape.type) != nullptr;
+    const auto manifest = core::tensor_manifest(shape.config);
+    size_t n_stacks = 0;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (!manifest[i].is_stack()) continue;
+      ++n_stacks;
+      const auto n_experts = static_cast<size_t>(shape.config.n_experts);
+      const auto numbers = core::to_floats(model.tensors[i]);
+      const size_t each = numbers.size() / n_experts;
+      const auto stack = loaded.stack(loaded.by_role()(manifest[i].role, manifest[i].layer), n_experts);
+      for (size_t e = 0; e < n_experts; ++e) {
+        EXPECT_EQ(static_cast<int64_t>(stack[e].n_out), manifest[i].shape[1]);
+        EXPECT_TRUE(same_bits(test::floats_of(stack[e]), std::span(numbers).subspan(e * each, each))) << e;
+        if (groups) continue;
+        const auto address = [](const auto& weights) -> const void* {
+          if constexpr (std::is_pointer_v<std::decay_t<decltype(weights)>>) return weights;
+          return nullptr;
+        };
+        EXPECT_EQ(std::visit(address, stack[e].weights),
+                  model.tensors[i].bytes.data() + e * (model.tensors[i].bytes.size() / n_experts));
+      }
+    }
+    EXPECT_EQ(n_stacks, static_cast<size_t>(3 * (shape.config.n_layers - shape.config.dense_layers)));
+  }
 }
 
 TEST(CpuWeights, OfAnotherTypeIsAnErrorThatNamesTheTensor) {

@@ -40,7 +40,8 @@ std::vector<Case> cases() {
       const bool one_of_few = shape.name == "gqa_head10_untied" || shape.name == "mqa_head2_tied" ||
                               shape.name == "mha_head6_untied" || shape.name == "Q8_0";
       const bool fits = kind.name != "two_shards" || shard_tiles(static_cast<size_t>(shape.config.dim)) >= 2;
-      if (kind.name == "cpu" || (one_of_few && fits)) cases.push_back({shape, kind});
+      const bool with_experts = shape.name == "qwen2_moe" && kind.name.find("cuda") == kind.name.npos;
+      if (kind.name == "cpu" || (one_of_few && fits) || with_experts) cases.push_back({shape, kind});
     }
   }
   return cases;
@@ -60,10 +61,10 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
   }
   [[nodiscard]] const MachineKind& kind() const { return GetParam().kind; }
   // All logits of one sequence on a machine of its own.
-  [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text,
-                                         const CpuOptions& cpu = {.n_threads = 1}) const {
+  [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text, const CpuOptions& cpu = {.n_threads = 1},
+                                         const Observer& observer = {}) const {
     RunnerOn runner(kind(), model_, cpu);
-    return run(runner, rows_of(runner.cache().add_sequence(), text));
+    return run(runner, rows_of(runner.cache().add_sequence(), text), observer);
   }
   core::StoredModel model_;
 };
@@ -72,28 +73,41 @@ INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_na
 
 // A relative error of a stage is about u sqrt(K), u that of a product, for roundings point in all directions (Higham
 // 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu), nine where heads are
-// normalized, the output two more; errors of stages add, relative to the size of the logits. Where matrices are in
-// groups, their inputs have an error of their own: a step of m / 127, hence m / (127 sqrt(12)) on average, and m, the
-// largest of 32 numbers, is at most sqrt(32) of their root mean square. Four matrices stand in a row in a layer, and
-// then comes the output. Where the cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it,
-// too, which moves a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and
-// once in the denominator.
+// normalized, three more with experts (the router, softmax and the sum), the output two more; errors of stages add,
+// relative to the size of the logits. Where matrices are in groups, their inputs have an error of their own: a step of
+// m / 127, hence m / (127 sqrt(12)) on average, and m, the largest of 32 numbers, is at most sqrt(32) of their root
+// mean square. Four matrices stand in a row in a layer, and then comes the output; the router is a fifth. Where the
+// cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it, too, which moves a score by
+// 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and once in the denominator.
 TEST_P(ForwardOn, IsTheTextbooksModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
+  Textbook::Choices choices;
+  const auto got = alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<const float> values, size_t n) {
+    if (!name.ends_with(".routes")) return;
+    const size_t layer = std::stoul(name.substr(std::string("layers.").size()));
+    const size_t n_experts = values.size() / n;
+    for (size_t row = 0; row < n; ++row) {
+      for (const float route : values.subspan(row * n_experts, n_experts)) {
+        choices[{layer, row}].push_back(route != 0.0F);
+      }
+    }
+  });
   Textbook textbook(model_);
+  textbook.set_choices(choices);
   const auto exact = textbook.logits(text);
-  const auto got = alone(text);
   double square = 0.0;
   for (const auto& row : exact) {
     for (const double v : row) square += v * v;
   }
   const double size = std::sqrt(square / static_cast<double>(got.size()));
   const double widest = std::sqrt(static_cast<double>(std::max(c.dim, c.hidden_dim)));
+  const int64_t of_experts = c.n_experts > 0 ? 1 : 0;
+  const int64_t of_norms = core::info(c.family).qk_norm != core::QkNorm::None ? 1 : 0;
   double tolerance =
-      kind().roundoff * widest * static_cast<double>((core::info(c.family).qk_norm ? 9 : 8) * c.n_layers + 2) * size;
+      kind().roundoff * widest * static_cast<double>((8 + of_norms + 3 * of_experts) * c.n_layers + 2) * size;
   if (core::quant_info(GetParam().shape.type) != nullptr) {
-    tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>(4 * c.n_layers + 1) * size;
+    tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>((4 + of_experts) * c.n_layers + 1) * size;
   }
   const double rounding_of_cache[] = {0.0, 0x1.0p-11, std::sqrt(32.0 / 12.0) / 127.0};  // by CacheType
   tolerance += rounding_of_cache[static_cast<size_t>(kind().cache_type)] * (1.0 + 2.0 * textbook.largest_score()) *
@@ -101,6 +115,9 @@ TEST_P(ForwardOn, IsTheTextbooksModel) {
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
+  // A score moves by at most half of what the router's output does, and so do two of them, and those of two experts of
+  // a group.
+  EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 
 TEST_P(ForwardOn, EachInstructionSetGivesTheReferencesBytes) {
@@ -231,9 +248,11 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   std::map<std::string, std::vector<float>> seen;
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     EXPECT_EQ(n_rows, name == "norm" || name == "logits" ? 3U : 5U) << name;
-    const int64_t width = name == "logits"                                       ? c.vocab_size
-                          : name.ends_with(".key") || name.ends_with(".value")   ? c.kv_dim()
-                          : name.ends_with(".ffn_hidden")                        ? c.hidden_dim
+    const bool of_experts = name.starts_with("layers.") && c.has_experts(std::stol(name.substr(7)));
+    const int64_t width = name == "logits"                                     ? c.vocab_size
+                          : name.ends_with(".key") || name.ends_with(".value") ? c.kv_dim()
+                          : name.ends_with(".routes")                          ? c.n_experts
+                          : name.ends_with(".ffn_hidden") ? of_experts ? c.shared_dim : c.hidden_dim
                           : name.ends_with(".query") || name.ends_with(".heads") ? c.query_dim()
                                                                                  : c.dim;
     EXPECT_EQ(values.size(), n_rows * static_cast<size_t>(width)) << name;
@@ -242,9 +261,12 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   });
   std::vector<std::string> expected{"embedding"};
   for (int64_t l = 0; l < c.n_layers; ++l) {
-    for (const char* what : {"attention_norm", "query", "key", "value", "heads", "attention_residual", "ffn_norm",
-                             "ffn_hidden", "ffn_residual"}) {
-      expected.push_back(fmt::format("layers.{}.{}", l, what));
+    for (const std::string what : {"attention_norm", "query", "key", "value", "heads", "attention_residual", "ffn_norm",
+                                   "routes", "ffn_hidden", "ffn_residual"}) {
+      const bool experts = c.has_experts(l);
+      if (what == "routes" ? experts : what != "ffn_hidden" || !experts || c.shared_dim > 0) {
+        expected.push_back(fmt::format("layers.{}.{}", l, what));
+      }
     }
   }
   expected.insert(expected.end(), {"norm", "logits"});

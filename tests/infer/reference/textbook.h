@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/manifest.h"
@@ -26,6 +29,14 @@ class Textbook {
 
   /// The largest Σ_d |q_d k_d| / sqrt(head_dim) so far: by so much a relative error of the keys moves a score.
   [[nodiscard]] double largest_score() const { return largest_score_; }
+
+  /// The experts that a row takes, of each layer and position: by (layer, position), a flag for each.
+  using Choices = std::map<std::pair<size_t, size_t>, std::vector<bool>>;
+  void set_choices(Choices choices) { choices_ = std::move(choices); }
+  /// By how much the score of an expert, or a group, that was left out was more than that of one that was chosen.
+  [[nodiscard]] double worst_choice() const { return worst_choice_; }
+  /// The largest output of a router.
+  [[nodiscard]] double largest_route() const { return largest_route_; }
 
   /// (tokens, vocab_size)
   std::vector<std::vector<double>> logits(std::span<const int32_t> tokens) {
@@ -68,12 +79,12 @@ class Textbook {
     const auto head_dim = static_cast<size_t>(c_.head_dim);
     const bool halves = core::info(c_.family).pairs == core::RopePairs::Halves;
     add(x, bias);
+    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // of a head, or of all
+      const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
+      const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
+      std::copy(of_heads.begin(), of_heads.end(), begin);
+    }
     for (size_t head = 0; head < x.size(); head += head_dim) {
-      const auto begin = x.begin() + static_cast<ptrdiff_t>(head);
-      if (!norm.empty()) {
-        const Vector of_head = normed({begin, begin + static_cast<ptrdiff_t>(head_dim)}, norm);
-        std::copy(of_head.begin(), of_head.end(), begin);
-      }
       for (size_t pair = 0; pair < head_dim / 2; ++pair) {
         const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(head_dim);
         const double angle = static_cast<double>(position) * std::pow(static_cast<double>(c_.rope_theta), exponent);
@@ -129,15 +140,94 @@ class Textbook {
     for (size_t i = 0; i < dim; ++i) x[i] += attended[i];
 
     const Vector ffn_in = normed(x, w[Role::FfnNorm]);
-    Vector gate = times(w[Role::W1], ffn_in);
-    const Vector up = times(w[Role::W3], ffn_in);
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-    const Vector down = times(w[Role::W2], gate);
-    for (size_t i = 0; i < dim; ++i) x[i] += down[i];
+    const Vector routes = c_.has_experts(static_cast<int64_t>(l)) ? routes_of(l, position, ffn_in) : Vector{};
+    for (size_t e = 0; e < routes.size(); ++e) {
+      if (routes[e] == 0.0) continue;
+      const auto expert = [&](Role role) {  // its matrix
+        const auto size = static_cast<ptrdiff_t>(w[role].size() / routes.size());
+        const auto first = w[role].begin() + static_cast<ptrdiff_t>(e) * size;
+        return std::vector<float>(first, first + size);
+      };
+      feed_forward(ffn_in, expert(Role::ExpertW1), expert(Role::ExpertW3), expert(Role::ExpertW2), routes[e], x);
+    }
+    if (w[Role::W1].empty()) return;
+    double gate = 1.0;
+    if (!w[Role::SharedGate].empty()) gate = sigmoid(times(w[Role::SharedGate], ffn_in)[0]);
+    feed_forward(ffn_in, w[Role::W1], w[Role::W3], w[Role::W2], gate, x);
+  }
+
+  // x += factor · W2 (silu(W1 in) * W3 in)
+  static void feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
+                           const std::vector<float>& w2, double factor, Vector& x) {
+    Vector gate = times(w1, in);
+    const Vector up = times(w3, in);
+    for (size_t i = 0; i < gate.size(); ++i) gate[i] *= sigmoid(gate[i]) * up[i];
+    const Vector down = times(w2, gate);
+    for (size_t i = 0; i < x.size(); ++i) x[i] += factor * down[i];
+  }
+
+  static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+  // The weight of each expert, 0 of those that are not chosen. What a model in 8 bits chooses where two scores are
+  // close is nobody's truth: so the experts are those of `choices`, and how much better others would have been is kept.
+  Vector routes_of(size_t l, size_t position, const Vector& in) {
+    auto& w = layers_[l];
+    Vector scores = times(w[Role::Router], in);
+    const bool softmax = core::info(c_.family).mixture.score == core::RouterScore::Softmax;
+    double sum = 0.0;
+    for (const double s : scores) largest_route_ = std::max(largest_route_, std::abs(s));
+    for (double& s : scores) s = softmax ? std::exp(s) : sigmoid(s);
+    for (const double s : scores) sum += s;
+    for (double& s : scores) s /= softmax ? sum : 1.0;
+    Vector by = scores;
+    add(by, w[Role::SelectionBias]);
+    const auto n_groups = static_cast<size_t>(c_.expert_groups);
+    const auto in_group = static_cast<ptrdiff_t>(by.size() / n_groups);
+    Vector of_groups;
+    for (auto group = by.begin(); group != by.end(); group += in_group) {
+      Vector best(group, group + in_group);
+      std::sort(best.begin(), best.end(), std::greater<>());
+      of_groups.push_back(best[0] + (best.size() > 1 ? best[1] : 0.0));
+    }
+    const std::vector<bool>& chosen = choices_.at({l, position});
+    std::vector<bool> group_chosen(n_groups, false);
+    for (size_t e = 0; e < chosen.size(); ++e) {
+      if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
+    }
+    // A group that gave no expert may have been chosen all the same: nothing is said of those.
+    const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
+    if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);
+    Vector within;
+    std::vector<bool> chosen_within;
+    for (size_t e = 0; e < by.size(); ++e) {
+      if (!group_chosen[e / static_cast<size_t>(in_group)]) continue;
+      within.push_back(by[e]);
+      chosen_within.push_back(chosen[e]);
+    }
+    keep_worst(within, chosen_within);
+    double chosen_sum = 0.0;
+    for (size_t e = 0; e < scores.size(); ++e) chosen_sum += chosen[e] ? scores[e] : 0.0;
+    for (size_t e = 0; e < scores.size(); ++e) {
+      scores[e] *= chosen[e] ? static_cast<double>(c_.route_scale) : 0.0;
+      if (c_.normalize_routes) scores[e] /= chosen_sum;
+    }
+    return scores;
+  }
+
+  void keep_worst(const Vector& scores, const std::vector<bool>& chosen) {
+    double least = std::numeric_limits<double>::infinity(), left_out = -least;
+    for (size_t i = 0; i < scores.size(); ++i) {
+      if (chosen[i]) least = std::min(least, scores[i]);
+      if (!chosen[i]) left_out = std::max(left_out, scores[i]);
+    }
+    worst_choice_ = std::max(worst_choice_, left_out - least);
   }
 
   const core::ModelConfig& c_;
   double largest_score_ = 0.0;
+  double worst_choice_ = 0.0;
+  double largest_route_ = 0.0;
+  Choices choices_;
   std::map<Role, std::vector<float>> model_;
   std::vector<std::map<Role, std::vector<float>>> layers_;
   std::vector<std::vector<Vector>> keys_;

@@ -1,0 +1,57 @@
+#include "apps/bench_step.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/manifest.h"
+#include "core/random.h"
+
+namespace folio::apps {
+namespace {
+
+// The bytes of all experts' matrices in the file, which are those in memory up to a few percent.
+double expert_bytes(const core::StoredModel& model) {
+  const auto manifest = core::tensor_manifest(model.config);
+  double bytes = 0.0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest[i].is_stack()) bytes += static_cast<double>(model.tensors[i].bytes.size());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+StepReads step_reads(infer::Runner& runner, int64_t batch) {
+  constexpr int64_t kSteps = 8;
+  const core::ModelConfig& config = runner.config();
+  const auto all = static_cast<double>(runner.load_report().weight_bytes);
+  if (config.n_experts == 0) return {.bytes = all, .experts = 0.0};
+  std::vector<infer::Row> rows(std::min(static_cast<size_t>(batch), runner.max_rows()));
+  for (infer::Row& row : rows) row.sequence = runner.cache().add_sequence();
+  size_t n_taken = 0, n_layers = 0;
+  const auto count = [&](const std::string& name, std::span<const float> routes, size_t n_rows) {
+    if (!name.ends_with(".routes")) return;
+    const size_t n_experts = routes.size() / n_rows;
+    for (size_t e = 0; e < n_experts; ++e) {
+      bool taken = false;
+      for (size_t row = 0; row < n_rows; ++row) taken = taken || routes[row * n_experts + e] != 0.0F;
+      n_taken += taken ? 1 : 0;
+    }
+    ++n_layers;
+  };
+  for (int64_t step = 0; step < std::min(kSteps, config.context_length); ++step) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i].token = static_cast<int32_t>(
+          core::random_below(i, static_cast<uint64_t>(step), static_cast<uint64_t>(config.vocab_size)));
+      rows[i].position = step;
+    }
+    static_cast<void>(runner.forward(rows, count));
+  }
+  for (const infer::Row& row : rows) runner.cache().release(row.sequence);
+  const double experts = static_cast<double>(n_taken) / static_cast<double>(n_layers);
+  const double left_out = 1.0 - experts / static_cast<double>(config.n_experts);
+  return {.bytes = all - left_out * expert_bytes(runner.model()), .experts = experts};
+}
+
+}  // namespace folio::apps
