@@ -203,7 +203,7 @@ std::string BpeTokenizer::normalized(std::string_view text) const {
 }
 
 std::vector<int32_t> BpeTokenizer::prefix_tokens() const {
-  return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
+  return beginning_of(vocabulary_);
 }
 
 const std::string& BpeTokenizer::token_bytes(int32_t id) const {

@@ -153,7 +153,9 @@ constexpr std::array kNames = {
     PreTokenizerName{.name = "llama3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
     PreTokenizerName{.name = "llama-v3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
     PreTokenizerName{.name = "falcon3", .kind = PreTokenizer::Llama3, .ignore_merges = true, .add_bos = true},
+    PreTokenizerName{.name = "glm4", .kind = PreTokenizer::Llama3, .ignore_merges = true},
     PreTokenizerName{.name = "smaug-bpe", .kind = PreTokenizer::Llama3},
+    PreTokenizerName{.name = "chatglm-bpe", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "dbrx", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "qwen2", .kind = PreTokenizer::Qwen2, .nfc = true},
 };

@@ -152,7 +152,7 @@ void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool 
 }
 
 std::vector<int32_t> SentencePieceTokenizer::prefix_tokens() const {
-  return vocabulary_.add_bos ? std::vector<int32_t>{vocabulary_.bos} : std::vector<int32_t>{};
+  return beginning_of(vocabulary_);
 }
 
 const std::string& SentencePieceTokenizer::token_bytes(int32_t id) const {

@@ -21,15 +21,25 @@ void validate(const Vocabulary& v, const std::string& where) {
             id, n - 1);
   }
   require(v.bos >= 0 || !v.add_bos, "{}: a BOS token is to be added, but there is none", where);
+  for (const int32_t id : v.prefix) {
+    require(id >= 0 && std::cmp_less(id, n), "{}: a token before each text is {}, but ids go from 0 to {}", where, id,
+            n - 1);
+  }
   for (size_t i = 0; i < n; ++i) {
     const auto type = static_cast<int32_t>(v.types[i]);
     require(type >= 1 && type <= 6, "{}: piece {} has the unknown type {}", where, i, type);
   }
 }
 
+std::vector<int32_t> beginning_of(const Vocabulary& v) {
+  if (!v.prefix.empty()) return v.prefix;
+  return v.add_bos ? std::vector<int32_t>{v.bos} : std::vector<int32_t>{};
+}
+
 std::vector<bool> ends_of_text(const Vocabulary& v) {
-  constexpr std::array<std::string_view, 7> kNames = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>",   "<|eot_id|>",
-                                                      "<|eom_id|>",    "<|end|>",         "<end_of_turn>"};
+  constexpr std::array<std::string_view, 9> kNames = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>",
+                                                      "<|eot_id|>",    "<|eom_id|>",      "<|end|>",
+                                                      "<end_of_turn>", "<|user|>",        "<|observation|>"};
   std::vector<bool> ends(v.pieces.size());
   for (const int32_t id : {v.eos, v.eot, v.bos}) {
     if (id >= 0) ends[static_cast<size_t>(id)] = true;

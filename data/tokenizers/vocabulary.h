@@ -26,9 +26,13 @@ struct Vocabulary {
   int32_t eot = -1;  ///< ends a turn of a chat
   bool add_bos = false;
   bool add_eos = false;
+  std::vector<int32_t> prefix;  ///< before each text, in place of BOS: GLM's [gMASK] and <sop>; GGUF can't say it
 
   bool operator==(const Vocabulary&) const = default;
 };
+
+/// What stands before each text: the prefix, or BOS if it is to be added.
+[[nodiscard]] std::vector<int32_t> beginning_of(const Vocabulary& vocabulary);
 
 /// The special ids, their names in messages and in files, and their members. GGUF appends "_token_id" to a name,
 /// Hugging Face "_token".

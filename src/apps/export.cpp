@@ -74,7 +74,8 @@ std::vector<core::DType> stored_types(const Source& source) {
 }
 
 core::TensorStream typed(const Source& source, const std::string& type) {
-  if (const auto one = type_named(type)) return core::stream_as(source.tensors(), *one);
+  if (const auto one = type_named(type))
+    return core::stream_as(source.tensors(), core::uniform_types(source.model.config, *one));
   if (const core::Mixture* mixture = core::find_mixture(type))
     return core::stream_as(source.tensors(), core::mixture_types(source.model.config, *mixture));
   return core::stream_as(source.tensors(), stored_types(source));

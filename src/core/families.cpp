@@ -210,10 +210,11 @@ const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, co
 }
 
 void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kParts{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kParts{{
       {"_shexp.", "experts that all tokens take"},  // in GGUF, and in Hugging Face's files
       {".shared_expert", "experts that all tokens take"},
       {"exp_probs_b", "a bias for the selection of experts"},
+      {"e_score_correction_bias", "a bias for the selection of experts"},
       {"_exps.", "experts"},
       {".experts.", "experts"},
       {"sinks", "attention sinks"},

@@ -43,7 +43,31 @@ const ModelConfig kQwen3{
     .family = Family::Qwen3, .vocab_size = 31, .dim = 24, .n_heads = 4, .n_kv_heads = 2, .head_dim = 34};
 const ModelConfig kMistral{
     .family = Family::Mistral, .vocab_size = 31, .n_heads = 6, .n_kv_heads = 3, .head_dim = 16, .sliding_window = 40};
-const std::vector<ModelConfig> kAll{kTiny, kUntied, kGrouped, kMultiQuery, kQwen2, kQwen3, kMistral};
+const ModelConfig kMixtral{.family = Family::Mixtral,
+                           .vocab_size = 31,
+                           .n_experts = 6,
+                           .experts_per_token = 2,
+                           .expert_dim = 40,
+                           .normalize_routes = true};
+const ModelConfig kQwen2Moe{.family = Family::Qwen2Moe,
+                            .vocab_size = 31,
+                            .n_experts = 5,
+                            .experts_per_token = 5,
+                            .expert_dim = 24,
+                            .shared_dim = 48,
+                            .dense_layers = 1};
+const ModelConfig kDots1{.family = Family::Dots1,
+                         .vocab_size = 31,
+                         .n_experts = 8,
+                         .experts_per_token = 3,
+                         .expert_dim = 24,
+                         .shared_dim = 48,
+                         .dense_layers = 2,
+                         .expert_groups = 4,
+                         .groups_per_token = 2,
+                         .route_scale = 2.5F};
+const std::vector<ModelConfig> kAll{kTiny,  kUntied,  kGrouped, kMultiQuery, kQwen2,
+                                    kQwen3, kMistral, kMixtral, kQwen2Moe,   kDots1};
 
 TEST(ModelConfig, SensibleShapesAreValid) {
   for (const ModelConfig& c : kAll) EXPECT_NO_THROW(validate(c, "here"));
@@ -70,12 +94,43 @@ TEST(Families, AreFoundByTheirNames) {
   for (const FamilyInfo& family : families()) {
     EXPECT_EQ(&info(family.family), &family);
     EXPECT_EQ(&family_named(family.name, "it"), &family);
-    EXPECT_EQ(family_of_gguf(family.gguf, "it").pairs, family.pairs);
+    const FamilyInfo& read_as = family_of_gguf(family.gguf, !family.mixture.none, "it");
+    EXPECT_EQ(read_as.pairs, family.pairs);
+    EXPECT_EQ(read_as.mixture.none, family.mixture.none);
   }
-  EXPECT_ERROR(family_named("gemma3", "the family"),
-               "the family is gemma3, but only these run here: llama, mistral, qwen2, qwen3");
-  EXPECT_ERROR(family_of_gguf("qwen3moe", "the architecture"),
-               "the architecture is qwen3moe, but only these run here: llama, qwen2, qwen3");
+  EXPECT_EQ(family_of_gguf("llama", false, "it").family, Family::Llama);
+  EXPECT_EQ(family_of_gguf("llama", true, "it").family, Family::Mixtral);
+  EXPECT_ERROR(family_named("mamba", "the family"),
+               "the family is mamba, but only these run here: llama, mistral, qwen2, qwen3, mixtral");
+  EXPECT_ERROR(family_of_gguf("mamba", false, "the architecture"),
+               "the architecture is mamba, but only these run here: llama, qwen2, qwen3, qwen2moe");
+  EXPECT_ERROR(family_of_gguf("qwen3", true, "the architecture"),
+               "the architecture is qwen3, with experts, which is not supported here");
+  EXPECT_ERROR(family_of_gguf("qwen3moe", false, "the architecture"),
+               "the architecture is qwen3moe, without experts, which is not supported here");
+}
+
+TEST(ModelConfig, ExpertsAreChosenAmongThoseThatAreThere) {
+  const auto error = [](ModelConfig c, const auto& change) {
+    change(c);
+    return test::error_of([&] { validate(c, "here"); });
+  };
+  using C = ModelConfig;
+  const auto expect = [](const std::string& message, const std::string& part) {
+    EXPECT_TRUE(test::contains(message, part)) << message;
+  };
+  expect(error(kTiny, [](C& c) { c.n_experts = 4; }), "here: the family llama has no experts, but n_experts is 4");
+  expect(error(kMixtral, [](C& c) { c.n_experts = 0; }), "the family mixtral has its experts, but n_experts is 0");
+  expect(error(kMixtral, [](C& c) { c.experts_per_token = 0; }), "experts_per_token is 0, but has to be in [1, 6]");
+  expect(error(kMixtral, [](C& c) { c.experts_per_token = 7; }), "experts_per_token is 7, but has to be in [1, 6]");
+  expect(error(kMixtral, [](C& c) { c.expert_dim = 0; }), "expert_dim is 0");
+  expect(error(kMixtral, [](C& c) { c.dense_layers = 1; }), "the family mixtral has experts in all layers");
+  expect(error(kMixtral, [](C& c) { c.route_scale = 2.0F; }), "the family mixtral has neither");
+  expect(error(kQwen2Moe, [](C& c) { c.dense_layers = 4; }), "dense_layers is 4, so none of 4 layers has experts");
+  expect(error(kDots1, [](C& c) { c.expert_groups = 3; }), "8 experts are not in 3 groups of equal size");
+  expect(error(kDots1, [](C& c) { c.groups_per_token = 5; }), "3 experts are not in 5 of 4 groups of 2 experts");
+  expect(error(kDots1, [](C& c) { c.groups_per_token = 1; }), "3 experts are not in 1 of 4 groups of 2 experts");
+  expect(error(kDots1, [](C& c) { c.route_scale = -1.0F; }), "route_scale is -1");
 }
 
 TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
@@ -83,11 +138,11 @@ TEST(ModelConfig, TheDefaultHasNoVocabularyAndIsRefused) {
 }
 
 TEST(ModelConfig, EachIntegerHasLimitsThatAreNamed) {
-  ModelConfig::visit_fields(kTiny, [](const std::string& name, auto value, auto&&) {
+  ModelConfig::visit_fields(kTiny, [](const std::string& name, auto value, const ConfigField& limits) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 40U, std::numeric_limits<int64_t>::max(),
                                   std::numeric_limits<int64_t>::min()}) {
-        if (name == "sliding_window" && wrong == 0) continue;  // none
+        if (static_cast<double>(wrong) >= limits.low && static_cast<double>(wrong) <= limits.high) continue;
         ModelConfig c = kTiny;
         ModelConfig::visit_fields(c, [&](const std::string& other, auto& field, auto&&) {
           if constexpr (std::is_same_v<std::decay_t<decltype(field)>, int64_t>) {
@@ -192,9 +247,39 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 17U);
-  const ModelConfig zeros{Family::Llama,         0,    0, 0, 0, 0, 0, 0, 0, 0, 0.0F, 0.0F,
-                          {0.0F, 0.0F, 0.0F, 0}, false};  // does not compile with fewer fields
+  EXPECT_EQ(n_fields, 35U);
+  const ModelConfig zeros{Family::Llama,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
+                          false,
+                          0.0F,
+                          0,
+                          0,
+                          0,
+                          0.0F,
+                          0.0F,
+                          0,
+                          0.0F,
+                          {0.0F, 0.0F, 0.0F, 0},
+                          false,
+                          0.0F,
+                          0.0F,
+                          0.0F,
+                          0.0F,
+                          0.0F,
+                          0.0F};  // does not compile with fewer fields
   EXPECT_EQ(c, zeros);
 }
 
@@ -208,17 +293,41 @@ TEST(Manifest, NamesAreUniqueInEachNaming) {
       gguf.insert(spec.gguf_name);
       hf.insert(spec.hf_name);
       module.insert(spec.module_name);
+      if (spec.role == Role::SelectionBias) continue;  // "e_score_correction_bias"
       for (const char* kind : {".weight", ".bias"}) {
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.hf_name.ends_with(kind));
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.module_name.ends_with(kind));
       }
     }
-    const int64_t more = (info(c.family).qkv_bias ? 3 : 0) + (info(c.family).qk_norm ? 2 : 0);
+    const int64_t more = (info(c.family).qkv_bias ? 3 : 0) + (info(c.family).qk_norm != QkNorm::None ? 2 : 0);
     EXPECT_EQ(gguf.size(), manifest.size());
     EXPECT_EQ(hf.size(), manifest.size());
     EXPECT_EQ(module.size(), manifest.size());
-    EXPECT_EQ(manifest.size(), static_cast<size_t>(2 + (9 + more) * c.n_layers + (c.tie_embeddings ? 0 : 1)));
+    int64_t of_experts = 0;
+    for (int64_t l = 0; l < c.n_layers; ++l) {
+      if (!c.has_experts(l)) continue;
+      const MixtureInfo& mixture = info(c.family).mixture;
+      of_experts += 4 + (mixture.selection_bias ? 1 : 0) + (mixture.shared_gate ? 1 : 0) - (c.shared_dim > 0 ? 0 : 3);
+    }
+    EXPECT_EQ(manifest.size(),
+              static_cast<size_t>(2 + (9 + more) * c.n_layers + of_experts + (c.tie_embeddings ? 0 : 1)));
   }
+}
+
+TEST(Manifest, ExpertsAreAStackThatHuggingFaceSplits) {
+  const auto manifest = tensor_manifest(kDots1);
+  const auto find = [&](const std::string& name) {
+    return *std::find_if(manifest.begin(), manifest.end(), [&](const TensorSpec& s) { return s.gguf_name == name; });
+  };
+  const TensorSpec down = find("blk.2.ffn_down_exps.weight");
+  EXPECT_EQ(down.shape, (std::vector<int64_t>{8, 128, 24}));
+  EXPECT_EQ(down.hf_parts(), 8);
+  EXPECT_EQ(down.hf_part(7), "model.layers.2.mlp.experts.7.down_proj.weight");
+  EXPECT_EQ(down.hf_shape(), (std::vector<int64_t>{128, 24}));
+  EXPECT_EQ(find("blk.2.exp_probs_b.bias").hf_name, "model.layers.2.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(find("blk.2.ffn_up_shexp.weight").hf_name, "model.layers.2.mlp.shared_experts.up_proj.weight");
+  EXPECT_EQ(find("blk.1.ffn_up.weight").hf_name, "model.layers.1.mlp.up_proj.weight");
+  EXPECT_EQ(find("blk.1.ffn_up.weight").shape, (std::vector<int64_t>{352, 128}));
 }
 
 TEST(Manifest, ShapesAndNamesOfAGroupedLayer) {

@@ -57,7 +57,8 @@ bool take_model(const core::GgufFile& file) {
     tensors = core::manifest_tensors(file, config);
   };
   if (!accepted(read, file.path().string())) return false;
-  const core::GgufFile again(written("model.gguf", core::config_to_gguf(config, "a name"), tensors));
+  core::write_gguf_model(scratch_path("model.gguf"), config, tensors, "a name", {});
+  const core::GgufFile again(scratch_path("model.gguf"));
   law(core::config_from_gguf(again) == config, "a configuration that is written to a GGUF is read as the same");
   law(same_tensors(core::manifest_tensors(again, config), tensors), "a model's tensors are read as they were written");
   return true;

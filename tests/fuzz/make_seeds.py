@@ -15,7 +15,9 @@ from gguf import GGMLQuantizationType as Q
 from gguf import GGUFValueType as V
 from safetensors.numpy import save as safetensors
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (Dots1Config, Gemma2Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GlmConfig,
+                          GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
+                          Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 END = "<|endoftext|>"
 CHARACTERS = ["\n", " ", "a", "é", "日"]
@@ -105,7 +107,7 @@ def tokenizer_gguf_seeds(folder):
 
 
 def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=True, alignment=None, types=None,
-          family="llama", head_dim=None):
+          family="llama", head_dim=None, experts=0, shared=0, extra=None, rotated=None):
     writer = gguf.GGUFWriter(folder / name, family)
     if alignment:
         writer.add_custom_alignment(alignment)
@@ -121,8 +123,24 @@ def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     head_dim = head_dim or dim // heads
-    writer.add_rope_dimension_count(head_dim)
+    writer.add_rope_dimension_count(rotated or head_dim)
     writer.add_rope_freq_base(10000.0)
+    for key, value in (extra or {}).items():
+        writer.add_key_value(f"{family}.{key}", value, V.FLOAT32 if isinstance(value, float) else V.UINT32)
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(hidden)
+    if family == "qwen2moe":
+        writer.add_expert_shared_feed_forward_length(shared * hidden)
+    elif family == "dots1":
+        writer.add_expert_shared_count(shared)
+        writer.add_expert_weights_scale(2.5)
+        writer.add_expert_weights_norm(True)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_leading_dense_block_count(0)
+        writer.add_expert_group_count(2)
+        writer.add_expert_group_used_count(1)
     vocab = tokenizer(writer)
     writer.add_vocab_size(vocab)
     q_dim, kv_dim = head_dim * heads, head_dim * kv_heads
@@ -132,11 +150,34 @@ def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
               "blk.0.ffn_down": (dim, hidden), "output_norm": (dim,)}  # fmt: skip
     if not tied:
         shapes["output"] = (vocab, dim)
-    if family == "qwen2":
+    if experts:
+        for which, shape in {"gate": (hidden, dim), "up": (hidden, dim), "down": (dim, hidden)}.items():
+            del shapes[f"blk.0.ffn_{which}"]
+            shapes[f"blk.0.ffn_{which}_exps"] = (experts, *shape)
+            if shared:
+                shapes[f"blk.0.ffn_{which}_shexp"] = tuple(n * shared if n == hidden else n for n in shape)
+        shapes["blk.0.ffn_gate_inp"] = (experts, dim)
+    if family == "qwen2moe":
+        shapes["blk.0.ffn_gate_inp_shexp"] = (dim,)
+    if family == "dots1":
+        writer.add_tensor("blk.0.exp_probs_b.bias", values(experts))
+    if family in ("qwen2", "qwen2moe", "chatglm"):
         for letter, width in {"q": q_dim, "k": kv_dim, "v": kv_dim}.items():
             writer.add_tensor(f"blk.0.attn_{letter}.bias", values(width))
-    if family == "qwen3":
+    if family in ("qwen3", "qwen3moe", "dots1", "gemma3"):
         shapes |= {"blk.0.attn_q_norm": (head_dim,), "blk.0.attn_k_norm": (head_dim,)}
+    if family == "phi3":
+        shapes["blk.0.attn_qkv"] = (q_dim + 2 * kv_dim, dim)
+        for letter in "qkv":
+            del shapes[f"blk.0.attn_{letter}"]
+    if family in ("phi3", "chatglm", "glm4"):
+        del shapes["blk.0.ffn_gate"]
+        shapes["blk.0.ffn_up"] = (2 * hidden, dim)
+    if family in ("gemma2", "gemma3", "olmo2", "glm4"):
+        shapes |= {"blk.0.post_attention_norm": (dim,), "blk.0.post_ffw_norm": (dim,)}
+    if family == "olmo2":
+        del shapes["blk.0.attn_norm"], shapes["blk.0.ffn_norm"]
+        shapes |= {"blk.0.attn_q_norm": (q_dim,), "blk.0.attn_k_norm": (kv_dim,)}
     for tensor, shape in shapes.items():
         data = values(*shape)
         kind = (types or {}).get(tensor)
@@ -180,6 +221,19 @@ def gguf_seeds(folder):
     model(folder, "good-mixed-types", character_tokenizer, dim=32, hidden=2, heads=2, types=mixed)
     model(folder, "good-qwen2", character_tokenizer, family="qwen2")
     model(folder, "good-qwen3", character_tokenizer, family="qwen3", head_dim=6)
+    model(folder, "good-mixtral", character_tokenizer, experts=3)
+    model(folder, "good-qwen2moe", character_tokenizer, family="qwen2moe", experts=3, shared=2)
+    model(folder, "good-qwen3moe", character_tokenizer, family="qwen3moe", head_dim=6, experts=5)
+    model(folder, "good-dots1", character_tokenizer, family="dots1", head_dim=6, experts=4, shared=2)
+    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0}
+    model(folder, "good-gemma2", character_tokenizer, family="gemma2", extra=caps | {"attention.sliding_window": 3})
+    model(folder, "good-gemma3", character_tokenizer, family="gemma3", extra={"attention.sliding_window": 3})
+    model(folder, "good-olmo2", character_tokenizer, family="olmo2")
+    model(folder, "good-granite", character_tokenizer, family="granite", extra={
+        "logit_scale": 3.0, "attention.scale": 0.3, "residual_scale": 0.2, "embedding_scale": 12.0})  # fmt: skip
+    model(folder, "good-phi3", character_tokenizer, family="phi3", extra={"attention.sliding_window": 3})
+    model(folder, "good-chatglm", character_tokenizer, family="chatglm", dim=8, rotated=2)
+    model(folder, "good-glm4", character_tokenizer, family="glm4", dim=8, rotated=2)
     every_type(folder, "every-type")
     finish(gguf.GGUFWriter(folder / "empty", "llama"))
     version_2 = bytearray((folder / "good-character").read_bytes())
@@ -220,6 +274,19 @@ def config_seeds(folder):
     put(folder, "good-qwen2-window", Qwen2Config(**shape, **window, max_window_layers=0).to_json_string(use_diff=False))
     put(folder, "qwen2-some-windows", Qwen2Config(**shape, **window, max_window_layers=1).to_json_string(use_diff=False))
     put(folder, "good-qwen3", Qwen3Config(**shape, head_dim=6).to_json_string(use_diff=False))
+    experts = dict(num_experts_per_tok=2, moe_intermediate_size=12, num_experts=4)
+    put(folder, "good-mixtral", MixtralConfig(**shape, num_local_experts=4).to_json_string(use_diff=False))
+    put(folder, "good-qwen2-moe", Qwen2MoeConfig(**shape, **experts).to_json_string(use_diff=False))
+    put(folder, "good-qwen3-moe", Qwen3MoeConfig(**shape, **experts).to_json_string(use_diff=False))
+    put(folder, "good-olmoe", OlmoeConfig(**shape, num_experts=4, num_experts_per_tok=2).to_json_string(use_diff=False))
+    dots = dict(num_experts_per_tok=2, moe_intermediate_size=12, n_routed_experts=4, n_shared_experts=1, n_group=2)
+    put(folder, "good-glm4-moe", Glm4MoeConfig(**shape, **dots, attention_bias=True).to_json_string(use_diff=False))
+    for name, kind, more in [("gemma2", Gemma2Config, dict(query_pre_attn_scalar=7)), ("gemma3", Gemma3TextConfig, {}),
+                             ("olmo2", Olmo2Config, {}), ("phi3", Phi3Config, dict(sliding_window=9)),
+                             ("granite", GraniteConfig, dict(logits_scaling=3.0, attention_multiplier=0.3)),
+                             ("glm", GlmConfig, {}), ("glm4", Glm4Config, dict(attention_bias=False))]:
+        put(folder, f"good-{name}", kind(**shape, **more).to_json_string(use_diff=False))
+    put(folder, "good-dots1", Dots1Config(**shape, **dots, sliding_window=None).to_json_string(use_diff=False))
 
 
 def index_seeds(folder):

@@ -30,6 +30,10 @@ SHAPES = {
     "rows of 32 and of 48": sound.Shape(dim=96, hidden=48, layers=3, heads=2, kv_heads=1),
     "80 layers, as Llama 70B": sound.Shape(dim=256, hidden=32, layers=80, heads=4, kv_heads=2, own_head_dim=8),
     "80 layers, as Llama 65B": sound.Shape(dim=256, hidden=32, layers=80, heads=2, kv_heads=2, own_head_dim=8),
+    "mixtral of 8": sound.Shape(dim=256, hidden=256, layers=9, heads=8, kv_heads=2, family="mixtral", experts=8),
+    "mixtral of 4": sound.Shape(dim=256, hidden=256, layers=9, heads=8, kv_heads=2, family="mixtral", experts=4),
+    "qwen3_moe": sound.Shape(dim=256, hidden=512, layers=11, heads=8, kv_heads=2, family="qwen3_moe", experts=3,
+                             tied=False, own_head_dim=64),
     "80 layers, as Qwen2 72B": sound.Shape(dim=256, hidden=32, layers=80, heads=2, kv_heads=2, family="qwen2"),
 }
 
@@ -110,6 +114,8 @@ def test_random_models(tmp_path, name, type_):
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     if "80" in name:
         assert ("Q5_K" in types) == (type_ == "q5_k_m" or (type_ == "q4_k_m" and name.endswith(("70B", "72B"))))
+    elif name == "mixtral of 8":
+        assert types == {"F32", "Q8_0"} | K_TYPES[type_] | ({"Q5_K"} if type_ == "q4_k_m" else set())
     elif "48" not in name:
         assert types == {"F32"} | K_TYPES[type_]
     folio("generate", "-m", path, "-n", 4, "-p", "ab")

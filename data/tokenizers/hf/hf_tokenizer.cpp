@@ -43,7 +43,9 @@ Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
     special[piece] = {{"id", piece}, {"ids", {id}}, {"tokens", {piece}}};
   };
   const auto add_text = [&](const char* name, int type_id, Json& to) {
-    if (v.add_bos) add_special(v.bos, type_id, to);
+    if (!v.prefix.empty() ? type_id == 0 : v.add_bos) {
+      for (const int32_t id : beginning_of(v)) add_special(id, type_id, to);
+    }
     to.push_back({{"Sequence", {{"id", name}, {"type_id", type_id}}}});
     if (v.add_eos) add_special(v.eos, type_id, to);
   };
@@ -51,6 +53,19 @@ Json template_of(const Vocabulary& v, const std::vector<std::string>& pieces) {
   add_text("A", 0, pair);
   add_text("B", 1, pair);
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+// The special tokens that a template has before a text.
+std::vector<int32_t> prefix_in(const nlohmann::json& post_processor, const Vocabulary& v) {
+  std::vector<int32_t> prefix;
+  const nlohmann::json& single = value(post_processor, "single");
+  for (size_t i = 0; single.is_array() && i + 1 < single.size() && i < 8; ++i) {
+    const nlohmann::json& id = value(value(single[i], "SpecialToken"), "id");
+    const auto found = id.is_string() ? std::ranges::find(v.pieces, id.get<std::string>()) : v.pieces.end();
+    if (found == v.pieces.end()) return {};
+    prefix.push_back(static_cast<int32_t>(found - v.pieces.begin()));
+  }
+  return prefix;
 }
 
 }  // namespace
@@ -138,7 +153,13 @@ void read_template(const Source& source, const nlohmann::json& post_processor, V
     const auto same = [&](const char* key) { return value(ours, key) == value(post_processor, key); };
     if (same("type") && same("single") && same("special_tokens")) return;  // "pair" is not used here
   }
-  fail("{}: the post-processor {} is not supported here", source.where, shown(post_processor));
+  v.add_bos = v.add_eos = false;
+  v.prefix = prefix_in(post_processor, v);
+  const auto ours = nlohmann::json(template_of(v, v.pieces));
+  for (const char* key : {"type", "single", "special_tokens"}) {
+    supported(!v.prefix.empty() && value(ours, key) == value(post_processor, key), source.where,
+              "the post-processor {}", shown(post_processor));
+  }
 }
 
 std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const std::string& where) {
@@ -170,7 +191,7 @@ void write_files(const std::filesystem::path& directory, const Vocabulary& v, co
       {"added_tokens", std::move(added)},
       {"normalizer", std::move(parts.normalizer)},
       {"pre_tokenizer", std::move(parts.pre_tokenizer)},
-      {"post_processor", v.add_bos || v.add_eos ? template_of(v, parts.pieces) : Json()},
+      {"post_processor", v.add_bos || v.add_eos || !v.prefix.empty() ? template_of(v, parts.pieces) : Json()},
       {"decoder", std::move(parts.decoder)},
       {"model",
        {{"type", "BPE"},

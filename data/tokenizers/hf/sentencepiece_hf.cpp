@@ -71,11 +71,17 @@ Json merges_of(const SentencePieceVocabulary& v) {
   return merges;
 }
 
+// Of Gemma. It does nothing, since a text has no spaces left behind the normalizer.
+Json gemma_pre_tokenizer() {
+  return {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
+}
+
+Json replace_spaces() { return {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}}; }
+
 Json normalizer_of(bool add_space_prefix) {
-  const Json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
   Json steps = Json::array();
   if (add_space_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
-  steps.push_back(replace);
+  steps.push_back(replace_spaces());
   return {{"type", "Sequence"}, {"normalizers", steps}};
 }
 
@@ -95,7 +101,8 @@ class HfReader {
   SentencePieceTokenizer read() {
     hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
     const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
-    hf::supported(pre_tokenizer.is_null(), where_, "the pre-tokenizer {}", hf::shown(pre_tokenizer));
+    hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
+                  "the pre-tokenizer {}", hf::shown(pre_tokenizer));
     hf::read_pieces(source_, v_);
     // Checked first, since all splits of each piece are looked up.
     for (size_t i = 0; i < v_.pieces.size(); ++i) require_piece_length(v_.pieces[i], i, where_);
@@ -132,7 +139,8 @@ class HfReader {
   void read_normalizer() {
     const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
     v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
-    hf::supported(v_.add_space_prefix || normalizer == nlohmann::json(normalizer_of(false)), where_,
+    const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma
+    hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
                   "the normalizer {}", hf::shown(normalizer));
     const nlohmann::json& decoder = hf::value(source_.tokenizer, "decoder");
     hf::supported(decoder == nlohmann::json(decoder_of(v_.add_space_prefix)), where_, "the decoder {}",

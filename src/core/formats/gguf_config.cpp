@@ -84,6 +84,18 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
   if (window == 0) return;
   c.window_period = file.integer(key("attention.sliding_window_pattern"), family.window_period);
   c.local_rope_theta = file.real(key("rope.freq_base_swa"), family.local_theta);
+  require(c.local_rope_theta >= 1.0F || c.local_rope_theta == family.local_theta,
+          "{}: {} is {}, but has to be at least 1", where, key("rope.freq_base_swa"), c.local_rope_theta);
+}
+
+// Of Granite, whose files divide logits: a float whose inverse this is.
+float logit_divisor(float logit_scale) {
+  const float about = 1.0F / logit_scale;
+  const float below = std::nextafter(about, 0.0F), above = std::nextafter(about, 1e9F);
+  for (const float divisor : {about, below, above, std::nextafter(below, 0.0F), std::nextafter(above, 1e9F)}) {
+    if (1.0F / divisor == logit_scale) return divisor;
+  }
+  return about;
 }
 
 // The factor of scores in llama.cpp, for which Gemma's files have no key; 0: 1 / sqrt(head_dim).
@@ -96,14 +108,22 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
   if (family.scales == FileScales::Gemma) {
     c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
     c.attention_scale = gemma_score_scale(family, c);
-    if (family.caps) c.attention_cap = file.real(key("attn_logit_softcapping"));
-    c.logit_cap =
-        family.caps ? file.real(key("final_logit_softcapping")) : file.real(key("final_logit_softcapping"), 0.0F);
+    c.logit_cap = file.real(key("final_logit_softcapping"), 0.0F);
+    if (!family.caps) return;
+    c.attention_cap = file.real(key("attn_logit_softcapping"));
+    require(c.attention_cap > 0.0F && c.logit_cap > 0.0F,
+            "{}: the soft caps of scores and logits are {} and {}, but "
+            "have to be positive",
+            file.path().string(), c.attention_cap, c.logit_cap);
   } else if (family.scales == FileScales::Granite) {
     c.embedding_scale = file.real(key("embedding_scale"), 1.0F);
     c.attention_scale = file.real(key("attention.scale"), 0.0F);
+    if (c.attention_scale == 1.0F / std::sqrt(static_cast<float>(c.head_dim))) c.attention_scale = 0.0F;
     c.residual_scale = file.real(key("residual_scale"), 1.0F);
-    c.logit_scale = static_cast<float>(1.0 / static_cast<double>(file.real(key("logit_scale"))));
+    const float divisor = file.real(key("logit_scale"));
+    require(divisor >= 1e-6F && divisor <= 1e6F, "{}: {} is {}, but has to be in [1e-6, 1e6]", file.path().string(),
+            key("logit_scale"), divisor);
+    c.logit_scale = 1.0F / divisor;
   }
 }
 
@@ -126,7 +146,11 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   const int64_t said = file.integer(key("expert_gating_func"), gating);
   require(said == gating, "{}: {} = {} is not supported here, but {} is", where, key("expert_gating_func"), said,
           gating);
-  if (mixture.shared_gate) c.shared_dim = file.integer(key("expert_shared_feed_forward_length"), c.hidden_dim);
+  if (mixture.shared_gate) {
+    c.shared_dim = file.integer(key("expert_shared_feed_forward_length"), c.hidden_dim);
+    require(c.shared_dim > 0, "{}: a {} has shared experts, but {} is {}", where, family.name,
+            key("expert_shared_feed_forward_length"), c.shared_dim);
+  }
   if (!mixture.deepseek_keys) return;
   const int64_t shared = file.integer(key("expert_shared_count"), 0);
   require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
@@ -138,6 +162,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   c.route_scale = scale == 0.0F ? 1.0F : scale;
   c.expert_groups = std::max<int64_t>(file.integer(key("expert_group_count"), 1), 1);
   c.groups_per_token = c.expert_groups > 1 ? file.integer(key("expert_group_used_count")) : 1;
+  if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // all
 }
 
 }  // namespace
@@ -262,7 +287,7 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
     metadata.emplace_back(key("embedding_scale"), c.embedding_scale);
     metadata.emplace_back(key("attention.scale"), c.score_scale());
     metadata.emplace_back(key("residual_scale"), c.residual_scale);
-    metadata.emplace_back(key("logit_scale"), static_cast<float>(1.0 / static_cast<double>(c.logit_scale)));
+    metadata.emplace_back(key("logit_scale"), logit_divisor(c.logit_scale));
   }
 }
 

@@ -69,7 +69,10 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   require(found->shape == shape, "{}: tensor {} has shape {}, but {} is expected", where, name,
           shape_string(found->shape), shape_string(shape));
   names.insert(found->name);
-  return is_part ? rows_of(*found, fused.first, spec.shape[0]) : *found;
+  if (!is_part) return *found;
+  TensorView part = rows_of(*found, fused.first, spec.shape[0]);
+  part.name = spec.gguf_name;
+  return part;
 }
 
 // Layers behind the last are of another model, which guesses tokens ahead: see config_from_gguf.

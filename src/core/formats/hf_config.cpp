@@ -13,11 +13,26 @@ namespace {
 // The double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06. It rounds to the same float.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// A whole number as such: transformers checks the types of some.
-OrderedJson number(double value) {
+// A whole number as such, since transformers checks the types of some, if what is made of it is `result` all the same.
+template <typename Make>
+OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);
-  if (std::abs(value - whole) <= 1e-6 * std::abs(value)) return static_cast<int64_t>(whole);
-  return shortest(static_cast<float>(value));
+  if (make(whole) == result) return static_cast<int64_t>(whole);
+  return value;
+}
+
+float score_scale_of(double query_pre_attn_scalar) {
+  return static_cast<float>(1.0 / std::sqrt(query_pre_attn_scalar));
+}
+
+float inverse(double value) { return static_cast<float>(1.0 / value); }
+
+// The least factor that gives so many numbers of a head again, rounded down.
+double rotary_factor(int64_t rotated, int64_t head_dim) {
+  const auto width = static_cast<double>(head_dim);
+  double factor = static_cast<double>(rotated) / width;
+  while (static_cast<int64_t>(width * factor) < rotated) factor = std::nextafter(factor, 2.0);
+  return factor;
 }
 
 // As HfWindow says. Where it is switched, max_window_layers counts the layers without a window.
@@ -26,13 +41,13 @@ void write_window(const ModelConfig& c, OrderedJson& json) {
   const bool active = c.sliding_window > 0;
   if (family.window == HfWindow::None) return;
   json["sliding_window"] = active ? OrderedJson(c.sliding_window) : OrderedJson();
+  if (family.window == HfWindow::Switched) json["use_sliding_window"] = active;
   if (c.window_period > 1 || family.window_period > 1) {
     json["layer_types"] = OrderedJson::array();
     for (int64_t l = 0; l < c.n_layers; ++l) {
       json["layer_types"].push_back(c.has_window(l) ? "sliding_attention" : "full_attention");
     }
   } else if (family.window == HfWindow::Switched || family.window == HfWindow::Layers) {
-    if (family.window == HfWindow::Switched) json["use_sliding_window"] = active;
     json["max_window_layers"] = active ? 0 : c.n_layers;
   }
 }
@@ -72,7 +87,10 @@ OrderedJson cap(float value) { return value > 0.0F ? OrderedJson(shortest(value)
 void write_scales(const ModelConfig& c, OrderedJson& json) {
   const FileScales scales = info(c.family).scales;
   if (scales == FileScales::Gemma) {
-    json["query_pre_attn_scalar"] = number(1.0 / (static_cast<double>(c.score_scale()) * c.score_scale()));
+    const double scale = c.attention_scale;
+    json["query_pre_attn_scalar"] = c.attention_scale == 0.0F
+                                        ? OrderedJson(c.head_dim)
+                                        : number(1.0 / (scale * scale), c.attention_scale, score_scale_of);
     json["attn_logit_softcapping"] = cap(c.attention_cap);
     json["final_logit_softcapping"] = cap(c.logit_cap);
     if (c.local_rope_theta > 0.0F) json["rope_local_base_freq"] = shortest(c.local_rope_theta);
@@ -80,7 +98,7 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
     json["embedding_multiplier"] = shortest(c.embedding_scale);
     json["attention_multiplier"] = shortest(c.score_scale());
     json["residual_multiplier"] = shortest(c.residual_scale);
-    json["logits_scaling"] = shortest(static_cast<float>(1.0 / static_cast<double>(c.logit_scale)));
+    json["logits_scaling"] = number(1.0 / static_cast<double>(c.logit_scale), c.logit_scale, inverse);
   }
 }
 
@@ -107,12 +125,13 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
        family.gate == Gate::Silu ? "silu" : "gelu_pytorch_tanh"},
       {"bos_token_id", begin_of_text},
       {"eos_token_id", end_of_text},
+      {"pad_token_id", nullptr},  // some classes have an id of their published vocabulary instead
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
   if (family.hf.says_bias) json["attention_bias"] = family.qkv_bias;
   if (c.rotated() != c.head_dim || family.hf.rotary_factor != 1.0F) {
-    json["partial_rotary_factor"] = static_cast<double>(c.rotated()) / static_cast<double>(c.head_dim);
+    json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
   }
   write_window(c, json);
   write_experts(c, json);
@@ -153,6 +172,8 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (has(rope, "full_attention")) {
     read_rope(rope["full_attention"], where, c);
     if (!has(rope, "sliding_attention")) return;
+    require(info(c.family).local_theta > 0.0F, "{}: RoPE's parameters of kinds of layers are not supported here for {}",
+            where, c.family);
     ModelConfig local = c;
     local.rope_scaling = {};
     read_rope(rope["sliding_attention"], where, local);
@@ -277,20 +298,28 @@ void read_experts(const nlohmann::json& json, const std::string& where, const Fa
   }
 }
 
+void require_factor(double value, const char* key, const std::string& where) {
+  require(value >= 1e-6 && value <= 1e6, "{}: {} is {}, but has to be in [1e-6, 1e6]", where, key, value);
+}
+
 void read_scales(const nlohmann::json& json, const std::string& where, const FamilyInfo& family, ModelConfig& c) {
   if (family.scales == FileScales::Gemma) {
     c.embedding_scale = std::sqrt(static_cast<float>(c.dim));
     const auto scalar = json_get<double>(json, "query_pre_attn_scalar", where);
-    require(scalar > 0.0, "{}: query_pre_attn_scalar is {}, but has to be positive", where, scalar);
-    c.attention_scale = scalar == static_cast<double>(c.head_dim) ? 0.0F : static_cast<float>(1.0 / std::sqrt(scalar));
+    require_factor(scalar, "query_pre_attn_scalar", where);
+    const float scale = score_scale_of(scalar);
+    c.attention_scale = scale == score_scale_of(static_cast<double>(c.head_dim)) ? 0.0F : scale;
     c.attention_cap = get_or(json, "attn_logit_softcapping", where, 0.0F);
     c.logit_cap = get_or(json, "final_logit_softcapping", where, 0.0F);
   } else if (family.scales == FileScales::Granite) {
     c.embedding_scale = get_or(json, "embedding_multiplier", where, 1.0F);
     const auto scores = get_or(json, "attention_multiplier", where, 1.0F);
+    require_factor(scores, "attention_multiplier", where);
     c.attention_scale = scores == 1.0F / std::sqrt(static_cast<float>(c.head_dim)) ? 0.0F : scores;
     c.residual_scale = get_or(json, "residual_multiplier", where, 1.0F);
-    c.logit_scale = static_cast<float>(1.0 / get_or<double>(json, "logits_scaling", where, 1.0));
+    const auto scaling = get_or<double>(json, "logits_scaling", where, 1.0);
+    require_factor(scaling, "logits_scaling", where);
+    c.logit_scale = inverse(scaling);
   }
 }
 
@@ -342,6 +371,8 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (json.contains(key)) read_rope(json[key], where, c);
   }
+  require(family.local_theta == 0.0F || c.local_rope_theta >= 1.0F,
+          "{}: the base of RoPE in layers with a window is {}, but has to be at least 1", where, c.local_rope_theta);
   read_scales(json, where, family, c);
   read_window(json, where, c);
   validate(c, where);

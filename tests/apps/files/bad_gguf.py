@@ -354,10 +354,71 @@ for name, phrase, change in [
     ("values of another width", "qwen3.attention.value_length is 8, but keys have 6",
      key("qwen3.attention.value_length", U32, 8)),
     ("sliding window", "qwen3.attention.sliding_window = 4 is not supported", key("qwen3.attention.sliding_window", U32, 4)),
-    ("experts", "qwen3.expert_count = 4: experts are not supported", key("qwen3.expert_count", U32, 4)),
+    ("experts", "the architecture is qwen3, with experts, which is not supported", key("qwen3.expert_count", U32, 4)),
     ("RoPE scaling", "RoPE scaling of type yarn", key("qwen3.rope.scaling.type", STRING, "yarn")),
     ("keys of a Llama", "qwen2.embedding_length is missing", key("general.architecture", STRING, "qwen2")),
 ]:
     widths.add(name, phrase, change)
 
-KINDS = [*container.all, *config.all, *tensors.all, *characters.all, *pieces.all, *biases.all, *norms.all, *widths.all]
+
+# ---- Experts ----
+
+
+def qwen3_moe():
+    return sound.Gguf(sound.Shape(family="qwen3_moe", experts=4))
+
+
+def mixtral():
+    return sound.Gguf(sound.Shape(family="mixtral", experts=4))
+
+
+def experts_apart(g):
+    """As files of 2023 have them: blk.0.ffn_gate.0.weight, a tensor for each expert."""
+    for which in ("gate", "up", "down"):
+        stack = g.tensor(f"blk.0.ffn_{which}_exps.weight")
+        size = len(stack.data) // 4
+        g.tensors += [Tensor(f"blk.0.ffn_{which}.{e}.weight", stack.dims[:2], 0, stack.data[e * size:(e + 1) * size])
+                      for e in range(4)]
+        g.tensors.remove(stack)
+
+
+MOE, STACK, ROUTER = "qwen3moe.expert_", "blk.0.ffn_down_exps.weight", "blk.0.ffn_gate_inp.weight"
+numbers = Kinds("gguf qwen3_moe", qwen3_moe, write, "m.gguf", SHOWS)
+for name, phrase, change in [
+    ("no number of chosen experts", "qwen3moe.expert_used_count is missing", without(MOE + "used_count")),
+    ("no chosen experts", "qwen3moe.expert_used_count is 0", key(MOE + "used_count", U32, 0)),
+    ("more chosen experts than there are", "experts_per_token is 5, but has to be in [1, 4]", key(MOE + "used_count", U32, 5)),
+    ("no experts", "the architecture is qwen3moe, without experts", key(MOE + "count", U32, 0)),
+    ("negative experts", "the architecture is qwen3moe, without experts", key(MOE + "count", I32, -4)),
+    ("a huge number of experts", "n_experts is 4294967295", key(MOE + "count", U32, 2**32 - 1)),
+    ("experts as a float", "qwen3moe.expert_count is not an integer", key(MOE + "count", F32, 4.0)),
+    ("experts of no width", "expert_dim is 0", key(MOE + "feed_forward_length", U32, 0)),
+    ("experts of a huge width", "expert_dim is 4294967295", key(MOE + "feed_forward_length", U32, 2**32 - 1)),
+    ("scores of another kind", "qwen3moe.expert_gating_func = 2 is not supported here, but 1 is",
+     key(MOE + "gating_func", U32, 2)),
+]:
+    numbers.add(name, phrase, change)
+stacks = Kinds("gguf qwen3_moe", qwen3_moe, write, "m.gguf", PASSES)
+for name, phrase, change in [
+    ("no stack", "blk.0.ffn_down_exps.weight of shape [4, 8, 12] is missing", drop(STACK)),
+    ("stack of fewer experts", "tensor blk.0.ffn_down_exps.weight has shape [3, 8, 12], but [4, 8, 12] is expected",
+     shape_of(STACK, [12, 8, 3])),
+    ("stack that is a matrix", "tensor blk.0.ffn_down_exps.weight has shape [32, 12], but [4, 8, 12] is expected",
+     field(STACK, dims=[12, 32])),
+    ("stack of four dimensions", "tensor blk.0.ffn_down_exps.weight has shape [1, 4, 8, 12], but [4, 8, 12] is expected",
+     field(STACK, dims=[12, 8, 4, 1])),
+    ("stack that is transposed", "tensor blk.0.ffn_down_exps.weight has shape [4, 12, 8], but [4, 8, 12] is expected",
+     field(STACK, dims=[8, 12, 4])),
+    ("no router", "blk.0.ffn_gate_inp.weight of shape [4, 8] is missing", drop(ROUTER)),
+    ("router of more experts", "tensor blk.0.ffn_gate_inp.weight has shape [5, 8], but [4, 8]", shape_of(ROUTER, [8, 5])),
+    ("a shared expert", "a qwen3_moe with experts that all tokens take (blk.0.ffn_up_shexp.weight)",
+     extra("blk.0.ffn_up_shexp.weight", [8, 12])),
+    ("a selection bias", "a qwen3_moe with a bias for the selection of experts (blk.0.exp_probs_b.bias)",
+     extra("blk.0.exp_probs_b.bias", [4])),
+]:
+    stacks.add(name, phrase, change)
+apart = Kinds("gguf mixtral", mixtral, write, "m.gguf", PASSES)
+apart.add("a tensor for each expert", "a tensor for each expert (blk.0.ffn_gate.0.weight) is not supported", experts_apart)
+
+KINDS = [*container.all, *config.all, *tensors.all, *characters.all, *pieces.all, *biases.all, *norms.all, *widths.all,
+         *numbers.all, *stacks.all, *apart.all]

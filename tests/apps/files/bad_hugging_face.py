@@ -32,6 +32,10 @@ def qwen3():
     return sound.HfDirectory(sound.Shape(family="qwen3", own_head_dim=6))
 
 
+def qwen3_moe():
+    return sound.HfDirectory(sound.Shape(family="qwen3_moe", experts=4))
+
+
 def mistral():
     """A Llama's tensors."""
     model = sound.HfDirectory(sound.Shape(own_head_dim=6))
@@ -40,7 +44,8 @@ def mistral():
 
 
 SOUND = {"hugging face, characters": single, "hugging face, qwen2": qwen2, "hugging face, qwen3": qwen3,
-         "hugging face, mistral": mistral, "hugging face, shards": sharded,
+         "hugging face, mistral": mistral, "hugging face, qwen3_moe": qwen3_moe,
+         "hugging face, shards": sharded,
          "hugging face, SentencePiece": sentencepiece}
 
 
@@ -301,6 +306,15 @@ for name, phrase, file, change in [
 
 # ---- The parts of other families ----
 
+EXPERT = "model.layers.0.mlp.experts.2.up_proj.weight"
+
+
+def in_sixteen_bits(name):
+    def change(m):
+        m.shards["model.safetensors"] = sound.Safetensors({**m.arrays, name: m.arrays[name].astype(np.float16)})
+    return change
+
+
 SWITCHED = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}
 families = []
 for make, kinds in {
@@ -317,6 +331,17 @@ for make, kinds in {
          without_tensor("model.layers.0.self_attn.q_norm.weight")),
         ("biases", "a qwen3 with biases (model.layers.0.self_attn.q_proj.bias)",
          with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(12, np.float32))),
+    ],
+    qwen3_moe: [
+        ("an expert that is missing", f"{EXPERT} of shape [12, 8] is missing", without_tensor(EXPERT)),
+        ("an expert of another shape", f"{EXPERT} has shape [8, 12], but config.json requires [12, 8]",
+         entry(EXPERT, "shape", [8, 12])),
+        ("an expert of another type", f"{EXPERT} is F16, but model.layers.0.mlp.experts.0.up_proj.weight is F32",
+         in_sixteen_bits(EXPERT)),
+        ("an expert too many", "the tensor model.layers.0.mlp.experts.4.up_proj.weight is not one of the experts that there are",
+         with_tensors(model__layers__0__mlp__experts__4__up_proj__weight=np.zeros((12, 8), np.float32))),
+        ("a router of fewer experts", "mlp.gate.weight has shape [2, 16], but config.json requires [4, 8]",
+         entry("model.layers.0.mlp.gate.weight", "shape", [2, 16])),
     ],
 }.items():
     of_family = Kinds(make.__name__, make, write, "model.safetensors")
@@ -335,11 +360,27 @@ for make, kinds in {
          lambda m: m.files[CONFIG].update(SWITCHED, use_sliding_window=1)),
         ("types of layers that are no list", '"layer_types" has a value of the wrong type',
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types="sliding_attention")),
-        ("window in some layers", "a sliding window in 2 of 1 layers is not supported",
+        ("types of more layers than there are", "layer_types has 2 entries, but there are 1 layers",
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types=["sliding_attention"] * 2)),
         ("window in a negative number of layers", "n_layers is -2",
          lambda m: m.files[CONFIG].update(SWITCHED, num_hidden_layers=-2)),
         ("experts", "num_experts = 4 is not supported", put(at(CONFIG, "num_experts"), 4)),
+    ],
+    qwen3_moe: [
+        ("no experts", "a qwen3_moe has experts, but num_experts is missing or 0", put(at(CONFIG, "num_experts"), 0)),
+        ("number of experts that is missing", "a qwen3_moe has experts, but num_experts is missing or 0",
+         without(at(CONFIG, "num_experts"))),
+        ("negative experts", "a qwen3_moe has experts", put(at(CONFIG, "num_experts"), -4)),
+        ("more chosen experts than there are", "experts_per_token is 5, but has to be in [1, 4]",
+         put(at(CONFIG, "num_experts_per_tok"), 5)),
+        ("no chosen experts", "experts_per_token is 0", put(at(CONFIG, "num_experts_per_tok"), 0)),
+        ("no width of an expert", '"moe_intermediate_size" is missing', without(at(CONFIG, "moe_intermediate_size"))),
+        ("experts in each second layer", "decoder_sparse_step = 2 is not supported",
+         put(at(CONFIG, "decoder_sparse_step"), 2)),
+        ("a last layer without experts", "mlp_only_layers = [3] is not supported",
+         put(at(CONFIG, "mlp_only_layers"), [3])),
+        ("no layer with experts", "dense_layers is 1, so none of 1 layers has experts",
+         put(at(CONFIG, "mlp_only_layers"), [0])),
     ],
     mistral: [
         ("window of zero", "sliding_window is 0", put(at(CONFIG, "sliding_window"), 0)),

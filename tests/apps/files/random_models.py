@@ -23,12 +23,48 @@ MODELS = {
     "qwen3 wide heads": (transformers.Qwen3Config, dict(head_dim=24)),
     "qwen3 window": (transformers.Qwen3Config,
                      dict(head_dim=16, use_sliding_window=True, sliding_window=50, max_window_layers=0)),
+    "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
+    "qwen2_moe": (transformers.Qwen2MoeConfig,
+                  dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+                       shared_expert_intermediate_size=40)),
+    "qwen3_moe": (transformers.Qwen3MoeConfig,
+                  dict(head_dim=16, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=20,
+                       norm_topk_prob=True)),
+    # llama.cpp's have as many key heads as heads, as the published one.
+    "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3, num_key_value_heads=4)),
+    "dots1": (transformers.Dots1Config,
+              dict(head_dim=16, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=2, n_group=4, topk_group=2,
+                   moe_intermediate_size=20, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+                   sliding_window=None, num_key_value_heads=4)),
+    "glm4_moe": (transformers.Glm4MoeConfig,
+                 dict(head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
+                      moe_intermediate_size=20, first_k_dense_replace=1, attention_bias=True)),
+    # Caps that are seen: scores and logits of random weights are as large.
+    "gemma2": (transformers.Gemma2Config,
+               dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, attn_logit_softcapping=3.0,
+                    final_logit_softcapping=5.0)),
+    "gemma3_text": (transformers.Gemma3TextConfig,
+                    dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7)),
+    "olmo2": (transformers.Olmo2Config, dict()),
+    "granite": (transformers.GraniteConfig,
+                dict(embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4, logits_scaling=2.0)),
+    "phi3": (transformers.Phi3Config, dict(sliding_window=None)),
+    "phi3 window": (transformers.Phi3Config, dict(sliding_window=37)),
+    "glm": (transformers.GlmConfig, dict(head_dim=8, attention_bias=True)),
+    "glm4": (transformers.Glm4Config, dict(head_dim=16, attention_bias=False)),
 }
+# Whose scores have another factor: llama.cpp's GGUFs of so many layers say it by that.
+GEMMA_27B = (transformers.Gemma2Config,
+             dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
+# GGUF's architectures where they are not Hugging Face's model_type without "_", and what such a file is read as.
+ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
+                 "glm": ("chatglm", "glm")}
+GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3")  # whose GGUFs can say a window
 
 
 def make(name, **more):
     torch.manual_seed(7)
-    config_class, own = MODELS[name]
+    config_class, own = GEMMA_27B if name == "gemma2 27b" else MODELS[name]
     own = {**SHARED, **own, **more}
     if "rope_theta" in own:
         own["rope_parameters"] = {"rope_type": "default", "rope_theta": own.pop("rope_theta")}
@@ -39,6 +75,11 @@ def make(name, **more):
                 parameter.normal_(0.0, 0.2)
             else:
                 parameter.normal_(0.0 if key.endswith("bias") else 1.0, 0.3)
+            if "gemma" in name and parameter.dim() == 1:  # as published: 1 + w is exact in float32
+                parameter.copy_((parameter - 1).bfloat16().float())
+        for key, buffer in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                buffer.normal_(0.0, 0.3)
     return model
 
 
@@ -53,14 +94,13 @@ def window_of(model):
     return getattr(model.config, "sliding_window", None)
 
 
-def greedy(model, tokens, n):
-    """As Folio draws from a character model, which never takes <|endoftext|>. The gap is between the best two."""
-    tokens, gaps = list(tokens), []
+def choices(model, prompt, tokens):
+    """What transformers draws greedily behind the prompt and the tokens before each, and the gap between the best two.
+
+    If each is the token itself, its greedy text is this one. As Folio, it never takes a character model's <|endoftext|>.
+    """
     with torch.no_grad():
-        for _ in range(n):
-            logits = model(torch.tensor([tokens])).logits[0, -1]
-            logits[-1] = -torch.inf
-            best = logits.topk(2)
-            gaps.append(float(best.values[0] - best.values[1]))
-            tokens.append(int(best.indices[0]))
-    return tokens[-n:], gaps
+        logits = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1:-1]
+    logits[:, -1] = -torch.inf
+    best = logits.topk(2)
+    return best.indices[:, 0].tolist(), (best.values[:, 0] - best.values[:, 1]).tolist()

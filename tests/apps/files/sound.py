@@ -26,8 +26,15 @@ class Shape:
     tied: bool = True
     theta: float = 10000.0
     eps: float = 1e-5
-    family: str = "llama"  # also qwen2, qwen3
+    family: str = "llama"  # also qwen2, qwen3, qwen3_moe, mixtral
     own_head_dim: int = None  # where heads are not dim / heads wide
+    experts: int = 0
+    experts_per_token: int = 2
+
+    @property
+    def architecture(self):
+        """GGUF's."""
+        return "llama" if self.family == "mixtral" else self.family.replace("_", "")
 
     @property
     def head_dim(self):
@@ -39,10 +46,15 @@ class Shape:
         layer = {"attn_norm.weight": (d,), "attn_q.weight": (q, d), "attn_k.weight": (kv, d), "attn_v.weight": (kv, d)}
         if self.family == "qwen2":
             layer |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
-        if self.family == "qwen3":
+        if self.family in ("qwen3", "qwen3_moe"):
             layer |= {"attn_q_norm.weight": (self.head_dim,), "attn_k_norm.weight": (self.head_dim,)}
-        layer |= {"attn_output.weight": (d, q), "ffn_norm.weight": (d,), "ffn_gate.weight": (h, d),
-                  "ffn_up.weight": (h, d), "ffn_down.weight": (d, h)}
+        layer |= {"attn_output.weight": (d, q), "ffn_norm.weight": (d,)}
+        if self.experts:
+            e = self.experts
+            layer |= {"ffn_gate_inp.weight": (e, d), "ffn_gate_exps.weight": (e, h, d), "ffn_up_exps.weight": (e, h, d),
+                      "ffn_down_exps.weight": (e, d, h)}
+        else:
+            layer |= {"ffn_gate.weight": (h, d), "ffn_up.weight": (h, d), "ffn_down.weight": (d, h)}
         shapes = {"token_embd.weight": (self.vocab, d)}
         for i in range(self.layers):
             shapes.update({f"blk.{i}.{name}": shape for name, shape in layer.items()})
@@ -110,15 +122,18 @@ class Gguf:
         if shape is None:
             return
         self.metadata = {
-            "general.architecture": (STRING, shape.family), "general.name": (STRING, "sound"),
-            **{f"{shape.family}.{key}": value for key, value in {
+            "general.architecture": (STRING, shape.architecture), "general.name": (STRING, "sound"),
+            **{f"{shape.architecture}.{key}": value for key, value in {
                 "block_count": (U32, shape.layers), "context_length": (U32, shape.context),
                 "embedding_length": (U32, shape.dim), "feed_forward_length": (U32, shape.hidden),
                 "attention.head_count": (U32, shape.heads), "attention.head_count_kv": (U32, shape.kv_heads),
                 "attention.layer_norm_rms_epsilon": (F32, shape.eps), "rope.freq_base": (F32, shape.theta),
                 "rope.dimension_count": (U32, shape.head_dim), "vocab_size": (U32, shape.vocab)}.items()},
-            **({f"{shape.family}.attention.{kind}_length": (U32, shape.head_dim) for kind in ("key", "value")}
+            **({f"{shape.architecture}.attention.{kind}_length": (U32, shape.head_dim) for kind in ("key", "value")}
                if shape.own_head_dim else {}),
+            **({f"{shape.architecture}.expert_{key}": (U32, value) for key, value in {
+                "count": shape.experts, "used_count": shape.experts_per_token,
+                "feed_forward_length": shape.hidden}.items()} if shape.experts else {}),
             **(character_metadata() if tokenizer is None else tokenizer)}
         for name, array in (weights(shape) if arrays is None else arrays).items():
             kind = 30 if array.dtype == np.uint16 else GGML[array.dtype]
@@ -186,7 +201,8 @@ def sentencepiece_metadata(pieces=None):
 HF_LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
             "attn_v": "self_attn.v_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
             "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
-            "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+            "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+            "ffn_gate_inp": "mlp.gate"}
 HF_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 SAFETENSORS = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.uint16): "BF16"}
 
@@ -205,8 +221,15 @@ def split_halves(array, head_dim):
 
 def hf_arrays(shape, arrays):
     permuted = ("attn_q.weight", "attn_k.weight") if shape.family == "llama" else ()
-    return {hf_name(name): split_halves(a, shape.head_dim) if name.endswith(permuted) else a
-            for name, a in arrays.items()}
+    out = {}
+    for name, a in arrays.items():
+        if name.endswith("_exps.weight"):
+            which = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}[name.split("_")[-2]]
+            layer = name.split(".")[1]
+            out |= {f"model.layers.{layer}.mlp.experts.{e}.{which}.weight": a[e] for e in range(len(a))}
+        else:
+            out[hf_name(name)] = split_halves(a, shape.head_dim) if name.endswith(permuted) else a
+    return out
 
 
 class Safetensors:
@@ -229,7 +252,9 @@ def hf_config(shape):
             "hidden_size": shape.dim, "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads,
             "num_key_value_heads": shape.kv_heads, "intermediate_size": shape.hidden,
             "max_position_embeddings": shape.context, "rope_theta": shape.theta, "rms_norm_eps": shape.eps,
-            "tie_word_embeddings": shape.tied, "hidden_act": "silu"}
+            "tie_word_embeddings": shape.tied, "hidden_act": "silu",
+            **({"num_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token,
+                "moe_intermediate_size": shape.hidden, "norm_topk_prob": True} if shape.experts else {})}
 
 
 def character_json(characters=tuple(CHARACTERS)):

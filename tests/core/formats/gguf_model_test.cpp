@@ -89,7 +89,7 @@ TEST(ModelGguf, RefusesWhatIsNotRunHereByName) {
   expect(refusal("llama.rope.dimension_count", uint32_t{4}), "RoPE over 4 of 6 dimensions");
   expect(refusal("llama.attention.key_length", uint32_t{8}), "RoPE over 6 of 8 dimensions");
   expect(refusal("llama.attention.sliding_window", uint32_t{4}), "llama.attention.sliding_window = 4");
-  expect(refusal("llama.expert_count", uint32_t{8}), "llama.expert_count = 8: experts");
+  expect(refusal("llama.expert_count", uint32_t{8}), "llama.expert_used_count is missing");
   expect(refusal("llama.attention.value_length", uint32_t{8}), "llama.attention.value_length");
   expect(refusal("llama.rope.scaling.type", std::string("yarn")), "RoPE scaling of type yarn");
   expect(refusal("llama.rope.scaling.factor", 4.0F), "llama.rope.scaling.factor");

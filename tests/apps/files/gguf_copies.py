@@ -1,0 +1,38 @@
+"""GGUFs written anew by the package gguf, in other forms that files of other programs have."""
+
+import gguf
+import numpy as np
+
+
+def copy(source, target, change=lambda tensors: tensors, **writer_options):
+    """The same keys, and the tensors that `change` makes of {name: (array, type)}."""
+    reader = gguf.GGUFReader(source)
+    architecture = reader.fields["general.architecture"].contents()
+    writer = gguf.GGUFWriter(target, architecture, **writer_options)
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        kinds = field.types
+        if kinds[0] != gguf.GGUFValueType.ARRAY:
+            writer.add_key_value(key, field.contents(), kinds[0])
+        elif len(field.data):
+            writer.add_key_value(key, field.contents(), kinds[0], sub_type=kinds[-1])
+    for name, (array, kind) in change({t.name: (t.data, t.tensor_type) for t in reader.tensors}).items():
+        writer.add_tensor(name, array, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def with_fused_qkv(tensors):
+    """As ChatGLM2 and 3 have them: attn_qkv.weight and attn_qkv.bias, rows of q, k and v behind each other."""
+    out = {}
+    for name, (array, kind) in tensors.items():
+        if ".attn_q." not in name and ".attn_k." not in name and ".attn_v." not in name:
+            out[name] = array, kind
+        elif ".attn_q." in name:
+            parts = [tensors[name.replace("attn_q", f"attn_{letter}")] for letter in "qkv"]
+            assert len({kind for _, kind in parts}) == 1
+            out[name.replace("attn_q", "attn_qkv")] = np.concatenate([part for part, _ in parts]), kind
+    return out
