@@ -55,6 +55,11 @@ int64_t trainable_parameters(train::Trainer& trainer) {
   return n;
 }
 
+std::string parameters_of(const core::ModelConfig& c) {
+  const std::string all = fmt::format("{} parameters", core::parameter_count(c));
+  return c.n_experts == 0 ? all : fmt::format("{}, {} of them active for a token", all, train::active_parameters(c));
+}
+
 // A loss to compare with. 0: there is none.
 struct Baseline {
   double loss = 0.0;
@@ -107,8 +112,8 @@ int profile(const apps::TrainOptions& o, const apps::TrainData& data) {
   const auto dataset = apps::make_dataset(o, data);
   train::Trainer trainer(o.config, *dataset, o.init.value_or(""));
   const train::TrainConfig& c = trainer.config();
-  fmt::print("{} parameters, {} tokens a step, {}, dropout {}, {} threads\n", core::parameter_count(c.model),
-             trainer.tokens_per_step(), c.dtype, c.dropout, at::get_num_threads());
+  fmt::print("{}, {} tokens a step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer.tokens_per_step(),
+             c.dtype, c.dropout, at::get_num_threads());
   const train::StepProfile profile = train::profile_steps(trainer, kSteps);
   fmt::print("{}", train::to_table(profile, train::matrix_peak(c.dtype, torch::kCPU).operations_per_s));
   return 0;
@@ -143,10 +148,10 @@ int run(apps::TrainOptions& o) {
   write_config();
   apps::print_dataset(dataset);
   fmt::print(
-      "preset {}, family {}: {} layers, {} heads, width {}: {} parameters; windows of {}, batch {}, {} steps, {} "
+      "preset {}, family {}: {} layers, {} heads, width {}: {}; windows of {}, batch {}, {} steps, {} "
       "threads\n",
-      c.preset, c.model.family, c.model.n_layers, c.model.n_heads, c.model.dim, core::parameter_count(c.model),
-      c.window, c.batch_size * c.accumulation, c.steps, at::get_num_threads());
+      c.preset, c.model.family, c.model.n_layers, c.model.n_heads, c.model.dim, parameters_of(c.model), c.window,
+      c.batch_size * c.accumulation, c.steps, at::get_num_threads());
   if (adapters) {
     fmt::print("adapters of rank {} for {} of each layer: {} parameters are trained, {} stays as it is\n", c.lora_rank,
                c.lora_targets, trainable_parameters(trainer), trainer.state().base);

@@ -93,6 +93,10 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
       ->excludes(resume);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
+  app->add_option("--shared-experts", o.shared_experts, "experts that all tokens take, as wide as the others")
+      ->check(in_range(1, 1 << 10))
+      ->group("Experts");
+
   const auto add = [&](const char* group, auto& value, const core::ConfigField& field) {
     const std::string flags = field.flag;
     if (flags.empty()) return;
@@ -144,6 +148,12 @@ void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
   for (const char* of_lora : {"--lora-alpha", "--lora-targets", "--lora-dropout"}) {
     refuse(of_lora, c.lora_rank == 0, "--lora-rank 0", "a larger --lora-rank");
   }
+  for (const char* of_experts :
+       {"--experts-per-token", "--expert-dim", "--shared-experts", "--shared-dim", "--dense-layers", "--expert-groups",
+        "--groups-per-token", "--normalize-routes", "--route-scale", "--balance", "--balance-rate"}) {
+    refuse(of_experts, c.model.n_experts == 0, "--experts 0", "more --experts");
+  }
+  refuse("--shared-experts", c.model.shared_dim != o.shared_experts * c.model.expert_dim, "--shared-dim", "it alone");
   refuse("--decay-fraction", c.schedule != ScheduleKind::Wsd, schedule, "--schedule wsd");
   refuse("--min-lr", c.schedule == ScheduleKind::Constant, schedule, "--schedule cosine");
   refuse("--recompute", c.recompute && !c.fused, "--fused false", "--fused true");
@@ -159,6 +169,33 @@ void refuse_idle_flags(const TrainOptions& o, int argc, char** argv) {
 }
 
 }  // namespace
+
+// What follows from the flags that were given: widths, and without --family the family that has these parts.
+void complete_experts(TrainOptions& o, const CLI::App& app) {
+  train::TrainConfig& c = o.config;
+  core::ModelConfig& m = c.model;
+  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  if (m.n_experts == 0 || o.resume) return;
+  if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
+  // As much work as one network is.
+  if (m.expert_dim == 0) m.expert_dim = std::max<int64_t>(1, m.hidden_dim / (m.experts_per_token + o.shared_experts));
+  if (given("--shared-experts") && !given("--shared-dim")) m.shared_dim = o.shared_experts * m.expert_dim;
+
+  if (!given("--family") && !o.init) {
+    const bool bias = c.balance == train::Balance::Bias;
+    const auto has_parts = [&](const core::FamilyInfo& f) {
+      if (f.mixture.none || f.mixture.selection_bias != bias) return false;
+      return bias || f.mixture.shared_gate == (m.shared_dim > 0);
+    };
+    m.family = std::ranges::find_if(core::families(), has_parts)->family;
+  } else if (!given("--balance")) {
+    c.balance = core::info(m.family).mixture.selection_bias ? train::Balance::Bias : train::Balance::Loss;
+  }
+  if (o.init) return;
+  const core::FamilyInfo& family = core::info(m.family);
+  if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
+  if (family.hf.expert_dim == "intermediate_size") m.hidden_dim = m.expert_dim;  // its files have one width
+}
 
 // Parses twice: the first time to find the preset, model or run whose values are the defaults.
 bool parse_train_options(TrainOptions& o, int argc, char** argv) {
@@ -200,6 +237,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     o.config.window = std::min(o.config.window, o.config.model.context_length);
   }
   if (app->count("--lr") > 0 && app->count("--min-lr") == 0) o.config.min_lr = std::min(o.config.min_lr, o.config.lr);
+  complete_experts(o, *app);
   if (o.config.lora_rank > 0 && !o.init && !o.resume) {
     throw core::UsageError("--lora-rank trains adapters for a model; name it with --init");
   }

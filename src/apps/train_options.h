@@ -21,6 +21,7 @@ struct TrainOptions {
   std::optional<std::string> tokenizer;  ///< "bpe:N", or a file
   std::string dump_batches;
   std::string dump_grads;
+  int64_t shared_experts = 0;
   double minutes = 0.0;
   double epochs = 0.0;  ///< > 0: they say how many steps there are
   int threads = 0;

@@ -283,15 +283,15 @@ def test_auto_is_float32_where_a_processor_has_no_bfloat16(home):
 def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     shown = succeed("train", "--help", home=tmp_path).stdout
     groups = re.findall(r"^([A-Z][\w ]+):$", shown, re.MULTILINE)
-    assert groups == ["Positionals", "Run", "Model", "Batches", "LoRA", "Optimizer", "Schedule", "Evaluation",
+    assert groups == ["Positionals", "Run", "Model", "Batches", "Experts", "LoRA", "Optimizer", "Schedule", "Evaluation",
                       "Checkpoints and log"]
     header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
-    assert header.split() == ["Presets:", "tiny", "race", "blog", "baby", "lora"]
+    assert header.split() == ["Presets:", "tiny", "race", "blog", "baby", "lora", "experts"]
     table = {name: values for name, *values in map(str.split, rows)}
-    assert table["--lr"] == ["0.002", "0.006", "0.001", "0.002", "0.001"]
-    assert table["--schedule"] == ["cosine", "linear", "constant", "linear", "linear"]
-    assert table["--layers"] == ["4", "4", "4", "6", "4"]
-    assert all(len(values) == 5 and len(set(values)) > 1 for values in table.values())
+    assert table["--lr"] == ["0.002", "0.006", "0.001", "0.002", "0.001", "0.002"]
+    assert table["--schedule"] == ["cosine", "linear", "constant", "linear", "linear", "cosine"]
+    assert table["--layers"] == ["4", "4", "4", "6", "4", "4"]
+    assert all(len(values) == 6 and len(set(values)) > 1 for values in table.values())
 
 
 def test_the_toml_of_a_run_from_a_llama_3_keeps_its_rope_scaling(home):

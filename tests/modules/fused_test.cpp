@@ -44,8 +44,21 @@ std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
   windowed.config.sliding_window = 7;
-  return {
-      {"Heads", shape(2, 33, true)}, {"Grouped", shape(1, 5, false)}, {"Dropout", shape(1, 33, true), 0.3}, windowed};
+  Case experts{"Experts", shape(1, 5, true)};
+  experts.config.family = core::Family::Mixtral;
+  experts.config.n_experts = 3;
+  experts.config.experts_per_token = 2;
+  experts.config.expert_dim = 7;
+  experts.config.normalize_routes = true;
+  Case dropped = experts;
+  dropped.name = "ExpertsDropout";
+  dropped.dropout = 0.3;
+  return {experts,
+          dropped,
+          {"Heads", shape(2, 33, true)},
+          {"Grouped", shape(1, 5, false)},
+          {"Dropout", shape(1, 33, true), 0.3},
+          windowed};
 }
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/manifest.h"
 #include "core/seconds_since.h"
 
 namespace folio::train {
@@ -21,9 +22,17 @@ double time_product(const torch::Tensor& a, torch::Tensor& out) {
 
 }  // namespace
 
+int64_t active_parameters(const core::ModelConfig& c) {
+  int64_t idle = 0;
+  for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
+    if (spec.is_stack()) idle += spec.elements() / c.n_experts * (c.n_experts - c.experts_per_token);
+  }
+  return core::parameter_count(c) - idle;
+}
+
 double operations_per_token(const core::ModelConfig& c, int64_t window, bool frozen) {
   const int64_t looked_up = c.tie_embeddings ? 0 : c.vocab_size * c.dim;
-  const int64_t parameters = core::parameter_count(c) - looked_up;
+  const int64_t parameters = active_parameters(c) - looked_up;
   return (frozen ? 4.0 : 6.0) * static_cast<double>(parameters) +
          12.0 * static_cast<double>(c.n_layers * c.n_heads * c.head_dim) * static_cast<double>(window);
 }

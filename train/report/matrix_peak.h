@@ -12,10 +12,13 @@
 
 namespace folio::train {
 
+/// The parameters that a token's forward pass has to do with: of a layer's experts those that a token takes.
+[[nodiscard]] int64_t active_parameters(const core::ModelConfig& config);
+
 /// Floating-point operations of the forward and the backward pass of one token in windows of `window` tokens, as in
-/// Chowdhery et al. 2022 (PaLM), appendix B: 6 N + 12 L H Q T, with N the parameters (without an embedding that is only
-/// looked up), L layers, H heads of width Q and T the window. Attention counts whole, with what the mask leaves out. Of
-/// a `frozen` model 4 N, since the gradients of its weights are not computed.
+/// Chowdhery et al. 2022 (PaLM), appendix B: 6 N + 12 L H Q T, with N the active parameters (without an embedding that
+/// is only looked up), L layers, H heads of width Q and T the window. Attention counts whole, with what the mask leaves
+/// out. Of a `frozen` model 4 N, since the gradients of its weights are not computed.
 [[nodiscard]] double operations_per_token(const core::ModelConfig& config, int64_t window, bool frozen = false);
 
 struct MatrixPeak {

@@ -72,7 +72,7 @@ struct Class {
 };
 const std::vector<Class>& classes() {
   static const std::vector<Class> kClasses{
-      {"matrix products", {"aten::mm", "aten::addmm", "aten::bmm"}},
+      {"matrix products", {"aten::mm", "aten::addmm", "aten::bmm", "folio::experts"}},
       {"attention", {"folio::attend", "aten::_scaled_dot_product"}},
       {"norms", {"folio::norm", "aten::rsqrt", "aten::mean", "aten::square", "aten::pow"}},
       {"RoPE", {"folio::rotate", "aten::view_as_complex", "aten::view_as_real"}},
@@ -90,8 +90,14 @@ const std::vector<Class>& classes() {
 
 // Of a frozen model without the gradients of its weights, and without the adapters' small products.
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
-  const int64_t block = c.dim * (2 * c.query_dim() + 2 * c.kv_dim()) + 3 * c.dim * c.hidden_dim;
-  return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(c.n_layers * block + c.vocab_size * c.dim);
+  const int64_t attention = c.dim * (2 * c.query_dim() + 2 * c.kv_dim());
+  const int64_t experts =
+      c.n_experts == 0 ? 0 : 3 * c.dim * (c.experts_per_token * c.expert_dim + c.shared_dim) + c.dim * c.n_experts;
+  int64_t weights = c.vocab_size * c.dim;
+  for (int64_t l = 0; l < c.n_layers; ++l) {
+    weights += attention + (c.has_experts(l) ? experts : 3 * c.dim * c.hidden_dim);
+  }
+  return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(weights);
 }
 
 // Two products in the forward pass and five in the backward pass, of the half that the mask leaves.

@@ -82,10 +82,11 @@ void Progress::show_numbers(const LogEntry& entry) {
     return;
   }
   const std::string validation = val_loss_ ? fmt::format("  val {:.4f}", *val_loss_) : "";
+  const std::string load = entry.expert_load ? fmt::format("  load {:.2f}", *entry.expert_load) : "";
   const std::string share = entry.peak_share ? fmt::format(" ({:.0f}% of peak)", 100.0 * *entry.peak_share) : "";
   const auto numbers = [&](const std::string& more) {
-    return fmt::format("step {}/{}  loss {:.4f}{}  {:.0f} tokens/s{}  ETA {}", entry.step, last_step_, entry.loss,
-                       validation, entry.tokens_per_s, more, clock_string(eta));
+    return fmt::format("step {}/{}  loss {:.4f}{}{}  {:.0f} tokens/s{}  ETA {}", entry.step, last_step_, entry.loss,
+                       validation, load, entry.tokens_per_s, more, clock_string(eta));
   };
   if (!terminal_) {
     say(numbers(share));

@@ -17,6 +17,7 @@ std::string to_line(const LogEntry& e) {
   if (e.peak_share) json["peak_share"] = *e.peak_share;
   if (e.train_loss) json["train_loss"] = *e.train_loss;
   if (e.val_loss) json["val_loss"] = *e.val_loss;
+  if (e.expert_load) json["expert_load"] = *e.expert_load;
   if (e.sample) json["sample"] = *e.sample;
   // A sample may end within a character.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -28,6 +29,7 @@ std::vector<Scalar> scalars_of(const LogEntry& e) {
   if (e.peak_share) scalars.push_back({"peak_share", *e.peak_share});
   if (e.train_loss) scalars.push_back({"loss/train_evaluation", *e.train_loss});
   if (e.val_loss) scalars.push_back({"loss/validation", *e.val_loss});
+  if (e.expert_load) scalars.push_back({"expert_load", *e.expert_load});
   return scalars;
 }
 
@@ -55,6 +57,7 @@ std::vector<LogEntry> read_log(const fs::path& path) {
                        .peak_share = number("peak_share"),
                        .train_loss = number("train_loss"),
                        .val_loss = number("val_loss"),
+                       .expert_load = number("expert_load"),
                        .sample = text("sample")});
   }
   return entries;

@@ -24,6 +24,7 @@ struct LogEntry {
   std::optional<double> peak_share;   ///< of the matrix peak, if that was measured
   std::optional<double> train_loss;   ///< if this step evaluated random batches
   std::optional<double> val_loss;     ///< if this step evaluated
+  std::optional<double> expert_load;  ///< if this step evaluated experts: balance.h's largest_load()
   std::optional<std::string> sample;  ///< what the model wrote, if this step evaluated
 };
 

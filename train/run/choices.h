@@ -17,6 +17,7 @@ namespace folio::train {
 enum class Precision { Auto, F32, Bf16 };  ///< of matrix products; Auto: faster_precision()
 enum class DeviceKind { Cpu, Cuda };
 enum class OptimizerKind { AdamW, Muon, GaLore };
+enum class Balance { Loss, Bias };  ///< of experts: balance.h
 enum class ScheduleKind { Cosine, Linear, Wsd, Constant };
 enum class Exported { Best, Last };
 enum class LogStyle { Progress, Epoch };
@@ -29,6 +30,8 @@ template <>
 inline constexpr std::array<std::string_view, 2> kNames<DeviceKind>{"cpu", "cuda"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<OptimizerKind>{"adamw", "muon", "galore"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<Balance>{"loss", "bias"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<ScheduleKind>{"cosine", "linear", "wsd", "constant"};
 template <>

@@ -79,6 +79,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                      .peak_share = {},
                      .train_loss = {},
                      .val_loss = {},
+                     .expert_load = {},
                      .sample = {}};
       since_log = {};
       if (options.operations_per_s > 0.0) {
@@ -89,6 +90,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
         const Trainer::Evaluation evaluation = trainer.evaluate();
         entry.train_loss = evaluation.train;
         entry.val_loss = evaluation.validation;
+        entry.expert_load = evaluation.expert_load;
         if (c.sample > 0) entry.sample = trainer.sample();
         best = trainer.note_validation_loss(evaluation.validation);
       }

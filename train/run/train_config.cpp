@@ -38,6 +38,19 @@ TrainConfig race() {
   return c;
 }
 
+// tiny with experts: eight in each layer, of which a token takes two of half the width, so its work is tiny's.
+TrainConfig experts() {
+  TrainConfig c;
+  c.preset = "experts";
+  c.model.family = core::Family::Mixtral;
+  c.model.n_experts = 8;
+  c.model.experts_per_token = 2;
+  c.model.expert_dim = c.model.hidden_dim / 2;
+  c.model.hidden_dim = c.model.expert_dim;  // as a Mixtral's files say it
+  c.model.normalize_routes = true;
+  return c;
+}
+
 // The settings of the "Llama from scratch" tutorial's notebook: 4 layers, 8 heads, width 128, windows of 16, no
 // schedule, no clipping. Not from there: AdamW with the library's decay (the notebook takes Adam), heads that share the
 // width (there each is 128 wide), and a hidden width of 352 (128 there).
@@ -113,10 +126,38 @@ TrainConfig lora() {
   return c;
 }
 
+void validate_experts(const TrainConfig& c) {
+  const core::FamilyInfo& family = core::info(c.model.family);
+  const core::MixtureInfo& mixture = family.mixture;
+  if (c.balance == Balance::Bias && !mixture.selection_bias) {
+    throw UsageError(
+        fmt::format("--balance bias moves a selection bias, which a {} lacks; take --balance loss, or leave "
+                    "--family out",
+                    family.name));
+  }
+  if (c.balance == Balance::Loss && mixture.score != core::RouterScore::Softmax) {
+    throw UsageError(
+        fmt::format("--balance loss is of probabilities, and the scores of a {} are none; take --balance "
+                    "bias",
+                    family.name));
+  }
+  if (c.model.shared_dim > 0 && !mixture.shared_gate && !mixture.deepseek_keys) {
+    throw UsageError(fmt::format("a {} has no shared experts; leave --family out, or --shared-experts", family.name));
+  }
+  if (c.model.shared_dim == 0 && mixture.shared_gate) {
+    throw UsageError(fmt::format("a {} has shared experts; take --shared-experts 1", family.name));
+  }
+  if (c.lora_rank > 0) throw UsageError("--lora-rank trains no adapters of a model with experts here");
+  if (c.optimizer == OptimizerKind::GaLore) {
+    throw UsageError("--optimizer galore takes matrices, not stacks of experts; take adamw or muon");
+  }
+  if (c.recompute) throw UsageError("--recompute computes no experts again; leave it out");
+}
+
 }  // namespace
 
 const std::vector<std::string>& preset_names() {
-  static const std::vector<std::string> kNames{"tiny", "race", "blog", "baby", "lora"};
+  static const std::vector<std::string> kNames{"tiny", "race", "blog", "baby", "lora", "experts"};
   return kNames;
 }
 
@@ -130,6 +171,7 @@ TrainConfig preset(const std::string& name) {
   if (name == "blog") return blog();
   if (name == "baby") return baby();
   if (name == "lora") return lora();
+  if (name == "experts") return experts();
   return tiny();
 }
 
@@ -138,7 +180,8 @@ void validate(const TrainConfig& c) {
     core::ModelConfig shape = c.model;
     shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
     core::validate(shape,
-                   "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --context or --sliding-window");
+                   "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --experts, --context or "
+                   "--sliding-window");
   } catch (const core::Error& error) {
     throw UsageError(error.what());
   }
@@ -157,6 +200,7 @@ void validate(const TrainConfig& c) {
       throw UsageError("--optimizer galore is for whole matrices; with --lora-rank take adamw or muon");
     }
   }
+  if (c.model.n_experts > 0) validate_experts(c);
   if (c.validation_fraction + c.test_fraction >= 1.0) {
     throw UsageError(fmt::format("--validation-fraction {} and --test-fraction {} leave nothing to train on",
                                  c.validation_fraction, c.test_fraction));

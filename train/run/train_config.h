@@ -32,6 +32,9 @@ struct TrainConfig {
   std::string lora_targets = "all";
   double lora_dropout = 0.0;
 
+  Balance balance = Balance::Loss;  ///< of a model with experts
+  double balance_rate = 1e-3;       ///< the loss's factor, or a step of the bias; 0: experts are not balanced
+
   OptimizerKind optimizer = OptimizerKind::AdamW;
   double lr = 2e-3;
   double min_lr = 2e-4;  ///< at the end of the run, unless the schedule is constant
@@ -89,6 +92,11 @@ struct TrainConfig {
     visit("Batches", self.validation_fraction,
           F{"validation-fraction", "share of the text to validate on", 1e-9, 0.99});
     visit("Batches", self.test_fraction, F{"test-fraction", "share of the text that is held out", 0, 0.99});
+    visit("Experts", self.balance,
+          F{"balance", "what spreads tokens over experts: an auxiliary loss, or a bias of their selection", 0, 0,
+            F::kLater});
+    visit("Experts", self.balance_rate,
+          F{"balance-rate", "factor of that loss, or what a step changes a bias by; 0: off", 0, 1, F::kLater});
     visit("LoRA", self.lora_rank,
           F{"lora-rank", "train adapters of this rank, and leave the weights of --init as they are; 0: train these", 0,
             core::kMaxAdapterRank, F::kLater});

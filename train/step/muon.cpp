@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace folio::train {
 
@@ -23,6 +24,19 @@ torch::Tensor orthogonalized(const torch::Tensor& g) {
   return g.dim() == 2 ? x.squeeze(0) : x;
 }
 
+namespace {
+
+// A parameter as matrices [k, n, m]: one, or one for each expert.
+torch::Tensor matrices_of(const torch::Tensor& p) { return p.dim() == 2 ? p.unsqueeze(0) : p; }
+
+torch::Tensor all_of(const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& p : parameters) all.push_back(matrices_of(p));
+  return torch::cat(all);
+}
+
+}  // namespace
+
 Muon::Muon(const torch::nn::Module& model, const TrainConfig& config)
     : momentum_(config.momentum),
       weight_decay_(config.weight_decay),
@@ -33,22 +47,27 @@ Muon::Muon(const torch::nn::Module& model, const TrainConfig& config)
   for (const auto& parameter : model.named_parameters()) {
     const torch::Tensor& p = parameter.value();
     if (!p.requires_grad() || !is_matrix_of_block(parameter.key(), p)) continue;
-    auto stack = std::find_if(stacks_.begin(), stacks_.end(),
-                              [&](const Stack& s) { return s.parameters.front().sizes() == p.sizes(); });
+    auto stack = std::find_if(stacks_.begin(), stacks_.end(), [&](const Stack& s) {
+      return matrices_of(s.parameters.front()).sizes().slice(1) == matrices_of(p).sizes().slice(1);
+    });
     if (stack == stacks_.end()) stack = stacks_.emplace(stack);
     stack->names.push_back(parameter.key());
     stack->parameters.push_back(p);
     parameters_.push_back(p);
   }
   const torch::NoGradGuard no_grad;
-  for (Stack& stack : stacks_) stack.momentum = torch::zeros_like(torch::stack(stack.parameters));
+  for (Stack& stack : stacks_) stack.momentum = torch::zeros_like(all_of(stack.parameters));
 }
 
 std::vector<Optimizer::State> Muon::state() const {
   std::vector<State> all;
   for (const Stack& stack : stacks_) {
+    int64_t first = 0;
     for (size_t i = 0; i < stack.names.size(); ++i) {
-      all.push_back({"momentum_buffer." + stack.names[i], stack.momentum[static_cast<int64_t>(i)]});
+      const torch::Tensor& p = stack.parameters[i];
+      const int64_t n = matrices_of(p).size(0);
+      all.push_back({"momentum_buffer." + stack.names[i],
+                     stack.momentum.narrow(0, std::exchange(first, first + n), n).view(p.sizes())});
     }
   }
   for (State& state : others_.state()) all.push_back(std::move(state));
@@ -64,15 +83,17 @@ void Muon::step(double lr, double gradient_scale) {
     for (const torch::Tensor& w : stack.parameters) gradients.push_back(w.grad());
     // A step's size depends on no scale, but the gradient's share in the momentum does.
     if (gradient_scale != 1.0) at::_foreach_mul_(gradients, gradient_scale);
-    const torch::Tensor g = torch::stack(gradients);
+    const torch::Tensor g = all_of(gradients);
     stack.momentum.mul_(momentum_).add_(g);
     torch::Tensor ahead = g.add(stack.momentum, momentum_);
     if (bf16_) ahead = ahead.to(torch::kBFloat16);
     const torch::Tensor directions = orthogonalized(ahead);
     const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(g.size(1), g.size(2))));
     at::_foreach_mul_(stack.parameters, 1.0 - lr * weight_decay_);
-    for (size_t i = 0; i < stack.parameters.size(); ++i) {
-      stack.parameters[i].sub_(directions[static_cast<int64_t>(i)], lr * scale);
+    int64_t first = 0;
+    for (torch::Tensor& p : stack.parameters) {
+      const int64_t n = matrices_of(p).size(0);
+      p.sub_(directions.narrow(0, std::exchange(first, first + n), n).view(p.sizes()), lr * scale);
     }
   }
 }

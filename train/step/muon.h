@@ -45,7 +45,7 @@ class Muon : public Optimizer {
  private:
   // Matrices of one shape, which are updated together.
   struct Stack {
-    std::vector<std::string> names;
+    std::vector<std::string> names;  ///< of the parameters, each a matrix, or as many as there are experts
     std::vector<torch::Tensor> parameters;
     torch::Tensor momentum;  ///< [matrices, n, m]
   };

@@ -7,7 +7,7 @@
 namespace folio::train {
 
 bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter) {
-  return parameter.dim() == 2 && name.starts_with("layers.");
+  return parameter.dim() >= 2 && name.starts_with("layers.");
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const torch::nn::Module& model, const TrainConfig& config) {

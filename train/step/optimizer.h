@@ -35,8 +35,8 @@ class Optimizer {
   virtual void set_steps(int64_t steps) = 0;
 };
 
-/// Whether a rule for matrices takes this parameter: it does the matrices of the blocks. The embedding and the output
-/// have a row for each token, and most tokens are rare; they are left to AdamW.
+/// Whether a rule for matrices takes this parameter: it does the matrices of the blocks, and the stacks of experts. The
+/// embedding and the output have a row for each token, and most tokens are rare; they are left to AdamW.
 [[nodiscard]] bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter);
 
 /// The optimizer that the config names, with no step done.

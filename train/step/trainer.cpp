@@ -21,6 +21,7 @@
 #include "train/run/dump.h"
 #include "train/run/sample.h"
 #include "train/run/weights.h"
+#include "train/step/balance.h"
 #include "train/step/schedule.h"
 #include "train/step/weight_average.h"
 
@@ -164,6 +165,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& bas
   if (frozen_) nn::add_lora(model_, lora_options(state_.config));
   model_->to(device_);
   model_->train();
+  mixtures_ = nn::mixtures_of(*model_);
   if (!average_.is_empty()) {
     average_->to(device_);
     begin_average(average_, model_);
@@ -223,6 +225,8 @@ StepResult Trainer::step() {
     batches.push_back(batches_(static_cast<uint64_t>(state_.step * c.accumulation + part)));
     n_counted += static_cast<double>(batches.back().n_counted());
   }
+  static_cast<void>(take_loads(mixtures_));  // an evaluation's
+  std::vector<torch::Tensor> chosen(mixtures_.size());
   for (const data::Batch& part : batches) {
     const TensorBatch batch = to_tensors(part, device_);
     torch::Tensor part_loss;
@@ -231,7 +235,15 @@ StepResult Trainer::step() {
       part_loss = model_->loss(batch.inputs_BT, batch.targets_BT, batch.starts_BT);
     }
     if (c.accumulation > 1) part_loss = part_loss / (n_counted / static_cast<double>(part.n_counted()));
-    part_loss.backward();
+    torch::Tensor objective = part_loss;
+    const Loads loads = take_loads(mixtures_);
+    if (!loads.empty() && c.balance == Balance::Loss && c.balance_rate > 0.0) {
+      objective = objective + balance_loss(loads) * (c.balance_rate / static_cast<double>(c.accumulation));
+    }
+    for (size_t i = 0; i < loads.size(); ++i) {
+      chosen[i] = chosen[i].defined() ? chosen[i] + loads[i].chosen : loads[i].chosen;
+    }
+    objective.backward();
     loss += part_loss.item<double>();
   }
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
@@ -242,6 +254,9 @@ StepResult Trainer::step() {
   if (state_.step == 0 && !gradients_path_.empty()) write_gradients(gradients_path_, model_, state_);
   const bool clips = c.clip > 0.0 && grad_norm > c.clip;
   optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
+  if (c.balance == Balance::Bias && c.balance_rate > 0.0) {
+    for (size_t i = 0; i < mixtures_.size(); ++i) move_selection_bias(mixtures_[i], chosen[i], c.balance_rate);
+  }
   ++state_.step;
   if (!average_.is_empty()) update_average(average_, model_, c.ema, state_.step);
   return {.loss = loss, .grad_norm = grad_norm};
@@ -249,9 +264,16 @@ StepResult Trainer::step() {
 
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
+  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*shown_model());
+  static_cast<void>(take_loads(mixtures));  // a step's
+  const auto load = [&]() -> std::optional<double> {
+    if (mixtures.empty()) return {};
+    return largest_load(take_loads(mixtures));
+  };
   if (c.eval_batches == 0) {
     const data::Batches whole = dataset_.validation_batches(c);
-    return {.train = {}, .validation = mean_loss(shown_model(), whole.batch, 0, whole.n, device_)};
+    const double validation = mean_loss(shown_model(), whole.batch, 0, whole.n, device_);
+    return {.train = {}, .validation = validation, .expert_load = load()};
   }
   // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
   const auto n = static_cast<uint64_t>(c.eval_batches);
@@ -259,7 +281,10 @@ Trainer::Evaluation Trainer::evaluate() {
   const auto loss_of = [&](Split split, uint64_t seed) {
     return mean_loss(shown_model(), dataset_.random_batches(split, c, seed), first, n, device_);
   };
-  return {.train = loss_of(Split::Train, c.seed + 1), .validation = loss_of(Split::Validation, c.seed + 2)};
+  const double train = loss_of(Split::Train, c.seed + 1);
+  static_cast<void>(load());
+  const double validation = loss_of(Split::Validation, c.seed + 2);
+  return {.train = train, .validation = validation, .expert_load = load()};
 }
 
 std::string Trainer::sample() const {

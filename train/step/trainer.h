@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "modules/experts.h"
 #include "train/run/checkpoint.h"
 #include "train/step/dataset.h"
 #include "train/step/evaluate.h"
@@ -18,7 +20,7 @@
 namespace folio::train {
 
 struct StepResult {
-  double loss;       ///< nats, the mean over the step's tokens
+  double loss;       ///< nats, the mean over the step's tokens, without that of --balance
   double grad_norm;  ///< of all gradients together, before clipping
 };
 
@@ -52,6 +54,7 @@ class Trainer {
   struct Evaluation {
     std::optional<double> train;  ///< with eval_batches > 0
     double validation;
+    std::optional<double> expert_load{};  ///< of a model with experts on the validation split: largest_load()
   };
   [[nodiscard]] Evaluation evaluate();
 
@@ -84,7 +87,8 @@ class Trainer {
   torch::Device device_;
   std::shared_ptr<const nn::FrozenWeights> frozen_;  ///< with config.lora_rank
   nn::Llama model_{nullptr};
-  nn::Llama average_{nullptr};  ///< with config.ema
+  nn::Llama average_{nullptr};         ///< with config.ema
+  std::vector<nn::Mixture> mixtures_;  ///< of model_
   std::unique_ptr<Optimizer> optimizer_;
   data::BatchOf batches_;                 ///< of training
   std::filesystem::path gradients_path_;  ///< of dump(); empty: none

@@ -13,6 +13,7 @@
 #include "infer/engine/perplexity.h"
 #include "infer/engine/scoped_requests.h"
 #include "modules/attention.h"
+#include "modules/experts.h"
 
 namespace folio::train {
 namespace {
@@ -89,8 +90,20 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
       show(layer + "heads", joined(attention->attend(heads)));
     }
     if (name.ends_with(".ffn_norm")) {
-      const auto gate = torch::linear(value, parameters[layer + "ffn.w1.weight"]);
-      show(layer + "ffn_hidden", torch::silu(gate) * torch::linear(value, parameters[layer + "ffn.w3.weight"]));
+      const auto* mixture = modules[layer + "ffn"]->as<nn::Mixture>();
+      std::string network = layer + "ffn";
+      if (mixture != nullptr) {
+        const nn::Routes routes = mixture->route(value.flatten(0, 1));
+        show(layer + "routes", torch::zeros_like(routes.scores).scatter(1, routes.experts, routes.weights));
+        network += ".shared";
+      }
+      if (!parameters.contains(network + ".w1.weight")) return;
+      const auto gate = torch::linear(value, parameters[network + ".w1.weight"]);
+      auto hidden = torch::silu(gate) * torch::linear(value, parameters[network + ".w3.weight"]);
+      if (const auto* gate_of_shared = parameters.find(layer + "ffn.shared_gate.weight")) {
+        hidden = hidden * torch::sigmoid(torch::matmul(value, *gate_of_shared)).unsqueeze(-1);
+      }
+      show(layer + "ffn_hidden", hidden);
     }
   });
   return seen;

@@ -199,6 +199,7 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
                        .peak_share = 0.7,
                        .train_loss = {},
                        .val_loss = 2.0 / 3.0,
+                       .expert_load = 1.1,
                        .sample = "two\nlines, \"é\""};
   {
     RunLog log(directory.path(), 0);
@@ -211,6 +212,7 @@ TEST(RunLog, HoldsEveryBitOfItsNumbers) {
   EXPECT_EQ(entries[0].grad_norm, entry.grad_norm);
   EXPECT_EQ(entries[0].peak_share, entry.peak_share);
   EXPECT_EQ(entries[0].val_loss, entry.val_loss);
+  EXPECT_EQ(entries[0].expert_load, entry.expert_load);
   EXPECT_EQ(entries[0].sample, entry.sample);
   EXPECT_FALSE(entries[0].train_loss.has_value());
 }

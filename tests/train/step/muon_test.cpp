@@ -133,6 +133,46 @@ TEST(Muon, FollowsTheFormulaInDouble) {
   }
 }
 
+TEST(Muon, EachExpertHasMatricesOfItsOwn) {
+  TrainConfig c = muon_config();
+  c.model.family = core::Family::Mixtral;
+  c.model.n_experts = 3;
+  c.model.experts_per_token = 2;
+  c.model.expert_dim = 20;
+  c.model.normalize_routes = true;
+  nn::Llama model(c.model);
+  Muon optimizer(*model, c);
+  draw_gradients(model);
+  std::map<std::string, PlainMuon> plain;
+  const auto name_of = [](const std::string& stack, int64_t e) { return stack + std::to_string(e); };
+  for (const auto& p : model->named_parameters()) {
+    if (p->dim() != 3) continue;
+    for (int64_t e = 0; e < 3; ++e) {
+      PlainMuon& matrix = plain[name_of(p.key(), e)] = {c.momentum, c.weight_decay, rows_of((*p)[e]),
+                                                        rows_of(torch::zeros_like((*p)[e]))};
+      matrix.step(rows_of(p->grad()[e]), 0.02);
+    }
+  }
+  ASSERT_EQ(plain.size(), 2 * 3 * 3U);
+  optimizer.step(0.02);
+  // As in FollowsTheFormulaInDouble, of one step.
+  const double tolerance = 500 * std::numeric_limits<float>::epsilon() * 0.02 * 0.2 * std::sqrt(32.0) +
+                           std::numeric_limits<float>::epsilon();
+  for (const auto& p : model->named_parameters()) {
+    for (int64_t e = 0; p->dim() == 3 && e < 3; ++e) {
+      const Rows actual = rows_of((*p)[e]), expected = plain[name_of(p.key(), e)].w;
+      for (size_t i = 0; i < actual.size(); ++i)
+        for (size_t j = 0; j < actual[0].size(); ++j)
+          ASSERT_NEAR(actual[i][j], expected[i][j], tolerance) << p.key() << " " << e << " " << i << " " << j;
+    }
+  }
+  for (const auto& state : optimizer.state()) {
+    if (state.name == "momentum_buffer.layers.0.ffn.experts.w2.weight") {
+      EXPECT_EQ(state.tensor.sizes(), (torch::IntArrayRef{3, 32, 20}));
+    }
+  }
+}
+
 TEST(Muon, EmbeddingsHeadAndNormsAreAdamWs) {
   const TrainConfig c = muon_config();
   nn::Llama by_muon(c.model), by_adamw(c.model);

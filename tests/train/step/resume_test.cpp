@@ -72,6 +72,24 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
 
 TEST(Resume, AnInterruptedRunRepeatsTheBitsOfAnUndisturbedOne) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
 
+// With Muon's momentum of stacks, and with biases of selection.
+TEST(Resume, ARunWithExpertsRepeatsTheBits) {
+  TrainConfig c = small_config();
+  c.model.family = core::Family::Mixtral;
+  c.model.n_experts = 4;
+  c.model.experts_per_token = 2;
+  c.model.expert_dim = c.model.hidden_dim = 20;
+  c.model.normalize_routes = true;
+  c.balance_rate = 0.01;
+  c.optimizer = OptimizerKind::Muon;
+  expect_repeated_bits(c, {6});
+  c.model.family = core::Family::Dots1;
+  c.model.shared_dim = 20;
+  c.balance = Balance::Bias;
+  c.optimizer = OptimizerKind::AdamW;
+  expect_repeated_bits(c, {6});
+}
+
 TEST(Resume, ARunWithAnAverageRepeatsTheBits) {
   TrainConfig c = small_config();
   c.ema = 0.9;

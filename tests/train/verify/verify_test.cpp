@@ -11,8 +11,8 @@
 #include "core/manifest.h"
 #include "infer/cpu/cpu.h"
 #include "tests/train/support.h"
-#include "train/step/evaluate.h"
 #include "train/run/weights.h"
+#include "train/step/evaluate.h"
 
 namespace folio::train {
 namespace {
@@ -28,6 +28,23 @@ core::ModelConfig shape(const std::string& name) {
   if (name == "qwen3") {
     c.family = core::Family::Qwen3;
     c.head_dim = 12;
+  }
+  const auto with_experts = [&](core::Family family, int64_t shared_dim) {
+    c.family = family;
+    c.n_experts = 6;
+    c.experts_per_token = 2;
+    c.expert_dim = 20;
+    c.shared_dim = shared_dim;
+    c.normalize_routes = core::info(family).mixture.normalizes;
+    if (core::info(family).hf.expert_dim == "intermediate_size") c.hidden_dim = c.expert_dim;
+  };
+  if (name == "mixtral") with_experts(core::Family::Mixtral, 0);
+  if (name == "qwen2_moe") with_experts(core::Family::Qwen2Moe, 24);
+  if (name == "dots1") {
+    with_experts(core::Family::Dots1, 20);
+    c.expert_groups = 3;
+    c.groups_per_token = 2;
+    c.route_scale = 2.5F;
   }
   return c;
 }
@@ -83,27 +100,38 @@ TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
     EXPECT_LE(d.relative_error, kTolerance) << d.name;
     names.push_back(d.name);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"embedding",
-                                             "layers.0.attention_norm",
-                                             "layers.0.query",
-                                             "layers.0.key",
-                                             "layers.0.value",
-                                             "layers.0.heads",
-                                             "layers.0.attention_residual",
-                                             "layers.0.ffn_norm",
-                                             "layers.0.ffn_hidden",
-                                             "layers.0.ffn_residual",
-                                             "layers.1.attention_norm",
-                                             "layers.1.query",
-                                             "layers.1.key",
-                                             "layers.1.value",
-                                             "layers.1.heads",
-                                             "layers.1.attention_residual",
-                                             "layers.1.ffn_norm",
-                                             "layers.1.ffn_hidden",
-                                             "layers.1.ffn_residual",
-                                             "norm",
-                                             "logits"}));
+  std::vector<std::string> expected{"embedding",
+                                    "layers.0.attention_norm",
+                                    "layers.0.query",
+                                    "layers.0.key",
+                                    "layers.0.value",
+                                    "layers.0.heads",
+                                    "layers.0.attention_residual",
+                                    "layers.0.ffn_norm",
+                                    "layers.0.ffn_hidden",
+                                    "layers.0.ffn_residual",
+                                    "layers.1.attention_norm",
+                                    "layers.1.query",
+                                    "layers.1.key",
+                                    "layers.1.value",
+                                    "layers.1.heads",
+                                    "layers.1.attention_residual",
+                                    "layers.1.ffn_norm",
+                                    "layers.1.ffn_hidden",
+                                    "layers.1.ffn_residual",
+                                    "norm",
+                                    "logits"};
+  if (reference->config().n_experts > 0) {
+    for (const std::string layer : {"layers.0.", "layers.1."}) {
+      const auto hidden = std::ranges::find(expected, layer + "ffn_hidden");
+      if (reference->config().shared_dim > 0) {
+        expected.insert(hidden, layer + "routes");
+      } else {
+        *hidden = layer + "routes";
+      }
+    }
+  }
+  EXPECT_EQ(names, expected);
 }
 
 TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
@@ -124,6 +152,13 @@ TEST_P(Verify, APlantedErrorIsNamedByTheFirstPlaceThatSeesIt) {
       {"blk.1.attn_v.weight", "layers.1.value"},
       {"blk.1.ffn_up.weight", "layers.1.ffn_hidden"},
       {"blk.1.ffn_down.weight", "layers.1.ffn_residual"},
+      {"blk.0.ffn_gate_inp.weight", "layers.0.routes"},
+      {"blk.0.ffn_gate_exps.weight", "layers.0.ffn_residual"},
+      {"blk.1.ffn_up_exps.weight", "layers.1.ffn_residual"},
+      {"blk.0.ffn_down_exps.weight", "layers.0.ffn_residual"},
+      {"blk.1.ffn_gate_inp_shexp.weight", "layers.1.ffn_hidden"},
+      {"blk.0.ffn_up_shexp.weight", "layers.0.ffn_hidden"},
+      {"blk.0.ffn_down_shexp.weight", "layers.0.ffn_residual"},
       {"output_norm.weight", "norm"},
       {"output.weight", "logits"},
   };

@@ -1,0 +1,173 @@
+"""train --experts: gradients beside transformers' modules, the families that follow from the flags, and what is refused."""
+
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import load_file
+
+from exactness import assert_same, command, outcome
+from support import BUILD, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of, run, succeed
+
+FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "--context", "32", "--window", "32",
+         "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--steps", "8", "--log-every", "1",
+         "--eval-every", "4", "--checkpoint-every", "4"]
+EXPERTS = ["--experts", "6", "--experts-per-token", "2"]
+# Flags beside --experts, and the family that has these parts.
+FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
+            "dots1": ["--shared-experts", "1", "--balance", "bias", "--balance-rate", "0.01"],
+            "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "10", "--head-dim", "10"],
+            "olmoe": ["--family", "olmoe"]}
+# Random ones, and what of transformers' gradients Folio's stacks are.
+CONFIGS = {
+    "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
+    "qwen2_moe": (transformers.Qwen2MoeConfig, dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+                                                   shared_expert_intermediate_size=40)),
+    "qwen3_moe": (transformers.Qwen3MoeConfig, dict(head_dim=16, num_experts=8, num_experts_per_tok=4,
+                                                   moe_intermediate_size=20, norm_topk_prob=True)),
+    "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3)),
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "cats.txt").write_text(TEXT)
+    return tmp_path
+
+
+def random_model(home, name, tokens):
+    """As a directory with the tokenizer of a run on the same text."""
+    torch.manual_seed(7)
+    config_class, own = CONFIGS[name]
+    config = config_class(vocab_size=tokens, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6,
+                          bos_token_id=tokens - 1, eos_token_id=tokens - 1, pad_token_id=None, **own)
+    model = transformers.AutoModelForCausalLM.from_config(config).train()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            centre = 0.0 if parameter.dim() > 1 or key.endswith("bias") else 1.0
+            parameter.normal_(centre, 0.15)
+    model.save_pretrained(home / name)
+    for file in (home / "first/checkpoints/last").glob("tokenizer*"):
+        (home / name / file.name).write_bytes(file.read_bytes())
+    return model
+
+
+def in_stacks(gradients, model):
+    """Files have each expert's matrices; transformers' parameters are stacks, gate and up in one."""
+    ffn = "block_sparse_moe" if model.config.model_type == "mixtral" else "mlp"
+    names = ("w1", "w3", "w2") if ffn == "block_sparse_moe" else ("gate_proj", "up_proj", "down_proj")
+    n = getattr(model.config, "num_local_experts", None) or model.config.num_experts
+    stacks = {}
+    for layer in range(model.config.num_hidden_layers):
+        def stack(name):
+            return torch.stack([gradients.pop(f"model.layers.{layer}.{ffn}.experts.{e}.{name}.weight") for e in range(n)])
+        gate, up, down = map(stack, names)
+        stacks[f"model.layers.{layer}.mlp.experts.gate_up_proj"] = torch.cat([gate, up], 1)
+        stacks[f"model.layers.{layer}.mlp.experts.down_proj"] = down
+    return {name.replace("block_sparse_moe", "mlp"): g for name, g in gradients.items()} | stacks
+
+
+@pytest.mark.parametrize("rate, flags", [(0.0, []), (0.5, []), (0.5, ["--fused", "false"])])
+def test_losses_and_gradients_are_transformers(home, rate, flags):
+    """Of all parameters, with and without the auxiliary loss. Float32 sums in another order: 1e-5 of a gradient."""
+    succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
+    tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
+    for name in CONFIGS:
+        model = random_model(home, name, tokens)
+        out = home / f"run {name}"
+        succeed("train", home / "cats.txt", "--init", home / name, "--batch-size", "3", "--steps", "1", "--threads", "1",
+                "--log-every", "1", "--balance-rate", rate, "--dump-batches", home / "batches.npy", "--dump-grads",
+                home / "grads.safetensors", "--out", out, "--sample", "0", *flags, home=home)
+        rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
+        outputs = model(rows[:, :-1], output_router_logits=True)
+        loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
+        assert log_of(out)[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
+        (loss + rate * outputs.aux_loss).backward()
+        gradients = in_stacks(load_file(home / "grads.safetensors"), model)
+        expected = {key: p.grad for key, p in model.named_parameters()}
+        assert gradients.keys() == expected.keys(), name
+        for key, gradient in expected.items():
+            assert (gradients[key] - gradient).norm() <= 1e-5 * gradient.norm(), f"{name}: {key}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_follows_from_its_parts(home, family):
+    """A run's checkpoint is transformers' model: the loss in the log is the one that it finds."""
+    done = succeed("train", home / "cats.txt", *EXPERTS, *FAMILIES[family], "--out", home / "r", *FLAGS, home=home)
+    assert f"family {family}" in done.stdout and "of them active" in done.stdout
+    assert "  load " in done.stdout
+    best = home / "r/checkpoints/best"
+    model, loading = transformers.AutoModelForCausalLM.from_pretrained(best, dtype=torch.float32, output_loading_info=True)
+    assert model.config.model_type == family and not any(loading.values()), loading
+    active = sum(p.numel() * (2 / 6 if "experts." in name and p.dim() == 3 else 1) for name, p in model.named_parameters())
+    assert f"{sum(p.numel() for p in model.parameters())} parameters, {round(active)} of them" in done.stdout
+
+    loader = transformers.PreTrainedTokenizerFast if family == "qwen2_moe" else transformers.AutoTokenizer
+    ids = loader.from_pretrained(best)(TEXT).input_ids
+    validation = ids[int(len(ids) * 0.9 + 1e-6):]
+    rows = torch.tensor([validation[at:at + 33] for at in range(0, len(validation) - 32, 32)])
+    with torch.no_grad():
+        logits = model(rows[:, :-1]).logits
+    loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item()
+    log = log_of(home / "r")
+    # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(loss, abs=1e-4)
+    assert log[-1]["loss"] < log[0]["loss"]
+    assert all(1.0 <= entry["expert_load"] <= 3.0 for entry in log if "val_loss" in entry)
+
+    for file in (home / "r/model.gguf", best):
+        done = succeed("verify", best, file, home=home)
+        assert "LibTorch and the engine agree" in done.stdout and "layers.1.routes" in done.stdout
+        assert generate(file, "-n", "5", "--temp", "0", "The cat", home=home)["text"]
+
+
+@pytest.mark.parametrize("family", ["mixtral", "dots1"])
+def test_a_killed_run_repeats_the_bits(home, family):
+    """Stacks, their moments and the biases of selection come back from a checkpoint."""
+    flags = [*EXPERTS, *FAMILIES[family], *FLAGS]
+    succeed("train", *command(home, home / "whole", flags), home=home)
+    process = subprocess.Popen([BUILD / "train", *command(home, home / "killed", flags)], stdout=subprocess.PIPE,
+                               text=True, env=environment(home))
+    assert any(line.startswith("step 6/") for line in process.stdout)
+    process.kill()
+    process.communicate()
+    succeed("train", *command(home, home / "killed", flags), home=home)
+    assert_same(outcome(home / "killed"), outcome(home / "whole"), family)
+
+
+@pytest.mark.parametrize("flags, parts", [
+    ([*EXPERTS, "--family", "mixtral", "--balance", "bias"], ["--balance bias", "a mixtral lacks", "--balance loss"]),
+    ([*EXPERTS, "--family", "dots1", "--balance", "loss"], ["--balance loss", "dots1", "--balance bias"]),
+    ([*EXPERTS, "--family", "mixtral", "--shared-experts", "1"], ["a mixtral has no shared experts"]),
+    ([*EXPERTS, "--family", "qwen2_moe"], ["a qwen2_moe has shared experts", "--shared-experts 1"]),
+    ([*EXPERTS, "--family", "llama"], ["llama has no experts"]),
+    ([*EXPERTS, "--optimizer", "galore"], ["--optimizer galore", "stacks of experts"]),
+    ([*EXPERTS, "--recompute", "true"], ["--recompute"]),
+    ([*EXPERTS, "--shared-experts", "1", "--shared-dim", "7"], ["--shared-experts", "--shared-dim"]),
+    (["--experts", "2", "--experts-per-token", "3"], ["experts_per_token is 3", "[1, 2]"]),
+    (["--experts-per-token", "3"], ["--experts-per-token", "--experts 0"]),
+    (["--balance", "bias"], ["--balance", "--experts 0"]),
+    (["--shared-experts", "1"], ["--shared-experts", "--experts 0"]),
+])
+def test_what_does_not_fit_is_refused(home, flags, parts):
+    assert_refused(run("train", home / "cats.txt", "--out", home / "r", *FLAGS, *flags, home=home), WRONG_USAGE, *parts)
+    assert not (home / "r").exists()
+
+
+def test_adapters_of_experts_are_refused(home):
+    succeed("train", home / "cats.txt", *EXPERTS, "--out", home / "r", *FLAGS, home=home)
+    done = run("train", home / "cats.txt", "--init", home / "r/model.gguf", "--lora-rank", "2", "--out", home / "l",
+               home=home)
+    assert_refused(done, WRONG_USAGE, "--lora-rank", "experts")
+
+
+def test_a_model_with_experts_is_trained_further(home):
+    succeed("train", home / "cats.txt", *EXPERTS, *FAMILIES["dots1"], "--out", home / "r", *FLAGS, home=home)
+    done = succeed("train", home / "cats.txt", "--init", home / "r/checkpoints/last", "--batch-size", "4", "--steps", "2",
+                   "--log-every", "1", "--lr", "1e-3", "--warmup-steps", "0", "--out", home / "more", home=home)
+    assert "family dots1" in done.stdout
+    assert log_of(home / "more")[0]["loss"] < log_of(home / "r")[0]["loss"]

@@ -1,0 +1,239 @@
+// A mixture of experts: its formula, its gradients, and that no row loses an expert that it chose.
+#include "modules/experts.h"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/manifest.h"
+#include "modules/fused/block.h"
+#include "modules/llama.h"
+#include "tests/modules/gradient_check.h"
+#include "tests/modules/support.h"
+
+namespace folio::test {
+namespace {
+
+using core::Family;
+using nn::Form;
+
+core::ModelConfig mixture_config(Family family) {
+  core::ModelConfig c{.family = family,
+                      .vocab_size = 7,
+                      .dim = 8,
+                      .n_layers = 2,
+                      .n_heads = 2,
+                      .n_kv_heads = 1,
+                      .hidden_dim = 4,
+                      .n_experts = 4,
+                      .experts_per_token = 2,
+                      .expert_dim = 3,
+                      .context_length = 12};
+  const core::FamilyInfo& info = core::info(family);
+  c.normalize_routes = info.mixture.normalizes;
+  if (info.mixture.shared_gate || info.mixture.deepseek_keys) c.shared_dim = 3;
+  if (info.mixture.deepseek_keys) {
+    c.expert_groups = 2;
+    c.groups_per_token = 1;
+    c.route_scale = 2.5F;
+    c.dense_layers = 1;
+  }
+  return c;
+}
+
+std::vector<core::ModelConfig> all_families() {
+  std::vector<core::ModelConfig> all;
+  for (const core::FamilyInfo& family : core::families()) {
+    if (!family.mixture.none) all.push_back(mixture_config(family.family));
+  }
+  return all;
+}
+
+nn::Mixture mixture_of(const core::ModelConfig& config, Form form) {
+  torch::manual_seed(3);
+  auto mixture = in_double(nn::Mixture(config), 0.5);
+  mixture->form = form;
+  return mixture;
+}
+
+TEST(Experts, GradientsAreThoseOfDifferences) {
+  for (const core::ModelConfig& c : all_families()) {
+    for (const Form form : {Form::Plain, Form::Fused}) {
+      auto mixture = mixture_of(c, form);
+      const auto x = randn({1, 5, c.dim});
+      SCOPED_TRACE(core::info(c.family).name);
+      expect_gradients([&] { return mixture->forward(x); }, leaves(x, *mixture));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The scores, too, have a gradient: that of an auxiliary loss.
+TEST(Experts, GradientsOfMeanScoresAreThoseOfDifferences) {
+  auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
+  const auto x = randn({2, 5, 8});
+  expect_gradients(
+      [&] {
+        mixture->forward(x);
+        return mixture->take_load().mean_scores;
+      },
+      {x, mixture->named_parameters()["router.weight"]});
+}
+
+TEST(Experts, PlainAndFusedAgree) {
+  for (const core::ModelConfig& c : all_families()) {
+    auto plain = mixture_of(c, Form::Plain), fused = mixture_of(c, Form::Fused);
+    const auto x = randn({3, 11, c.dim}).requires_grad_();
+    const auto r = randn({3, 11, c.dim});
+    const auto y = plain->forward(x), z = fused->forward(x);
+    expect_close(z, y, 1e-13 * largest(y));
+    std::vector<torch::Tensor> of_plain{x}, of_fused{x};
+    for (const auto& p : plain->named_parameters()) {
+      if (!p.value().requires_grad()) continue;
+      of_plain.push_back(p.value());
+      of_fused.push_back(fused->named_parameters()[p.key()]);
+    }
+    const auto expected = torch::autograd::grad({y}, of_plain, {r}), actual = torch::autograd::grad({z}, of_fused, {r});
+    for (size_t i = 0; i < expected.size(); ++i) expect_close(actual[i], expected[i], 1e-12 * largest(expected[i]));
+  }
+}
+
+// The formula row by row, in numbers.
+TEST(Experts, EachRowIsTheSumOfItsBestExperts) {
+  const core::ModelConfig c = mixture_config(Family::Mixtral);
+  auto mixture = mixture_of(c, Form::Fused);
+  const torch::NoGradGuard no_grad;
+  const auto x = randn({1, 9, c.dim});
+  const auto y = mixture->forward(x);
+  const auto parameters = mixture->named_parameters();
+  for (int64_t t = 0; t < 9; ++t) {
+    const auto row = x[0][t];
+    const auto scores = torch::softmax(parameters["router.weight"].mv(row), 0);
+    const auto order = scores.argsort(0, /*descending=*/true);
+    auto sum = torch::zeros({c.dim}, torch::kDouble);
+    double weights = 0.0;
+    for (int64_t k = 0; k < c.experts_per_token; ++k) {
+      const auto e = order[k].item<int64_t>();
+      const auto hidden =
+          torch::silu(parameters["experts.w1.weight"][e].mv(row)) * parameters["experts.w3.weight"][e].mv(row);
+      sum += scores[e] * parameters["experts.w2.weight"][e].mv(hidden);
+      weights += scores[e].item<double>();
+    }
+    expect_close(y[0][t], sum / weights, 1e-13 * largest(y));
+  }
+}
+
+// Capacity drops none: where all rows choose the same experts, each is what it is alone.
+TEST(Experts, AllRowsMayTakeTheSameExpert) {
+  core::ModelConfig c = mixture_config(Family::Mixtral);
+  c.experts_per_token = 1;
+  for (const Form form : {Form::Plain, Form::Fused}) {
+    auto mixture = mixture_of(c, form);
+    const torch::NoGradGuard no_grad;
+    auto x = randn({1, 40, c.dim});
+    x.select(2, 0).fill_(1.0);
+    auto parameters = mixture->named_parameters();
+    parameters["router.weight"].zero_();
+    parameters["router.weight"][3][0] = 10.0;
+    const auto y = mixture->forward(x);
+    EXPECT_EQ(mixture->take_load().chosen[3].item<int64_t>(), 40);
+    nn::SwiGLU expert(c.dim, c.expert_dim);
+    expert->to(torch::kDouble);
+    for (const char* w : {"w1", "w2", "w3"}) {
+      expert->named_parameters()[std::string(w) + ".weight"].copy_(
+          parameters["experts." + std::string(w) + ".weight"][3]);
+    }
+    expect_close(y, expert->forward(x), 1e-13 * largest(y));
+  }
+}
+
+TEST(Experts, AreOfTheBestGroupsAlone) {
+  core::ModelConfig c = mixture_config(Family::Dots1);
+  c.n_experts = 6;
+  c.expert_groups = 3;
+  c.groups_per_token = 2;
+  auto mixture = mixture_of(c, Form::Plain);
+  const torch::NoGradGuard no_grad;
+  const auto& bias = mixture->selection_bias()->value;
+  const auto x = randn({200, c.dim});
+  const nn::Routes routes = mixture->route(x);
+  const auto by = (routes.scores + bias).unflatten(1, {3, 2});
+  std::set<int64_t> groups_seen;
+  for (int64_t i = 0; i < 200; ++i) {
+    const auto worst = by[i].sum(-1).argmin().item<int64_t>();
+    double sum = 0.0;
+    for (int64_t k = 0; k < 2; ++k) {
+      const auto e = routes.experts[i][k].item<int64_t>();
+      groups_seen.insert(e / 2);
+      EXPECT_NE(e / 2, worst) << i;
+      sum += routes.weights[i][k].item<double>();
+    }
+    EXPECT_LT(routes.experts[i][0].item<int64_t>(), routes.experts[i][1].item<int64_t>());
+    EXPECT_NEAR(sum, 2.5, 1e-12);
+  }
+  EXPECT_EQ(groups_seen.size(), 3U);
+}
+
+// A bias chooses, and does not weigh.
+TEST(Experts, ASelectionBiasIsNotPartOfAWeight) {
+  core::ModelConfig c = mixture_config(Family::Dots1);
+  c.normalize_routes = false;
+  c.expert_groups = c.groups_per_token = 1;
+  c.route_scale = 1.0F;
+  auto mixture = mixture_of(c, Form::Plain);
+  const torch::NoGradGuard no_grad;
+  mixture->selection_bias()->value.zero_();
+  mixture->selection_bias()->value[1] = 100.0;
+  const nn::Routes routes = mixture->route(randn({20, c.dim}));
+  EXPECT_TRUE((routes.experts == 1).any(1).all().item<bool>());
+  EXPECT_TRUE(torch::equal(routes.weights, routes.scores.gather(1, routes.experts)));
+}
+
+TEST(Experts, EachParameterIsInTheManifestAndLearns) {
+  for (const core::ModelConfig& c : all_families()) {
+    torch::manual_seed(1);
+    nn::Llama model(c);
+    const auto tokens = torch::randint(c.vocab_size, {8, 12}, torch::kLong);
+    model->loss(tokens, tokens.roll(-1, 1)).backward();
+    auto parameters = model->named_parameters();
+    const auto manifest = core::tensor_manifest(c);
+    EXPECT_EQ(parameters.size(), manifest.size()) << core::info(c.family).name;
+    for (const core::TensorSpec& spec : manifest) {
+      torch::Tensor* p = parameters.find(spec.module_name);
+      ASSERT_NE(p, nullptr) << spec.module_name;
+      EXPECT_EQ(p->sizes().vec(), spec.shape) << spec.module_name;
+      if (spec.role == core::Role::SelectionBias) {
+        EXPECT_FALSE(p->requires_grad()) << spec.module_name;
+        continue;
+      }
+      // The router of one expert that is not compared with another has no gradient; all have two of four.
+      EXPECT_GT(p->grad().abs().max().item<double>(), 0.0) << core::info(c.family).name << ": " << spec.module_name;
+    }
+  }
+}
+
+TEST(Experts, TheLoadCountsRowsUntilItIsTaken) {
+  auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
+  EXPECT_FALSE(mixture->take_load().chosen.defined());
+  mixture->forward(randn({2, 3, 8}));
+  mixture->forward(randn({1, 4, 8}));
+  const auto load = mixture->take_load();
+  EXPECT_EQ(load.n_rows, 10);
+  EXPECT_EQ(load.chosen.sum().item<int64_t>(), 20);
+  EXPECT_EQ(mixture->take_load().n_rows, 0);
+}
+
+TEST(Experts, RefuseAConfigurationWithoutThem) {
+  expect_error([] { nn::Mixture(core::ModelConfig{.vocab_size = 3}); }, {"no experts"});
+  auto mixture = mixture_of(mixture_config(Family::Mixtral), Form::Fused);
+  expect_error([&] { mixture->forward(randn({2, 3, 7})); }, {"[B, T, 8]", "[2, 3, 7]"});
+}
+
+}  // namespace
+}  // namespace folio::test

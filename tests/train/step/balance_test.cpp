@@ -1,0 +1,103 @@
+#include "train/step/balance.h"
+
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include "tests/train/support.h"
+
+namespace folio::train {
+namespace {
+
+TrainConfig experts_config(core::Family family) {
+  TrainConfig c = test::small_config();
+  c.model.family = family;
+  c.model.n_experts = 4;
+  c.model.experts_per_token = 2;
+  c.model.expert_dim = 24;
+  c.model.normalize_routes = true;
+  if (core::info(family).mixture.selection_bias) c.balance = Balance::Bias;
+  return c;
+}
+
+nn::MixtureImpl::Load load_of(std::vector<int64_t> chosen, std::vector<double> scores, int64_t n_rows) {
+  return {.chosen = torch::tensor(chosen), .mean_scores = torch::tensor(scores, torch::kDouble), .n_rows = n_rows};
+}
+
+TEST(Balance, TheLossIsOfSharesAndScoresOfAllLayers) {
+  // f = (3/4 + 1/4) / 2, (1/4 + 3/4) / 2, (1 + 1) / 2, 0; P = 0.2, 0.3, 0.4, 0.1.
+  const Loads loads{load_of({3, 1, 4, 0}, {0.1, 0.3, 0.5, 0.1}, 4), load_of({1, 3, 4, 0}, {0.3, 0.3, 0.3, 0.1}, 4)};
+  EXPECT_NEAR(balance_loss(loads).item<double>(), 4 * (0.5 * 0.2 + 0.5 * 0.3 + 1.0 * 0.4), 1e-12);
+  EXPECT_NEAR(balance_loss({load_of({2, 2, 2, 2}, {0.25, 0.25, 0.25, 0.25}, 4)}).item<double>(), 2.0, 1e-12);
+}
+
+TEST(Balance, TheLoadIsOfTheWorstLayer) {
+  const Loads loads{load_of({2, 2, 2, 2}, {}, 4), load_of({4, 1, 1, 2}, {}, 4)};
+  EXPECT_DOUBLE_EQ(largest_load(loads), 2.0);
+}
+
+TEST(Balance, ABiasMovesAgainstTheLoad) {
+  nn::Mixture mixture(core::ModelConfig{.family = core::Family::Dots1,
+                                        .vocab_size = 5,
+                                        .dim = 8,
+                                        .n_experts = 4,
+                                        .experts_per_token = 2,
+                                        .expert_dim = 3,
+                                        .normalize_routes = true});
+  move_selection_bias(mixture, torch::tensor({9, 5, 5, 1}), 0.25);
+  EXPECT_TRUE(torch::equal(mixture->selection_bias()->value, torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
+}
+
+// As at the beginning of a run whose router prefers two experts.
+void prefer_two(nn::Llama& model) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& p : model->named_parameters()) {
+    if (!p.key().ends_with("router.weight")) continue;
+    p.value().narrow(0, 0, 1).add_(0.1);
+    p.value().narrow(0, 1, 1).sub_(0.1);
+  }
+}
+
+double load_after(TrainConfig config, double rate) {
+  config.balance_rate = rate;
+  config.steps = 40;
+  config.accumulation = 1;
+  test::Small small(config);
+  prefer_two(small.trainer.model());
+  for (int i = 0; i < 40; ++i) small.trainer.step();
+  return *small.trainer.evaluate().expert_load;
+}
+
+TEST(Balance, BothWaysSpreadTheTokens) {
+  for (const core::Family family : {core::Family::Mixtral, core::Family::Dots1}) {
+    const TrainConfig config = experts_config(family);
+    const double without = load_after(config, 0.0),
+                 with = load_after(config, family == core::Family::Mixtral ? 1.0 : 0.02);
+    EXPECT_LT(with, 1.3) << without;
+    EXPECT_LT(with, without - 0.1);
+  }
+}
+
+// What a step reports is comparable with an evaluation.
+TEST(Balance, TheLossOfAStepIsWithoutTheAuxiliaryOne) {
+  TrainConfig with = experts_config(core::Family::Mixtral), without = with;
+  with.balance_rate = 1.0;
+  without.balance_rate = 0.0;
+  test::Small a(with), b(without);
+  const StepResult x = a.trainer.step(), y = b.trainer.step();
+  EXPECT_EQ(x.loss, y.loss);
+  EXPECT_NE(x.grad_norm, y.grad_norm);
+}
+
+TEST(Balance, ABiasDoesNotReachTheOptimizer) {
+  test::Small small(experts_config(core::Family::Dots1));
+  small.trainer.step();
+  int64_t moved = 0;
+  for (const auto& p : small.trainer.model()->named_parameters()) {
+    if (p.key().ends_with("selection.bias")) moved += (p.value().abs() > 0).sum().item<int64_t>();
+    EXPECT_EQ(p.value().requires_grad(), !p.key().ends_with("selection.bias"));
+  }
+  EXPECT_GT(moved, 0);
+}
+
+}  // namespace
+}  // namespace folio::train
