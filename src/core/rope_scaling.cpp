@@ -33,6 +33,12 @@ std::vector<double> rope_factors(const ModelConfig& config) {
   return factors;
 }
 
+RopeScaling linear_scaling(float factor) {
+  return {.factor = factor, .low_freq_factor = 1.0F, .high_freq_factor = 4.0F, .original_context = 1};
+}
+
+bool is_linear(const RopeScaling& scaling) { return scaling.active() && scaling == linear_scaling(scaling.factor); }
+
 std::vector<double> rope_frequencies(const ModelConfig& config) {
   std::vector<double> frequencies = rope_factors(config);
   for (size_t i = 0; i < frequencies.size(); ++i) {

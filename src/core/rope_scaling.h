@@ -13,6 +13,11 @@ namespace folio::core {
 /// Llama 3.1's apply_scaling (github.com/meta-llama/llama-models); GGUF's tensor rope_freqs.weight.
 [[nodiscard]] std::vector<double> rope_factors(const ModelConfig& config);
 
+/// Linear scaling ("rope_type": "linear"), which divides all frequencies by `factor`: Llama 3's in a context of one
+/// position, where no pair makes a whole turn.
+[[nodiscard]] RopeScaling linear_scaling(float factor);
+[[nodiscard]] bool is_linear(const RopeScaling& scaling);
+
 /// The angle per position of each pair: theta^(-2i / rotated), divided by its factor.
 [[nodiscard]] std::vector<double> rope_frequencies(const ModelConfig& config);
 

@@ -50,5 +50,15 @@ TEST(RopeScaling, FastPairsStayAndSlowPairsTakeTheWholeFactor) {
   EXPECT_GT(between, 3U);
 }
 
+TEST(RopeScaling, LinearScalingDividesAllFrequencies) {
+  ModelConfig config = llama(1.0F);
+  config.rope_theta = 1.0F;  // all pairs turn as fast as the first
+  config.rope_scaling = linear_scaling(8.0F);
+  EXPECT_EQ(rope_factors(config), std::vector<double>(64, 8.0));
+  EXPECT_TRUE(is_linear(config.rope_scaling));
+  EXPECT_FALSE(is_linear(llama(8.0F).rope_scaling));
+  EXPECT_FALSE(is_linear(linear_scaling(1.0F))) << "no scaling";
+}
+
 }  // namespace
 }  // namespace folio::core

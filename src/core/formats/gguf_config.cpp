@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/formats/gguf_model.h"
+#include "core/formats/said.h"
 #include "core/rope_scaling.h"
 
 namespace folio::core {
@@ -47,10 +48,14 @@ void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& 
 
 void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
-  if (file.find(key("rope.scaling.type")) != nullptr) {
-    require(file.string(key("rope.scaling.type")) == "none", "{}: RoPE scaling of type {} is not supported here", where,
-            printable(file.string(key("rope.scaling.type"))));
+  const std::string type =
+      file.find(key("rope.scaling.type")) == nullptr ? "none" : file.string(key("rope.scaling.type"));
+  if (type == "linear") {
+    const float factor = file.real(key("rope.scaling.factor"), 1.0F);
+    if (factor != 1.0F) c.rope_scaling = linear_scaling(factor);
+    return validate(c, where);
   }
+  require(type == "none", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
   for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {  // linear scaling, if no type is named
     const float factor = file.real(key(name), 1.0F);
     require(factor == 1.0F, "{}: {} = {} is not supported here", where, key(name), factor);
@@ -83,9 +88,14 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
   c.sliding_window = window;
   if (window == 0) return;
   c.window_period = file.integer(key("attention.sliding_window_pattern"), family.window_period);
+  if (family.local_theta == 0.0F) {
+    const float theta = file.real(key("rope.freq_base_swa"), c.rope_theta);
+    require(theta == c.rope_theta, "{}: {} = {} is not supported here", where, key("rope.freq_base_swa"), theta);
+    return;
+  }
   c.local_rope_theta = file.real(key("rope.freq_base_swa"), family.local_theta);
-  require(c.local_rope_theta >= 1.0F || c.local_rope_theta == family.local_theta,
-          "{}: {} is {}, but has to be at least 1", where, key("rope.freq_base_swa"), c.local_rope_theta);
+  require(c.local_rope_theta >= 1.0F, "{}: {} is {}, but has to be at least 1", where, key("rope.freq_base_swa"),
+          c.local_rope_theta);
 }
 
 // Of Granite, whose files divide logits: a float whose inverse this is.
@@ -112,9 +122,8 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
     if (!family.caps) return;
     c.attention_cap = file.real(key("attn_logit_softcapping"));
     require(c.attention_cap > 0.0F && c.logit_cap > 0.0F,
-            "{}: the soft caps of scores and logits are {} and {}, but "
-            "have to be positive",
-            file.path().string(), c.attention_cap, c.logit_cap);
+            "{}: the soft caps of scores and logits are {} and {}, but have to be positive", file.path().string(),
+            c.attention_cap, c.logit_cap);
   } else if (family.scales == FileScales::Granite) {
     c.embedding_scale = file.real(key("embedding_scale"), 1.0F);
     c.attention_scale = file.real(key("attention.scale"), 0.0F);
@@ -296,6 +305,7 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
 GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name) {
   const ModelConfig c = as_in_gguf(config);
   const FamilyInfo& family = info(c.family);
+  require_said(c);
   const Keys key(family.gguf);
   GgufMetadata metadata{
       {"general.architecture", std::string(family.gguf)},
@@ -318,7 +328,10 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
   write_scales(family, key, c, metadata);
   const RopeScaling& s = c.rope_scaling;
-  if (s != RopeScaling{}) {
+  if (is_linear(s)) {
+    metadata.emplace_back(key("rope.scaling.type"), std::string("linear"));
+    metadata.emplace_back(key("rope.scaling.factor"), s.factor);
+  } else if (s != RopeScaling{}) {
     metadata.emplace_back(key(kScalingFactor), s.factor);
     metadata.emplace_back(key(kScalingLow), s.low_freq_factor);
     metadata.emplace_back(key(kScalingHigh), s.high_freq_factor);

@@ -166,7 +166,8 @@ void write_gguf_model(const std::filesystem::path& path, const ModelConfig& conf
   if (blocks) metadata.emplace_back("general.quantization_version", uint32_t{2});
   metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
   stream = gguf_stream(config, stream);
-  if (config.rope_scaling.active()) stream = with_rope_factors(config, std::move(stream));
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.active() && !is_linear(scaling)) stream = with_rope_factors(config, std::move(stream));
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
 }
 

@@ -5,7 +5,9 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/hf_model.h"
+#include "core/formats/said.h"
 #include "core/json.h"
+#include "core/rope_scaling.h"
 
 namespace folio::core {
 namespace {
@@ -107,6 +109,7 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
 std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
   const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
   const FamilyInfo& family = info(c.family);
+  require_said(c);
   OrderedJson json = {
       {"architectures", {family.hf_class}},
       {"model_type", family.name},
@@ -136,7 +139,9 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
   write_window(c, json);
   write_experts(c, json);
   write_scales(c, json);
-  if (const RopeScaling& s = c.rope_scaling; s.active()) {
+  if (const RopeScaling& s = c.rope_scaling; is_linear(s)) {
+    json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", shortest(s.factor)}};
+  } else if (s.active()) {
     json["rope_scaling"] = {{"rope_type", "llama3"},
                             {"factor", shortest(s.factor)},
                             {"low_freq_factor", shortest(s.low_freq_factor)},
@@ -186,6 +191,11 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
   const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
   if (type == "default") return;
+  if (type == "linear") {
+    const auto factor = json_get<float>(rope, "factor", where);
+    if (factor != 1.0F) c.rope_scaling = linear_scaling(factor);
+    return;
+  }
   require(type == "llama3", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
   c.rope_scaling = {.factor = json_get<float>(rope, "factor", where),
                     .low_freq_factor = json_get<float>(rope, "low_freq_factor", where),

@@ -160,6 +160,12 @@ StoredModel read_hf_model(const fs::path& directory) {
     }
     model.tensors.push_back(std::move(view));
   }
+  // Behind the last layer published models of some families have another that guesses tokens ahead; transformers leaves
+  // it out, too.
+  if (info(model.config.family).mixture.deepseek_keys) {
+    const std::string behind = fmt::format("model.layers.{}.", model.config.n_layers);
+    std::erase_if(shards.tensors, [&](const auto& entry) { return entry.first.starts_with(behind); });
+  }
   // Some files store a tied embedding a second time, as the output.
   const auto head = shards.tensors.find("lm_head.weight");
   const TensorView& embedding = model.tensors.front();

@@ -208,8 +208,10 @@ def changed(name, folder, change):
     ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation = \"gelu\""),
     ("gemma2", {"layer_types": ["full_attention", "full_attention", "sliding_attention"]},
      "a sliding window in 1 of 3 layers"),
-    ("gemma3_text", {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}},
-     "RoPE scaling of type linear"),
+    ("gemma3_text", {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 8.0, "rope_theta": 1e6}}},
+     "RoPE scaling of type yarn"),
+    ("gemma2", {"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},
+     "RoPE's parameters of kinds of layers"),
     ("phi3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "RoPE scaling of type longrope"),
     ("glm", {"attention_bias": False}, "attention_bias = false"),
     ("glm4", {"attention_bias": True}, "attention_bias = true"),
@@ -266,6 +268,62 @@ def test_a_gguf_that_cannot_say_it_is_not_written(tmp_path):
         directory = random_models.write(model, tmp_path / name)
         assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, why, "take --format hf")
         assert (log_probabilities(directory, IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
+def test_the_number_of_experts_has_several_names(tmp_path, name):
+    """transformers 5 writes another than published files have."""
+    directory = random_models.write(random_models.make(name), tmp_path / "m")
+    expected = log_probabilities(directory, IDS[:20])
+    config = json.loads((directory / "config.json").read_text())
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    number = next(config.pop(key) for key in names if key in config)
+    for key in names:
+        (directory / "config.json").write_text(json.dumps(config | {key: number}))
+        assert (log_probabilities(directory, IDS[:20]) == expected).all(), key
+
+
+def test_experts_of_one_stack_may_lie_in_several_files(tmp_path):
+    model = random_models.make("qwen2_moe")
+    theirs = random_models.write(model, tmp_path / "theirs")
+    succeed("export", theirs, "--out", tmp_path / "ours", "--format", "hf", "--max-shard-bytes", "20000")
+    assert len(list((tmp_path / "ours").glob("model-*.safetensors"))) > 10
+    assert (log_probabilities(tmp_path / "ours", IDS[:20]) == log_probabilities(theirs, IDS[:20])).all()
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours")
+    assert (by_transformers(again, IDS[:20]) - by_transformers(model, IDS[:20])).abs().max() == 0
+
+
+def test_layers_that_guess_tokens_ahead_are_left_out(tmp_path):
+    """As GLM-4.5 is published: a layer more than config.json counts; in a GGUF block_count has it."""
+    from safetensors.torch import load_file, save_file
+    directory = random_models.write(random_models.make("glm4_moe"), tmp_path / "m")
+    succeed("export", directory, "--out", tmp_path / "plain.gguf")
+    expected = log_probabilities(directory, IDS[:20])
+    tensors = load_file(directory / "model.safetensors")
+    save_file({**tensors, "model.layers.3.eh_proj.weight": torch.ones(32, 64)}, directory / "model.safetensors")
+    assert (log_probabilities(directory, IDS[:20]) == expected).all()
+    more = lambda t: t | {"blk.3.nextn.eh_proj.weight": (np.ones((32, 64), np.float32), gguf.GGMLQuantizationType.F32)}  # noqa: E731
+    gguf_copies.copy(tmp_path / "plain.gguf", tmp_path / "more.gguf", more,
+                     keys={"glm4moe.block_count": 4, "glm4moe.nextn_predict_layers": 1})
+    assert (log_probabilities(tmp_path / "more.gguf", IDS[:20]) == expected).all()
+    gguf_copies.copy(tmp_path / "plain.gguf", tmp_path / "unsaid.gguf", more)
+    assert_refused(run("export", tmp_path / "unsaid.gguf", "--out", tmp_path / "m.gguf"), FAILED,
+                   "blk.3.nextn.eh_proj.weight is not part of a glm4_moe")
+
+
+@pytest.mark.parametrize("target, why", [
+    ("mlp.experts.0.up_proj", "an adapter of experts"), ("mlp.gate", "belongs to no linear layer")])
+def test_an_adapter_of_experts_is_refused_by_name(tmp_path, target, why):
+    from safetensors.torch import save_file
+    directory = random_models.write(random_models.make("qwen2_moe"), tmp_path / "m")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": [target.split(".")[-1]], "bias": "none"}))
+    name = f"base_model.model.model.layers.0.{target}.lora_"
+    save_file({name + "A.weight": torch.ones(2, 32), name + "B.weight": torch.ones(24, 2)},
+              adapter / "adapter_model.safetensors")
+    assert_refused(run("generate", "-m", directory, "--lora", adapter, "-n", "1", "-p", "ab"), FAILED, why)
 
 
 def test_llama2c_has_no_place_for_them(tmp_path):

@@ -4,13 +4,15 @@ import gguf
 import numpy as np
 
 
-def copy(source, target, change=lambda tensors: tensors, **writer_options):
-    """The same keys, and the tensors that `change` makes of {name: (array, type)}."""
+def copy(source, target, change=lambda tensors: tensors, keys=None, **writer_options):
+    """The same keys but those of `keys`, which are integers, and the tensors that `change` makes of {name: (array, type)}."""
     reader = gguf.GGUFReader(source)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(target, architecture, **writer_options)
+    for key, value in (keys or {}).items():
+        writer.add_uint32(key, value)
     for key, field in reader.fields.items():
-        if key.startswith("GGUF.") or key == "general.architecture":
+        if key.startswith("GGUF.") or key == "general.architecture" or key in (keys or {}):
             continue
         kinds = field.types
         if kinds[0] != gguf.GGUFValueType.ARRAY:

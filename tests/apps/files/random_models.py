@@ -45,6 +45,14 @@ MODELS = {
                     final_logit_softcapping=5.0)),
     "gemma3_text": (transformers.Gemma3TextConfig,
                     dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7)),
+    # As from 4B on: layers that see all positions have their frequencies divided.
+    "gemma3_text linear": (transformers.Gemma3TextConfig,
+                           dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, num_hidden_layers=7,
+                                rope_parameters={
+                                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
+    "llama linear": (transformers.LlamaConfig,
+                     dict(rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4})),
     "olmo2": (transformers.Olmo2Config, dict()),
     "granite": (transformers.GraniteConfig,
                 dict(embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4, logits_scaling=2.0)),

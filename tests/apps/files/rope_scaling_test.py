@@ -77,7 +77,7 @@ def test_llama2c_has_no_place_for_it(tmp_path):
     assert not (tmp_path / "m.bin").exists()
 
 
-@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn", "longrope", "su", "mrope"])
+@pytest.mark.parametrize("kind", ["dynamic", "yarn", "longrope", "su", "mrope"])
 def test_other_kinds_are_refused_by_name(tmp_path, kind):
     theirs = written(scaled_llama(8.0, 8192), tmp_path / "theirs")
     config = json.loads((theirs / "config.json").read_text())

@@ -1,6 +1,7 @@
 // Laws of config.json in core/formats/hf_model.h: it keeps every field, and what is not supported is refused by name.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/formats/hf_model.h"
@@ -32,6 +33,40 @@ TEST_F(HfConfig, RoundTripKeepsEveryField) {
   for (const ModelConfig& config : several_shapes()) {
     test::write_bytes(dir_ / "config.json", config_to_hf_json(config, 3, 3));
     EXPECT_EQ(config_from_hf_json(dir_ / "config.json"), config);
+  }
+}
+
+TEST_F(HfConfig, NumbersThatFilesOfTheFamilyCantSayAreNotWritten) {
+  ModelConfig config = kGrouped;
+  config.logit_cap = 3.0F;
+  EXPECT_ERROR(config_to_hf_json(config, 3, 3),
+               "logit_cap is 3, but files of the family llama can't say another than 0");
+  config = kGrouped;
+  config.rope_dims = 4;
+  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "rope_dims is 4, but files of the family llama can't say");
+  config = kGrouped;
+  config.family = Family::Gemma2;  // whose embeddings are multiplied by sqrt(dim), whatever its files say
+  EXPECT_ERROR(config_to_hf_json(config, 3, 3), "embedding_scale is 1, but files of the family gemma2 can't say");
+}
+
+TEST_F(HfConfig, FactorsComeBackBitForBit) {
+  for (const float scale : {0.1F, 0.3F, 1.0F / 3.0F, 0.7071068F, 1.7F}) {
+    ModelConfig gemma = kGrouped;
+    gemma.family = Family::Gemma2;
+    gemma.embedding_scale = std::sqrt(static_cast<float>(gemma.dim));
+    gemma.window_period = 2;
+    gemma.attention_scale = scale;
+    ModelConfig granite = kGrouped;
+    granite.family = Family::Granite;
+    granite.attention_scale = granite.logit_scale = granite.residual_scale = scale;
+    ModelConfig glm = kGrouped;
+    glm.family = Family::Glm;
+    glm.rope_dims = 2;
+    for (const ModelConfig& config : {gemma, granite, glm}) {
+      test::write_bytes(dir_ / "config.json", config_to_hf_json(config, 3, 3));
+      EXPECT_EQ(config_from_hf_json(dir_ / "config.json"), config)
+          << describe_difference(config, config_from_hf_json(dir_ / "config.json"));
+    }
   }
 }
 
@@ -80,7 +115,7 @@ TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
       {R"({"attention_bias": true})", "attention_bias = true is not supported"},
       {R"({"mlp_bias": true})", "mlp_bias = true is not supported"},
       {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}})", "\"low_freq_factor\" is missing"},
-      {R"({"rope_scaling": {"rope_type": "linear", "factor": 2.0}})", "RoPE scaling of type linear is not supported"},
+      {R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})", "rope_scaling_factor is 0.5"},
       {R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})", "RoPE scaling of type dynamic is not supported"},
       {R"({"rope_scaling": {"type": "longrope"}})", "RoPE scaling of type longrope is not supported"},
       {R"({"rope_scaling": {"rope_type": "new"}})", "RoPE scaling of type new is not supported"},
