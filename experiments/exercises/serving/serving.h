@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -69,5 +70,15 @@ std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, 
 bool may_end(const Regex& r);
 Regex derivative(const Regex& r, uint8_t byte);
 std::vector<bool> token_mask(const Regex& rest, const std::vector<std::string>& tokens, size_t end_token);
+
+/// An expert that a token takes, and its weight in the token's output.
+struct Route {
+  size_t expert;
+  float weight;
+};
+using RunExpert = std::function<Floats(size_t expert, const Floats& rows)>;
+std::vector<Route> route(const Floats& logits, size_t n_chosen);
+Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>>& routes, size_t n_experts,
+               const RunExpert& run);
 
 }  // namespace folio::exercises
