@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "apps" / "files"))
 import golden_blocks  # noqa: E402
+import random_models  # noqa: E402
 import sound  # noqa: E402
 from engines import BUILD, ROOT, LlamaCpp, folio, folio_greedy  # noqa: E402
 
@@ -121,6 +122,22 @@ def test_random_models(tmp_path, name, type_):
     folio("generate", "-m", path, "-n", 4, "-p", "ab")
     with LlamaCpp(path, n_ctx=16) as theirs:
         assert np.isfinite(theirs.decode([2, 3])).all()
+
+
+EXPERTS = dict(moe_intermediate_size=256)
+FAMILIES = {"phi3": {}, "glm": dict(head_dim=64), "glm4": dict(head_dim=64), "olmo2": {}, "granite": {},
+            "gemma2": dict(head_dim=64, query_pre_attn_scalar=64), "olmoe": {},
+            "qwen2_moe": dict(moe_intermediate_size=256, shared_expert_intermediate_size=512),
+            "dots1": dict(head_dim=64, **EXPERTS), "glm4_moe": dict(head_dim=64, **EXPERTS)}
+
+
+@pytest.mark.parametrize("type_", ["q4_k_m", "q5_k_m"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_models_of_other_families(tmp_path, name, type_):
+    """With matrices that are one in a file, experts that all tokens take, and first layers without experts."""
+    model = random_models.make(name, hidden_size=256, intermediate_size=512, num_hidden_layers=9, **FAMILIES[name])
+    folio("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", "f32")
+    both(tmp_path / "m.gguf", type_, tmp_path)
 
 
 def test_another_matrix_is_noticed(tmp_path):
