@@ -21,7 +21,8 @@ namespace folio::nn {
 BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
   core::validate(config, "llama_blocks");
   const core::RopePairs pairs = core::info(config.family).pairs;
-  RopeCache rope(config.context_length, config.rotated(), config.rope_theta, core::rope_factors(config), pairs);
+  RopeCache rope(config.context_length, config.rotated(), config.rope_theta, core::rope_factors(config), pairs,
+                 core::rope_magnitude(config));
   RopeCache local = rope;  // of layers with a window
   if (config.local_rope_theta > 0.0F) {
     local = RopeCache(config.context_length, config.rotated(), config.local_rope_theta, std::vector<double>{}, pairs);

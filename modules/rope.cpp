@@ -11,7 +11,7 @@
 namespace folio::nn {
 
 RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta, const std::vector<double>& factors,
-                             core::RopePairs pairs)
+                             core::RopePairs pairs, double magnitude)
     : pairs_(pairs) {
   core::require(head_dim >= 2 && head_dim % 2 == 0,
                 "RopeCache: head_dim has to be even and at least 2, since pairs are rotated, but is {}", head_dim);
@@ -26,7 +26,7 @@ RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double th
   auto frequency_P = torch::pow(theta, -i_P / static_cast<double>(head_dim));
   if (!factors.empty()) frequency_P = frequency_P / torch::tensor(factors, torch::kDouble);
   const auto angle_TP = torch::outer(torch::arange(context_length, torch::kDouble), frequency_P);
-  rotations_ = torch::polar(torch::ones_like(angle_TP), angle_TP);
+  rotations_ = torch::polar(torch::full_like(angle_TP, magnitude), angle_TP);
 }
 
 RopeCacheImpl::RopeCacheImpl(torch::Tensor rotations_TP) : rotations_(std::move(rotations_TP)) {

@@ -18,10 +18,12 @@ namespace folio::nn {
 class RopeCacheImpl : public torch::nn::Module {
  public:
   /// `context_length` positions, heads of `head_dim` numbers. `factors`, one for each pair or none at all, divide the
-  /// frequencies (core::rope_factors). Throws core::Error for an odd head_dim, another number of factors, and unless
-  /// the lengths are at least 1 and theta is positive.
+  /// frequencies (core::rope_factors), and `magnitude` multiplies what is rotated (core::rope_magnitude). Throws
+  /// core::Error for an odd head_dim, another number of factors, and unless the lengths are at least 1 and theta is
+  /// positive.
   RopeCacheImpl(int64_t context_length, int64_t head_dim, double theta = 10000.0,
-                const std::vector<double>& factors = {}, core::RopePairs pairs = core::RopePairs::Adjacent);
+                const std::vector<double>& factors = {}, core::RopePairs pairs = core::RopePairs::Adjacent,
+                double magnitude = 1.0);
 
   /// With given rotations, complex double [context_length, head_dim / 2], for experiments. Throws core::Error for
   /// another type or shape.

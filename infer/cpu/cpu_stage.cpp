@@ -60,9 +60,9 @@ void CpuStage::begin(const Step& step) {
   }
   int64_t last = 0;
   for (const StepRow& row : rows_) last = std::max(last, row.position);
-  rope_.extend(config_, static_cast<size_t>(last) + 1, core::rope_frequencies(config_));
+  rope_.extend(config_, static_cast<size_t>(last) + 1, core::rope_frequencies(config_), core::rope_magnitude(config_));
   if (config_.local_rope_theta > 0.0F) {
-    local_rope_.extend(config_, static_cast<size_t>(last) + 1, core::local_rope_frequencies(config_));
+    local_rope_.extend(config_, static_cast<size_t>(last) + 1, core::local_rope_frequencies(config_), 1.0F);
   }
   std::visit(
       [&](auto& cache) {

@@ -5,7 +5,8 @@
 
 namespace folio::infer {
 
-void RopeTable::extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies) {
+void RopeTable::extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies,
+                       float magnitude) {
   constexpr size_t kAtLeast = 256;
   dims_ = static_cast<size_t>(config.rotated());
   const size_t have = sin_.size() / dims_;
@@ -19,8 +20,8 @@ void RopeTable::extend(const core::ModelConfig& config, size_t n_positions, cons
     const double sign = (halves ? d < frequencies.size() : d % 2 == 0) ? -1.0 : 1.0;
     for (size_t position = have; position < want; ++position) {
       const double angle = static_cast<double>(position) * frequency;
-      cos_[position * dims_ + d] = static_cast<float>(std::cos(angle));
-      sin_[position * dims_ + d] = static_cast<float>(sign * std::sin(angle));
+      cos_[position * dims_ + d] = static_cast<float>(magnitude * std::cos(angle));
+      sin_[position * dims_ + d] = static_cast<float>(sign * magnitude * std::sin(angle));
     }
   }
 }

@@ -13,8 +13,10 @@ namespace folio::infer {
 class RopeTable {
  public:
   /// Computes the angles of positions [0, n_positions) in double, if they are not there yet; doubles each time.
-  /// `frequencies` are those of core::rope_frequencies or local_rope_frequencies.
-  void extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies);
+  /// `frequencies` are those of core::rope_frequencies or local_rope_frequencies; `magnitude` is rope_magnitude's,
+  /// or 1.
+  void extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies,
+              float magnitude);
 
   /// Of one position: (rotated numbers of a head); sines are negative at the first number of a pair, as
   /// kernels::Kernels::rope takes them.

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/manifest.h"
+#include "core/rope_scaling.h"
 
 namespace folio::infer {
 
@@ -46,6 +47,7 @@ void require_llama_parts(const core::StoredModel& model, const char* who) {
   refuse(family.post_norms || !family.pre_norms || family.qk_norm == core::QkNorm::All, "norms in other places");
   refuse(family.gate != core::Gate::Silu, "gates of gelu");
   refuse(c.rotated() != c.head_dim || c.local_rope_theta > 0.0F, "such rotations");
+  refuse(core::rope_magnitude(c) != 1.0F, "rotations of another magnitude");
   refuse(c.sliding_window > 0 && c.window_period > 1, "a window in some layers");
   refuse(c.attention_cap > 0.0F || c.logit_cap > 0.0F, "soft caps");
   refuse(c.embedding_scale != 1.0F || c.residual_scale != 1.0F || c.logit_scale != 1.0F || c.attention_scale != 0.0F,

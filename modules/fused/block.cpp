@@ -326,7 +326,8 @@ BlockFactory fused_blocks(const core::ModelConfig& config, double dropout, bool 
   core::require(can_be_fused(config), "fused_blocks: a {} has parts that have no fused form",
                 core::info(config.family).name);
   const core::RopePairs pairs = core::info(config.family).pairs;
-  RopeCache rope(config.context_length, config.head_dim, config.rope_theta, core::rope_factors(config), pairs);
+  RopeCache rope(config.context_length, config.head_dim, config.rope_theta, core::rope_factors(config), pairs,
+                 core::rope_magnitude(config));
   auto shared = c10::make_intrusive<fused::Shared>();
   shared->shape = {.n_positions = 0,
                    .n_heads = static_cast<size_t>(config.n_heads),

@@ -316,8 +316,8 @@ nb::dict config(const std::shared_ptr<SharedModel>& model) {
   nb::dict fields;
   const core::ModelConfig& c = use.loaded().config();
   core::ModelConfig::visit_fields(c, [&](const char* name, const auto& value, auto&&...) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, core::Family>) {
-      fields[name] = std::string(core::info(value).name);
+    if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>) {
+      fields[name] = fmt::format("{}", value);
     } else {
       fields[name] = value;
     }

@@ -1,5 +1,6 @@
 // inspect: what is in a model file: configuration, tokenizer, tensors.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 

@@ -1,5 +1,8 @@
 #include "core/model_config.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <utility>
@@ -62,6 +65,16 @@ void validate(const ModelConfig& config, const std::string& where) {
   const RopeScaling& scaling = config.rope_scaling;
   require(std::isfinite(scaling.factor) && scaling.factor >= 1.0F,
           "{}: rope_scaling_factor is {}, but has to be a finite number of at least 1", where, scaling.factor);
+  require(std::isfinite(scaling.magnitude) && scaling.magnitude > 0.0F,
+          "{}: rope_scaling_magnitude is {}, but has to be positive", where, scaling.magnitude);
+  const size_t pairs = scaling.type == RopeScalingType::LongRope ? static_cast<size_t>(config.rotated() / 2) : 0;
+  for (const auto* factors : {&scaling.short_factors, &scaling.long_factors}) {
+    require(factors->size() == pairs, "{}: {} scaling needs {} factors, but there are {}", where, scaling.type, pairs,
+            factors->size());
+    const auto bad = std::ranges::find_if(*factors, [](float f) { return !std::isfinite(f) || f <= 0.0F; });
+    require(bad == factors->end(), "{}: a factor of RoPE's scaling is {}, but has to be positive", where,
+            bad == factors->end() ? 0.0F : *bad);
+  }
   require(std::isfinite(scaling.high_freq_factor) && scaling.low_freq_factor > 0.0F &&
               scaling.low_freq_factor < scaling.high_freq_factor,
           "{}: rope_scaling_low is {} and rope_scaling_high {}, but they have to be positive, finite and in that order",
@@ -82,6 +95,12 @@ void validate(const ModelConfig& config, const std::string& where) {
     require(std::isfinite(value) && value >= 0.0F, "{}: {} is {}, but can't be negative", where, name, value);
   }
   validate_experts(config, where);
+}
+
+RopeScalingType rope_scaling_named(std::string_view name, const std::string& what) {
+  const auto found = std::ranges::find(kRopeScalingNames, name);
+  require(found != kRopeScalingNames.end(), "{}: RoPE scaling of type {} is not supported here", what, printable(name));
+  return static_cast<RopeScalingType>(found - kRopeScalingNames.begin());
 }
 
 int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where) {

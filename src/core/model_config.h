@@ -2,24 +2,46 @@
 // `visit_fields` is the only list of these fields; printing, parsing and comparing all go through it.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/families.h"
 
 namespace folio::core {
 
-/// Llama 3's scaling of RoPE's low frequencies ("rope_type": "llama3"): see core/rope_scaling.h.
-struct RopeScaling {
-  float factor = 1.0F;            ///< 1: no scaling
-  float low_freq_factor = 1.0F;   ///< pairs with fewer turns in the original context are scaled by the factor
-  float high_freq_factor = 4.0F;  ///< pairs with more turns are not scaled
-  int64_t original_context = 8192;
+/// How RoPE's frequencies are scaled for contexts longer than the original one: see core/rope_scaling.h.
+enum class RopeScalingType : uint8_t { Llama3, Linear, Yarn, LongRope };
+inline constexpr std::array<std::string_view, 4> kRopeScalingNames{"llama3", "linear", "yarn", "longrope"};
 
-  [[nodiscard]] bool active() const { return factor != 1.0F; }
+struct RopeScaling {
+  RopeScalingType type = RopeScalingType::Llama3;
+  float factor = 1.0F;            ///< 1: no scaling, but of LongRope
+  float low_freq_factor = 1.0F;   ///< Llama3: pairs with fewer turns in the original context are scaled by the factor,
+  float high_freq_factor = 4.0F;  ///< and those with more turns are not. Yarn: beta_slow and beta_fast, the same.
+  int64_t original_context = 8192;
+  float magnitude = 1.0F;              ///< factor of what is rotated, of Yarn and LongRope
+  bool whole_pairs = true;             ///< Yarn: the borders between pairs are rounded
+  std::vector<float> short_factors{};  ///< LongRope: the divisor of each pair's frequency in the original context,
+  std::vector<float> long_factors{};   ///< and in longer ones
+
+  [[nodiscard]] bool active() const { return factor != 1.0F || type == RopeScalingType::LongRope; }
   bool operator==(const RopeScaling&) const = default;
 };
+
+template <typename Json>
+void to_json(Json& json, RopeScalingType type) {
+  json = std::string(kRopeScalingNames.at(static_cast<size_t>(type)));
+}
+/// Throws Error "WHAT: …" for another name.
+[[nodiscard]] RopeScalingType rope_scaling_named(std::string_view name, const std::string& what);
+template <typename Json>
+void from_json(const Json& json, RopeScalingType& type) {
+  type = rope_scaling_named(json.template get<std::string>(), "rope_scaling_type");
+}
 
 /// What is said of a field of a configuration, once: `train`'s flags, config.toml and trainer.json follow from it.
 struct ConfigField {
@@ -123,6 +145,7 @@ struct ModelConfig {
     visit("logit_cap", self.logit_cap, F{"", "", 0, 1e6, F::kLater});
     visit("rope_theta", self.rope_theta, F{"rope-theta", "base of RoPE's frequencies", 1, 1e9});
     visit("norm_eps", self.norm_eps, F{"norm-eps", "epsilon of the norms", 1e-12, 1});
+    visit("rope_scaling_type", self.rope_scaling.type, F{"", "", 0, 0, F::kLater});
     visit("rope_scaling_factor", self.rope_scaling.factor,
           F{"rope-scaling", "Llama 3's scaling of RoPE's low frequencies; 1: none", 1, 1e6, F::kLater});
     visit("rope_scaling_low", self.rope_scaling.low_freq_factor,
@@ -131,6 +154,10 @@ struct ModelConfig {
           F{"rope-scaling-high", "turns above which a pair is not scaled", 1e-6, 1e6, F::kLater});
     visit("rope_scaling_context", self.rope_scaling.original_context,
           F{"rope-scaling-context", "context in which turns are counted", 1, 1 << 24, F::kLater});
+    visit("rope_scaling_magnitude", self.rope_scaling.magnitude, F{"", "", 1e-6, 1e6, F::kLater});
+    visit("rope_scaling_whole_pairs", self.rope_scaling.whole_pairs, F{"", "", 0, 0, F::kLater});
+    visit("rope_scaling_short", self.rope_scaling.short_factors, F{"", "", 0, 0, F::kLater});
+    visit("rope_scaling_long", self.rope_scaling.long_factors, F{"", "", 0, 0, F::kLater});
     visit("tie_embeddings", self.tie_embeddings,
           F{"tie-embeddings", "whether the output is the embedding: true or false", 0, 0});
   }
@@ -151,3 +178,11 @@ void validate(const ModelConfig& config, const std::string& where);
 [[nodiscard]] std::string describe_difference(const ModelConfig& from, const ModelConfig& to);
 
 }  // namespace folio::core
+
+template <>
+struct fmt::formatter<folio::core::RopeScalingType> : fmt::formatter<std::string_view> {
+  auto format(folio::core::RopeScalingType type, fmt::format_context& context) const {
+    return fmt::formatter<std::string_view>::format(folio::core::kRopeScalingNames.at(static_cast<size_t>(type)),
+                                                    context);
+  }
+};

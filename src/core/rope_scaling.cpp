@@ -1,5 +1,6 @@
 #include "core/rope_scaling.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -11,33 +12,82 @@ double plain_frequency(const ModelConfig& config, float theta, size_t pair) {
   return std::pow(static_cast<double>(theta), exponent);
 }
 
+// The number of turns of a pair in the original context.
+double turns(const ModelConfig& config, size_t pair) {
+  return static_cast<double>(config.rope_scaling.original_context) * plain_frequency(config, config.rope_theta, pair) /
+         (2.0 * std::numbers::pi);
+}
+
+double llama3_factor(const ModelConfig& config, size_t pair) {
+  const RopeScaling& s = config.rope_scaling;
+  const double low = s.low_freq_factor;
+  const double high = s.high_freq_factor;
+  const double n = turns(config, pair);
+  if (n < low) return s.factor;
+  if (n > high) return 1.0;
+  const double smooth = (n - low) / (high - low);
+  return 1.0 / ((1.0 - smooth) / static_cast<double>(s.factor) + smooth);
+}
+
+// The pair, with a fraction, that has so many turns in the original context.
+double pair_with_turns(const ModelConfig& config, double n) {
+  const auto context = static_cast<double>(config.rope_scaling.original_context);
+  return static_cast<double>(config.rotated()) * std::log(context / (n * 2.0 * std::numbers::pi)) /
+         (2.0 * std::log(static_cast<double>(config.rope_theta)));
+}
+
+double yarn_factor(const ModelConfig& config, size_t pair) {
+  const RopeScaling& s = config.rope_scaling;
+  double first = pair_with_turns(config, s.high_freq_factor);
+  double last = pair_with_turns(config, s.low_freq_factor);
+  if (s.whole_pairs) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(config.rotated() - 1));
+  if (first == last) last += 0.001;
+  const double scaled = std::clamp((static_cast<double>(pair) - first) / (last - first), 0.0, 1.0);
+  return 1.0 / (scaled / static_cast<double>(s.factor) + 1.0 - scaled);
+}
+
 }  // namespace
 
 std::vector<double> rope_factors(const ModelConfig& config) {
   const RopeScaling& s = config.rope_scaling;
   std::vector<double> factors(static_cast<size_t>(config.rotated() / 2), 1.0);
   if (!s.active()) return factors;
-  const double low = s.low_freq_factor;
-  const double high = s.high_freq_factor;
+  const auto& given = config.context_length > s.original_context ? s.long_factors : s.short_factors;
   for (size_t i = 0; i < factors.size(); ++i) {
-    // The number of turns of the pair in the original context.
-    const double turns = static_cast<double>(s.original_context) * plain_frequency(config, config.rope_theta, i) /
-                         (2.0 * std::numbers::pi);
-    if (turns < low) {
-      factors[i] = s.factor;
-    } else if (turns <= high) {
-      const double smooth = (turns - low) / (high - low);
-      factors[i] = 1.0 / ((1.0 - smooth) / static_cast<double>(s.factor) + smooth);
+    switch (s.type) {
+      case RopeScalingType::Llama3:
+        factors[i] = llama3_factor(config, i);
+        break;
+      case RopeScalingType::Linear:
+        factors[i] = s.factor;
+        break;
+      case RopeScalingType::Yarn:
+        factors[i] = yarn_factor(config, i);
+        break;
+      case RopeScalingType::LongRope:
+        factors[i] = given.at(i);
+        break;
     }
   }
   return factors;
 }
 
-RopeScaling linear_scaling(float factor) {
-  return {.factor = factor, .low_freq_factor = 1.0F, .high_freq_factor = 4.0F, .original_context = 1};
+float rope_magnitude(const ModelConfig& config) {
+  return config.rope_scaling.active() ? config.rope_scaling.magnitude : 1.0F;
 }
 
-bool is_linear(const RopeScaling& scaling) { return scaling.active() && scaling == linear_scaling(scaling.factor); }
+float yarn_magnitude(float factor, float mscale) {
+  return factor <= 1.0F ? 1.0F : 0.1F * mscale * std::log(factor) + 1.0F;
+}
+
+float longrope_magnitude(float factor, int64_t original_context) {
+  return factor <= 1.0F ? 1.0F : std::sqrt(1.0F + std::log(factor) / std::log(static_cast<float>(original_context)));
+}
 
 std::vector<double> rope_frequencies(const ModelConfig& config) {
   std::vector<double> frequencies = rope_factors(config);

@@ -52,12 +52,20 @@ TEST(RopeScaling, FastPairsStayAndSlowPairsTakeTheWholeFactor) {
 
 TEST(RopeScaling, LinearScalingDividesAllFrequencies) {
   ModelConfig config = llama(1.0F);
-  config.rope_theta = 1.0F;  // all pairs turn as fast as the first
-  config.rope_scaling = linear_scaling(8.0F);
+  config.rope_scaling = {.type = RopeScalingType::Linear, .factor = 8.0F};
   EXPECT_EQ(rope_factors(config), std::vector<double>(64, 8.0));
-  EXPECT_TRUE(is_linear(config.rope_scaling));
-  EXPECT_FALSE(is_linear(llama(8.0F).rope_scaling));
-  EXPECT_FALSE(is_linear(linear_scaling(1.0F))) << "no scaling";
+}
+
+TEST(RopeScaling, LongRopesFactorsDependOnTheContext) {
+  ModelConfig config = llama(1.0F);
+  config.rope_scaling = {.type = RopeScalingType::LongRope,
+                         .original_context = 4096,
+                         .short_factors = std::vector<float>(64, 1.5F),
+                         .long_factors = std::vector<float>(64, 3.0F)};
+  config.context_length = 4096;
+  EXPECT_EQ(rope_factors(config), std::vector<double>(64, 1.5));
+  config.context_length = 4097;
+  EXPECT_EQ(rope_factors(config), std::vector<double>(64, 3.0));
 }
 
 }  // namespace

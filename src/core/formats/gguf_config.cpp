@@ -15,6 +15,7 @@ constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
 constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
 constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
 constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
+constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
 // The keys of an architecture: "llama.block_count".
 class Keys {
@@ -46,32 +47,81 @@ void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& 
   }
 }
 
+// A LongRoPE's factors of a kind: a tensor.
+std::vector<float> longrope_factors(const GgufFile& file, const char* name, const ModelConfig& c) {
+  const TensorView* tensor = file.find_tensor(name);
+  const std::string where = file.path().string();
+  require(tensor != nullptr && tensor->type == DType::F32 && tensor->shape == std::vector<int64_t>{c.rotated() / 2},
+          "{}: the tensor {} is missing, or not F32 of shape [{}]", where, name, c.rotated() / 2);
+  return to_floats(*tensor);
+}
+
 void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
-  const std::string type =
-      file.find(key("rope.scaling.type")) == nullptr ? "none" : file.string(key("rope.scaling.type"));
-  if (type == "linear") {
-    const float factor = file.real(key("rope.scaling.factor"), 1.0F);
-    if (factor != 1.0F) c.rope_scaling = linear_scaling(factor);
-    return validate(c, where);
-  }
-  require(type == "none", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
-  for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {  // linear scaling, if no type is named
-    const float factor = file.real(key(name), 1.0F);
-    require(factor == 1.0F, "{}: {} = {} is not supported here", where, key(name), factor);
-  }
-  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
-    require(file.find_tensor(name) == nullptr, "{}: RoPE scaling of type longrope ({}) is not supported here", where,
-            name);
-  }
   RopeScaling& s = c.rope_scaling;
-  s.factor = file.real(key(kScalingFactor), s.factor);
-  s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
-  s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
-  s.original_context = file.integer(key(kScalingContext), s.original_context);
-  if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, key, *factors, c);
+  const bool long_factors = file.find_tensor(kLongFactors) != nullptr || file.find_tensor(kShortFactors) != nullptr;
+  // Linear scaling, if no type is named.
+  const char* factor_key = file.find(key("rope.scale_linear")) != nullptr ? "rope.scale_linear" : "rope.scaling.factor";
+  const float factor = file.real(key(factor_key), 1.0F);
+  const bool named = file.find(key("rope.scaling.type")) != nullptr;
+  const std::string type = named ? file.string(key("rope.scaling.type")) : factor != 1.0F ? "linear" : "none";
+  if (long_factors) {
+    s.type = RopeScalingType::LongRope;
+    s.original_context = file.integer(key(kOriginalContext), c.context_length);
+    s.short_factors = longrope_factors(file, kShortFactors, c);
+    s.long_factors = longrope_factors(file, kLongFactors, c);
+    s.magnitude = file.real(key("rope.scaling.attn_factor"), 1.0F);
+    s.factor = std::max(
+        1.0F, static_cast<float>(c.context_length) / static_cast<float>(std::max<int64_t>(1, s.original_context)));
+  } else if (type != "none") {
+    s.type = rope_scaling_named(type, where);
+    require(s.type == RopeScalingType::Linear || s.type == RopeScalingType::Yarn,
+            "{}: RoPE scaling of type {} without its tensors is not supported here", where, type);
+    require(file.find(key(factor_key)) != nullptr, "{}: RoPE scaling of type {}, but {} is missing", where, type,
+            key(factor_key));
+    s.factor = factor;
+  }
+  if (s.type == RopeScalingType::Yarn) {
+    s.original_context = file.integer(key(kOriginalContext), c.context_length);
+    s.low_freq_factor = file.real(key("rope.scaling.yarn_beta_slow"), 1.0F);
+    s.high_freq_factor = file.real(key("rope.scaling.yarn_beta_fast"), 32.0F);
+    s.magnitude = yarn_magnitude(s.factor) * file.real(key("rope.scaling.attn_factor"), 1.0F);
+  }
+  if (s.type == RopeScalingType::Llama3) {
+    s.factor = file.real(key(kScalingFactor), s.factor);
+    s.low_freq_factor = file.real(key(kScalingLow), s.low_freq_factor);
+    s.high_freq_factor = file.real(key(kScalingHigh), s.high_freq_factor);
+    s.original_context = file.integer(key(kScalingContext), s.original_context);
+    if (const TensorView* factors = file.find_tensor(kRopeFactors)) read_rope_factors(file, key, *factors, c);
+  }
   validate(c, where);
   if (!s.active()) s = {};
+}
+
+void write_rope_scaling(const Keys& key, const RopeScaling& s, GgufMetadata& metadata) {
+  if (s == RopeScaling{}) return;
+  const auto context = static_cast<uint32_t>(s.original_context);
+  if (s.type == RopeScalingType::Llama3) {
+    metadata.emplace_back(key(kScalingFactor), s.factor);
+    metadata.emplace_back(key(kScalingLow), s.low_freq_factor);
+    metadata.emplace_back(key(kScalingHigh), s.high_freq_factor);
+    metadata.emplace_back(key(kScalingContext), context);
+    return;
+  }
+  if (s.type == RopeScalingType::LongRope) {
+    metadata.emplace_back(key(kOriginalContext), context);
+    metadata.emplace_back(key("rope.scaling.attn_factor"), s.magnitude);
+    return;
+  }
+  metadata.emplace_back(key("rope.scaling.type"), fmt::format("{}", s.type));
+  metadata.emplace_back(key("rope.scaling.factor"), s.factor);
+  if (s.type == RopeScalingType::Linear) return;
+  require(s.whole_pairs, "a GGUF can't say that YaRN's borders are between pairs; take --format hf");
+  metadata.emplace_back(key(kOriginalContext), context);
+  metadata.emplace_back(key("rope.scaling.yarn_beta_slow"), s.low_freq_factor);
+  metadata.emplace_back(key("rope.scaling.yarn_beta_fast"), s.high_freq_factor);
+  const float rest = s.magnitude / yarn_magnitude(s.factor);
+  if (std::abs(rest - 1.0F) > 1e-6F) metadata.emplace_back(key("rope.scaling.attn_factor"), rest);
 }
 
 // Where llama.cpp passes over a sliding window for the architecture, it is refused. Otherwise what no key says is what
@@ -327,16 +377,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   }
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
   write_scales(family, key, c, metadata);
-  const RopeScaling& s = c.rope_scaling;
-  if (is_linear(s)) {
-    metadata.emplace_back(key("rope.scaling.type"), std::string("linear"));
-    metadata.emplace_back(key("rope.scaling.factor"), s.factor);
-  } else if (s != RopeScaling{}) {
-    metadata.emplace_back(key(kScalingFactor), s.factor);
-    metadata.emplace_back(key(kScalingLow), s.low_freq_factor);
-    metadata.emplace_back(key(kScalingHigh), s.high_freq_factor);
-    metadata.emplace_back(key(kScalingContext), u32(s.original_context));
-  }
+  write_rope_scaling(key, c.rope_scaling, metadata);
   return metadata;
 }
 

@@ -85,13 +85,21 @@ bool is_behind(std::string_view tensor, int64_t n_layers) {
 
 }  // namespace
 
+namespace {
+
+bool is_rope_factors(std::string_view name) {
+  return name == kRopeFactors || name == kLongFactors || name == kShortFactors;
+}
+
+}  // namespace
+
 std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config) {
   std::vector<TensorView> views;
   std::set<std::string_view> names;
   for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names));
   const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", info(config.family).gguf), 0);
   for (const TensorView& tensor : file.tensors()) {
-    if (names.contains(tensor.name) || tensor.name == kRopeFactors) continue;  // config_from_gguf reads the factors
+    if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads the factors
     if (behind > 0 && is_behind(tensor.name, config.n_layers)) continue;
     fail_extra_tensor(file.path().string(), tensor.name, config.family);
   }
@@ -131,15 +139,25 @@ TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) 
           }};
 }
 
-// The same tensors, followed by the factors.
+// The same tensors, followed by RoPE's factors that other programs read.
 TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
-  const std::vector<double> exact = rope_factors(config);
-  const std::vector<float> factors(exact.begin(), exact.end());
+  const RopeScaling& scaling = config.rope_scaling;
+  std::vector<std::pair<const char*, std::vector<float>>> more;
+  if (scaling.active() && scaling.type == RopeScalingType::Llama3) {
+    const std::vector<double> exact = rope_factors(config);
+    more = {{kRopeFactors, {exact.begin(), exact.end()}}};
+  } else if (scaling.type == RopeScalingType::LongRope) {
+    more = {{kLongFactors, scaling.long_factors}, {kShortFactors, scaling.short_factors}};
+  }
+  if (more.empty()) return stream;
   std::vector<TensorView> tensors = stream.tensors;
-  tensors.push_back(
-      {.name = kRopeFactors, .type = DType::F32, .shape = {static_cast<int64_t>(factors.size())}, .bytes = {}});
-  return {tensors,
-          [=](size_t i) { return i < stream.tensors.size() ? stream.bytes(i) : std::as_bytes(std::span(factors)); }};
+  for (const auto& [name, factors] : more) {
+    tensors.push_back({.name = name, .type = DType::F32, .shape = {static_cast<int64_t>(factors.size())}, .bytes = {}});
+  }
+  return {tensors, [=](size_t i) {
+            const size_t n = stream.tensors.size();
+            return i < n ? stream.bytes(i) : std::as_bytes(std::span(more[i - n].second));
+          }};
 }
 
 }  // namespace
@@ -166,8 +184,7 @@ void write_gguf_model(const std::filesystem::path& path, const ModelConfig& conf
   if (blocks) metadata.emplace_back("general.quantization_version", uint32_t{2});
   metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
   stream = gguf_stream(config, stream);
-  const RopeScaling& scaling = config.rope_scaling;
-  if (scaling.active() && !is_linear(scaling)) stream = with_rope_factors(config, std::move(stream));
+  stream = with_rope_factors(config, std::move(stream));
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
 }
 

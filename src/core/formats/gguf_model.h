@@ -13,6 +13,8 @@ namespace folio::core {
 
 /// A tensor that is no weight: what divides RoPE's frequencies.
 inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+inline constexpr const char* kLongFactors = "rope_factors_long.weight";
+inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 
 /// The configuration in a GGUF. Throws Error that names what is missing or not supported.
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);

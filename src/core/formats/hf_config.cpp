@@ -106,6 +106,34 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
 
 }  // namespace
 
+namespace {
+
+nlohmann::ordered_json rope_scaling_json(const RopeScaling& s) {
+  nlohmann::ordered_json json = {{"rope_type", s.type}, {"factor", shortest(s.factor)}};
+  if (s.type == RopeScalingType::Linear) return json;
+  json["original_max_position_embeddings"] = s.original_context;
+  if (s.type == RopeScalingType::Llama3) {
+    json["low_freq_factor"] = shortest(s.low_freq_factor);
+    json["high_freq_factor"] = shortest(s.high_freq_factor);
+    return json;
+  }
+  json["attention_factor"] = shortest(s.magnitude);
+  if (s.type == RopeScalingType::Yarn) {
+    json["beta_slow"] = shortest(s.low_freq_factor);
+    json["beta_fast"] = shortest(s.high_freq_factor);
+    json["truncate"] = s.whole_pairs;
+    return json;
+  }
+  for (const auto& [key, factors] :
+       {std::pair{"short_factor", &s.short_factors}, std::pair{"long_factor", &s.long_factors}}) {
+    json[key] = nlohmann::ordered_json::array();
+    for (const float factor : *factors) json[key].push_back(shortest(factor));
+  }
+  return json;
+}
+
+}  // namespace
+
 std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
   const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
   const FamilyInfo& family = info(c.family);
@@ -139,14 +167,10 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
   write_window(c, json);
   write_experts(c, json);
   write_scales(c, json);
-  if (const RopeScaling& s = c.rope_scaling; is_linear(s)) {
-    json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", shortest(s.factor)}};
-  } else if (s.active()) {
-    json["rope_scaling"] = {{"rope_type", "llama3"},
-                            {"factor", shortest(s.factor)},
-                            {"low_freq_factor", shortest(s.low_freq_factor)},
-                            {"high_freq_factor", shortest(s.high_freq_factor)},
-                            {"original_max_position_embeddings", s.original_context}};
+  if (const RopeScaling& s = c.rope_scaling; s.active()) {
+    json["rope_scaling"] = rope_scaling_json(s);
+    // Some classes take it from here.
+    if (s.type == RopeScalingType::LongRope) json["original_max_position_embeddings"] = s.original_context;
   }
   return json.dump(2) + "\n";
 }
@@ -167,6 +191,52 @@ void read_rotated(const nlohmann::json& json, const std::string& where, float ot
   require(rotated == c.head_dim || (rotated > 0 && info(c.family).hf.rotary_factor != 1.0F),
           "{}: partial_rotary_factor = {} is not supported here", where, factor);
   c.rope_dims = rotated == c.head_dim ? 0 : rotated;
+}
+
+std::vector<float> read_factors(const nlohmann::json& rope, const char* key, const std::string& where) {
+  std::vector<float> factors;
+  for (const nlohmann::json& factor : json_list(rope, key, where)) {
+    require(factor.is_number(), "{}: {} has {}, which is no number", where, key, printable(factor.dump()));
+    factors.push_back(factor.get<float>());
+  }
+  return factors;
+}
+
+// What is missing is what transformers takes.
+RopeScaling read_rope_scaling(const nlohmann::json& rope, RopeScalingType type, const std::string& where,
+                              const ModelConfig& c) {
+  RopeScaling s{.type = type};
+  if (type == RopeScalingType::Linear) {
+    s.factor = json_get<float>(rope, "factor", where);
+    return s;
+  }
+  if (type == RopeScalingType::Llama3) {
+    s.factor = json_get<float>(rope, "factor", where);
+    s.low_freq_factor = json_get<float>(rope, "low_freq_factor", where);
+    s.high_freq_factor = json_get<float>(rope, "high_freq_factor", where);
+    s.original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where);
+    return s;
+  }
+  s.original_context = get_or<int64_t>(rope, "original_max_position_embeddings", where, c.context_length);
+  if (type == RopeScalingType::Yarn) {
+    s.factor = json_get<float>(rope, "factor", where);
+    s.low_freq_factor = get_or<float>(rope, "beta_slow", where, 1.0F);
+    s.high_freq_factor = get_or<float>(rope, "beta_fast", where, 32.0F);
+    s.whole_pairs = get_or<bool>(rope, "truncate", where, true);
+    const auto mscale = get_or<float>(rope, "mscale", where, 0.0F);
+    const auto all = get_or<float>(rope, "mscale_all_dim", where, 0.0F);
+    const bool both = mscale != 0.0F && all != 0.0F;
+    s.magnitude = both ? yarn_magnitude(s.factor, mscale) / yarn_magnitude(s.factor, all) : yarn_magnitude(s.factor);
+  } else {
+    const float longer =
+        static_cast<float>(c.context_length) / static_cast<float>(std::max<int64_t>(1, s.original_context));
+    s.factor = std::max(1.0F, get_or<float>(rope, "factor", where, longer));
+    s.short_factors = read_factors(rope, "short_factor", where);
+    s.long_factors = read_factors(rope, "long_factor", where);
+    s.magnitude = longrope_magnitude(s.factor, s.original_context);
+  }
+  s.magnitude = get_or<float>(rope, "attention_factor", where, s.magnitude);
+  return s;
 }
 
 // transformers 4 calls this object rope_scaling; transformers 5 calls it rope_parameters and puts theta into it, and
@@ -191,16 +261,7 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
   const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
   if (type == "default") return;
-  if (type == "linear") {
-    const auto factor = json_get<float>(rope, "factor", where);
-    if (factor != 1.0F) c.rope_scaling = linear_scaling(factor);
-    return;
-  }
-  require(type == "llama3", "{}: RoPE scaling of type {} is not supported here", where, printable(type));
-  c.rope_scaling = {.factor = json_get<float>(rope, "factor", where),
-                    .low_freq_factor = json_get<float>(rope, "low_freq_factor", where),
-                    .high_freq_factor = json_get<float>(rope, "high_freq_factor", where),
-                    .original_context = json_get<int64_t>(rope, "original_max_position_embeddings", where)};
+  c.rope_scaling = read_rope_scaling(rope, rope_scaling_named(type, where), where, c);
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }
 
@@ -379,7 +440,11 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
       family.local_theta > 0.0F ? get_or(json, "rope_local_base_freq", where, family.local_theta) : 0.0F;
   read_rotated(json, where, family.hf.rotary_factor, c);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (json.contains(key)) read_rope(json[key], where, c);
+    if (!json.contains(key)) continue;
+    nlohmann::json rope = json[key];
+    const char* original = "original_max_position_embeddings";  // may stand outside
+    if (rope.is_object() && !has(rope, original) && has(json, original)) rope[original] = json[original];
+    read_rope(rope, where, c);
   }
   require(family.local_theta == 0.0F || c.local_rope_theta >= 1.0F,
           "{}: the base of RoPE in layers with a window is {}, but has to be at least 1", where, c.local_rope_theta);

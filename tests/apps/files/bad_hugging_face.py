@@ -146,8 +146,12 @@ for name, phrase, change in [
      put(at(CONFIG, "rope_scaling"), {"rope_type": "llama3", "factor": 8.0})),
     ("RoPE scaling of another type", "RoPE scaling of type dynamic is not supported",
      put(at(CONFIG, "rope_scaling"), {"type": "dynamic", "factor": 8.0})),
-    ("RoPE parameters of another type", "RoPE scaling of type yarn is not supported",
+    ("RoPE parameters without a factor", 'the key "factor" is missing',
      put(at(CONFIG, "rope_parameters"), {"rope_type": "yarn"})),
+    ("RoPE factors of another number", "longrope scaling needs",
+     put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0] * 9, "long_factor": [1.0] * 9})),
+    ("RoPE factors that are no numbers", "long_factor has \"x\", which is no number",
+     put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0], "long_factor": ["x"]})),
 ]:
     config.add(name, phrase, change)
 

@@ -1,4 +1,4 @@
-"""Llama 3's RoPE scaling against transformers: the frequencies, the logits, and the parameters in files."""
+"""RoPE's scalings against transformers: the frequencies, the logits, and the parameters in files."""
 
 import json
 import os
@@ -18,13 +18,17 @@ IDS = [2, 1, 4, 0, 3, 3, 1, 2] * 12
 
 
 def scaled_llama(factor, original, low=1.0, high=4.0):
+    return llama({"rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high,
+                  "original_max_position_embeddings": original})
+
+
+def llama(scaling, context=512):
     torch.manual_seed(5)
     config = transformers.LlamaConfig(
         vocab_size=len(sound.CHARACTERS) + 1, hidden_size=128, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, bos_token_id=5, eos_token_id=5,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=context, bos_token_id=5, eos_token_id=5,
         rope_theta=500000.0, initializer_range=0.3,  # scores that differ, so that positions count
-        rope_scaling={"rope_type": "llama3", "factor": factor, "low_freq_factor": low, "high_freq_factor": high,
-                      "original_max_position_embeddings": original})
+        rope_scaling=dict(scaling))  # transformers writes into it
     return transformers.LlamaForCausalLM(config).eval()
 
 
@@ -70,6 +74,37 @@ def test_logits_and_numbers_are_those_of_transformers(tmp_path, numbers):
         np.testing.assert_array_equal(again(torch.tensor([IDS])).logits[0].numpy(), expected)
 
 
+RAMP = [round(1 + 0.17 * i, 4) for i in range(32)]
+OTHERS = {
+    "linear": dict(rope_type="linear", factor=4.0),
+    "yarn": dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64),
+    "yarn with its numbers": dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=128, beta_fast=20.0,
+                                  beta_slow=2.0, attention_factor=1.25),
+    "longrope": dict(rope_type="longrope", factor=8.0, original_max_position_embeddings=64,
+                     short_factor=[1.0] * 32, long_factor=RAMP),
+    "longrope in its own context": dict(rope_type="longrope", factor=2.0, original_max_position_embeddings=512,
+                                        short_factor=RAMP, long_factor=[9.0] * 32),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_kinds_are_those_of_transformers(tmp_path, name):
+    model = llama(OTHERS[name])
+    with torch.no_grad():
+        expected = model(torch.tensor([IDS])).logits[0].numpy()
+        unscaled = llama({"rope_type": "default", "rope_theta": 500000.0})
+        unscaled.load_state_dict(model.state_dict())
+        assert np.abs(unscaled(torch.tensor([IDS])).logits[0].numpy() - expected).max() > 1e-2
+    theirs = written(model, tmp_path / "theirs")
+    succeed("export", theirs, "--out", tmp_path / "m.gguf")
+    succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "ours", "--format", "hf")
+    for path in (theirs, tmp_path / "m.gguf", tmp_path / "ours"):
+        assert np.abs(logits_of(path) - expected).max() < 1e-4, path
+    with torch.no_grad():
+        again = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "ours").eval()
+        np.testing.assert_allclose(again(torch.tensor([IDS])).logits[0].numpy(), expected, atol=1e-5)
+
+
 def test_llama2c_has_no_place_for_it(tmp_path):
     done = run("export", written(scaled_llama(8.0, 8192), tmp_path / "theirs"), "--out", tmp_path / "m.bin", "--format",
                "llama2c")
@@ -77,7 +112,7 @@ def test_llama2c_has_no_place_for_it(tmp_path):
     assert not (tmp_path / "m.bin").exists()
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "yarn", "longrope", "su", "mrope"])
+@pytest.mark.parametrize("kind", ["dynamic", "su", "mrope"])
 def test_other_kinds_are_refused_by_name(tmp_path, kind):
     theirs = written(scaled_llama(8.0, 8192), tmp_path / "theirs")
     config = json.loads((theirs / "config.json").read_text())

@@ -91,9 +91,10 @@ TEST(ModelGguf, RefusesWhatIsNotRunHereByName) {
   expect(refusal("llama.attention.sliding_window", uint32_t{4}), "llama.attention.sliding_window = 4");
   expect(refusal("llama.expert_count", uint32_t{8}), "llama.expert_used_count is missing");
   expect(refusal("llama.attention.value_length", uint32_t{8}), "llama.attention.value_length");
-  expect(refusal("llama.rope.scaling.type", std::string("yarn")), "RoPE scaling of type yarn");
-  expect(refusal("llama.rope.scaling.factor", 4.0F), "llama.rope.scaling.factor");
-  expect(refusal("llama.rope.scale_linear", 4.0F), "llama.rope.scale_linear");
+  expect(refusal("llama.rope.scaling.type", std::string("yarn")), "llama.rope.scaling.factor is missing");
+  expect(refusal("llama.rope.scaling.type", std::string("dynamic")), "RoPE scaling of type dynamic");
+  expect(refusal("llama.rope.scaling.factor", 0.0F), "rope_scaling_factor is 0");
+  expect(refusal("llama.rope.scale_linear", 0.5F), "rope_scaling_factor is 0.5");
   expect(refusal("llama.attention.head_count", uint32_t{0}), "n_heads is 0");
   expect(refusal("llama.attention.head_count", uint32_t{5}), "not a multiple of n_heads 5");
   expect(refusal("llama.attention.head_count", GgufArray{std::vector<int32_t>{4, 4}}), "not an integer");

@@ -79,6 +79,8 @@ TrainConfig unusual() {
       value = !value;
     } else if constexpr (std::is_same_v<T, core::Family>) {
       value = core::Family::Qwen3;
+    } else if constexpr (std::is_same_v<T, std::vector<float>>) {
+      value = {static_cast<float>(n), 0.1F};
     } else if constexpr (std::is_enum_v<T>) {
       value = static_cast<T>(value == static_cast<T>(1) ? 0 : 1);
     } else if constexpr (std::is_same_v<T, std::string>) {
