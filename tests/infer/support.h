@@ -250,6 +250,51 @@ inline std::vector<Shape> expert_shapes() {
           {"olmoe_Q4_0", olmoe, core::DType::Q4_0}};
 }
 
+/// With norms in other places, caps, scales, windows in some layers, two bases and partial rotations.
+inline std::vector<Shape> part_shapes() {
+  core::ModelConfig gemma2{.family = core::Family::Gemma2,
+                           .vocab_size = 31,
+                           .dim = 36,
+                           .n_layers = 3,
+                           .n_heads = 4,
+                           .n_kv_heads = 2,
+                           .head_dim = 18,
+                           .hidden_dim = 33,
+                           .context_length = 100,
+                           .sliding_window = 21,
+                           .window_period = 2,
+                           .tie_embeddings = true,
+                           .embedding_scale = 6.0F,
+                           .attention_scale = 0.2F,
+                           .attention_cap = 3.0F,
+                           .logit_cap = 2.0F};
+  core::ModelConfig gemma3 = gemma2;
+  gemma3.family = core::Family::Gemma3;
+  gemma3.attention_cap = gemma3.logit_cap = 0.0F;
+  gemma3.rope_theta = 1e6F;
+  gemma3.local_rope_theta = 1e4F;
+  const core::ModelConfig olmo2{.family = core::Family::Olmo2,
+                                .vocab_size = 31,
+                                .dim = 48,
+                                .n_layers = 2,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .hidden_dim = 40,
+                                .context_length = 100,
+                                .tie_embeddings = false};
+  core::ModelConfig granite = olmo2;
+  granite.family = core::Family::Granite;
+  granite.embedding_scale = 12.0F;
+  granite.attention_scale = 0.11F;
+  granite.residual_scale = 0.22F;
+  granite.logit_scale = 0.125F;
+  core::ModelConfig glm4 = olmo2;
+  glm4.family = core::Family::Glm4;
+  glm4.head_dim = 20;
+  glm4.rope_dims = 10;
+  return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
+}
+
 /// One of each type that is not F32. Block types need whole blocks; the 37 tokens are no whole tile.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;
@@ -276,6 +321,7 @@ inline std::vector<Shape> all_shapes() {
   shapes.push_back(wide_shape());
   for (Shape& shape : typed_shapes()) shapes.push_back(std::move(shape));
   for (Shape& shape : expert_shapes()) shapes.push_back(std::move(shape));
+  for (Shape& shape : part_shapes()) shapes.push_back(std::move(shape));
   return shapes;
 }
 

@@ -70,6 +70,8 @@ struct AttentionCase {
   size_t place;
   double scale_of_queries;
   size_t window = 1000;  ///< positions that a row sees
+  float cap = 0.0F;
+  bool sinks = false;
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
@@ -144,6 +146,7 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
   }
   Buffer expected(before, 0);
   Buffer got(before, (c.place * 7 + 2) % 10);
+  const std::vector<float> sinks = random_floats(c.n_queries, c.place, 4.0);
   const auto input = [&]<typename U>(const std::vector<const U*>& starts) {
     return AttentionInput<U>{.query = query.data(),
                              .blocks = starts.data(),
@@ -155,13 +158,16 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
                              .row_stride = row_stride,
                              .n_queries = c.n_queries,
                              .head_dim = c.head_dim,
-                             .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim))};
+                             .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+                             .cap = c.cap,
+                             .sinks = c.sinks ? sinks.data() : nullptr};
   };
   run(reference_kernels(), input(blocks.wide_starts), expected.data());
   run(fast, input(blocks.starts), got.data());
   const auto label =
-      fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}", c.n_positions,
-                  sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place, c.scale_of_queries, c.window);
+      fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}, cap {}{}",
+                  c.n_positions, sizeof(T), c.n_rows, c.n_queries, c.head_dim, c.place, c.scale_of_queries, c.window,
+                  c.cap, c.sinks ? ", sinks" : "");
   ASSERT_TRUE(std::all_of(expected.values().begin(), expected.values().end(), [](float x) { return std::isfinite(x); }))
       << label;
   for (size_t i = 0; i < size; ++i) {
@@ -238,6 +244,24 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
         check_attention(fast_, {n_positions, n_rows, 1 + place % 4, head_dim, place % 10, 3.0, window});
         ++place;
         if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Scores below and far above the cap, and sinks that are larger or smaller than all scores.
+TEST_P(AttentionOfIsa, GivesTheReferencesBitsWithCapsAndSinks) {
+  size_t place = 0;
+  for (const size_t n_positions : {1, 2, 17, 32, 33, 64, 65, 97}) {
+    for (const double scale : {0.3, 30.0}) {
+      for (const float cap : {0.0F, 5.0F, 50.0F}) {
+        for (const size_t window : {20, 1000}) {
+          const size_t n_rows = window < n_positions ? 1 : rows_to_the_blocks_end(n_positions, 1 + place % 5);
+          check_attention(fast_,
+                          {n_positions, n_rows, 1 + place % 6, 18, place % 10, scale, window, cap, place % 3 > 0});
+          ++place;
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }

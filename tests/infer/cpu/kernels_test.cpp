@@ -172,23 +172,38 @@ TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
   }
 }
 
-TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBits) {
-  auto lengths = short_lengths();
-  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
-  for (const size_t n : lengths) {
-    for (size_t place = 0; place <= kPageEnd; ++place) {
-      const auto values = random_floats(n, n, place % 2 == 0 ? 5.0 : 120.0);
-      Buffer gate(values, place);
-      Buffer up(random_floats(n, n + 1), (place * 3 + 1) % 10);
-      Buffer expected(n, kNaN, 0);
-      Buffer got(n, kNaN, (place * 7 + 2) % 10);
-      reference_.swiglu(gate.data(), up.data(), n, expected.data());
-      fast_.swiglu(gate.data(), up.data(), n, got.data());
-      ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
-      ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
-      fast_.swiglu(gate.data(), up.data(), n, gate.data());  // in place, as the engine calls it
-      ASSERT_TRUE(same_bits(gate.values(), expected.values())) << "in place, length " << n << " place " << place;
-      ASSERT_TRUE(gate.guards_hold()) << "in place, length " << n << " place " << place;
+TEST_P(KernelsOfIsa, GatesGiveTheReferencesBits) {
+  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu}) {
+    auto lengths = short_lengths();
+    lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
+    for (const size_t n : lengths) {
+      for (size_t place = 0; place <= kPageEnd; ++place) {
+        const auto values = random_floats(n, n, place % 2 == 0 ? 5.0 : 120.0);
+        Buffer gate(values, place);
+        Buffer up(random_floats(n, n + 1), (place * 3 + 1) % 10);
+        Buffer expected(n, kNaN, 0);
+        Buffer got(n, kNaN, (place * 7 + 2) % 10);
+        (reference_.*gated)(gate.data(), up.data(), n, expected.data());
+        (fast_.*gated)(gate.data(), up.data(), n, got.data());
+        ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " place " << place;
+        ASSERT_TRUE(got.guards_hold()) << "length " << n << " place " << place;
+        (fast_.*gated)(gate.data(), up.data(), n, gate.data());  // in place, as the engine calls it
+        ASSERT_TRUE(same_bits(gate.values(), expected.values())) << "in place, length " << n << " place " << place;
+        ASSERT_TRUE(gate.guards_hold()) << "in place, length " << n << " place " << place;
+      }
+    }
+  }
+}
+
+TEST_P(KernelsOfIsa, SoftCapGivesTheReferencesBits) {
+  for (const size_t n : short_lengths()) {
+    for (const float cap : {0.5F, 30.0F}) {
+      Buffer expected(random_floats(n, n, 60.0), 0);
+      Buffer got(random_floats(n, n, 60.0), n % 10);
+      reference_.soft_cap(expected.data(), n, cap);
+      fast_.soft_cap(got.data(), n, cap);
+      ASSERT_TRUE(same_bits(got.values(), expected.values())) << "length " << n << " cap " << cap;
+      ASSERT_TRUE(got.guards_hold()) << "length " << n << " cap " << cap;
     }
   }
 }
@@ -244,8 +259,8 @@ TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
   }
 }
 
-// With up = 1 and large gates, silu shows e^-x over its whole range and where it is clamped.
-TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBitsAtExtremes) {
+// With up = 1 and large gates, these show e^-x over its whole range and where it is clamped.
+TEST_P(KernelsOfIsa, GatesGiveTheReferencesBitsAtExtremes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,
                           -88.38F, 89.0F, -89.0F, 1e4F,    -1e4F,  3e38F, -3e38F, inf};
@@ -253,13 +268,17 @@ TEST_P(KernelsOfIsa, SwigluGivesTheReferencesBitsAtExtremes) {
   const std::vector<float> up(gate.size(), 1.0F);
   std::vector<float> expected(gate.size());
   std::vector<float> got(gate.size());
-  reference_.swiglu(gate.data(), up.data(), gate.size(), expected.data());
-  fast_.swiglu(gate.data(), up.data(), gate.size(), got.data());
-  EXPECT_TRUE(same_bits(got, expected));
+  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu}) {
+    (reference_.*gated)(gate.data(), up.data(), gate.size(), expected.data());
+    (fast_.*gated)(gate.data(), up.data(), gate.size(), got.data());
+    EXPECT_TRUE(same_bits(got, expected));
+  }
   // Damage has to stay visible: the sampler refuses a logit that is not finite.
   std::fill(gate.begin(), gate.end(), kNaN);
-  fast_.swiglu(gate.data(), up.data(), gate.size(), got.data());
-  EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return std::isnan(x); }));
+  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu}) {
+    (fast_.*gated)(gate.data(), up.data(), gate.size(), got.data());
+    EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return std::isnan(x); }));
+  }
 }
 
 }  // namespace

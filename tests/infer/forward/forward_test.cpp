@@ -40,7 +40,8 @@ std::vector<Case> cases() {
       const bool one_of_few = shape.name == "gqa_head10_untied" || shape.name == "mqa_head2_tied" ||
                               shape.name == "mha_head6_untied" || shape.name == "Q8_0";
       const bool fits = kind.name != "two_shards" || shard_tiles(static_cast<size_t>(shape.config.dim)) >= 2;
-      const bool with_experts = shape.name == "qwen2_moe" && kind.name.find("cuda") == kind.name.npos;
+      const bool emulated = kind.name.find("cuda") != kind.name.npos;
+      const bool with_experts = shape.name == (emulated ? "mixtral" : "qwen2_moe");
       if (kind.name == "cpu" || (one_of_few && fits) || with_experts) cases.push_back({shape, kind});
     }
   }
@@ -73,12 +74,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_na
 
 // A relative error of a stage is about u sqrt(K), u that of a product, for roundings point in all directions (Higham
 // 2002, 2.8). A layer has eight stages (two norms, four products in a row, softmax, silu), nine where heads are
-// normalized, three more with experts (the router, softmax and the sum), the output two more; errors of stages add,
-// relative to the size of the logits. Where matrices are in groups, their inputs have an error of their own: a step of
-// m / 127, hence m / (127 sqrt(12)) on average, and m, the largest of 32 numbers, is at most sqrt(32) of their root
-// mean square. Four matrices stand in a row in a layer, and then comes the output; the router is a fifth. Where the
-// cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it, too, which moves a score by
-// 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and once in the denominator.
+// normalized, two more with norms after the branches, three more with experts (the router, softmax and the sum), the
+// output two more; errors of stages add, relative to the size of the logits. Where matrices are in groups, their inputs
+// have an error of their own: a step of m / 127, hence m / (127 sqrt(12)) on average, and m, the largest of 32 numbers,
+// is at most sqrt(32) of their root mean square. Four matrices stand in a row in a layer, and then comes the output;
+// the router is a fifth. Where the cache is in F16, values have the error of its rounding, 2^-11 at most. Keys have it,
+// too, which moves a score by 2^-11 Σ |q k| / sqrt(head_dim) and a probability by twice that, once in the numerator and
+// once in the denominator.
 TEST_P(ForwardOn, IsTheTextbooksModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -103,7 +105,8 @@ TEST_P(ForwardOn, IsTheTextbooksModel) {
   const double size = std::sqrt(square / static_cast<double>(got.size()));
   const double widest = std::sqrt(static_cast<double>(std::max(c.dim, c.hidden_dim)));
   const int64_t of_experts = c.n_experts > 0 ? 1 : 0;
-  const int64_t of_norms = core::info(c.family).qk_norm != core::QkNorm::None ? 1 : 0;
+  const core::FamilyInfo& family = core::info(c.family);
+  const int64_t of_norms = (family.qk_norm != core::QkNorm::None ? 1 : 0) + (family.post_norms ? 2 : 0);
   double tolerance =
       kind().roundoff * widest * static_cast<double>((8 + of_norms + 3 * of_experts) * c.n_layers + 2) * size;
   if (core::quant_info(GetParam().shape.type) != nullptr) {

@@ -171,6 +171,70 @@ TEST(Reference, SwigluIsWithinItsRoundings) {
   }
 }
 
+// The argument of e^ has four roundings and two rounded constants: so many u of it are a relative error of e^. The tanh
+// is written as a quotient, since 1 + tanh of a number far below 0 has no digits left.
+TEST(Reference, GegluIsWithinItsRoundings) {
+  const auto gate = random_floats(5000, 1, 8.0);
+  const auto up = random_floats(5000, 2, 3.0);
+  std::vector<float> out(gate.size());
+  reference::geglu(gate.data(), up.data(), gate.size(), out.data());
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double g = gate[i];
+    const double argument = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
+    const double exact = g / (1.0 + std::exp(-2.0 * argument)) * up[i];
+    if (2.0 * std::abs(argument) > 80.0) continue;  // where e^ is clamped
+    ASSERT_LE(std::abs(out[i] - exact), (kExpError + (4 + 6 * std::abs(2.0 * argument)) * kU) * std::abs(exact) + 1e-30)
+        << gate[i];
+  }
+}
+
+// cap · tanh(x / cap) is a difference of two numbers of the size of the cap, each with e^'s error and 3 roundings.
+TEST(Reference, SoftCapIsWithinItsRoundings) {
+  const float cap = 30.0F;
+  std::vector<float> x = random_floats(2000, 1, 100.0);
+  const std::vector<float> before = x;
+  reference::soft_cap(x.data(), x.size(), cap);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = cap * std::tanh(static_cast<double>(before[i]) / cap);
+    ASSERT_LE(std::abs(x[i] - exact), 2 * cap * (kExpError + 8 * kU)) << before[i];
+  }
+}
+
+// A sink takes its share of the weights and adds nothing: it is one more position whose value is 0.
+TEST(Reference, ASinkIsAPositionWithoutAValue) {
+  const size_t head_dim = 4;
+  std::vector<float> block(head_size<float>(head_dim) * 2);
+  const auto numbers = random_floats(block.size(), 3);
+  std::copy(numbers.begin(), numbers.end(), block.begin());
+  const std::vector<const float*> blocks{block.data()};
+  const auto query = random_floats(head_dim, 9, 2.0);
+  const float sink = 0.7F;
+  AttentionInput<float> in{.query = query.data(),
+                           .blocks = blocks.data(),
+                           .key_offset = 0,
+                           .value_offset = head_size<float>(head_dim),
+                           .n_positions = 7,
+                           .window = 100,
+                           .n_rows = 1,
+                           .row_stride = head_dim,
+                           .n_queries = 1,
+                           .head_dim = head_dim,
+                           .scale = 0.5F,
+                           .sinks = &sink};
+  std::vector<float> out(head_dim);
+  reference::attention(in, out.data());
+  double sum = std::exp(static_cast<double>(sink));
+  std::vector<double> expected(head_dim, 0.0);
+  for (size_t j = 0; j < in.n_positions; ++j) {
+    double score = 0.0;
+    for (size_t d = 0; d < head_dim; ++d) score += static_cast<double>(query[d]) * block[d * kBlockPositions + j];
+    const double p = std::exp(0.5 * score);
+    sum += p;
+    for (size_t d = 0; d < head_dim; ++d) expected[d] += p * block[in.value_offset + j * head_dim + d];
+  }
+  for (size_t d = 0; d < head_dim; ++d) EXPECT_NEAR(out[d], expected[d] / sum, 1e-6);
+}
+
 // An error ds of a score changes its weight by a factor 1 ± ds, where ds is that of a dot product over head_dim, and
 // u |s - m| more for the difference. Numerator and denominator each have this error, that of e^, up to 32 additions,
 // and three operations and another e^ for each block. The result is relative to Σ w |v|.

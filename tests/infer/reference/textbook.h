@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <span>
 #include <utility>
 #include <vector>
@@ -47,8 +48,10 @@ class Textbook {
       const auto dim = static_cast<size_t>(c_.dim);
       const float* row = &model_[Role::TokenEmbedding][static_cast<size_t>(tokens[position]) * dim];
       std::vector<double> x(row, row + dim);
+      for (double& v : x) v *= c_.embedding_scale;
       for (size_t l = 0; l < layers_.size(); ++l) layer(l, position, x);
       result.push_back(times(model_[Role::Output], normed(x, model_[Role::OutputNorm])));
+      for (double& v : result.back()) v = capped(v * c_.logit_scale, c_.logit_cap);
     }
     return result;
   }
@@ -74,10 +77,16 @@ class Textbook {
     return y;
   }
 
+  static double capped(double x, double cap) { return cap > 0.0 ? cap * std::tanh(x / cap) : x; }
+
   // The queries or keys of all heads, x: biases, the norm of each head, and the rotation by the position.
-  void finish(Vector& x, const std::vector<float>& bias, const std::vector<float>& norm, size_t position) const {
+  void finish(Vector& x, size_t l, const std::vector<float>& bias, const std::vector<float>& norm,
+              size_t position) const {
     const auto head_dim = static_cast<size_t>(c_.head_dim);
     const bool halves = core::info(c_.family).pairs == core::RopePairs::Halves;
+    const auto rotated = static_cast<size_t>(c_.rotated());
+    const bool local = c_.local_rope_theta > 0.0F && c_.has_window(static_cast<int64_t>(l));
+    const double theta = local ? c_.local_rope_theta : c_.rope_theta;
     add(x, bias);
     for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // of a head, or of all
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
@@ -85,11 +94,11 @@ class Textbook {
       std::copy(of_heads.begin(), of_heads.end(), begin);
     }
     for (size_t head = 0; head < x.size(); head += head_dim) {
-      for (size_t pair = 0; pair < head_dim / 2; ++pair) {
-        const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(head_dim);
-        const double angle = static_cast<double>(position) * std::pow(static_cast<double>(c_.rope_theta), exponent);
+      for (size_t pair = 0; pair < rotated / 2; ++pair) {
+        const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(rotated);
+        const double angle = static_cast<double>(position) * std::pow(theta, exponent);
         double& first = x[head + (halves ? pair : 2 * pair)];
-        double& second = x[head + (halves ? pair + head_dim / 2 : 2 * pair + 1)];
+        double& second = x[head + (halves ? pair + rotated / 2 : 2 * pair + 1)];
         const double re = first;
         const double im = second;
         first = re * std::cos(angle) - im * std::sin(angle);
@@ -106,15 +115,19 @@ class Textbook {
     auto& w = layers_[l];
     const auto dim = static_cast<size_t>(c_.dim);
     const auto head_dim = static_cast<size_t>(c_.head_dim);
-    const Vector attention_in = normed(x, w[Role::AttentionNorm]);
+    const bool pre_norms = core::info(c_.family).pre_norms;
+    const Vector attention_in = pre_norms ? normed(x, w[Role::AttentionNorm]) : x;
     Vector q = times(w[Role::Wq], attention_in);
     keys_[l].push_back(times(w[Role::Wk], attention_in));
     values_[l].push_back(times(w[Role::Wv], attention_in));
-    finish(q, w[Role::Bq], w[Role::QueryNorm], position);
-    finish(keys_[l].back(), w[Role::Bk], w[Role::KeyNorm], position);
+    finish(q, l, w[Role::Bq], w[Role::QueryNorm], position);
+    finish(keys_[l].back(), l, w[Role::Bk], w[Role::KeyNorm], position);
     add(values_[l].back(), w[Role::Bv]);
 
-    const auto window = static_cast<size_t>(c_.sliding_window);
+    const bool windowed = c_.has_window(static_cast<int64_t>(l));
+    const auto window = static_cast<size_t>(windowed ? c_.sliding_window : 0);
+    const double scale = c_.attention_scale > 0.0F ? static_cast<double>(c_.attention_scale)
+                                                   : 1.0 / std::sqrt(static_cast<double>(head_dim));
     const size_t first_seen = window > 0 && position >= window ? position + 1 - window : 0;
     Vector heads(q.size(), 0.0);
     for (int64_t h = 0; h < c_.n_heads; ++h) {
@@ -128,18 +141,17 @@ class Textbook {
           p[j] += q[from + d] * keys_[l][j][kv + d];
           absolute += std::abs(q[from + d] * keys_[l][j][kv + d]);
         }
-        largest_score_ = std::max(largest_score_, absolute / std::sqrt(static_cast<double>(head_dim)));
-        p[j] = std::exp(p[j] / std::sqrt(static_cast<double>(head_dim)));
+        largest_score_ = std::max(largest_score_, absolute * scale);
+        p[j] = std::exp(capped(p[j] * scale, c_.attention_cap));
         sum += p[j];
       }
       for (size_t j = first_seen; j <= position; ++j) {
         for (size_t d = 0; d < head_dim; ++d) heads[from + d] += p[j] / sum * values_[l][j][kv + d];
       }
     }
-    const Vector attended = times(w[Role::Wo], heads);
-    for (size_t i = 0; i < dim; ++i) x[i] += attended[i];
+    add_branch(times(w[Role::Wo], heads), w[Role::PostAttentionNorm], x);
 
-    const Vector ffn_in = normed(x, w[Role::FfnNorm]);
+    const Vector ffn_in = pre_norms ? normed(x, w[Role::FfnNorm]) : x;
     const Vector routes = c_.has_experts(static_cast<int64_t>(l)) ? routes_of(l, position, ffn_in) : Vector{};
     for (size_t e = 0; e < routes.size(); ++e) {
       if (routes[e] == 0.0) continue;
@@ -148,22 +160,34 @@ class Textbook {
         const auto first = w[role].begin() + static_cast<ptrdiff_t>(e) * size;
         return std::vector<float>(first, first + size);
       };
-      feed_forward(ffn_in, expert(Role::ExpertW1), expert(Role::ExpertW3), expert(Role::ExpertW2), routes[e], x);
+      Vector out = feed_forward(ffn_in, expert(Role::ExpertW1), expert(Role::ExpertW3), expert(Role::ExpertW2));
+      for (size_t i = 0; i < dim; ++i) x[i] += routes[e] * out[i];
     }
     if (w[Role::W1].empty()) return;
     double gate = 1.0;
     if (!w[Role::SharedGate].empty()) gate = sigmoid(times(w[Role::SharedGate], ffn_in)[0]);
-    feed_forward(ffn_in, w[Role::W1], w[Role::W3], w[Role::W2], gate, x);
+    Vector out = feed_forward(ffn_in, w[Role::W1], w[Role::W3], w[Role::W2]);
+    for (double& v : out) v *= gate;
+    add_branch(std::move(out), w[Role::PostFfnNorm], x);
   }
 
-  // x += factor · W2 (silu(W1 in) * W3 in)
-  static void feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
-                           const std::vector<float>& w2, double factor, Vector& x) {
+  void add_branch(Vector branch, const std::vector<float>& post_norm, Vector& x) const {
+    if (!post_norm.empty()) branch = normed(branch, post_norm);
+    for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
+  }
+
+  // W2 (silu(W1 in) * W3 in), or with gelu as tanh approximates it
+  [[nodiscard]] Vector feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
+                                    const std::vector<float>& w2) const {
     Vector gate = times(w1, in);
     const Vector up = times(w3, in);
-    for (size_t i = 0; i < gate.size(); ++i) gate[i] *= sigmoid(gate[i]) * up[i];
-    const Vector down = times(w2, gate);
-    for (size_t i = 0; i < x.size(); ++i) x[i] += factor * down[i];
+    const bool silu = core::info(c_.family).gate == core::Gate::Silu;
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const double g = gate[i];
+      const double inner = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
+      gate[i] = (silu ? g * sigmoid(g) : 0.5 * g * (1.0 + std::tanh(inner))) * up[i];
+    }
+    return times(w2, gate);
   }
 
   static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
