@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import bad_gguf
+import bad_gguf_families
 import bad_hugging_face
 import bad_llama2c
 import bad_texts
@@ -20,7 +21,7 @@ import support
 from kinds import REFUSES, SHOWS, write_file
 from support import BUILD, environment
 
-KINDS = [*bad_gguf.KINDS, *bad_hugging_face.KINDS, *bad_tokenizer_json.KINDS,
+KINDS = [*bad_gguf.KINDS, *bad_gguf_families.KINDS, *bad_hugging_face.KINDS, *bad_tokenizer_json.KINDS,
          *bad_llama2c.KINDS, *bad_texts.KINDS]
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
 LIMIT_MB = 256
@@ -89,7 +90,7 @@ def test_a_bad_corpus_is_one_clear_line(tmp_path, name, phrase, data):
 
 def sound_models():
     yield "gguf, characters", lambda folder: bad_gguf.write(folder, bad_gguf.character(), None)
-    for make in (bad_gguf.qwen2, bad_gguf.qwen3):
+    for make in (bad_gguf_families.qwen2, bad_gguf_families.qwen3, bad_gguf_families.qwen3_moe, bad_gguf_families.mixtral):
         yield f"gguf, {make.__name__}", lambda folder, make=make: bad_gguf.write(folder, make(), None)
     yield "gguf, SentencePiece", lambda folder: bad_gguf.write(folder, bad_gguf.sentencepiece(), None)
     for name, make in bad_hugging_face.SOUND.items():
