@@ -88,18 +88,18 @@ void CudaStage::reserve_cache(int64_t n_blocks) {
   cache_.data = cache_memory_.as<uint8_t>();
 
   n_angles_ = static_cast<size_t>(std::min(config_.context_length, n_blocks * kBlockPositions));
-  angles_ = angles_of(core::rope_frequencies(config_));
-  if (config_.local_rope_theta > 0.0F) local_angles_ = angles_of(core::local_rope_frequencies(config_));
+  angles_ = angles_of(core::rope_frequencies(config_), core::rope_magnitude(config_));
+  if (config_.local_rope_theta > 0.0F) local_angles_ = angles_of(core::local_rope_frequencies(config_), 1.0F);
 }
 
-gpu::DeviceMemory CudaStage::angles_of(const std::vector<double>& frequencies) {
+gpu::DeviceMemory CudaStage::angles_of(const std::vector<double>& frequencies, float magnitude) {
   const size_t pairs = frequencies.size();
   std::vector<float> angles(2 * n_angles_ * pairs);
   for (size_t position = 0; position < n_angles_; ++position) {
     for (size_t pair = 0; pair < pairs; ++pair) {
       const double angle = static_cast<double>(position) * frequencies[pair];
-      angles[position * pairs + pair] = static_cast<float>(std::cos(angle));
-      angles[(n_angles_ + position) * pairs + pair] = static_cast<float>(std::sin(angle));
+      angles[position * pairs + pair] = static_cast<float>(magnitude * std::cos(angle));
+      angles[(n_angles_ + position) * pairs + pair] = static_cast<float>(magnitude * std::sin(angle));
     }
   }
   gpu::DeviceMemory memory(stream_, angles.size() * sizeof(float));

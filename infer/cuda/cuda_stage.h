@@ -94,7 +94,7 @@ class CudaStage final : public Stage {
   /// Where packed rows of a slot lie.
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
   gpu::PackedInputs pack(Slot slot, gpu::Kind kind);
-  [[nodiscard]] gpu::DeviceMemory angles_of(const std::vector<double>& frequencies);
+  [[nodiscard]] gpu::DeviceMemory angles_of(const std::vector<double>& frequencies, float magnitude);
   [[nodiscard]] bool has_local_angles(int64_t layer) const {
     return config_.local_rope_theta > 0.0F && config_.has_window(layer);
   }

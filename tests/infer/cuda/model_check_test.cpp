@@ -96,7 +96,14 @@ std::vector<Shape> other_families() {
                  c.local_rope_theta = 50.0F;
                  c.embedding_scale = 8.0F;
                }),
-          with(core::Family::Olmo2, [](auto&) {}),
+          with(core::Family::Olmo2,
+               [](auto& c) {
+                 c.rope_scaling = {.type = core::RopeScalingType::Yarn,
+                                   .factor = 4.0F,
+                                   .high_freq_factor = 32.0F,
+                                   .original_context = 32,
+                                   .magnitude = 1.3F};
+               }),
           with(core::Family::Granite,
                [](auto& c) {
                  c.embedding_scale = 3.0F;
