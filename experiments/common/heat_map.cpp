@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "core/error.h"
 #include "train/report/svg.h"
@@ -108,12 +109,12 @@ std::string legend(double x, double y, const Scale& scale) {
 std::string HeatMap::svg() const {
   const Scale scale = scale_of(panels);
   std::string body = svg::text_at(16, kTop - 18, row_label + " ↓");
-  double left = kLeft, top = kTop, right = kLeft;
+  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;  // of the panels in a row
   for (size_t k = 0; k < panels.size(); ++k) {
     const Panel& panel = panels[k];
     if (panels_per_row > 0 && k > 0 && k % static_cast<size_t>(panels_per_row) == 0) {
       left = kLeft;
-      top += kPanelHeight + kGap;
+      top += std::exchange(tallest, 0.0) + kGap;
     }
     core::require(panel.rows >= 1 && panel.columns >= 1 &&
                       panel.values.size() == static_cast<size_t>(panel.rows * panel.columns) &&
@@ -137,9 +138,10 @@ std::string HeatMap::svg() const {
       body += svg::text_at(left + side * (static_cast<double>(i) + 0.5), top + height + 15, name, "middle");
     });
     right = std::max(right, left + width);
+    tallest = std::max(tallest, height);
     left += width + kGap;
   }
-  const double bottom = top + kPanelHeight;
+  const double bottom = top + tallest;
   body += svg::text_at((kLeft + right) / 2, bottom + 36, column_label + " →", "middle");
   body += legend(kLeft + 50, bottom + 56, scale);
   const double text_width = svg::kCharacterWidth * static_cast<double>(std::max(svg::count_characters(subtitle),

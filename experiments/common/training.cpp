@@ -69,7 +69,8 @@ nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, nn::Block
   return model;
 }
 
-Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update) {
+Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update,
+                     const Objective& objective) {
   train::AdamW adamw(*model, config);
   if (!update) update = [&](double lr) { adamw.step(lr); };
   const std::vector<torch::Tensor> parameters = model->parameters();
@@ -91,7 +92,7 @@ Training train_model(nn::Llama& model, const Shakespeare& text, const train::Tra
       result.validation_loss = std::numeric_limits<double>::quiet_NaN();
       break;
     }
-    loss.backward();
+    (objective ? objective(loss) : loss).backward();
     if (config.clip > 0.0) torch::nn::utils::clip_grad_norm_(parameters, config.clip);
     update(train::learning_rate(config, step));
   }

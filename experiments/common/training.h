@@ -25,6 +25,9 @@ namespace folio::experiments {
 /// Takes one step with the gradients that are there.
 using Update = std::function<void(double lr)>;
 
+/// What is gone back through, from the batch's loss: more than that, where there is an auxiliary one.
+using Objective = std::function<torch::Tensor(const torch::Tensor& loss)>;
+
 struct Training {
   std::vector<double> losses{};  ///< of each step's batch, before its update
   /// Validation losses at step 0, eval_every, …, and at the end.
@@ -35,7 +38,8 @@ struct Training {
 
 /// Trains by config.{steps, batch_size, window, eval_every, clip, seed} and train::learning_rate(config, step).
 /// `update` replaces the default, train::AdamW(model, config).
-Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update = {});
+Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update = {},
+                     const Objective& objective = {});
 
 /// The mean loss over the first kValidationTokens of the validation split, in consecutive windows.
 inline constexpr int64_t kValidationTokens = 32'768;

@@ -10,7 +10,7 @@ from support import BUILD, ROOT
 
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
-TRAINING_STUDIES = ["29_galore"]  # beside those before 15
+TRAINING_STUDIES = ["24_experts", "29_galore"]  # beside those before 15
 # Whatever is not named as the training half belongs to the serving half: a new file or program can't be left out.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]

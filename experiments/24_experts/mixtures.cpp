@@ -1,0 +1,228 @@
+#include "experiments/24_experts/mixtures.h"
+
+#include <fmt/format.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <memory>
+
+#include "core/rope_scaling.h"
+#include "data/batches.h"
+#include "modules/experts.h"
+#include "train/step/adamw.h"
+#include "train/step/balance.h"
+#include "train/step/evaluate.h"
+
+namespace folio::experiments {
+namespace {
+
+// Llama's attention beside any mixture.
+nn::BlockFactory blocks_of(const core::ModelConfig& model) {
+  core::ModelConfig plain = model;
+  plain.family = core::Family::Llama;
+  plain.n_experts = plain.experts_per_token = plain.expert_dim = 0;
+  const nn::RopeCache rope(plain.context_length, plain.head_dim, plain.rope_theta, core::rope_factors(plain));
+  return [=](const core::ModelConfig& c, int64_t) {
+    nn::BlockParts parts = nn::llama_parts(plain, rope);
+    if (c.n_experts > 0) parts.ffn = torch::nn::AnyModule(nn::Mixture(c));
+    return nn::Block(parts);
+  };
+}
+
+// A model in training, and its optimizer.
+class Running {
+ public:
+  Running(const Method& method, const train::TrainConfig& config)
+      : model(seeded_llama(method.model, config.seed, blocks_of(method.model))),
+        method_(method),
+        mixtures_(nn::mixtures_of(*model)),
+        adamw_(*model, config) {}
+
+  torch::Tensor objective(const torch::Tensor& loss) {
+    loads_ = train::take_loads(mixtures_);
+    const bool auxiliary = !loads_.empty() && method_.balance == train::Balance::Loss && method_.rate > 0.0;
+    return auxiliary ? loss + train::balance_loss(loads_) * method_.rate : loss;
+  }
+  void update(double lr) {
+    adamw_.step(lr);
+    if (method_.balance != train::Balance::Bias || method_.rate == 0.0) return;
+    for (size_t i = 0; i < mixtures_.size(); ++i) {
+      train::move_selection_bias(mixtures_[i], loads_[i].chosen, method_.rate);
+    }
+  }
+  // On the validation text; 0: there are no experts.
+  double load(const Shakespeare& text, int64_t window) {
+    static_cast<void>(train::take_loads(mixtures_));
+    static_cast<void>(validation_loss(model, text, window));
+    return train::largest_load(train::take_loads(mixtures_));
+  }
+
+  nn::Llama model;
+
+ private:
+  const Method& method_;
+  std::vector<nn::Mixture> mixtures_;
+  train::AdamW adamw_;
+  train::Loads loads_;
+};
+
+train::TrainConfig config_for(train::TrainConfig setting, const Method& method, double lr, uint64_t seed,
+                              int64_t steps) {
+  setting.model = method.model;
+  setting.lr = lr;
+  setting.seed = seed;
+  setting.steps = setting.eval_every = steps;
+  return setting;
+}
+
+// Seconds of this process, which has one thread at work.
+double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+std::vector<uint64_t> five_seeds(const Report& report) {
+  std::vector<uint64_t> seeds(report.short_form() ? 2 : 5);
+  for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = report.seed() + i;
+  return seeds;
+}
+
+}  // namespace
+
+Method dense(const train::TrainConfig& setting) { return {.name = "dense", .model = setting.model}; }
+
+Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen, train::Balance balance, double rate) {
+  Method method{
+      .name = fmt::format("{} of {} experts", chosen, n), .model = setting.model, .balance = balance, .rate = rate};
+  core::ModelConfig& m = method.model;
+  m.family = balance == train::Balance::Bias ? core::Family::Dots1 : core::Family::Mixtral;
+  m.n_experts = n;
+  m.experts_per_token = chosen;
+  m.expert_dim = m.hidden_dim / chosen;
+  m.normalize_routes = chosen > 1;  // or else the one weight is 1, and the router learns nothing
+  return method;
+}
+
+Trained trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method, double lr,
+                uint64_t seed, int64_t steps) {
+  const train::TrainConfig config = config_for(setting, method, lr, seed, steps);
+  Running running(method, config);
+  const double loss = train_model(
+                          running.model, text, config, [&](double rate) { running.update(rate); },
+                          [&](const torch::Tensor& l) { return running.objective(l); })
+                          .validation_loss;
+  return {.loss = loss,
+          .load = method.model.n_experts > 0 ? running.load(text, config.window) : 0.0,
+          .model = running.model};
+}
+
+void choose_rates(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+                  std::vector<Method>& methods) {
+  torch::set_num_threads(1);
+  std::vector<double> middles;
+  for (const Method& method : methods) middles.push_back(method.lr);
+  const auto found = search_rates(middles, tuning_seeds(report), [&](size_t which, double lr, uint64_t seed) {
+    return trained(text, setting, methods[which], lr, seed, setting.steps).loss;
+  });
+  for (size_t i = 0; i < methods.size(); ++i) {
+    methods[i].search = found[i];
+    methods[i].lr = found[i].best_rate();
+    report.say(fmt::format("  {}: {}", methods[i].name, shown(found[i])));
+  }
+}
+
+void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+                   std::vector<Method>& methods) {
+  torch::set_num_threads(1);
+  const int rounds = report.short_form() ? 1 : 9;
+  const int64_t steps = report.short_form() ? 3 : 20;  // of a round
+  std::vector<std::unique_ptr<Running>> all;
+  for (const Method& method : methods) {
+    all.push_back(std::make_unique<Running>(method, config_for(setting, method, method.lr, report.seed(), steps)));
+  }
+  std::vector<std::vector<double>> seconds(methods.size());
+  const data::BatchSampler batches(text.splits.train, setting.batch_size, setting.window, setting.seed);
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < methods.size(); ++i) {
+      Running& it = *all[i];
+      const std::vector<torch::Tensor> parameters = it.model->parameters();
+      const double begin = seconds_of_processor();
+      for (int64_t step = 0; step < steps; ++step) {
+        const auto batch = train::to_tensors(batches.batch(static_cast<uint64_t>(round * steps + step)), torch::kCPU);
+        for (const torch::Tensor& p : parameters) p.mutable_grad() = torch::zeros_like(p);
+        it.objective(it.model->loss(batch.inputs_BT, batch.targets_BT)).backward();
+        torch::nn::utils::clip_grad_norm_(parameters, setting.clip);
+        it.update(methods[i].lr);
+      }
+      seconds[i].push_back((seconds_of_processor() - begin) / static_cast<double>(steps));
+    }
+  }
+  for (size_t i = 0; i < methods.size(); ++i) {
+    std::ranges::sort(seconds[i]);
+    methods[i].step_seconds = seconds[i][seconds[i].size() / 2];
+    methods[i].steps_in_time = std::max<int64_t>(
+        1, std::lround(static_cast<double>(setting.steps) * methods[0].step_seconds / methods[i].step_seconds));
+  }
+}
+
+void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
+           std::vector<Method>& methods, bool in_time) {
+  torch::set_num_threads(1);
+  const std::vector<uint64_t> seeds = five_seeds(report);
+  for (Method& method : methods) {
+    for (auto* values : {&method.judged, &method.judged_in_time, &method.loads}) values->resize(seeds.size());
+  }
+  run_jobs((in_time ? 2 : 1) * methods.size() * seeds.size(), [&](size_t i) {
+    const size_t run = i % (methods.size() * seeds.size());
+    Method& method = methods[run / seeds.size()];
+    const size_t s = run % seeds.size();
+    if (i == run) {
+      const Trained result = trained(text, setting, method, method.lr, seeds[s], setting.steps);
+      method.judged[s] = result.loss;
+      method.loads[s] = result.load;
+    } else if (&method != &methods[0]) {
+      method.judged_in_time[s] = trained(text, setting, method, method.lr, seeds[s], method.steps_in_time).loss;
+    }
+  });
+  methods[0].judged_in_time = methods[0].judged;
+}
+
+std::vector<Choices> choices_of(nn::Llama& model, const Shakespeare& text, int64_t window) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
+  const int64_t E = model->config().n_experts, V = text.vocab_size, K = model->config().experts_per_token;
+  std::vector<torch::Tensor> counts(mixtures.size(), torch::zeros({E * V}, torch::kLong));
+  const auto tokens = text.splits.validation.first(kValidationTokens + 1);
+  const data::Batches batches = data::consecutive_batches(tokens, window, {});
+  for (uint64_t number = 0; number < batches.n; ++number) {
+    const auto batch = train::to_tensors(batches.batch(number), torch::kCPU);
+    const torch::Tensor characters_N = batch.inputs_BT.flatten();
+    size_t layer = 0;
+    model->forward(batch.inputs_BT, [&](const std::string& name, const torch::Tensor& value) {
+      if (!name.ends_with(".ffn_norm")) return;
+      const torch::Tensor experts_NK = mixtures[layer]->route(value.flatten(0, 1)).experts;
+      const torch::Tensor pairs = (experts_NK * V + characters_N.unsqueeze(-1)).flatten();
+      counts[layer] = counts[layer] + pairs.bincount({}, E * V);
+      ++layer;
+    });
+  }
+  std::vector<Choices> choices;
+  for (const torch::Tensor& count : counts) {
+    const torch::Tensor table_EV = count.view({E, V}).to(torch::kDouble);
+    const torch::Tensor of_character_1V = table_EV.sum(0, /*keepdim=*/true) / K;
+    const torch::Tensor share_EV = (table_EV / of_character_1V.clamp_min(1.0)).contiguous();
+    const torch::Tensor p_EV = table_EV / table_EV.sum();
+    const torch::Tensor apart_EV = p_EV.sum(0, true) * p_EV.sum(1, true);
+    const double* values = share_EV.data_ptr<double>();
+    choices.push_back(
+        {.share = {values, values + E * V},
+         .bits = torch::special_xlogy(p_EV, p_EV / apart_EV.clamp_min(1e-300)).sum().item<double>() / std::log(2.0),
+         .rows = of_character_1V.sum().to(torch::kLong).item<int64_t>(),
+         .taken = count.sum().item<int64_t>()});
+  }
+  return choices;
+}
+
+}  // namespace folio::experiments
