@@ -1,6 +1,7 @@
 #include "apps/train_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -93,10 +94,6 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
       ->excludes(resume);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
 
-  app->add_option("--shared-experts", o.shared_experts, "experts that all tokens take, as wide as the others")
-      ->check(in_range(1, 1 << 10))
-      ->group("Experts");
-
   const auto add = [&](const char* group, auto& value, const core::ConfigField& field) {
     const std::string flags = field.flag;
     if (flags.empty()) return;
@@ -122,6 +119,9 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   core::ModelConfig::visit_fields(
       o.config.model, [&](const char*, auto& value, const core::ConfigField& field) { add("Model", value, field); });
   train::TrainConfig::visit_fields(o.config, add);
+  app->add_option("--shared-experts", o.shared_experts, "experts that all tokens take, as wide as the others")
+      ->check(in_range(1, 1 << 10))
+      ->group("Experts");
   app->footer(preset_table);
   return app;
 }
@@ -177,8 +177,12 @@ void complete_experts(TrainOptions& o, const CLI::App& app) {
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   if (m.n_experts == 0 || o.resume) return;
   if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
-  // As much work as one network is.
-  if (m.expert_dim == 0) m.expert_dim = std::max<int64_t>(1, m.hidden_dim / (m.experts_per_token + o.shared_experts));
+  // As much work as one network is, in whole multiples of 8: transformers' grouped products want rows of 16 bytes.
+  constexpr int64_t kMultiple = 8;
+  if (m.expert_dim == 0) {
+    const int64_t width = m.hidden_dim / (m.experts_per_token + o.shared_experts);
+    m.expert_dim = std::max(kMultiple, width / kMultiple * kMultiple);
+  }
   if (given("--shared-experts") && !given("--shared-dim")) m.shared_dim = o.shared_experts * m.expert_dim;
 
   if (!given("--family") && !o.init) {
@@ -195,6 +199,20 @@ void complete_experts(TrainOptions& o, const CLI::App& app) {
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
   if (family.hf.expert_dim == "intermediate_size") m.hidden_dim = m.expert_dim;  // its files have one width
+}
+
+// Numbers of a family that have no flags. The caps are those of Gemma 2.
+void complete_family(core::ModelConfig& m) {
+  const core::FamilyInfo& family = core::info(m.family);
+  if (family.scales == core::FileScales::Gemma) m.embedding_scale = std::sqrt(static_cast<float>(m.dim));
+  if (family.caps) {
+    m.attention_cap = 50.0F;
+    m.logit_cap = 30.0F;
+  }
+  m.window_period = family.window_period;
+  m.local_rope_theta = family.local_theta;
+  if (family.hf.rotary_factor == 1.0F) return;
+  m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.hf.rotary_factor) / 2 * 2;
 }
 
 // Parses twice: the first time to find the preset, model or run whose values are the defaults.
@@ -238,6 +256,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
   }
   if (app->count("--lr") > 0 && app->count("--min-lr") == 0) o.config.min_lr = std::min(o.config.min_lr, o.config.lr);
   complete_experts(o, *app);
+  if (!o.init && !o.resume) complete_family(m);
   if (o.config.lora_rank > 0 && !o.init && !o.resume) {
     throw core::UsageError("--lora-rank trains adapters for a model; name it with --init");
   }
