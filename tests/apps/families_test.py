@@ -1,6 +1,7 @@
 """train --family: the parts of other families are trained, saved, verified and read by transformers."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -14,7 +15,10 @@ FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "
          "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--steps", "8", "--log-every", "1",
          "--eval-every", "4", "--checkpoint-every", "4"]
 FAMILIES = {"mistral": ["--sliding-window", "12"], "qwen2": [], "qwen3": ["--head-dim", "12"],
-            "qwen3 window": ["--head-dim", "6", "--sliding-window", "9", "--tie-embeddings", "false"]}
+            "qwen3 window": ["--head-dim", "6", "--sliding-window", "9", "--tie-embeddings", "false"],
+            "gemma2 window": ["--sliding-window", "9"], "glm4": []}
+if os.environ.get("FOLIO_LONG"):
+    FAMILIES |= {"gemma3_text window": ["--sliding-window", "9"], "olmo2": [], "granite": [], "phi3": [], "glm": []}
 
 
 @pytest.fixture
