@@ -1,8 +1,9 @@
-// What do many experts, of which each token takes a few, buy for the work of
-// one network? Tables, pictures and explanation: README.md beside this file.
+// What do many experts, of which each token takes a few, buy for the work of one network? Tables, pictures and
+// explanation: README.md beside this file.
 #include <fmt/format.h>
 
 #include <array>
+#include <string_view>
 
 #include "experiments/24_experts/mixtures.h"
 #include "experiments/common/heat_map.h"
@@ -14,10 +15,8 @@ namespace {
 
 using train::Balance;
 
-void dense_and_experts(Report &report, const Shakespeare &text,
-                       const train::TrainConfig &setting) {
-  std::vector<Method> methods{dense(setting), experts(setting, 4, 2),
-                              experts(setting, 8, 2), experts(setting, 16, 2),
+void dense_and_experts(Report& report, const Shakespeare& text, const train::TrainConfig& setting) {
+  std::vector<Method> methods{dense(setting), experts(setting, 4, 2), experts(setting, 8, 2), experts(setting, 16, 2),
                               experts(setting, 16, 4)};
   report.say("dense and experts");
   choose_rates(report, text, setting, methods);
@@ -25,65 +24,48 @@ void dense_and_experts(Report &report, const Shakespeare &text,
   judge(report, text, setting, methods, /*in_time=*/true);
 
   std::vector<std::vector<Report::Json>> rows;
-  for (const Method &m : methods) {
-    const auto against = [&](const std::vector<double> &losses) {
-      return &m == &methods[0]
-                 ? Report::Json()
-                 : Report::Json(
-                       shown(paired_interval(losses, methods[0].judged)));
+  for (const Method& m : methods) {
+    const auto against = [&](const std::vector<double>& losses) {
+      return &m == &methods[0] ? Report::Json() : Report::Json(shown(paired_interval(losses, methods[0].judged)));
     };
-    rows.push_back({m.name, core::parameter_count(m.model),
-                    train::active_parameters(m.model),
-                    fmt::format("{:g}", m.lr), mean_of(m.judged),
-                    against(m.judged), 1e3 * m.step_seconds, m.steps_in_time,
-                    mean_of(m.judged_in_time), against(m.judged_in_time)});
+    rows.push_back({m.name, core::parameter_count(m.model), train::active_parameters(m.model),
+                    fmt::format("{:g}", m.lr), mean_of(m.judged), against(m.judged), 1e3 * m.step_seconds,
+                    m.steps_in_time, mean_of(m.judged_in_time), against(m.judged_in_time)});
     // As many numbers as the dense network's, and the router.
-    const int64_t routers =
-        setting.model.n_layers * m.model.n_experts * setting.model.dim;
-    report.claim_equal(m.name + ": active parameters without routers",
-                       train::active_parameters(m.model) - routers,
+    const int64_t routers = setting.model.n_layers * m.model.n_experts * setting.model.dim;
+    report.claim_equal(m.name + ": active parameters without routers", train::active_parameters(m.model) - routers,
                        core::parameter_count(methods[0].model));
   }
-  report.table(fmt::format("After {} steps, and in the dense model's time; {}",
-                           setting.steps,
+  report.table(fmt::format("After {} steps, and in the dense model's time; {}", setting.steps,
                            count_of_intervals(2 * (methods.size() - 1))),
-               {"", "parameters", "active", "rate", "loss", "against dense",
-                "ms a step", "steps in that time", "loss", "against dense"},
+               {"", "parameters", "active", "rate", "loss", "against dense", "ms a step", "steps in that time", "loss",
+                "against dense"},
                rows);
-  if (report.short_form())
-    return;
+  if (report.short_form()) return;
 
-  IntervalChart chart{
-      .title = "Experts against one network of the same work",
-      .subtitle =
-          "loss minus the dense model's, paired by seed, with 95 % intervals",
-      .x_label = "nats per character",
-      .rows = {},
-      .references = {{"dense", 0.0}}};
+  IntervalChart chart{.title = "Experts against one network of the same work",
+                      .subtitle = "loss minus the dense model's, paired by seed, with 95 % intervals",
+                      .x_label = "nats per character",
+                      .rows = {},
+                      .references = {{"dense", 0.0}}};
   for (size_t i = 1; i < methods.size(); ++i) {
-    const Method &m = methods[i];
-    chart.rows.push_back({m.name + ", equal steps",
-                          paired_interval(m.judged, methods[0].judged)});
-    chart.rows.push_back(
-        {m.name + ", equal time",
-         paired_interval(m.judged_in_time, methods[0].judged)});
+    const Method& m = methods[i];
+    chart.rows.push_back({m.name + ", equal steps", paired_interval(m.judged, methods[0].judged)});
+    chart.rows.push_back({m.name + ", equal time", paired_interval(m.judged_in_time, methods[0].judged)});
   }
   report.picture("dense_and_experts.svg", chart.svg());
   const Method &two_of_8 = methods[2], &four_of_16 = methods[4];
   report.claim_above("at equal steps 4 of 16 experts beat the dense model by",
-                     paired_interval(methods[0].judged, four_of_16.judged),
-                     0.0);
-  for (const Method *m : {&two_of_8, &four_of_16}) {
+                     paired_interval(methods[0].judged, four_of_16.judged), 0.0);
+  for (const Method* m : {&two_of_8, &four_of_16}) {
     report.claim_above("in equal time the dense model beats " + m->name + " by",
-                       paired_interval(m->judged_in_time, methods[0].judged),
-                       0.0);
+                       paired_interval(m->judged_in_time, methods[0].judged), 0.0);
   }
 }
 
-void balances(Report &report, const Shakespeare &text,
-              const train::TrainConfig &setting) {
+void balances(Report& report, const Shakespeare& text, const train::TrainConfig& setting) {
   std::vector<Method> methods;
-  const auto add = [&](const std::string &name, Balance balance, double rate) {
+  const auto add = [&](const std::string& name, Balance balance, double rate) {
     methods.push_back(experts(setting, 8, 2, balance, rate));
     methods.back().name = name;
   };
@@ -100,48 +82,39 @@ void balances(Report &report, const Shakespeare &text,
     const Method &m = methods[i], &without = methods[i / 3 * 3];
     const bool first = &m == &without;
     rows.push_back({m.name, mean_of(m.loads), mean_of(m.judged),
-                    first ? Report::Json()
-                          : Report::Json(shown(
-                                paired_interval(m.judged, without.judged)))});
+                    first ? Report::Json() : Report::Json(shown(paired_interval(m.judged, without.judged)))});
   }
-  report.table(fmt::format("2 of 8 experts, after {} steps: the load of the "
-                           "fullest expert, over the mean; {}",
+  report.table(fmt::format("2 of 8 experts, after {} steps: the load of the fullest expert, over the mean; {}",
                            setting.steps, count_of_intervals(4)),
                {"", "load", "loss", "against no balance"}, rows);
-  if (report.short_form())
-    return;
+  if (report.short_form()) return;
   for (const size_t without : {size_t{0}, size_t{3}}) {
-    const Method &with = methods[without + 2];
-    report.claim_below(with.name + ": its load, less that of none",
-                       paired_interval(with.loads, methods[without].loads),
+    const Method& with = methods[without + 2];
+    report.claim_below(with.name + ": its load, less that of none", paired_interval(with.loads, methods[without].loads),
                        0.0);
   }
 }
 
-std::string shown_character(const std::string &c) {
-  if (c == "\n")
-    return "⏎";
+std::string shown_character(const std::string& c) {
+  if (c == "\n") return "⏎";
   return c == " " ? "␣" : c;
 }
 
-constexpr std::array<const char *, 2> kKinds{"blanks, signs and capitals",
-                                             "small letters"};
+constexpr std::array<const char*, 4> kKinds{"blanks and signs", "capitals", "vowels", "consonants"};
 
-size_t kind_of(char c) { return c >= 'a' && c <= 'z' ? 1 : 0; }
+size_t kind_of(char c) {
+  if (c >= 'A' && c <= 'Z') return 1;
+  if (c < 'a' || c > 'z') return 0;
+  return std::string_view("aeiou").find(c) != std::string_view::npos ? 2 : 3;
+}
 
-void who_takes_what(Report &report, const Shakespeare &text,
-                    const train::TrainConfig &setting) {
+void who_takes_what(Report& report, const Shakespeare& text, const train::TrainConfig& setting) {
   const Method method = experts(setting, 8, 2);
-  Trained result =
-      trained(text, setting, method, method.lr, report.seed(), setting.steps);
-  const std::vector<Choices> layers =
-      choices_of(result.model, text, setting.window);
-  const auto kind = [&](size_t v) {
-    return kind_of(text.tokenizer.characters()[v][0]);
-  };
+  Trained result = trained(text, setting, method, method.lr, report.seed(), setting.steps);
+  const std::vector<Choices> layers = choices_of(result.model, text, setting.window);
+  const auto kind = [&](size_t v) { return kind_of(text.tokenizer.characters()[v][0]); };
   HeatMap map{.title = "Which expert takes which character",
-              .subtitle = "of a character's occurrences in the validation "
-                          "text, the share that an expert takes",
+              .subtitle = "of a character's occurrences in the validation text, the share that an expert takes",
               .row_label = "expert",
               .column_label = "character",
               .panels_per_row = static_cast<int64_t>(kKinds.size())};
@@ -151,36 +124,28 @@ void who_takes_what(Report &report, const Shakespeare &text,
     for (size_t k = 0; k < kKinds.size(); ++k) {
       std::vector<size_t> these;
       for (size_t v = 0; v < n; ++v) {
-        if (kind(v) == k)
-          these.push_back(v);
+        if (kind(v) == k) these.push_back(v);
       }
       HeatMap::Panel panel{.title = fmt::format("layer {}, {}", l, kKinds[k]),
                            .rows = method.model.n_experts,
                            .columns = static_cast<int64_t>(these.size()),
                            .values = {}};
       for (int64_t e = 0; e < method.model.n_experts; ++e) {
-        for (const size_t v : these)
-          panel.values.push_back(
-              layers[l].share[static_cast<size_t>(e) * n + v]);
+        for (const size_t v : these) panel.values.push_back(layers[l].share[static_cast<size_t>(e) * n + v]);
       }
-      for (const size_t v : these)
-        panel.column_names.push_back(
-            shown_character(text.tokenizer.characters()[v]));
+      for (const size_t v : these) panel.column_names.push_back(shown_character(text.tokenizer.characters()[v]));
       map.panels.push_back(std::move(panel));
     }
     rows.push_back({static_cast<int64_t>(l), layers[l].bits});
-    report.claim_equal(
-        fmt::format("layer {}: experts taken, of two for each character", l),
-        layers[l].taken, 2 * layers[l].rows);
-    if (!report.short_form())
-      report.claim_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
+    report.claim_equal(fmt::format("layer {}: experts taken, of two for each character", l), layers[l].taken,
+                       2 * layers[l].rows);
+    if (!report.short_form()) report.claim_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
   }
-  report.table("What a character says of the expert that takes it, of 3 bits",
-               {"layer", "bits"}, rows);
+  report.table("What a character says of the expert that takes it, of 3 bits", {"layer", "bits"}, rows);
   report.picture("characters.svg", map.svg());
 }
 
-void study(Report &report) {
+void study(Report& report) {
   const Shakespeare text = load_shakespeare();
   train::TrainConfig setting = small_setting(text);
   setting.steps = report.short_form() ? 5 : 400;
@@ -189,10 +154,7 @@ void study(Report &report) {
   who_takes_what(report, text, setting);
 }
 
-} // namespace
-} // namespace folio::experiments
+}  // namespace
+}  // namespace folio::experiments
 
-int main(int argc, char **argv) {
-  return folio::experiments::run(argc, argv, "24_experts",
-                                 folio::experiments::study);
-}
+int main(int argc, char** argv) { return folio::experiments::run(argc, argv, "24_experts", folio::experiments::study); }
