@@ -44,6 +44,7 @@ __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint3
       }
     }
     if (index == n) break;
+    __syncwarp();  // all have read: a shuffle orders no memory
     if (lane == 0) words[index / kWarp] |= 1U << index % kWarp;
     __syncwarp();
   }

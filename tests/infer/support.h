@@ -265,7 +265,6 @@ inline std::vector<Shape> part_shapes() {
                            .window_period = 2,
                            .tie_embeddings = true,
                            .embedding_scale = 6.0F,
-                           .attention_scale = 0.2F,
                            .attention_cap = 3.0F,
                            .logit_cap = 2.0F};
   core::ModelConfig gemma3 = gemma2;
