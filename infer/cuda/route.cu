@@ -1,12 +1,11 @@
 // How a mixture chooses: a router's logits become the weights of the experts that a row takes, and the takings of all
 // rows are grouped by expert.
 //
-// route  A warp a row. Scores lie in shared memory; the largest is found n_chosen times, each lane looking through
-// every
-//        32nd. Sums run in the order of the experts, as in the reference, so the weights have its bits, and a tie falls
-//        as it does there. For one row of 128 experts some thousand cycles: a launch takes longer.
+// route  A block of one warp a row. Scores lie in shared memory; the largest is found n_chosen times, each lane looking
+//        through every 32nd. Sums run in the order of the experts, as in the reference, so the weights have its bits,
+//        and a tie falls as it does there. For one row of 128 experts some thousand cycles: a launch takes longer.
 // group  A block an expert: it reads all takings (4 bytes each, from the L2 cache), 256 at a time, and lists its own in
-//        order: the ballots of its warps say how many stand before each. The last block to come cuts the lists into
+//        order: a sum over the threads before says where each stands. The last block to come cuts the lists into
 //        groups. No order of blocks changes a list.
 //
 // cuda_report: route_rows shares 1056 bytes
@@ -25,7 +24,7 @@ __device__ bool has_bit(const uint32_t* words, uint32_t i) { return (words[i / k
 __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint32_t* words) {
   const unsigned lane = threadIdx.x;
   for (uint32_t i = lane; i < ceil_div(n, kWarp); i += kWarp) words[i] = 0;
-  __syncwarp();
+  __syncthreads();
   for (uint32_t k = 0; k < n_chosen; ++k) {
     float best = kNone;
     uint32_t index = n;
@@ -44,9 +43,9 @@ __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint3
       }
     }
     if (index == n) break;
-    __syncwarp();  // all have read: a shuffle orders no memory
+    __syncthreads();  // all have read: a shuffle orders no memory
     if (lane == 0) words[index / kWarp] |= 1U << index % kWarp;
-    __syncwarp();
+    __syncthreads();
   }
 }
 
@@ -55,7 +54,7 @@ __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
   const unsigned lane = threadIdx.x;
   if (sigmoid) {
     for (uint32_t i = lane; i < n; i += kWarp) scores[i] = 1.0F / (1.0F + exp_of(-scores[i]));
-    __syncwarp();
+    __syncthreads();
     return;
   }
   float largest = kNone;
@@ -65,12 +64,12 @@ __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
     largest = other > largest ? other : largest;
   }
   for (uint32_t i = lane; i < n; i += kWarp) scores[i] = exp_of(scores[i] - largest);
-  __syncwarp();
+  __syncthreads();
   float sum = 0.0F;
   for (uint32_t i = 0; i < n; ++i) sum += scores[i];
-  __syncwarp();
+  __syncthreads();
   for (uint32_t i = lane; i < n; i += kWarp) scores[i] /= sum;
-  __syncwarp();
+  __syncthreads();
 }
 
 // The sum of the two largest values of a group.
@@ -102,16 +101,16 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   for (uint32_t i = lane; i < r.n_experts; i += kWarp) scores[i] = routes[i];
   to_scores(scores, r.n_experts, r.sigmoid);
   for (uint32_t i = lane; i < r.n_experts; i += kWarp) by[i] = bias == nullptr ? scores[i] : scores[i] + bias[i];
-  __syncwarp();
+  __syncthreads();
   if (r.groups_chosen < r.n_groups) {
     const uint32_t size = r.n_experts / r.n_groups;
     for (uint32_t g = lane; g < r.n_groups; g += kWarp) groups[g] = score_of_group(by + g * size, size);
-    __syncwarp();
+    __syncthreads();
     choose(groups, r.n_groups, r.groups_chosen, chosen_groups);
     for (uint32_t i = lane; i < r.n_experts; i += kWarp) {
       if (!has_bit(chosen_groups, i / size)) by[i] = kNone;
     }
-    __syncwarp();
+    __syncthreads();
   }
   choose(by, r.n_experts, r.n_chosen, chosen);
 

@@ -247,7 +247,7 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 35U);
+  EXPECT_EQ(n_fields, 40U);
   const ModelConfig zeros{Family::Llama,
                           0,
                           0,
@@ -272,7 +272,7 @@ TEST(ModelConfig, TheVisitorReachesEveryField) {
                           0.0F,
                           0,
                           0.0F,
-                          {0.0F, 0.0F, 0.0F, 0},
+                          {RopeScalingType::Llama3, 0.0F, 0.0F, 0.0F, 0, 0.0F, false, {}, {}},
                           false,
                           0.0F,
                           0.0F,
