@@ -216,7 +216,7 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
                 infer::kernels::reference_kernels().swiglu(up, gate, n, out);
               };
             }),
-            "layers.0.ffn_hidden");
+            GetParam() == "mixtral" ? "layers.0.ffn_residual" : "layers.0.ffn_hidden");
   EXPECT_EQ(place_of([](Kernels& k) {
               k.matmul = [](const float* x, size_t n_rows, const float* weight, size_t width, size_t row_begin,
                             size_t row_end, float* out, size_t out_stride, bool accumulate) {
@@ -225,7 +225,8 @@ TEST_P(Verify, APlantedKernelIsNamedByTheFirstPlaceThatItComputes) {
                 static_cast<void>(accumulate);
               };
             }),
-            GetParam() == "qwen2" ? "layers.0.query" : "layers.0.attention_residual");  // biases are added to, too
+            core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query"
+                                                          : "layers.0.attention_residual");  // biases are added to, too
 }
 
 TEST_P(Verify, TheFirstTensorThatDiffersIsNamedWithBothValues) {
@@ -310,7 +311,8 @@ TEST_P(Verify, LossesOfBothSidesAgree) {
   EXPECT_GT(std::abs(split_loss_by_engine(off.side(), split, 16, 1000) - by_libtorch), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Verify, testing::Values("untied", "tied", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Shapes, Verify,
+                         testing::Values("untied", "tied", "qwen2", "qwen3", "mixtral", "qwen2_moe", "dots1"),
                          [](const auto& info) { return info.param; });
 
 TEST(VerifyTrained, ATrainedModelAgrees) {
