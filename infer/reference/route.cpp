@@ -35,16 +35,6 @@ void choose(std::vector<float>& values, size_t n_chosen, std::vector<bool>& chos
 
 }  // namespace
 
-Routing routing_of(const core::ModelConfig& c) {
-  return {.score = core::info(c.family).mixture.score,
-          .n_experts = static_cast<size_t>(c.n_experts),
-          .n_chosen = static_cast<size_t>(c.experts_per_token),
-          .n_groups = static_cast<size_t>(c.expert_groups),
-          .groups_chosen = static_cast<size_t>(c.groups_per_token),
-          .normalizes = c.normalize_routes,
-          .scale = c.route_scale};
-}
-
 void route(float* x, const float* bias, const Routing& routing) {
   to_scores(x, routing);
   std::vector<float> by(x, x + routing.n_experts);

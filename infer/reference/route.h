@@ -18,7 +18,15 @@ struct Routing {
   float scale = 1.0F;
 };
 
-[[nodiscard]] Routing routing_of(const core::ModelConfig& config);
+[[nodiscard]] inline Routing routing_of(const core::ModelConfig& c) {
+  return {.score = core::info(c.family).mixture.score,
+          .n_experts = static_cast<size_t>(c.n_experts),
+          .n_chosen = static_cast<size_t>(c.experts_per_token),
+          .n_groups = static_cast<size_t>(c.expert_groups),
+          .groups_chosen = static_cast<size_t>(c.groups_per_token),
+          .normalizes = c.normalize_routes,
+          .scale = c.route_scale};
+}
 
 /// Logits (n_experts) become the experts' weights, 0 of those that are not chosen. With s the softmax of the logits, or
 /// the sigmoid of each, and c = s + bias (null: 0): a group's score is the sum of its two largest c; of the experts in
