@@ -125,7 +125,8 @@ SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swig
             "attention": r"softmax|masked_fill|triu", "block": r"ffn->forward|ffn\.forward", "adamw": r"sqrt\(",
             "cross_entropy_backward": r"one_hot", "tape_rule": r"\binner\b|\* columns", "kv_cache": r"capacity|length_error",
             "q8_0": r"\b127", "best_pair": r"best_pair\(|map<", "bpe_merges": r"best_pair\(|merged",
-            "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\("}
+            "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\(",
+            "experts": r"sort|topk|routes\.push_back|whose"}
 
 
 def test_what_is_to_be_read_first_gives_nothing_away():

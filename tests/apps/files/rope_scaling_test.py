@@ -22,12 +22,12 @@ def scaled_llama(factor, original, low=1.0, high=4.0):
                   "original_max_position_embeddings": original})
 
 
-def llama(scaling, context=512):
+def llama(scaling, size=0.3):
     torch.manual_seed(5)
     config = transformers.LlamaConfig(
         vocab_size=len(sound.CHARACTERS) + 1, hidden_size=128, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=context, bos_token_id=5, eos_token_id=5,
-        rope_theta=500000.0, initializer_range=0.3,  # scores that differ, so that positions count
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512, bos_token_id=5, eos_token_id=5,
+        rope_theta=500000.0, initializer_range=size,  # scores that differ, so that positions count
         rope_scaling=dict(scaling))  # transformers writes into it
     return transformers.LlamaForCausalLM(config).eval()
 
@@ -89,10 +89,11 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_kinds_are_those_of_transformers(tmp_path, name):
-    model = llama(OTHERS[name])
+    # YaRN and LongRoPE make scores larger, and with them what transformers loses where it rounds angles to floats.
+    model = llama(OTHERS[name], size=0.2)
     with torch.no_grad():
         expected = model(torch.tensor([IDS])).logits[0].numpy()
-        unscaled = llama({"rope_type": "default", "rope_theta": 500000.0})
+        unscaled = llama({"rope_type": "default", "rope_theta": 500000.0}, size=0.2)
         unscaled.load_state_dict(model.state_dict())
         assert np.abs(unscaled(torch.tensor([IDS])).logits[0].numpy() - expected).max() > 1e-2
     theirs = written(model, tmp_path / "theirs")
