@@ -49,6 +49,18 @@ def test_gemmas_largest_has_another_factor_of_scores(tmp_path):
         assert_same_text(ours["tokens"], tokens, gaps)
 
 
+@pytest.mark.parametrize("scaling", [dict(rope_type="linear", factor=4.0),
+                                     dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)],
+                         ids=lambda scaling: scaling["rope_type"])
+def test_scaled_rotations(tmp_path, scaling):
+    model = random_models.make("llama wide heads", rope_parameters={"rope_theta": 1e4, **scaling})
+    folio("export", random_models.write(model, tmp_path / "m"), "--out", tmp_path / "m.gguf")
+    with LlamaCpp(tmp_path / "m.gguf") as theirs:
+        ours = folio_greedy(tmp_path / "m.gguf", "ab é", 200)
+        tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
+        assert_same_text(ours["tokens"], tokens, gaps)
+
+
 @pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_1"])
 @pytest.mark.parametrize("name", ["mistral nemo", "qwen2", "qwen3 wide heads", *EXPERTS_OF, "gemma2", "granite",
                                   "phi3", "glm"])
