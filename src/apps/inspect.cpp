@@ -34,8 +34,8 @@ std::string shown(const core::GgufValue& value) {
 void print_config(const core::ModelConfig& config) {
   fmt::print("configuration\n");
   core::ModelConfig::visit_fields(
-      config, [](const char* name, auto value, auto&&) { fmt::print("  {:<16} {}\n", name, value); });
-  fmt::print("  {:<16} {}\n", "parameters", core::parameter_count(config));
+      config, [](const char* name, auto value, auto&&) { fmt::print("  {:<24} {}\n", name, value); });
+  fmt::print("  {:<24} {}\n", "parameters", core::parameter_count(config));
 }
 
 void print_tokenizer(const data::Tokenizer& tokenizer) {
