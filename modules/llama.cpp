@@ -18,14 +18,20 @@
 
 namespace folio::nn {
 
+RopeCache rope_of(const core::ModelConfig& config) {
+  return RopeCache(config.context_length, config.rotated(), config.rope_theta, core::rope_factors(config),
+                   core::info(config.family).pairs, core::rope_magnitude(config));
+}
+
 BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
   core::validate(config, "llama_blocks");
-  const core::RopePairs pairs = core::info(config.family).pairs;
-  RopeCache rope(config.context_length, config.rotated(), config.rope_theta, core::rope_factors(config), pairs,
-                 core::rope_magnitude(config));
+  RopeCache rope = rope_of(config);
   RopeCache local = rope;  // of layers with a window
   if (config.local_rope_theta > 0.0F) {
-    local = RopeCache(config.context_length, config.rotated(), config.local_rope_theta, std::vector<double>{}, pairs);
+    core::ModelConfig of_local = config;
+    of_local.rope_theta = config.local_rope_theta;
+    of_local.rope_scaling = {};
+    local = rope_of(of_local);
   }
   return [rope, local, dropout](core::ModelConfig c, int64_t layer) {
     const bool windowed = c.has_window(layer);

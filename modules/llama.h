@@ -27,6 +27,9 @@ namespace folio::nn {
 /// Makes the block of one layer, 0 <= layer < n_layers.
 using BlockFactory = std::function<Block(const core::ModelConfig& config, int64_t layer)>;
 
+/// The rotations of a configuration, those of layers with a window but where these have a base of their own.
+[[nodiscard]] RopeCache rope_of(const core::ModelConfig& config);
+
 /// Makes Llama's own blocks, which share one RopeCache.
 [[nodiscard]] BlockFactory llama_blocks(const core::ModelConfig& config, double dropout = 0.0);
 

@@ -25,15 +25,9 @@ void CpuExperts::begin(std::span<const float> routes, size_t n_rows, size_t n_ex
 
 Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   const size_t first = shared ? 0 : expert.first;
-  const size_t groups = first * (k / kernels::kGroupColumns);
   Inputs in{.floats = nullptr, .fast = nullptr, .quantized = {}, .n_rows = expert.n};
   if (floats != nullptr) in.floats = floats + first * k;
-  if (quantized.values != nullptr) {
-    in.quantized = {.values = quantized.values + first * k,
-                    .scales = quantized.scales + groups,
-                    .scaled_sums = quantized.scaled_sums + groups,
-                    .sums = quantized.sums + groups * 3};
-  }
+  if (quantized.values != nullptr) in.quantized = from(quantized, first, k);
   return in;
 }
 
@@ -43,10 +37,7 @@ template <typename RowsOf>
 kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& rows_of) {
   constexpr size_t kTogether = 16;
   const size_t n = shared ? 1 : taken_.size();
-  const size_t groups = k / kernels::kGroupColumns;
-  quantized_.resize(n * k);
-  for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n * groups);
-  sums_.resize(n * groups * 3);
+  const kernels::QuantizedInputs all = quantized_.resize(n, k);
   pieces_.clear();
   if (shared) pieces_.push_back({.expert = 0, .first = 0, .n = 1});
   for (const ExpertRows& e : experts_) {
@@ -56,15 +47,10 @@ kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& ro
   }
   pool_.parallel_for(pieces_.size(), 1, n * k / kWorthAThread, [&](size_t begin, size_t end) {
     for (const ExpertRows& p : std::span(pieces_).subspan(begin, end - begin)) {
-      kernels_.quantize(rows_of(p.first, p.n), p.n, k,
-                        {.values = &quantized_[p.first * k],
-                         .scales = &scales_[p.first * groups],
-                         .scaled_sums = &scaled_sums_[p.first * groups],
-                         .sums = &sums_[p.first * groups * 3]});
+      kernels_.quantize(rows_of(p.first, p.n), p.n, k, from(all, p.first, k));
     }
   });
-  return {
-      .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
+  return all;
 }
 
 // x is (n_rows, k). The one row of a step is multiplied where it is; several are gathered, so that those of an expert

@@ -10,6 +10,7 @@
 #include "core/aligned_vector.h"
 #include "core/thread_pool.h"
 #include "infer/cpu/matrix.h"
+#include "infer/cpu/quantized_buffer.h"
 
 namespace folio::infer {
 
@@ -76,12 +77,7 @@ class CpuExperts {
   core::AlignedVector<float> gathered_;  ///< (takings, k)
   core::AlignedVector<float> outputs_;   ///< (takings, n_out)
   std::vector<ExpertRows> pieces_;       ///< takings that are quantized together
-
-  // (takings, k): see kernels::QuantizedInputs.
-  std::vector<int8_t> quantized_;
-  std::vector<float> scales_;
-  std::vector<float> scaled_sums_;
-  std::vector<int32_t> sums_;
+  QuantizedBuffer quantized_;            ///< (takings, k)
 };
 
 }  // namespace folio::infer

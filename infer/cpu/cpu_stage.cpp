@@ -230,19 +230,9 @@ void CpuStage::for_sixteens(size_t k, Body&& body) {
 }
 
 kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
-  const size_t groups = k / kernels::kGroupColumns;
-  quantized_.resize(n_rows_ * k);
-  for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(n_rows_ * groups);
-  sums_.resize(n_rows_ * groups * 3);
-  for_sixteens(k, [&](size_t i, size_t n) {
-    kernels_.quantize(x + i * k, n, k,
-                      {.values = &quantized_[i * k],
-                       .scales = &scales_[i * groups],
-                       .scaled_sums = &scaled_sums_[i * groups],
-                       .sums = &sums_[i * groups * 3]});
-  });
-  return {
-      .values = quantized_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
+  const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
+  for_sixteens(k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
+  return all;
 }
 
 const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {

@@ -17,6 +17,7 @@
 #include "infer/cpu/cpu_adapters.h"
 #include "infer/cpu/cpu_experts.h"
 #include "infer/cpu/cpu_weights.h"
+#include "infer/cpu/quantized_buffer.h"
 #include "infer/cpu/rope_table.h"
 
 namespace folio::infer {
@@ -111,11 +112,7 @@ class CpuStage final : public Stage {
 
   std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
 
-  // The rows that a matrix in groups multiplies: see kernels::QuantizedInputs. k is dim or hidden_dim.
-  std::vector<int8_t> quantized_;   ///< (rows, k)
-  std::vector<float> scales_;       ///< (rows, k / 32)
-  std::vector<float> scaled_sums_;  ///< (rows, k / 32)
-  std::vector<int32_t> sums_;       ///< (rows, k / 32, 3)
+  QuantizedBuffer quantized_;  ///< the rows that a matrix in groups multiplies
 };
 
 }  // namespace folio::infer

@@ -22,27 +22,10 @@ bool in_blocks(const core::TensorView& tensor) {
 }
 
 // The rows of a matrix that the shard has. Vectors are whole everywhere.
-core::TensorView rows_of(core::TensorView tensor, const Shard& shard) {
+core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
   if (tensor.shape.size() == 1 || shard.n_ranks == 1) return tensor;
-  const auto n = static_cast<size_t>(tensor.shape[0]);
-  const Share rows = rows_of_rank(n, shard.rank, shard.n_ranks);
-  const size_t row_bytes = tensor.bytes.size() / n;
-  tensor.bytes = tensor.bytes.subspan(rows.first * row_bytes, (rows.last - rows.first) * row_bytes);
-  tensor.shape[0] = static_cast<int64_t>(rows.last - rows.first);
-  return tensor;
-}
-
-// The matrices of a stack, or the tensor itself.
-std::vector<core::TensorView> matrices_of(const core::TensorView& tensor) {
-  if (tensor.shape.size() < 3) return {tensor};
-  const auto n = static_cast<size_t>(tensor.shape[0]);
-  const size_t bytes = tensor.bytes.size() / n;
-  std::vector<core::TensorView> all(n, tensor);
-  for (size_t i = 0; i < n; ++i) {
-    all[i].shape.erase(all[i].shape.begin());
-    all[i].bytes = tensor.bytes.subspan(i * bytes, bytes);
-  }
-  return all;
+  const Share rows = rows_of_rank(static_cast<size_t>(tensor.shape[0]), shard.rank, shard.n_ranks);
+  return core::rows_of(tensor, static_cast<int64_t>(rows.first), static_cast<int64_t>(rows.last - rows.first));
 }
 
 // Memory for all groups: on large pages where the system has them, since decoding walks through all of it.

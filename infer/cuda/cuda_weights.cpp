@@ -18,19 +18,6 @@ constexpr size_t kPieceBytes = size_t{16} << 20U;  // of a copy; at least one ti
 bool is_matrix(const core::TensorView& tensor) { return tensor.shape.size() > 1; }
 bool is_stack(const core::TensorView& tensor) { return tensor.shape.size() > 2; }
 
-// The matrices of a stack, or the matrix itself.
-std::vector<core::TensorView> matrices_of(const core::TensorView& tensor) {
-  if (!is_stack(tensor)) return {tensor};
-  const auto n = static_cast<size_t>(tensor.shape.front());
-  const size_t bytes = tensor.bytes.size() / n;
-  std::vector<core::TensorView> all(n, tensor);
-  for (size_t i = 0; i < n; ++i) {
-    all[i].shape.erase(all[i].shape.begin());
-    all[i].bytes = tensor.bytes.subspan(i * bytes, bytes);
-  }
-  return all;
-}
-
 size_t bytes_on_device(const core::TensorView& tensor) {
   size_t bytes = static_cast<size_t>(tensor.shape.front()) * sizeof(float);
   if (is_matrix(tensor)) {

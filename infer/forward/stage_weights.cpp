@@ -18,6 +18,16 @@ bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::Model
   }
 }
 
+std::vector<core::TensorView> matrices_of(const core::TensorView& tensor) {
+  if (tensor.shape.size() < 3) return {tensor};
+  std::vector<core::TensorView> all;
+  for (int64_t i = 0; i < tensor.shape.front(); ++i) {
+    all.push_back(core::rows_of(tensor, i, 1));
+    all.back().shape.erase(all.back().shape.begin());
+  }
+  return all;
+}
+
 StageWeights::StageWeights(const core::StoredModel& model, LayerRange range, const Load& load)
     : first_layer_(range.first), layers_(static_cast<size_t>(range.last - range.first)) {
   const auto manifest = core::tensor_manifest(model.config);

@@ -27,6 +27,9 @@ struct LayerRange {
 /// Whether layers [range.first, range.last) of a model need a tensor. A tied output needs the embedding, too.
 [[nodiscard]] bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::ModelConfig& config);
 
+/// The matrices of a stack, each by itself, or the tensor where it is none.
+[[nodiscard]] std::vector<core::TensorView> matrices_of(const core::TensorView& tensor);
+
 /// A stage's weights by role.
 class StageWeights {
  public:

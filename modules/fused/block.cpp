@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/rope_scaling.h"
 #include "modules/attention.h"
 #include "modules/experts.h"
 #include "modules/fused/dropout.h"
@@ -325,9 +324,7 @@ BlockFactory fused_blocks(const core::ModelConfig& config, double dropout, bool 
   core::validate(config, "fused_blocks");
   core::require(can_be_fused(config), "fused_blocks: a {} has parts that have no fused form",
                 core::info(config.family).name);
-  const core::RopePairs pairs = core::info(config.family).pairs;
-  RopeCache rope(config.context_length, config.head_dim, config.rope_theta, core::rope_factors(config), pairs,
-                 core::rope_magnitude(config));
+  RopeCache rope = rope_of(config);
   auto shared = c10::make_intrusive<fused::Shared>();
   shared->shape = {.n_positions = 0,
                    .n_heads = static_cast<size_t>(config.n_heads),
@@ -337,7 +334,7 @@ BlockFactory fused_blocks(const core::ModelConfig& config, double dropout, bool 
   shared->norm_eps = config.norm_eps;
   shared->dropout = dropout;
   shared->recompute = recompute;
-  shared->pairs = pairs;
+  shared->pairs = core::info(config.family).pairs;
   shared->cos_f64 = torch::real(rope->rotations()).contiguous();
   shared->sin_f64 = torch::imag(rope->rotations()).contiguous();
   shared->cos_f32 = shared->cos_f64.to(torch::kFloat);

@@ -1,8 +1,9 @@
 """Shared by the tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
 
 import re
+import subprocess
 
-from support import SMALL_RUN, TEXT, log_of, succeed
+from support import BUILD, SMALL_RUN, TEXT, environment, log_of, succeed
 
 
 def flags_of(steps, threads=1, dtype="f32", eval_every=2):
@@ -51,6 +52,18 @@ def assert_same(actual, expected, where):
     assert actual.keys() == expected.keys(), f"{where}: {actual.keys() ^ expected.keys()}"
     different = [name for name in expected if actual[name] != expected[name]]
     assert not different, f"{where}: {different} differ from the undisturbed run's"
+
+
+def assert_a_killed_run_repeats(home, flags, where):
+    """A run is killed after its sixth step and goes on."""
+    succeed("train", *command(home, home / "whole", flags), home=home)
+    process = subprocess.Popen([BUILD / "train", *command(home, home / "killed", flags)], stdout=subprocess.PIPE,
+                               text=True, env=environment(home))
+    assert any(line.startswith("step 6/") for line in process.stdout)
+    process.kill()
+    process.communicate()
+    succeed("train", *command(home, home / "killed", flags), home=home)
+    assert_same(outcome(home / "killed"), outcome(home / "whole"), where)
 
 
 def named_checkpoint(line):

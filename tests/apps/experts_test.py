@@ -1,7 +1,5 @@
 """train --experts: gradients beside transformers' modules, the families that follow from the flags, and what is refused."""
 
-import subprocess
-
 import numpy as np
 import pytest
 import torch
@@ -9,8 +7,9 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file
 
-from exactness import assert_same, command, outcome
-from support import BUILD, LONG, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of, run, succeed
+from exactness import assert_a_killed_run_repeats
+from published import loss_by_transformers
+from support import LONG, TEXT, WRONG_USAGE, assert_refused, generate, log_of, run, succeed
 
 FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "--context", "32", "--window", "32",
          "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--steps", "8", "--log-every", "1",
@@ -110,14 +109,9 @@ def test_a_family_follows_from_its_parts(home, family):
             in done.stdout)
 
     loader = transformers.PreTrainedTokenizerFast if family == "qwen2_moe" else transformers.AutoTokenizer
-    ids = loader.from_pretrained(best)(TEXT).input_ids
-    validation = ids[int(len(ids) * 0.9 + 1e-6):]
-    rows = torch.tensor([validation[at:at + 33] for at in range(0, len(validation) - 32, 32)])
-    with torch.no_grad():
-        logits = model(rows[:, :-1]).logits
-    loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item()
     log = log_of(home / "r")
     # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    loss = loss_by_transformers(model, loader.from_pretrained(best), TEXT)
     assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(loss, abs=1e-4)
     assert log[-1]["loss"] < log[0]["loss"]
     assert all(1.0 <= entry["expert_load"] <= 3.0 for entry in log if "val_loss" in entry)
@@ -131,15 +125,7 @@ def test_a_family_follows_from_its_parts(home, family):
 @pytest.mark.parametrize("family", ["mixtral", "dots1"])
 def test_a_killed_run_repeats_the_bits(home, family):
     """Stacks, their moments and the biases of selection come back from a checkpoint."""
-    flags = [*EXPERTS, *FAMILIES[family], *FLAGS]
-    succeed("train", *command(home, home / "whole", flags), home=home)
-    process = subprocess.Popen([BUILD / "train", *command(home, home / "killed", flags)], stdout=subprocess.PIPE,
-                               text=True, env=environment(home))
-    assert any(line.startswith("step 6/") for line in process.stdout)
-    process.kill()
-    process.communicate()
-    succeed("train", *command(home, home / "killed", flags), home=home)
-    assert_same(outcome(home / "killed"), outcome(home / "whole"), family)
+    assert_a_killed_run_repeats(home, [*EXPERTS, *FAMILIES[family], *FLAGS], family)
 
 
 @pytest.mark.parametrize("flags, parts", [

@@ -1,15 +1,14 @@
 """train --family: the parts of other families are trained, saved, verified and read by transformers."""
 
-import json
 import os
-import subprocess
 
 import pytest
 import torch
 import transformers
 
-from exactness import assert_same, command, outcome
-from support import BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, generate, run, succeed
+from exactness import assert_a_killed_run_repeats
+from published import loss_by_transformers
+from support import FAILED, TEXT, WRONG_USAGE, assert_refused, generate, log_of, run, succeed
 
 FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "--context", "32", "--window", "32",
          "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--steps", "8", "--log-every", "1",
@@ -40,14 +39,9 @@ def test_a_family_is_trained(home, name):
     # AutoTokenizer takes Qwen2Tokenizer for a qwen2, whatever the files say; `train` says so.
     loader = transformers.PreTrainedTokenizerFast if family == "qwen2" else transformers.AutoTokenizer
     assert ("AutoTokenizer" in done.stderr) == (family == "qwen2")
-    ids = loader.from_pretrained(best)(TEXT).input_ids
-    validation = ids[int(len(ids) * 0.9 + 1e-6):]
-    rows = torch.tensor([validation[at:at + 33] for at in range(0, len(validation) - 32, 32)])
-    with torch.no_grad():
-        logits = model(rows[:, :-1]).logits
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item()
-    log = [json.loads(line) for line in (home / "r/log.jsonl").read_text().splitlines()]
+    log = log_of(home / "r")
     # Float32 sums of fewer than 64 numbers in another order, of a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    loss = loss_by_transformers(model, loader.from_pretrained(best), TEXT)
     assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(loss, abs=1e-4)
     assert log[-1]["loss"] < log[0]["loss"]
 
@@ -60,15 +54,7 @@ def test_a_family_is_trained(home, name):
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_a_killed_run_repeats_the_bits(home, family):
     """Biases, norms and their moments come back from a checkpoint."""
-    flags = ["--family", family, *FLAGS]
-    succeed("train", *command(home, home / "whole", flags), home=home)
-    process = subprocess.Popen([BUILD / "train", *command(home, home / "killed", flags)], stdout=subprocess.PIPE,
-                               text=True, env=environment(home))
-    assert any(line.startswith("step 6/") for line in process.stdout)
-    process.kill()
-    process.communicate()
-    succeed("train", *command(home, home / "killed", flags), home=home)
-    assert_same(outcome(home / "killed"), outcome(home / "whole"), family)
+    assert_a_killed_run_repeats(home, ["--family", family, *FLAGS], family)
 
 
 def test_wrong_families_and_shapes_are_refused(home):

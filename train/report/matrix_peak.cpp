@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/manifest.h"
 #include "core/seconds_since.h"
 
 namespace folio::train {
@@ -22,12 +21,14 @@ double time_product(const torch::Tensor& a, torch::Tensor& out) {
 
 }  // namespace
 
+int64_t active_elements(const core::ModelConfig& c, const core::TensorSpec& spec) {
+  return spec.is_stack() ? spec.elements() / c.n_experts * c.experts_per_token : spec.elements();
+}
+
 int64_t active_parameters(const core::ModelConfig& c) {
-  int64_t idle = 0;
-  for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
-    if (spec.is_stack()) idle += spec.elements() / c.n_experts * (c.n_experts - c.experts_per_token);
-  }
-  return core::parameter_count(c) - idle;
+  int64_t count = 0;
+  for (const core::TensorSpec& spec : core::tensor_manifest(c)) count += active_elements(c, spec);
+  return count;
 }
 
 double operations_per_token(const core::ModelConfig& c, int64_t window, bool frozen) {

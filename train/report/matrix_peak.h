@@ -7,12 +7,16 @@
 #include <cstdint>
 #include <string>
 
+#include "core/manifest.h"
 #include "core/model_config.h"
 #include "train/run/choices.h"
 
 namespace folio::train {
 
-/// The parameters that a token's forward pass has to do with: of a layer's experts those that a token takes.
+/// The numbers of a tensor that a token's forward pass has to do with: of a stack those of the experts that it takes.
+[[nodiscard]] int64_t active_elements(const core::ModelConfig& config, const core::TensorSpec& spec);
+
+/// Those of all tensors.
 [[nodiscard]] int64_t active_parameters(const core::ModelConfig& config);
 
 /// Floating-point operations of the forward and the backward pass of one token in windows of `window` tokens, as in

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/seconds_since.h"
+#include "train/report/matrix_peak.h"
 
 namespace folio::train {
 namespace {
@@ -90,12 +91,9 @@ const std::vector<Class>& classes() {
 
 // Of a frozen model without the gradients of its weights, and without the adapters' small products.
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
-  const int64_t attention = c.dim * (2 * c.query_dim() + 2 * c.kv_dim());
-  const int64_t experts =
-      c.n_experts == 0 ? 0 : 3 * c.dim * (c.experts_per_token * c.expert_dim + c.shared_dim) + c.dim * c.n_experts;
-  int64_t weights = c.vocab_size * c.dim;
-  for (int64_t l = 0; l < c.n_layers; ++l) {
-    weights += attention + (c.has_experts(l) ? experts : 3 * c.dim * c.hidden_dim);
+  int64_t weights = c.vocab_size * c.dim;  // of the output
+  for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
+    if (spec.layer >= 0 && spec.shape.size() > 1) weights += active_elements(c, spec);
   }
   return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(weights);
 }

@@ -323,14 +323,16 @@ void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig&
   }
 }
 
-void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
-  if (family.gguf_names.window && c.sliding_window > 0) {
-    metadata.emplace_back(key("attention.sliding_window"), u32(c.sliding_window));
-    if (c.window_period != family.window_period) {
-      metadata.emplace_back(key("attention.sliding_window_pattern"), u32(c.window_period));
-    }
-    if (c.local_rope_theta > 0.0F) metadata.emplace_back(key("rope.freq_base_swa"), c.local_rope_theta);
+void write_window(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
+  if (!family.gguf_names.window || c.sliding_window == 0) return;
+  metadata.emplace_back(key("attention.sliding_window"), u32(c.sliding_window));
+  if (c.window_period != family.window_period) {
+    metadata.emplace_back(key("attention.sliding_window_pattern"), u32(c.window_period));
   }
+  if (c.local_rope_theta > 0.0F) metadata.emplace_back(key("rope.freq_base_swa"), c.local_rope_theta);
+}
+
+void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   if (family.scales == FileScales::Gemma) {
     ModelConfig said = c;
     said.attention_scale = gemma_score_scale(family, c);
@@ -376,6 +378,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
     metadata.emplace_back(key("attention.value_length"), u32(c.head_dim));
   }
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
+  write_window(family, key, c, metadata);
   write_scales(family, key, c, metadata);
   write_rope_scaling(key, c.rope_scaling, metadata);
   return metadata;

@@ -83,10 +83,6 @@ bool is_behind(std::string_view tensor, int64_t n_layers) {
   return layer >= n_layers;
 }
 
-}  // namespace
-
-namespace {
-
 bool is_rope_factors(std::string_view name) {
   return name == kRopeFactors || name == kLongFactors || name == kShortFactors;
 }

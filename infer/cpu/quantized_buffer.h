@@ -1,0 +1,40 @@
+// Room for inputs in 8 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "infer/reference/groups.h"
+
+namespace folio::infer {
+
+/// Of inputs of k numbers those from `first` on, with which a call of quantize began, or is to begin.
+[[nodiscard]] inline kernels::QuantizedInputs from(const kernels::QuantizedInputs& x, size_t first, size_t k) {
+  const size_t groups = first * (k / kernels::kGroupColumns);
+  return {.values = x.values + first * k,
+          .scales = x.scales + groups,
+          .scaled_sums = x.scaled_sums + groups,
+          .sums = x.sums + groups * 3};
+}
+
+class QuantizedBuffer {
+ public:
+  /// Room for n inputs of k numbers, the caller's until the next call.
+  kernels::QuantizedInputs resize(size_t n, size_t k) {
+    const size_t groups = n * (k / kernels::kGroupColumns);
+    values_.resize(n * k);
+    for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(groups);
+    sums_.resize(groups * 3);
+    return {
+        .values = values_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
+  }
+
+ private:
+  std::vector<int8_t> values_;
+  std::vector<float> scales_;
+  std::vector<float> scaled_sums_;
+  std::vector<int32_t> sums_;
+};
+
+}  // namespace folio::infer
