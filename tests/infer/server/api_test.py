@@ -181,12 +181,12 @@ def test_speculation_changes_no_text(server, golden):
 
 def test_a_larger_cache_takes_fewer_steps_with_drafts(server):
     steps = []
-    for positions in (1024, 2048):  # four contexts of 256, and eight
+    for positions in (256, 2048):  # one context of 256, and eight
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", "--speculate", "4", "--draft-model", GOLDEN,
                           "--cache-tokens", positions)
         completion(client_of(guessing), [PROMPT + letter * 40 for letter in "abcdefgh"], 5, n=100)
         steps.append(metric(guessing, "folio_steps_total"))
-    assert steps[1] <= steps[0] < 8 * 100, steps
+    assert steps[1] < steps[0] < 8 * 100, steps
 
 
 def test_a_text_ends_at_its_stops(golden):
