@@ -5,6 +5,7 @@
 #include <torch/utils.h>
 
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -42,36 +43,39 @@ BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
 }
 
 LlamaImpl::LlamaImpl(const core::ModelConfig& config, double dropout, BlockFactory make_block,
-                     const std::shared_ptr<const FrozenWeights>& frozen)
-    : config_(config), dropout_(dropout), tok_embeddings_(nullptr), layers_(nullptr), norm_(nullptr), output_(nullptr) {
+                     const std::shared_ptr<const FrozenWeights>& frozen, LayerRange range)
+    : config_(config), dropout_(dropout), range_(range), tok_embeddings_(nullptr), norm_(nullptr), output_(nullptr) {
   core::validate(config, "Llama");
   core::require(dropout >= 0 && dropout < 1, "Llama: dropout has to be in [0, 1), but is {}", dropout);
+  if (range_.last < 0) range_.last = config.n_layers;
+  core::require(0 <= range_.first && range_.first < range_.last && range_.last <= config.n_layers,
+                "Llama: of {} layers there is no range of {} to {}", config.n_layers, range_.first, range_.last);
+  core::require(!frozen || (is_first() && is_last()), "Llama: a frozen model is not cut into parts");
   if (!make_block) make_block = llama_blocks(config, dropout);
 
-  if (!frozen) {
+  if (!frozen && (is_first() || (is_last() && config.tie_embeddings))) {
     tok_embeddings_ = register_module("tok_embeddings", torch::nn::Embedding(config.vocab_size, config.dim));
   }
-  layers_ = register_module("layers", torch::nn::ModuleList());
-  for (int64_t layer = 0; layer < config.n_layers; ++layer) {
-    layers_->push_back(make_block(config, layer));
-    if (frozen) freeze(*layers_[static_cast<size_t>(layer)], fmt::format("layers.{}", layer), *frozen);
+  const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
+  for (int64_t layer = range_.first; layer < range_.last; ++layer) {
+    layers_.push_back(layers->register_module(std::to_string(layer), make_block(config, layer)));
+    if (frozen) freeze(*layers_.back(), fmt::format("layers.{}", layer), *frozen);
   }
-  norm_ = register_module("norm", RMSNorm(config.dim, config.norm_eps));
+  if (is_last()) norm_ = register_module("norm", RMSNorm(config.dim, config.norm_eps));
   if (frozen) {
     freeze(*norm_, "norm", *frozen);
     frozen_embeddings_ = frozen->matrix("tok_embeddings.weight");
     frozen_output_ = config.tie_embeddings ? frozen_embeddings_ : frozen->matrix("output.weight");
     return;
   }
-  if (!config.tie_embeddings) {
+  if (is_last() && !config.tie_embeddings) {
     const auto options = torch::nn::LinearOptions(config.dim, config.vocab_size).bias(false);
     output_ = register_module("output", torch::nn::Linear(options));
   }
   initialize(*this, config.n_layers);
 }
 
-torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& observer,
-                                const torch::Tensor& starts_BT) {
+torch::Tensor LlamaImpl::embed(const torch::Tensor& tokens_BT, const Observer& observer) {
   if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
     core::fail("Llama: tokens have to be Long [B, T] with B, T >= 1, but are {}", describe(tokens_BT));
   }
@@ -79,6 +83,7 @@ torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& 
     core::fail("Llama: tokens have to be at most context_length {} long, but are {}", config_.context_length,
                describe(tokens_BT));
   }
+  core::require(is_first(), "Llama: layers {} to {} have no embeddings", range_.first, range_.last);
   auto x_BTD = frozen_embeddings_ ? frozen_embeddings_->rows_of(tokens_BT).to(norm_->weight.scalar_type())
                                   : tok_embeddings_->forward(tokens_BT);
   if (config_.embedding_scale != 1.0F) x_BTD = x_BTD * config_.embedding_scale;
@@ -87,8 +92,13 @@ torch::Tensor LlamaImpl::stream(const torch::Tensor& tokens_BT, const Observer& 
     x_BTD = fused ? fused::dropout(x_BTD, dropout_) : torch::dropout(x_BTD, dropout_, true);
   }
   if (observer) observer("embedding", x_BTD);
-  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
-    x_BTD = layers_[layer]->as<Block>()->forward(x_BTD, observer, fmt::format("layers.{}.", layer), starts_BT);
+  return x_BTD;
+}
+
+torch::Tensor LlamaImpl::through(torch::Tensor x_BTD, const Observer& observer, const torch::Tensor& starts_BT) {
+  int64_t layer = range_.first;
+  for (Block& block : layers_) {
+    x_BTD = block->forward(x_BTD, observer, fmt::format("layers.{}.", layer++), starts_BT);
   }
   return x_BTD;
 }
@@ -98,17 +108,22 @@ torch::Tensor LlamaImpl::head(torch::ScalarType type) const {
   return config_.tie_embeddings ? tok_embeddings_->weight : output_->weight;
 }
 
-torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer,
-                                 const torch::Tensor& starts_BT) {
+torch::Tensor LlamaImpl::logits_of(const torch::Tensor& x_BTD, const Observer& observer) {
+  core::require(is_last(), "Llama: layers {} to {} have no head", range_.first, range_.last);
   const auto observed = [&](const char* name, torch::Tensor value) {
     if (observer) observer(name, value);
     return value;
   };
-  const auto normed_BTD = observed("norm", norm_->forward(stream(tokens_BT, observer, starts_BT)));
+  const auto normed_BTD = observed("norm", norm_->forward(x_BTD));
   auto logits_BTV = torch::linear(normed_BTD, head(normed_BTD.scalar_type()));
   if (config_.logit_scale != 1.0F) logits_BTV = logits_BTV * config_.logit_scale;
   if (config_.logit_cap > 0.0F) logits_BTV = config_.logit_cap * torch::tanh(logits_BTV / config_.logit_cap);
   return observed("logits", logits_BTV);
+}
+
+torch::Tensor LlamaImpl::forward(const torch::Tensor& tokens_BT, const Observer& observer,
+                                 const torch::Tensor& starts_BT) {
+  return logits_of(through(embed(tokens_BT, observer), observer, starts_BT), observer);
 }
 
 torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tensor& targets_BT,
@@ -116,9 +131,13 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
   if (targets_BT.sizes() != tokens_BT.sizes() || targets_BT.scalar_type() != tokens_BT.scalar_type()) {
     core::fail("Llama: targets have to be {} as the tokens, but are {}", describe(tokens_BT), describe(targets_BT));
   }
+  return loss_of(through(embed(tokens_BT), {}, starts_BT), targets_BT);
+}
+
+torch::Tensor LlamaImpl::loss_of(const torch::Tensor& x_BTD, const torch::Tensor& targets_BT) {
   const bool plain_logits = config_.logit_scale == 1.0F && config_.logit_cap == 0.0F;
-  if (form == Form::Fused && tokens_BT.is_cpu() && plain_logits) {
-    auto x_ND = stream(tokens_BT, {}, starts_BT).flatten(0, 1);
+  if (form == Form::Fused && x_BTD.is_cpu() && plain_logits && is_last()) {
+    auto x_ND = x_BTD.flatten(0, 1);
     auto targets_N = targets_BT.flatten();
     const auto counts_N = targets_N != kIgnored;
     if (!counts_N.all().item<bool>()) {  // rows without a target need no logits
@@ -129,7 +148,7 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
     return fused::linear_cross_entropy(x_ND, norm_->weight, config_.norm_eps, head(fused::product_type(x_ND)),
                                        targets_N, fused_head_);
   }
-  return torch::cross_entropy_loss(forward(tokens_BT, {}, starts_BT).flatten(0, 1), targets_BT.flatten());
+  return torch::cross_entropy_loss(logits_of(x_BTD, {}).flatten(0, 1), targets_BT.flatten());
 }
 
 Llama plain_llama(const core::ModelConfig& config, double dropout, const std::shared_ptr<const FrozenWeights>& frozen) {

@@ -7,13 +7,13 @@
 #pragma once
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "core/model_config.h"
 #include "modules/attention.h"
@@ -26,6 +26,13 @@ namespace folio::nn {
 
 /// Makes the block of one layer, 0 <= layer < n_layers.
 using BlockFactory = std::function<Block(const core::ModelConfig& config, int64_t layer)>;
+
+/// The layers first .. last - 1 of a model. What begins with layer 0 has the embeddings, too; what ends with the last
+/// layer has the final norm and the head.
+struct LayerRange {
+  int64_t first = 0;
+  int64_t last = -1;  ///< -1: behind the model's last layer
+};
 
 /// The rotations of a configuration, those of layers with a window but where these have a base of their own.
 [[nodiscard]] RopeCache rope_of(const core::ModelConfig& config);
@@ -41,9 +48,11 @@ class LlamaImpl : public torch::nn::Module {
   /// weights.
   /// With `frozen`, whose configuration is this one, the weights are these, and none is a parameter that is trained
   /// (frozen.h); lora.h adds what is.
-  /// Throws core::Error where the configuration is invalid or dropout is not in [0, 1).
+  /// With `range` it is a part of a model whose other layers are elsewhere; parameters have the names of the whole. A
+  /// tied head without the embeddings has tok_embeddings of its own. A frozen model is not cut.
+  /// Throws core::Error where the configuration or the range is invalid or dropout is not in [0, 1).
   explicit LlamaImpl(const core::ModelConfig& config, double dropout = 0.0, BlockFactory make_block = {},
-                     const std::shared_ptr<const FrozenWeights>& frozen = nullptr);
+                     const std::shared_ptr<const FrozenWeights>& frozen = nullptr, LayerRange range = {});
 
   /// Token ids, int64 [B, T], to logits [B, T, vocab_size]. The observer gets "embedding", the activations of
   /// each block with the prefix "layers.N.", "norm" and "logits". `starts` [B, T] says where in its row each token's
@@ -56,24 +65,35 @@ class LlamaImpl : public torch::nn::Module {
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
   static constexpr int64_t kIgnored = -100;  ///< as LibTorch's cross_entropy_loss() has it
 
+  /// The three steps of loss(), of which a part has its own. Token ids [B, T] to the embeddings' rows [B, T, dim].
+  torch::Tensor embed(const torch::Tensor& tokens, const Observer& observer = {});
+  /// x [B, T, dim] through the layers of the range, of the same shape.
+  torch::Tensor through(torch::Tensor x, const Observer& observer = {}, const torch::Tensor& starts = {});
+  /// loss() of what comes out of the last layer, [B, T, dim].
+  torch::Tensor loss_of(const torch::Tensor& x, const torch::Tensor& targets);
+
   /// Fused: on a CPU, loss() has the norm, the head and the cross-entropy in one function (fused/head.h).
   Form form = Form::Plain;
 
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }
+  [[nodiscard]] LayerRange range() const { return range_; }
+  [[nodiscard]] bool is_first() const { return range_.first == 0; }
+  [[nodiscard]] bool is_last() const { return range_.last == config_.n_layers; }
 
  private:
-  /// The residual stream after the last block, [B, T, dim].
-  torch::Tensor stream(const torch::Tensor& tokens, const Observer& observer, const torch::Tensor& starts);
+  /// x after the last block to the logits [B, T, vocab_size].
+  torch::Tensor logits_of(const torch::Tensor& x, const Observer& observer);
   /// [vocab_size, dim], of this type if it is frozen
   [[nodiscard]] torch::Tensor head(torch::ScalarType type) const;
 
   core::ModelConfig config_;
   double dropout_;
+  LayerRange range_;
   fused::Operand fused_head_;
-  torch::nn::Embedding tok_embeddings_;  ///< empty if it is frozen
-  torch::nn::ModuleList layers_;
-  RMSNorm norm_;
-  torch::nn::Linear output_;  ///< empty if the head is tied or frozen
+  torch::nn::Embedding tok_embeddings_;  ///< empty if it is frozen, or elsewhere
+  std::vector<Block> layers_;            ///< of the range
+  RMSNorm norm_;                         ///< empty if it is elsewhere
+  torch::nn::Linear output_;             ///< empty if the head is tied, frozen or elsewhere
   std::shared_ptr<const FrozenMatrix> frozen_embeddings_, frozen_output_;
 };
 TORCH_MODULE(Llama);

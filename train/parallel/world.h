@@ -1,0 +1,39 @@
+// One rank among all of a run: its place in the mesh, and the groups that it sends in.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/parallel/group.h"
+#include "train/parallel/mesh.h"
+
+namespace folio::train::parallel {
+
+class World {
+ public:
+  /// `store` is common to all ranks: torchrun's, or in tests one of a process whose threads are ranks.
+  World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
+        std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+  [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+  /// The ranks that differ from this one in these dimensions alone. Made at the first call; all ranks of a group ask
+  /// for their groups in the same order.
+  [[nodiscard]] Group& along(const std::vector<Axis>& axes);
+  /// The first and the last stage of this rank's pipeline, which both hold tied embeddings. Only for these.
+  [[nodiscard]] Group& ends_of_pipeline();
+  [[nodiscard]] Group& everyone() { return along({kAxes.begin(), kAxes.end()}); }
+  [[nodiscard]] int64_t bytes_sent() const;
+
+ private:
+  Group& group_of(const std::vector<int64_t>& ranks);
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  Mesh mesh_;
+  std::chrono::milliseconds timeout_;
+  std::map<std::vector<int64_t>, std::unique_ptr<Group>> groups_;
+};
+
+}  // namespace folio::train::parallel
