@@ -24,8 +24,9 @@ RopeCache rope_of(const core::ModelConfig& config) {
                    core::info(config.family).pairs, core::rope_magnitude(config));
 }
 
-BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
+BlockFactory llama_blocks(const core::ModelConfig& config, double dropout, PartsFactory make_parts) {
   core::validate(config, "llama_blocks");
+  if (!make_parts) make_parts = llama_parts;
   RopeCache rope = rope_of(config);
   RopeCache local = rope;  // of layers with a window
   if (config.local_rope_theta > 0.0F) {
@@ -34,11 +35,11 @@ BlockFactory llama_blocks(const core::ModelConfig& config, double dropout) {
     of_local.rope_scaling = {};
     local = rope_of(of_local);
   }
-  return [rope, local, dropout](core::ModelConfig c, int64_t layer) {
+  return [rope, local, dropout, make_parts](core::ModelConfig c, int64_t layer) {
     const bool windowed = c.has_window(layer);
     c.window_period = 1;
     if (!windowed) c.sliding_window = 0;
-    return Block(llama_parts(c, windowed ? local : rope, dropout, layer), dropout);
+    return Block(make_parts(c, windowed ? local : rope, dropout, layer), dropout);
   };
 }
 

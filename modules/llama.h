@@ -37,8 +37,13 @@ struct LayerRange {
 /// The rotations of a configuration, those of layers with a window but where these have a base of their own.
 [[nodiscard]] RopeCache rope_of(const core::ModelConfig& config);
 
-/// Makes Llama's own blocks, which share one RopeCache.
-[[nodiscard]] BlockFactory llama_blocks(const core::ModelConfig& config, double dropout = 0.0);
+/// Makes the parts of one layer's block, as llama_parts does: `config` is the layer's own, with its window.
+using PartsFactory =
+    std::function<BlockParts(const core::ModelConfig& config, RopeCache rope, double dropout, int64_t layer)>;
+
+/// Makes Llama's own blocks, which share one RopeCache. The parts come from `make_parts`, whose default is llama_parts.
+[[nodiscard]] BlockFactory llama_blocks(const core::ModelConfig& config, double dropout = 0.0,
+                                        PartsFactory make_parts = {});
 
 /// Source: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, section 2.2.
 class LlamaImpl : public torch::nn::Module {

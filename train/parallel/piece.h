@@ -30,4 +30,7 @@ struct Piece {
 /// moment, of the same shape. All ranks along the cut call it.
 [[nodiscard]] torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& world);
 
+/// The rule itself: the gradient of each piece that has one becomes the sum over its copies, one after the other.
+void sum_over_copies(const std::vector<Piece>& pieces, World& world);
+
 }  // namespace folio::train::parallel

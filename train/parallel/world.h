@@ -17,6 +17,7 @@ class World {
   /// `store` is common to all ranks: torchrun's, or in tests one of a process whose threads are ranks.
   World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
         std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  ~World();
 
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
   /// The ranks that differ from this one in these dimensions alone. Made at the first call; all ranks of a group ask

@@ -1,6 +1,5 @@
 #include "train/step/trainer.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/record_function.h>
 #include <torch/cuda.h>
@@ -21,6 +20,7 @@
 #include "train/run/dump.h"
 #include "train/run/sample.h"
 #include "train/run/weights.h"
+#include "train/step/autocast.h"
 #include "train/step/balance.h"
 #include "train/step/schedule.h"
 #include "train/step/weight_average.h"
@@ -100,27 +100,6 @@ std::shared_ptr<const nn::FrozenWeights> frozen_weights(const TrainConfig& c, co
   require(difference.empty(), "{}: the run is of another model: {}", base.string(), difference);
   return frozen;
 }
-
-// If `on`, matrix products are in bfloat16 while this object exists.
-class Autocast {
- public:
-  Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
-    if (!on_) return;
-    at::autocast::set_autocast_dtype(type_, at::kBFloat16);
-    at::autocast::set_autocast_enabled(type_, true);
-  }
-  ~Autocast() {
-    if (!on_) return;
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(type_, false);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  bool on_;
-  at::DeviceType type_;
-};
 
 void write_gradients(const fs::path& path, const nn::Llama& model, const TrainerState& state) {
   if (state.config.lora_rank == 0) {

@@ -1,0 +1,24 @@
+#include "train/parallel/mesh.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace folio::train::parallel {
+namespace {
+
+TEST(Mesh, LinesHaveTheRanksThatDifferInOneDimension) {
+  MeshShape shape;
+  shape[Axis::Data] = 2;
+  shape[Axis::Tensor] = 3;
+  EXPECT_EQ(Mesh(shape, 4).along({Axis::Tensor}), (std::vector<int64_t>{3, 4, 5}));
+  EXPECT_EQ(Mesh(shape, 4).along({Axis::Data}), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(Mesh(shape, 4).along({}), (std::vector<int64_t>{4}));
+  EXPECT_EQ(Mesh(shape, 4).along({Axis::Data, Axis::Tensor}).size(), 6U);
+  EXPECT_EQ(to_string(shape), "data 2 × tensor 3");
+}
+
+TEST(Mesh, HasNoRankBehindItsLast) { EXPECT_THROW(Mesh(MeshShape{}, 1), core::Error); }
+
+}  // namespace
+}  // namespace folio::train::parallel

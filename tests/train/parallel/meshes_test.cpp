@@ -1,0 +1,178 @@
+// The law of all parallelisms: on every mesh of at most eight ranks, the loss and the gradient of every parameter are
+// one process's. In double, with ranks as threads.
+#include <torch/utils.h>
+
+#include <map>
+#include <mutex>
+
+#include "core/random.h"
+#include "tests/modules/support.h"
+#include "tests/train/parallel/support.h"
+#include "train/parallel/parts.h"
+#include "train/parallel/rank_model.h"
+#include "train/step/balance.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using torch::Tensor;
+
+constexpr int64_t kMostRanks = 8;
+
+// All shapes with a product of at most kMostRanks.
+std::vector<MeshShape> all_meshes() {
+  std::vector<MeshShape> meshes{MeshShape{}};
+  for (const Axis axis : kAxes) {
+    const size_t before = meshes.size();
+    for (size_t i = 0; i < before; ++i) {
+      for (int64_t n = 2; n * meshes[i].n_ranks() <= kMostRanks; ++n) {
+        MeshShape wider = meshes[i];
+        wider[axis] = n;
+        meshes.push_back(wider);
+      }
+    }
+  }
+  return meshes;
+}
+
+// A model of experts, or not, that the mesh divides: grouped heads, and in models without experts tied embeddings.
+TrainConfig config_for(const MeshShape& mesh, bool experts) {
+  const int64_t t = mesh[Axis::Tensor];
+  TrainConfig c;
+  c.model = {.family = experts ? core::Family::Qwen3Moe : core::Family::Llama,
+             .vocab_size = 13,
+             .dim = 12,
+             .n_layers = 2 * mesh[Axis::Pipeline],
+             .n_heads = 2 * t,
+             .n_kv_heads = t,
+             .head_dim = 4,
+             .hidden_dim = 6 * t,
+             .context_length = 64,
+             .rope_theta = 500.0F,
+             .tie_embeddings = !experts};
+  if (experts) {
+    c.model.n_experts = 2 * mesh[Axis::Expert];
+    c.model.experts_per_token = 2;
+    c.model.expert_dim = 8;
+    c.model.normalize_routes = true;
+    c.model.n_kv_heads = 2 * t;
+  }
+  c.batch_size = 2 * mesh[Axis::Data] * mesh[Axis::Expert];
+  c.window = (mesh[Axis::Context] > 1 ? 2 * mesh[Axis::Context] : 1) * t * 3;
+  c.accumulation = 3;
+  c.balance_rate = mesh[Axis::Pipeline] > 1 ? 0.0 : 0.1;
+  return c;
+}
+
+// Random tokens. Some targets don't count, so that ranks have unequally many.
+data::Batch random_batch(const TrainConfig& c, uint64_t seed) {
+  data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
+  const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(c.batch_size * c.window); ++i) {
+    batch.inputs.push_back(static_cast<int32_t>(core::random_below(seed, 3 * i, vocab)));
+    const bool counts = core::random_below(seed, 3 * i + 1, 5) > 0;
+    batch.targets.push_back(counts ? static_cast<int32_t>(core::random_below(seed, 3 * i + 2, vocab))
+                                   : data::Batch::kIgnored);
+  }
+  return batch;
+}
+
+struct Expected {
+  double loss = 0.0;
+  std::map<std::string, Tensor> gradients;
+};
+
+// One process, in the plain form, as the trainer accumulates.
+Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vector<data::Batch>& batches) {
+  Expected expected;
+  double n_counted = 0.0;
+  for (const data::Batch& batch : batches) n_counted += static_cast<double>(batch.n_counted());
+  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
+  for (const data::Batch& part : batches) {
+    const TensorBatch batch = to_tensors(part, torch::kCPU);
+    const Tensor loss =
+        model->loss(batch.inputs_BT, batch.targets_BT) * (static_cast<double>(part.n_counted()) / n_counted);
+    expected.loss += loss.item<double>();
+    Tensor objective = loss;
+    if (!mixtures.empty() && c.balance_rate > 0.0) {
+      objective = objective +
+                  train::balance_loss(take_loads(mixtures)) * (c.balance_rate / static_cast<double>(batches.size()));
+    }
+    objective.backward();
+  }
+  for (const auto& parameter : model->named_parameters()) {
+    if (parameter.value().grad().defined()) expected.gradients[parameter.key()] = parameter.value().grad().clone();
+  }
+  return expected;
+}
+
+struct Case {
+  MeshShape mesh;
+  bool experts;
+  int64_t chunks = 1;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const MeshShape& mesh : all_meshes()) {
+    if (mesh[Axis::Expert] == 1) cases.push_back({mesh, false});
+    cases.push_back({mesh, true});
+    if (mesh[Axis::Pipeline] > 1) cases.push_back({mesh, true, 2});
+  }
+  return cases;
+}
+
+class Meshes : public testing::TestWithParam<Case> {};
+
+TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
+  const auto& [mesh, experts, chunks] = GetParam();
+  TrainConfig c = config_for(mesh, experts);
+  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // an interleaved schedule wants a multiple of the stages
+  torch::manual_seed(5);
+  auto whole = folio::test::in_double(nn::plain_llama(c.model), 0.3);
+  std::vector<data::Batch> batches;
+  for (int64_t i = 0; i < c.accumulation; ++i) batches.push_back(random_batch(c, static_cast<uint64_t>(70 + i)));
+  const Expected expected = of_one_process(whole, c, batches);
+
+  std::mutex one_at_a_time;
+  test::on_ranks(mesh, [&](World& world) {
+    std::unique_ptr<RankModel> model;
+    {
+      const std::lock_guard lock(one_at_a_time);  // LibTorch's generator is common to all threads
+      model = std::make_unique<RankModel>(c, world, chunks);
+      for (nn::Llama& chunk : model->chunks()) chunk->to(torch::kDouble);
+    }
+    model->load(whole);
+    const double loss = model->pass(batches);
+    sum_over_copies(model->pieces(), world);
+    std::vector<Tensor> gradients;
+    for (const Piece& piece : model->pieces()) {
+      const Tensor gradient = piece.local.grad();
+      gradients.push_back(gradient.defined() ? whole_of(gradient, piece, world) : Tensor());
+    }
+
+    const std::lock_guard lock(one_at_a_time);
+    const auto where = fmt::format("{}, rank {}", to_string(mesh), world.mesh().rank());
+    EXPECT_NEAR(loss, expected.loss, 1e-9) << where;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const std::string& name = model->pieces()[i].name;
+      if (!gradients[i].defined()) continue;
+      SCOPED_TRACE(where + ", " + name);
+      const Tensor& right = expected.gradients.at(name);
+      folio::test::expect_close(gradients[i], right, 1e-9 * std::max(1.0, folio::test::largest(right)));
+    }
+  });
+}
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.experts ? "experts" : "dense";
+  for (const Axis axis : kAxes) {
+    if (info.param.mesh[axis] > 1) name += fmt::format("_{}{}", name_of(axis), info.param.mesh[axis]);
+  }
+  return info.param.chunks > 1 ? name + "_interleaved" : name;
+}
+
+INSTANTIATE_TEST_SUITE_P(UpToEightRanks, Meshes, testing::ValuesIn(all_cases()), name_of_case);
+
+}  // namespace
+}  // namespace folio::train::parallel

@@ -1,0 +1,37 @@
+// Ranks as threads of one process, which meet in a store that they share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "train/parallel/world.h"
+
+namespace folio::train::parallel::test {
+
+/// Calls body(world) on a thread for each rank. If some throw, throws what the rank with the lowest number did.
+inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& body) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(shape.n_ranks()));
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        World world(store, shape, rank, std::chrono::seconds(60));
+        body(world);
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace folio::train::parallel::test

@@ -1,0 +1,28 @@
+// Which part of a model a mesh gives to a rank.
+//
+//   pipeline   ranges of layers               tensor   heads and hidden numbers: rows of wq, wk, wv, w1, w3, columns of
+//   expert     experts of each mixture                 wo, w2 (Shoeybi et al., "Megatron-LM", 2019, section 3)
+//   data, context: nothing is cut
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "modules/llama.h"
+#include "train/parallel/piece.h"
+#include "train/run/train_config.h"
+
+namespace folio::train::parallel {
+
+/// Throws core::UsageError that names both numbers where the mesh does not divide the model or its batches, or names
+/// the part that has no form for several ranks.
+void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pipeline_chunks = 1);
+
+/// The rank's part of the layers of a range, with the names of the whole model's parameters.
+[[nodiscard]] nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range);
+
+/// How the rank holds the parameter of this name of make_chunk()'s.
+[[nodiscard]] Piece piece_of(const std::string& name, const torch::Tensor& local, const core::ModelConfig& config,
+                             const Mesh& mesh);
+
+}  // namespace folio::train::parallel

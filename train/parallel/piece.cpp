@@ -1,0 +1,45 @@
+#include "train/parallel/piece.h"
+
+#include <torch/utils.h>
+
+#include "core/error.h"
+
+namespace folio::train::parallel {
+
+std::vector<Axis> Piece::copies() const {
+  std::vector<Axis> axes;
+  for (const Axis axis : kAxes) {
+    if (axis != Axis::Pipeline && !(cut_dim >= 0 && axis == by)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+int64_t Piece::n_copies(const Mesh& mesh) const {
+  int64_t n = tied_ends && mesh.size(Axis::Pipeline) > 1 ? 2 : 1;
+  for (const Axis axis : copies()) n *= mesh.size(axis);
+  return n;
+}
+
+torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh) {
+  if (piece.cut_dim < 0) return whole;
+  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);
+  core::require(n % parts == 0, "{}: {} rows or columns are not divided by {} {} ranks", piece.name, n, parts,
+                name_of(piece.by));
+  return whole.narrow(piece.cut_dim, mesh.at(piece.by) * (n / parts), n / parts);
+}
+
+torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& world) {
+  const torch::NoGradGuard no_grad;
+  if (piece.cut_dim < 0) return local;
+  return world.along({piece.by}).gather(local.contiguous(), piece.cut_dim);
+}
+
+void sum_over_copies(const std::vector<Piece>& pieces, World& world) {
+  for (const Piece& piece : pieces) {
+    if (!piece.local.grad().defined()) continue;
+    world.along(piece.copies()).sum(piece.local.grad());
+    if (piece.tied_ends) world.ends_of_pipeline().sum(piece.local.grad());
+  }
+}
+
+}  // namespace folio::train::parallel
