@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs wheel test long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help demo programs wheel test studies long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,15 @@ test: ## build everything and run the test-suite
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
+
+studies: ## the short forms of experiments/ with a table of their claims, and the exercises' laws on solutions and mistakes
+	@scripts/bootstrap.sh test
+	@$(CORPUS)
+	@$(SMOLLM2)
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET) --target all studies
+	@ctest --preset studies
+	@scripts/ladder.py --results build/experiments/short
 
 long: ## what make test runs in a shorter form, at its full length, and the engine's laws on half a GPU (minutes)
 	@scripts/bootstrap.sh test
