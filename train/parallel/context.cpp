@@ -1,0 +1,170 @@
+// Shapes: B sequences, T positions of a rank, N of a block's queries, S of its keys, D model width, H query heads, G
+// key/value heads, K numbers in a head.
+#include "train/parallel/context.h"
+
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/utils.h>
+
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "modules/shapes.h"
+#include "train/parallel/collectives.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kT = 2;  // the dimension of positions
+
+// Sums over blocks and ranks are not in 16 bits.
+torch::ScalarType sum_type(const Tensor& x) {
+  return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+}
+
+// A tensor on its way to the next rank, and that of the rank before on its way here.
+class Travel {
+ public:
+  Travel(Tensor leaving, Group& ring, int tag)
+      : leaving_(std::move(leaving)),
+        coming_(torch::empty_like(leaving_)),
+        sent_(ring.send(leaving_, (ring.index() + 1) % ring.size(), tag)),
+        received_(ring.receive(coming_, (ring.index() + ring.size() - 1) % ring.size(), tag)) {}
+
+  Tensor arrived() {
+    sent_.wait();
+    received_.wait();
+    return coming_;
+  }
+
+ private:
+  Tensor leaving_, coming_;
+  Pending sent_, received_;
+};
+enum Tag { kKeys, kGradients };
+
+// Calls use(from, kv) with the keys and values of each rank, [2, B, G, T, K], its own first; the next are under way.
+template <typename Use>
+void around(Group& ring, Tensor kv, Use&& use) {
+  const int64_t C = ring.size();
+  for (int64_t step = 0; step < C; ++step) {
+    std::optional<Travel> next;
+    if (step + 1 < C) next.emplace(kv, ring, kKeys);
+    use((ring.index() + C - step) % C, kv);
+    if (next) kv = next->arrived();
+  }
+}
+
+// The part of a step's tensors that its block has.
+Tensor queries_of(const Tensor& x, const RingBlock& block) {
+  const int64_t chunk = x.size(kT) / 2;
+  return x.narrow(kT, block.first_query * chunk, x.size(kT) - block.first_query * chunk);
+}
+Tensor keys_of(const Tensor& x, const RingBlock& block) { return x.narrow(kT, 0, block.n_keys * (x.size(kT) / 2)); }
+
+// LibTorch's kernel has as many key heads as query heads.
+Tensor for_each_query_head(const Tensor& k_BGSK, int64_t H) { return k_BGSK.repeat_interleave(H / k_BGSK.size(1), 1); }
+Tensor sum_of_query_heads(const Tensor& dk_BHSK, int64_t G) { return dk_BHSK.unflatten(1, {G, -1}).sum(2); }
+
+struct RingFunction : torch::autograd::Function<RingFunction> {
+  static Tensor forward(AutogradContext* context, const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK,
+                        double scale, Group* ring) {
+    const int64_t H = q_BHTK.size(1);
+    const Tensor kv = torch::stack({k_BGTK, v_BGTK});
+    Tensor out_BHTK, lse_BHT;
+    around(*ring, kv, [&](int64_t from, const Tensor& kv_here) {
+      const RingBlock block = ring_block(ring->index(), from);
+      auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
+          queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
+          for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
+      if (!out_BHTK.defined()) {  // its own keys, which each query sees some of
+        out_BHTK = mean_BHNK.to(sum_type(q_BHTK));
+        lse_BHT = sum_BHN;
+        return;
+      }
+      // out and mean have the weights e^lse and e^sum; the new lse is their sum's logarithm.
+      Tensor out = queries_of(out_BHTK, block), lse = queries_of(lse_BHT, block);
+      out.sub_(torch::sigmoid(sum_BHN - lse).unsqueeze(-1) * (out - mean_BHNK));
+      lse.sub_(torch::log_sigmoid(lse - sum_BHN));
+    });
+    out_BHTK = out_BHTK.to(q_BHTK.scalar_type());
+    save_group(*context, *ring);
+    context->save_for_backward({q_BHTK, kv, out_BHTK, lse_BHT});
+    context->saved_data["scale"] = scale;
+    return out_BHTK;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& douts) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &q_BHTK = saved[0], &kv = saved[1], &out_BHTK = saved[2], &lse_BHT = saved[3];
+    const Tensor dout_BHTK = douts[0].contiguous();
+    const double scale = context->saved_data["scale"].toDouble();
+    Group& ring = saved_group(*context);
+    const int64_t H = q_BHTK.size(1), G = kv.size(2);
+    const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
+    // What all ranks before this one added to the gradients of the keys that are here follows one step behind them.
+    Tensor dkv;
+    std::optional<Travel> gradients;
+    around(ring, kv, [&](int64_t from, const Tensor& kv_here) {
+      const RingBlock block = ring_block(ring.index(), from);
+      const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          queries_of(dout_BHTK, block), queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
+          for_each_query_head(keys_of(kv_here[1], block), H), queries_of(out_BHTK, block), queries_of(lse_BHT, block),
+          /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
+      queries_of(dq_BHTK, block).add_(dq);
+      dkv = gradients ? gradients->arrived() : torch::zeros_like(kv, sum_type(kv));
+      keys_of(dkv[0], block).add_(sum_of_query_heads(dk, G));
+      keys_of(dkv[1], block).add_(sum_of_query_heads(dv, G));
+      if (ring.size() > 1) gradients.emplace(dkv, ring, kGradients);
+    });
+    if (gradients) dkv = gradients->arrived();
+    dkv = dkv.to(kv.scalar_type());
+    return {dq_BHTK.to(q_BHTK.scalar_type()), dkv[0], dkv[1], {}, {}};
+  }
+};
+
+}  // namespace
+
+RingBlock ring_block(int64_t rank, int64_t from) {
+  if (from == rank) return {.first_query = 0, .n_keys = 2, .causal = true};
+  if (from < rank) return {.first_query = 0, .n_keys = 1, .causal = false};
+  return {.first_query = 1, .n_keys = 2, .causal = false};
+}
+
+Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
+  core::require(q_BHTK.is_cpu(), "attention of context ranks is for CPUs; take --device cpu");
+  core::require(q_BHTK.size(kT) % 2 == 0, "a context rank has two chunks of positions, but {} is odd", q_BHTK.size(kT));
+  // With autocast, norms of queries and keys may leave them in float.
+  return RingFunction::apply(q_BHTK.to(v_BGTK.scalar_type()), k_BGTK.to(v_BGTK.scalar_type()), v_BGTK, scale, &context);
+}
+
+ContextAttentionImpl::ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context,
+                                           double dropout)
+    : AttentionImpl(config, std::move(rope), dropout), context_(context) {
+  const auto refuse = [](const char* what) {
+    core::fail("context ranks have no attention with {}; take --context-parallel 1", what);
+  };
+  if (window_ > 0) refuse("a sliding window");
+  if (scores_.cap > 0) refuse("a cap on its scores");
+  if (dropout > 0) refuse("dropout");
+}
+
+Tensor ContextAttentionImpl::forward(const Tensor& x_BTD, const Tensor& starts_BT) {
+  nn::require_BTD(x_BTD, dim_, "ContextAttention");
+  const int64_t T = x_BTD.size(1), chunk = T / 2, C = context_.size(), c = context_.index();
+  core::require(T % 2 == 0, "ContextAttention: a rank has two chunks of positions, but {} is odd", T);
+  core::require(!starts_BT.defined(), "context ranks have no sequences behind each other; take --context-parallel 1");
+  const Heads first = project(x_BTD.narrow(1, 0, chunk), c * chunk);
+  const Heads second = project(x_BTD.narrow(1, chunk, chunk), (2 * C - 1 - c) * chunk);
+  const auto both = [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, kT); };
+  return output(ring_attention(both(first.q, second.q), both(first.k, second.k), both(first.v, second.v),
+                               1.0 / scores_.divisor, context_));
+}
+
+}  // namespace folio::train::parallel
