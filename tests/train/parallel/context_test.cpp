@@ -1,0 +1,208 @@
+// Ring attention against the attention of one process. Ranks are threads.
+#include "train/parallel/context.h"
+
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "modules/llama.h"
+#include "tests/train/parallel/layer_on_ranks.h"
+#include "train/parallel/tensor.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using folio::test::expect_close;
+using folio::test::expect_error;
+using folio::test::in_double;
+using folio::test::randn;
+using torch::Tensor;
+using torch::nn::AnyModule;
+
+MeshShape context_ranks(int64_t n_context, int64_t n_tensor = 1) {
+  MeshShape shape;
+  shape[Axis::Context] = n_context;
+  shape[Axis::Tensor] = n_tensor;
+  return shape;
+}
+
+core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t n_kv_heads) {
+  return {.family = family,
+          .vocab_size = 1,
+          .dim = 10,
+          .n_heads = n_heads,
+          .n_kv_heads = n_kv_heads,
+          .head_dim = 4,
+          .context_length = 64};
+}
+
+// Chunk pairs (query, key) of one step, a diagonal one as a half.
+double work_of(int64_t rank, int64_t from) {
+  const RingBlock block = ring_block(rank, from);
+  const double pairs = static_cast<double>((2 - block.first_query) * block.n_keys);
+  return block.causal ? pairs / 2 : pairs;
+}
+
+TEST(RingBlocks, CoverWhatTheMaskShowsOnceAndNothingElse) {
+  for (int64_t C = 1; C <= 8; ++C) {
+    const auto chunk_of = [C](int64_t rank, int64_t i) { return i == 0 ? rank : 2 * C - 1 - rank; };
+    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // by chunks
+    for (int64_t rank = 0; rank < C; ++rank) {
+      for (int64_t from = 0; from < C; ++from) {
+        const RingBlock block = ring_block(rank, from);
+        for (int64_t query = block.first_query; query < 2; ++query) {
+          for (int64_t key = 0; key < (block.causal ? query + 1 : block.n_keys); ++key) {
+            seen[chunk_of(rank, query)][chunk_of(from, key)] += 1;
+          }
+        }
+      }
+    }
+    EXPECT_TRUE(torch::equal(seen, torch::ones({2 * C, 2 * C}, torch::kInt64).tril())) << C << " ranks";
+  }
+}
+
+TEST(RingBlocks, AreTheSameWorkForAllRanksInEachStepAndHalfOfAllPairs) {
+  for (int64_t C = 1; C <= 8; ++C) {
+    for (int64_t rank = 0; rank < C; ++rank) {
+      double work = 0;
+      for (int64_t step = 0; step < C; ++step) {
+        EXPECT_EQ(work_of(rank, (rank + C - step) % C), 2.0);
+        work += work_of(rank, (rank + C - step) % C);
+      }
+      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // its two chunks see 2C chunks each without a mask
+    }
+  }
+}
+
+TEST(ContextAttention, OnARingIsTheWholeAttention) {
+  for (const int64_t C : {1, 2, 3, 4}) {
+    // As many key heads as query heads, or one; with biases; with a norm of each head.
+    for (const auto& [family, n_kv_heads] : {std::pair<core::Family, int64_t>{core::Family::Llama, 4},
+                                             {core::Family::Llama, 1},
+                                             {core::Family::Qwen2, 2},
+                                             {core::Family::Qwen3, 2}}) {
+      const auto c = attention_config(family, 4, n_kv_heads);
+      const auto rope = nn::rope_of(c);
+      test::expect_whole_layer(
+          AnyModule(in_double(nn::Attention(c, rope), 0.3)), context_ranks(C),
+          [&](World& world) { return AnyModule(ContextAttention(c, rope, world.along({Axis::Context}))); },
+          randn({2, 2 * C * (C == 3 ? 1 : 5), c.dim}));
+    }
+  }
+}
+
+TEST(ContextAttention, OnARingWithDividedHeadsIsTheWholeAttention) {
+  for (const auto& [C, t] : {std::pair<int64_t, int64_t>{2, 2}, {3, 2}, {2, 3}}) {
+    const auto whole = attention_config(core::Family::Llama, 6, t == 2 ? 2 : 6);
+    auto part = whole;
+    part.n_heads /= t;
+    part.n_kv_heads /= t;
+    const auto rope = nn::rope_of(whole);
+    test::expect_whole_layer(
+        AnyModule(in_double(nn::Attention(whole, rope), 0.3)), context_ranks(C, t),
+        [&](World& world) {
+          return tensor_parallel(AnyModule(ContextAttention(part, rope, world.along({Axis::Context}))),
+                                 world.along({Axis::Tensor}));
+        },
+        randn({2, 2 * C * t * 2, whole.dim}));
+  }
+}
+
+// q, k and v of a whole sequence, and what a single process makes of them, with the gradients of sum(r · out).
+struct Sequence {
+  Tensor q, k, v, r, out;
+
+  explicit Sequence(torch::ScalarType type, double magnitude) {
+    const auto made = [&](int64_t heads) { return (magnitude * randn({1, heads, 16, 8})).to(type); };
+    q = made(4);
+    k = made(2);
+    v = randn({1, 2, 16, 8}).to(type);
+    r = randn({1, 4, 16, 8}).to(type);
+    for (Tensor* x : {&q, &k, &v}) x->set_requires_grad(true);
+    // In double, whatever the type is.
+    const auto wide = [](const Tensor& x) { return x.to(torch::kDouble); };
+    out = at::scaled_dot_product_attention(wide(q), wide(k), wide(v), {}, 0.0, /*is_causal=*/true, 1.0,
+                                           /*enable_gqa=*/true);
+    (out * wide(r)).sum().backward();
+  }
+
+  // The largest difference of two ranks' outputs, and of their gradients, to these, as parts of the largest number, or
+  // of 1.
+  [[nodiscard]] double largest_error() const {
+    std::vector<double> errors(2);
+    test::on_ranks(context_ranks(2), [&](World& world) {
+      const auto own = [&](const Tensor& x) { return test::context_positions_of(x, world.mesh(), 2); };
+      std::vector<Tensor> leaves;
+      for (const Tensor& x : {q, k, v}) leaves.push_back(own(x.detach()).set_requires_grad(true));
+      const Tensor y = ring_attention(leaves[0], leaves[1], leaves[2], 1.0, world.along({Axis::Context}));
+      (y * own(r)).sum().backward();
+      const auto compare = [&](const Tensor& actual, const Tensor& expected) {
+        EXPECT_TRUE(actual.isfinite().all().item<bool>());
+        auto& error = errors[static_cast<size_t>(world.mesh().rank())];
+        const double scale = std::max(1.0, expected.abs().max().item<double>());
+        error = std::max(error, (actual.to(torch::kDouble) - own(expected)).abs().max().item<double>() / scale);
+      };
+      compare(y, out.detach());
+      compare(leaves[0].grad(), q.grad());
+      compare(leaves[1].grad(), k.grad());
+      compare(leaves[2].grad(), v.grad());
+    });
+    return *std::max_element(errors.begin(), errors.end());
+  }
+};
+
+TEST(RingAttention, MergesBlocksOfAnyMagnitude) {
+  // Scores of some thousands: e^score is infinite, even in double.
+  EXPECT_LT(Sequence(torch::kDouble, 30.0).largest_error(), 1e-9);
+}
+
+TEST(RingAttention, RoundsAsItsInputsDo) {
+  EXPECT_LT(Sequence(torch::kFloat, 1.0).largest_error(), 1e-5);
+  // Outputs, weights and gradients are rounded to 8 bits each; what is merged is not rounded again.
+  EXPECT_LT(Sequence(torch::kBFloat16, 1.0).largest_error(), 4.0 / 256);
+}
+
+TEST(RingAttention, SendsWhatTheHeaderSays) {
+  constexpr int64_t C = 3, B = 2, H = 4, G = 2, K = 8, kLength = 2 * C * 2;
+  test::on_ranks(context_ranks(C), [&](World& world) {
+    Group& group = world.along({Axis::Context});
+    const auto made = [&](int64_t heads) { return torch::randn({B, heads, kLength / C, K}).set_requires_grad(true); };
+    const int64_t before = group.bytes_sent(), numbers = 2 * B * G * (kLength / C) * K;
+    const Tensor y = ring_attention(made(H), made(G), made(G), 0.5, group);
+    EXPECT_EQ(group.bytes_sent() - before, (C - 1) * numbers * 4);
+    y.sum().backward();
+    EXPECT_EQ(group.bytes_sent() - before, (C - 1 + 2 * C - 1) * numbers * 4);
+  });
+}
+
+TEST(ContextAttention, RefusesByNameWhatItHasNot) {
+  test::on_ranks(context_ranks(1), [&](World& world) {
+    Group& group = world.along({Axis::Context});
+    const auto made = [&](core::ModelConfig c, double dropout = 0.0) {
+      return ContextAttention(c, nn::rope_of(c), group, dropout);
+    };
+    const auto plain = attention_config(core::Family::Llama, 2, 2);
+    auto windowed = attention_config(core::Family::Mistral, 2, 2);
+    windowed.sliding_window = 4;
+    auto capped = attention_config(core::Family::Gemma2, 2, 2);
+    capped.attention_cap = 50.0F;
+    expect_error([&] { made(windowed); }, {"context ranks", "sliding window", "--context-parallel 1"});
+    expect_error([&] { made(capped); }, {"context ranks", "cap", "--context-parallel 1"});
+    expect_error([&] { made(plain, 0.1); }, {"context ranks", "dropout", "--context-parallel 1"});
+    auto attention = made(plain);
+    expect_error([&] { attention->forward(torch::zeros({1, 3, plain.dim})); }, {"two chunks", "3"});
+    expect_error(
+        [&] {
+          attention->forward(torch::zeros({1, 4, plain.dim}), torch::zeros({1, 4}, torch::kInt64));
+        },
+        {"sequences", "--context-parallel 1"});
+  });
+}
+
+}  // namespace
+}  // namespace folio::train::parallel
