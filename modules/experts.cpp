@@ -31,7 +31,9 @@ Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
 NamedTensorImpl::NamedTensorImpl(const char* name, const Tensor& of, bool trained)
     : value(register_parameter(name, of, trained)) {}
 
-MixtureImpl::MixtureImpl(const core::ModelConfig& config)
+MixtureImpl::MixtureImpl(const core::ModelConfig& config) : MixtureImpl(config, config.n_experts) {}
+
+MixtureImpl::MixtureImpl(const core::ModelConfig& config, int64_t n_here)
     : config_(config),
       router_(nullptr),
       selection_(nullptr),
@@ -50,9 +52,9 @@ MixtureImpl::MixtureImpl(const core::ModelConfig& config)
     selection_ = register_module("selection", NamedTensor("bias", torch::zeros({E}), /*trained=*/false));
   }
   const auto experts = register_module("experts", std::make_shared<torch::nn::Module>());
-  w1_ = experts->register_module("w1", NamedTensor("weight", torch::zeros({E, F, D})));
-  w3_ = experts->register_module("w3", NamedTensor("weight", torch::zeros({E, F, D})));
-  w2_ = experts->register_module("w2", NamedTensor("weight", torch::zeros({E, D, F})));
+  w1_ = experts->register_module("w1", NamedTensor("weight", torch::zeros({n_here, F, D})));
+  w3_ = experts->register_module("w3", NamedTensor("weight", torch::zeros({n_here, F, D})));
+  w2_ = experts->register_module("w2", NamedTensor("weight", torch::zeros({n_here, D, F})));
   if (config.shared_dim == 0) return;
   if (mixture.shared_gate) shared_gate_ = register_module("shared_gate", NamedTensor("weight", torch::zeros({D})));
   shared_ = register_module("shared", SwiGLU(D, config.shared_dim));
@@ -67,9 +69,7 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
            .mean_scores = routes.scores.mean(0),
            .n_rows = load_.n_rows + x_ND.size(0)};
 
-  auto y_ND = form == Form::Fused && x_ND.is_cpu()
-                  ? fused::experts(x_ND, routes.experts, routes.weights, w1_->value, w3_->value, w2_->value, *operands_)
-                  : of_experts(x_ND, routes);
+  auto y_ND = of_experts(x_ND, routes);
   if (shared_) {
     auto shared_ND = shared_->forward(x_BTD).flatten(0, 1);
     if (shared_gate_) shared_ND = shared_ND * torch::sigmoid(x_ND.mv(shared_gate_->value)).unsqueeze(-1);
@@ -94,15 +94,24 @@ Routes MixtureImpl::route(const Tensor& x_ND) const {
   return {.scores = scores_NE, .experts = experts_NK, .weights = weights_NK};
 }
 
-Tensor MixtureImpl::of_experts(const Tensor& x_ND, const Routes& routes) const {
+Tensor MixtureImpl::of_experts(const Tensor& x_ND, const Routes& routes) {
+  return of_experts_here(x_ND, routes.experts, routes.weights);
+}
+
+Tensor MixtureImpl::of_experts_here(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
+  // Without rows gradients are 0, and there: who waits for them cannot know.
+  if (x_ND.size(0) == 0) return x_ND + 0.0 * (w1_->value.sum() + w3_->value.sum() + w2_->value.sum());
+  if (form == Form::Fused && x_ND.is_cpu()) {
+    return fused::experts(x_ND, experts_NK, weights_NK, w1_->value, w3_->value, w2_->value, *operands_);
+  }
   auto y_ND = torch::zeros_like(x_ND);
-  for (int64_t e = 0; e < config_.n_experts; ++e) {
-    const auto at = (routes.experts == e).nonzero();  // [n, 2]: rows that chose it, and where in theirs
+  for (int64_t e = 0; e < w1_->value.size(0); ++e) {
+    const auto at = (experts_NK == e).nonzero();  // [n, 2]: rows that chose it, and where in theirs
     if (at.size(0) == 0) continue;
     const auto rows_n = at.select(1, 0);
     const auto x_nD = x_ND.index_select(0, rows_n);
     const auto hidden_nF = torch::silu(torch::linear(x_nD, w1_->value[e])) * torch::linear(x_nD, w3_->value[e]);
-    const auto weight_n = routes.weights.index({rows_n, at.select(1, 1)});
+    const auto weight_n = weights_NK.index({rows_n, at.select(1, 1)});
     const auto out_nD = torch::linear(hidden_nF, w2_->value[e]) * weight_n.unsqueeze(-1);
     y_ND = y_ND.index_add(0, rows_n, out_nD.to(y_ND.scalar_type()));
   }

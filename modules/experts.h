@@ -70,9 +70,18 @@ class MixtureImpl : public torch::nn::Module {
   /// [E]; empty where the family has none
   [[nodiscard]] NamedTensor& selection_bias() { return selection_; }
 
- private:
-  torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) const;
+ protected:
+  /// Of the experts only this many are here, and experts.{w1,w3,w2}.weight are theirs; the router knows all.
+  MixtureImpl(const core::ModelConfig& config, int64_t n_here);
 
+  /// Σ g_e SwiGLU_e(x) over the experts that x [N, D] takes, [N, D].
+  virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes);
+  /// The same over experts that are here, by their places: experts, int64, and weights [N, K].
+  torch::Tensor of_experts_here(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
+
+  [[nodiscard]] const core::ModelConfig& config() const { return config_; }
+
+ private:
   core::ModelConfig config_;
   NamedTensor router_, selection_, w1_, w3_, w2_, shared_gate_;
   SwiGLU shared_;

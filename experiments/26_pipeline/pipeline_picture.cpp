@@ -1,0 +1,126 @@
+#include "experiments/26_pipeline/pipeline_picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "train/report/svg.h"
+
+namespace folio::experiments {
+namespace {
+
+namespace svg = train::svg;
+using train::parallel::Action;
+using Kind = Action::Kind;
+
+// Pixels.
+constexpr double kLeft = 64;
+constexpr double kWidth = 1000;  // of the longest panel
+constexpr double kLine = 16;
+constexpr double kNumber = 9;  // a box has to be as wide to have one
+
+struct Named {
+  Kind kind;
+  const char* text;
+  size_t colour;
+};
+constexpr std::array kKinds = {Named{Kind::Forward, "forward", 1}, Named{Kind::Backward, "backward", 2},
+                               Named{Kind::BackwardInput, "backward, for the input", 0},
+                               Named{Kind::BackwardWeights, "backward, for the weights", 3}};
+
+const Named& named(Kind kind) {
+  return *std::find_if(kKinds.begin(), kKinds.end(), [&](const Named& named) { return named.kind == kind; });
+}
+
+std::string rectangle(double x, double y, double width, double height) {
+  return fmt::format("M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z", x, y, width, height, width);
+}
+
+std::string path(Kind kind, const std::string& d) {
+  return d.empty() ? "" : fmt::format("<path class=\"{} fill\" d=\"{}\"/>\n", svg::colour(named(kind).colour), d);
+}
+
+class PanelPicture {
+ public:
+  PanelPicture(double top, double pixels) : top_(top), pixels_(pixels) {}
+
+  std::string svg(const Panel& panel) {
+    std::string out = svg::text_at(kLeft, top_ - 8, panel.title, "start", "strong");
+    for (size_t rank = 0; rank < panel.timeline.size(); ++rank) {
+      const double y = top_ + kLine * static_cast<double>(rank);
+      out += svg::text_at(kLeft - 8, y + 11, fmt::format("rank {}", rank), "end");
+      for (const Box& box : panel.timeline[rank]) add(box, y);
+    }
+    for (size_t i = 0; i < kKinds.size(); ++i) out += path(kKinds[i].kind, paths_[i]);
+    return out + "<g class=\"on\" text-anchor=\"middle\">" + numbers_ + "</g>\n";
+  }
+
+ private:
+  // Actions at once stand beside each other.
+  void add(const Box& box, double y) {
+    const double width = pixels_ * static_cast<double>(box.end - box.start) - 0.8;  // a gap between boxes
+    const double each = std::max(0.5, width / static_cast<double>(box.actions.size()));
+    double x = kLeft + pixels_ * static_cast<double>(box.start);
+    for (const Action& action : box.actions) {
+      paths_[static_cast<size_t>(&named(action.kind) - kKinds.data())] += rectangle(x, y + 1, each, kLine - 3);
+      if (each >= kNumber) {
+        numbers_ +=
+            fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>", x + each / 2, y + kLine - 6, action.microbatch);
+      }
+      x += each;
+    }
+  }
+
+  double top_, pixels_;
+  std::array<std::string, kKinds.size()> paths_;  // shapes of one colour are one path
+  std::string numbers_;
+};
+
+bool shows(const std::vector<Panel>& panels, auto&& is_so) {
+  for (const Panel& panel : panels) {
+    for (const auto& boxes : panel.timeline) {
+      if (std::any_of(boxes.begin(), boxes.end(), is_so)) return true;
+    }
+  }
+  return false;
+}
+
+std::string legend(const std::vector<Panel>& panels) {
+  std::string out;
+  double x = kLeft;
+  const auto name = [&](const std::string& text) {
+    out += svg::text_at(x + 18, 72, text);
+    x += 18 + 6.6 * static_cast<double>(text.size()) + 14;
+  };
+  for (const Named& kind : kKinds) {
+    if (!shows(panels, [&](const Box& box) { return box.actions.front().kind == kind.kind; })) continue;
+    out += path(kind.kind, rectangle(x, 62, 12, 12));
+    name(kind.text);
+  }
+  if (shows(panels, [](const Box& box) { return box.actions.size() > 1; })) {
+    out += path(Kind::Forward, rectangle(x, 62, 6, 12)) + path(Kind::Backward, rectangle(x + 6, 62, 6, 12));
+    name("both at once");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string picture(const std::string& title, const std::string& subtitle, const std::vector<Panel>& panels) {
+  int64_t longest = 1;
+  for (const Panel& panel : panels) longest = std::max(longest, end_of(panel.timeline));
+  const double pixels = kWidth / static_cast<double>(longest);
+  // The numbers' colour is the card's, which the style sheet's classes also give a border.
+  std::string body =
+      "<style>.on text{font-size:8px;fill:#fff}@media(prefers-color-scheme:dark){.on text{fill:#0d1117}}</style>\n";
+  body += legend(panels);
+  double top = 112;
+  for (const Panel& panel : panels) {
+    body += PanelPicture(top, pixels).svg(panel);
+    top += kLine * static_cast<double>(panel.timeline.size()) + 36;
+  }
+  return svg::document(kLeft + kWidth + 24, top - 16, title, subtitle, body);
+}
+
+}  // namespace folio::experiments

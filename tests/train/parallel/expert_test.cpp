@@ -1,0 +1,181 @@
+// A mixture whose experts are divided among ranks gives each rank's rows what the whole mixture gives them.
+#include "train/parallel/expert.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <mutex>
+
+#include "tests/modules/support.h"
+#include "tests/train/parallel/support.h"
+#include "train/parallel/piece.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using folio::test::expect_close;
+using folio::test::largest;
+using folio::test::randn;
+using test::on_ranks;
+using torch::Tensor;
+
+constexpr int64_t kExperts = 4;
+
+core::ModelConfig mixture_of(core::Family family) {
+  core::ModelConfig c{.family = family,
+                      .vocab_size = 7,
+                      .dim = 8,
+                      .n_layers = 2,
+                      .n_heads = 2,
+                      .n_kv_heads = 1,
+                      .hidden_dim = 4,
+                      .n_experts = kExperts,
+                      .experts_per_token = 2,
+                      .expert_dim = 3,
+                      .context_length = 12};
+  const core::FamilyInfo& info = core::info(family);
+  c.normalize_routes = info.mixture.normalizes;
+  if (info.mixture.shared_gate || info.mixture.deepseek_keys) c.shared_dim = 3;
+  if (info.mixture.deepseek_keys) {
+    c.expert_groups = 2;
+    c.groups_per_token = 1;
+    c.route_scale = 2.5F;
+    c.dense_layers = 1;
+  }
+  return c;
+}
+
+MeshShape experts_of(int64_t n_ranks) {
+  MeshShape shape;
+  shape[Axis::Expert] = n_ranks;
+  return shape;
+}
+
+Piece piece_of_mixture(const std::string& name, const Tensor& local) {
+  return {.name = name, .local = local, .cut_dim = name.starts_with("experts.") ? 0 : -1, .by = Axis::Expert};
+}
+
+// Ranks with rows_of(rank) rows each: outputs, and gradients of Σ y ⊙ r, against the whole mixture on all rows.
+void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, const std::vector<int64_t>& rows) {
+  const auto n_ranks = static_cast<int64_t>(rows.size());
+  std::vector<Tensor> xs, rs;
+  for (const int64_t n : rows) {
+    xs.push_back(randn({1, n, c.dim}).requires_grad_());
+    rs.push_back(randn({1, n, c.dim}));
+  }
+  whole->zero_grad();
+  const Tensor expected = whole->forward(torch::cat(xs, 1));
+  (expected * torch::cat(rs, 1)).sum().backward();
+  const Tensor all_chosen = whole->take_load().chosen;
+
+  std::mutex mutex;
+  std::map<std::string, Tensor> sums;  // of the gradients of whole copies
+  on_ranks(experts_of(n_ranks), [&](World& world) {
+    Group& group = world.along({Axis::Expert});
+    const auto rank = static_cast<size_t>(group.index());
+    ExpertParallelMixture part(c, group);
+    part->to(torch::kDouble);
+    part->form = whole->form;
+    const auto of_whole = whole->named_parameters();
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& p : part->named_parameters()) {
+        p.value().copy_(part_of(of_whole[p.key()], piece_of_mixture(p.key(), p.value()), world.mesh()));
+      }
+    }
+    const Tensor x = xs[rank].detach().requires_grad_();
+    const Tensor y = part->forward(x);
+    int64_t first = 0;
+    for (size_t i = 0; i < rank; ++i) first += rows[i];
+    expect_close(y, expected.narrow(1, first, rows[rank]), 1e-13 * largest(expected));
+    Tensor chosen = part->take_load().chosen;
+    (y * rs[rank]).sum().backward();
+    expect_close(x.grad(), xs[rank].grad(), 1e-12 * largest(xs[rank].grad()));
+    group.sum(chosen);
+    EXPECT_TRUE(chosen.equal(all_chosen));
+
+    for (const auto& p : part->named_parameters()) {
+      if (!p.value().requires_grad()) continue;
+      const Piece piece = piece_of_mixture(p.key(), p.value());
+      ASSERT_TRUE(p.value().grad().defined()) << p.key();
+      if (piece.cut_dim < 0) {
+        const std::lock_guard lock(mutex);
+        auto& sum = sums[p.key()];
+        sum = sum.defined() ? sum + p.value().grad() : p.value().grad().clone();
+      } else {
+        const Tensor of_all = of_whole[p.key()].grad();
+        expect_close(p.value().grad(), part_of(of_all, piece, world.mesh()), 1e-12 * largest(of_all));
+      }
+    }
+  });
+  EXPECT_GE(sums.size(), 1U);
+  for (const auto& [name, sum] : sums) {
+    const Tensor of_all = whole->named_parameters()[name].grad();
+    expect_close(sum, of_all, 1e-12 * largest(of_all));
+  }
+}
+
+TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
+  torch::manual_seed(3);
+  for (const core::FamilyInfo& family : core::families()) {
+    if (family.mixture.none) continue;
+    SCOPED_TRACE(family.name);
+    const core::ModelConfig c = mixture_of(family.family);
+    auto whole = folio::test::in_double(nn::Mixture(c), 0.5);
+    for (const nn::Form form : {nn::Form::Plain, nn::Form::Fused}) {
+      whole->form = form;
+      expect_as_whole(whole, c, {5, 5});
+      expect_as_whole(whole, c, {1, 9});
+      expect_as_whole(whole, c, {3, 1, 6, 2});
+    }
+  }
+}
+
+// All rows take the same two experts of four: ranks with the others get none, and have to take part all the same.
+TEST(ExpertParallel, ARankWithoutRowsHasGradientsOfZero) {
+  torch::manual_seed(3);
+  const core::ModelConfig c = mixture_of(core::Family::Mixtral);
+  for (const nn::Form form : {nn::Form::Plain, nn::Form::Fused}) {
+    auto whole = folio::test::in_double(nn::Mixture(c), 0.5);
+    whole->form = form;
+    {
+      const torch::NoGradGuard no_grad;
+      whole->named_parameters()["router.weight"].zero_();  // all logits are alike: every row takes the same two
+    }
+    expect_as_whole(whole, c, {4, 4, 3, 2});
+  }
+}
+
+TEST(ExpertParallel, SendsARowForEachExpertThatIsElsewhere) {
+  torch::manual_seed(3);
+  const core::ModelConfig c = mixture_of(core::Family::Mixtral);
+  const auto router = randn({kExperts, c.dim});
+  const auto x = randn({1, 6, c.dim});
+  on_ranks(experts_of(2), [&](World& world) {
+    Group& group = world.along({Axis::Expert});
+    ExpertParallelMixture part(c, group);
+    part->to(torch::kDouble);
+    const torch::NoGradGuard no_grad;
+    part->named_parameters()["router.weight"].copy_(router);
+    static_cast<void>(part->forward(x));
+    const Tensor chosen = part->take_load().chosen;
+    const auto here = chosen.view({2, -1}).sum(1)[group.index()].item<int64_t>();
+    const int64_t away = 2 * 6 - here;  // 6 rows, 2 experts each
+    // Both ranks have the same rows here, so what comes is what the other sends away, and it goes back.
+    const int64_t counts = kExperts / 2 * 8;
+    EXPECT_EQ(group.bytes_sent(), counts + (away + here) * c.dim * 8);
+  });
+}
+
+TEST(ExpertParallel, RanksThatDoNotDivideTheExpertsAreRefused) {
+  folio::test::expect_error(
+      [] {
+        on_ranks(experts_of(3), [](World& world) {
+          ExpertParallelMixture(mixture_of(core::Family::Mixtral), world.along({Axis::Expert}));
+        });
+      },
+      {"4 experts", "3 expert ranks"});
+}
+
+}  // namespace
+}  // namespace folio::train::parallel

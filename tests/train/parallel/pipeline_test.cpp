@@ -1,0 +1,143 @@
+// A pipeline's outputs and gradients are those of the whole model in one process, whatever the order of the work.
+#include "train/parallel/pipeline.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "tests/modules/support.h"
+#include "tests/train/parallel/support.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using folio::test::expect_close;
+using folio::test::randn;
+using test::on_ranks;
+using torch::Tensor;
+
+constexpr int64_t kWidth = 3;
+
+MeshShape line_of(int64_t n_ranks) {
+  MeshShape shape;
+  shape[Axis::Pipeline] = n_ranks;
+  return shape;
+}
+
+// A stage is y = tanh(x w), [2, kWidth]; the last one's objective is the sum of y ⊙ y, a mean over microbatches.
+struct Model {
+  std::vector<Tensor> weights;  // of each stage
+  std::vector<Tensor> inputs;   // of each microbatch
+
+  Model(int64_t n_stages, int64_t n_microbatches) {
+    torch::manual_seed(5);
+    for (int64_t i = 0; i < n_stages; ++i) weights.push_back(randn({kWidth, kWidth}));
+    for (int64_t i = 0; i < n_microbatches; ++i) inputs.push_back(randn({2, kWidth}));
+  }
+  [[nodiscard]] Tensor objective(const Tensor& y) const {
+    return y.square().sum() / static_cast<double>(inputs.size());
+  }
+};
+
+struct Results {
+  double loss = 0.0;
+  std::vector<Tensor> gradients;
+};
+
+Results of_one_process(const Model& model) {
+  Results results;
+  std::vector<Tensor> w;
+  for (const Tensor& weight : model.weights) w.push_back(weight.clone().requires_grad_());
+  for (const Tensor& input : model.inputs) {
+    Tensor x = input;
+    for (const Tensor& weight : w) x = x.mm(weight).tanh();
+    const Tensor objective = model.objective(x);
+    objective.backward();
+    results.loss += objective.item<double>();
+  }
+  for (const Tensor& weight : w) results.gradients.push_back(weight.grad());
+  return results;
+}
+
+void expect_as_in_one_process(int64_t n_ranks, int64_t n_chunks, int64_t n_microbatches) {
+  SCOPED_TRACE(testing::Message() << n_ranks << " ranks, " << n_chunks << " chunks, " << n_microbatches);
+  const int64_t n_stages = n_ranks * n_chunks;
+  const Model model(n_stages, n_microbatches);
+  const Results expected = of_one_process(model);
+  Results actual{.loss = 0.0, .gradients = std::vector<Tensor>(static_cast<size_t>(n_stages))};
+  std::vector<double> evaluated(static_cast<size_t>(n_ranks));  // by rank
+  std::vector<double> loss(static_cast<size_t>(n_ranks));
+
+  on_ranks(line_of(n_ranks), [&](World& world) {
+    Group& line = world.along({Axis::Pipeline});
+    const auto stage_of = [&](int64_t chunk) { return static_cast<size_t>(chunk * n_ranks + line.index()); };
+    std::vector<Tensor> w;
+    for (int64_t c = 0; c < n_chunks; ++c) w.push_back(model.weights[stage_of(c)].clone().requires_grad_());
+    double sum = 0.0;
+    const StageWork work{
+        .shape = {2, kWidth},
+        .type = torch::kDouble,
+        .forward = [&](int64_t chunk, int64_t microbatch, const Tensor& x) {
+          const bool first = stage_of(chunk) == 0;
+          EXPECT_EQ(x.defined(), !first);
+          const Tensor y =
+              (first ? model.inputs[static_cast<size_t>(microbatch)] : x).mm(w[static_cast<size_t>(chunk)]).tanh();
+          if (stage_of(chunk) + 1 < static_cast<size_t>(n_stages)) return y;
+          const Tensor objective = model.objective(y);
+          sum += objective.item<double>();
+          return objective;
+        }};
+    const auto rank = static_cast<size_t>(line.index());
+    run_pipeline(forward_only(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
+    evaluated[rank] = std::exchange(sum, 0.0);
+    for (const Tensor& weight : w) EXPECT_FALSE(weight.grad().defined());
+    run_pipeline(interleaved(n_ranks, n_chunks, n_microbatches)[rank], n_chunks, work, line);
+    loss[rank] = sum;
+    for (int64_t c = 0; c < n_chunks; ++c) actual.gradients[stage_of(c)] = w[static_cast<size_t>(c)].grad();
+    // x of each microbatch to the next stage, twice, and dx to the one before; 8 bytes a number.
+    const int64_t borders = n_chunks - (line.index() == n_ranks - 1 ? 1 : 0);
+    const int64_t back = n_chunks - (line.index() == 0 ? 1 : 0);
+    EXPECT_EQ(line.bytes_sent(), (2 * borders + back) * n_microbatches * 2 * kWidth * 8);
+  });
+
+  EXPECT_EQ(loss.back(), expected.loss);
+  EXPECT_EQ(evaluated.back(), expected.loss);
+  for (size_t i = 0; i < expected.gradients.size(); ++i) {
+    // The same sums over microbatches, in the same order.
+    EXPECT_TRUE(actual.gradients[i].equal(expected.gradients[i])) << "stage " << i;
+  }
+}
+
+TEST(Pipeline, LossAndGradientsAreOneProcesss) {
+  for (const int64_t n_ranks : {2, 3, 4}) {
+    for (const int64_t n_chunks : {1, 2}) {
+      for (const int64_t n_microbatches : {1, 2, 5}) expect_as_in_one_process(n_ranks, n_chunks, n_microbatches);
+    }
+  }
+}
+
+// What the next stage would take for its input.
+TEST(Pipeline, AnotherShapeIsRefusedByTheStageThatMakesIt) {
+  folio::test::expect_error(
+      [] {
+        on_ranks(line_of(2), [](World& world) {
+          Group& line = world.along({Axis::Pipeline});
+          const StageWork work{.shape = {2, kWidth}, .type = torch::kDouble, .forward = [](auto, auto, const Tensor&) {
+                                 return torch::ones({3, kWidth}, torch::kDouble);
+                               }};
+          run_pipeline(forward_only(2, 1, 1)[static_cast<size_t>(line.index())], 1, work, line);
+        });
+      },
+      {"stage 0", "[3, 3]", "[2, 3]"});
+}
+
+TEST(Pipeline, WhatASimulationAloneKnowsIsRefused) {
+  on_ranks(line_of(2), [](World& world) {
+    Group& line = world.along({Axis::Pipeline});
+    const StageWork work{.shape = {1}, .type = torch::kDouble, .forward = {}};
+    folio::test::expect_error([&] { run_pipeline({{Action::Kind::BackwardInput, 0, 0}}, 1, work, line); }, {"halves"});
+    folio::test::expect_error([&] { run_pipeline({{Action::Kind::Forward, 1, 0}}, 1, work, line); }, {"chunk 1 of 1"});
+  });
+}
+
+}  // namespace
+}  // namespace folio::train::parallel

@@ -1,0 +1,114 @@
+// Schedules of pipelines: everything is done once and nobody waits forever, and what they cost is what their source
+// says.
+#include "train/parallel/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "experiments/26_pipeline/plans.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using experiments::idle_times;
+using experiments::most_held;
+using experiments::Plan;
+using experiments::plan_interleaved;
+using experiments::simulate;
+using experiments::Times;
+
+constexpr Times kTimes{.forward = 2, .backward_input = 3, .backward_weights = 2, .both = 7};
+
+// All counts of stages, chunks and microbatches in question.
+template <typename Body>
+void for_all(Body&& body) {
+  for (const int64_t ranks : {1, 2, 3, 4, 5, 8}) {
+    for (const int64_t chunks : {1, 2, 3}) {
+      for (int64_t microbatches = 1; microbatches <= 2 * ranks + 3; ++microbatches) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << chunks << " chunks, " << microbatches);
+        body(ranks, chunks, microbatches);
+      }
+    }
+  }
+}
+
+// Each action once, in an order in which nobody waits forever: simulate() throws otherwise.
+TEST(Schedule, EveryMicrobatchGoesThroughEveryChunkOnceEachWay) {
+  for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
+    const Schedule schedule = interleaved(ranks, chunks, microbatches);
+    ASSERT_EQ(std::ssize(schedule), ranks);
+    for (const auto& actions : schedule) {
+      ASSERT_EQ(std::ssize(actions), 2 * chunks * microbatches);
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        for (int64_t m = 0; m < microbatches; ++m) {
+          EXPECT_EQ(std::count(actions.begin(), actions.end(), Action{Action::Kind::Forward, chunk, m}), 1);
+          EXPECT_EQ(std::count(actions.begin(), actions.end(), Action{Action::Kind::Backward, chunk, m}), 1);
+        }
+      }
+    }
+    EXPECT_NO_THROW(simulate(plan_interleaved(ranks, chunks, microbatches), kTimes));
+  });
+}
+
+// An evaluation goes through the same chunks, without the way back.
+TEST(Schedule, ForwardOnlyIsInTheOrderOfTheForwardPasses) {
+  for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
+    Schedule schedule = interleaved(ranks, chunks, microbatches);
+    for (auto& actions : schedule)
+      std::erase_if(actions, [](const Action& a) { return a.kind == Action::Kind::Backward; });
+    EXPECT_EQ(forward_only(ranks, chunks, microbatches), schedule);
+  });
+}
+
+// (p - 1)(F + B) of every rank, and a v-th of it with v chunks: a chunk's times are v-ths of a stage's.
+TEST(Schedule, IdleTimeIsThatOfOneWayThroughThePipeline) {
+  for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
+    if (chunks > 1 && microbatches < ranks) return;  // a group of fewer leaves gaps of its own
+    const auto timeline = simulate(plan_interleaved(ranks, chunks, microbatches), kTimes);
+    for (const int64_t idle : idle_times(timeline)) EXPECT_EQ(idle, (ranks - 1) * (kTimes.forward + kTimes.backward()));
+  });
+}
+
+TEST(Schedule, ARankHoldsAsManyMicrobatchesAsThereAreStagesFromItOn) {
+  for (const int64_t ranks : {1, 2, 4, 8}) {
+    for (const int64_t microbatches : {1, 3, 8, 100}) {
+      const auto held = most_held(experiments::plan_1f1b(ranks, microbatches));
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(held[static_cast<size_t>(rank)], static_cast<double>(std::min(ranks - rank, microbatches)));
+      }
+    }
+  }
+}
+
+TEST(Schedule, WithOneChunkItIs1F1B) {
+  EXPECT_EQ(interleaved(4, 1, 7), one_f_one_b(4, 7));
+  const std::vector<Action> last{{Action::Kind::Forward, 0, 0},
+                                 {Action::Kind::Backward, 0, 0},
+                                 {Action::Kind::Forward, 0, 1},
+                                 {Action::Kind::Backward, 0, 1}};
+  EXPECT_EQ(one_f_one_b(4, 2).back(), last);
+}
+
+TEST(Schedule, OfNothingIsRefused) {
+  EXPECT_THROW(one_f_one_b(0, 1), core::Error);
+  EXPECT_THROW(interleaved(2, 0, 1), core::Error);
+  EXPECT_THROW(forward_only(2, 1, 0), core::Error);
+}
+
+// A simulation that let everything pass would prove nothing.
+TEST(Schedule, ASimulationSaysWhoWaitsForever) {
+  Plan plan = experiments::plan_1f1b(2, 2);
+  std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // back before forward
+  try {
+    static_cast<void>(simulate(plan, kTimes));
+    FAIL();
+  } catch (const core::Error& error) {
+    EXPECT_STREQ(error.what(), "1F1B: rank 0 waits forever with its action 3 of 4");
+  }
+}
+
+}  // namespace
+}  // namespace folio::train::parallel

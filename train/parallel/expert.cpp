@@ -1,0 +1,51 @@
+// Shapes: N rows, K experts of each, S = N K slots, R slots that come, D model width, E experts, e ranks.
+#include "train/parallel/expert.h"
+
+#include <torch/utils.h>
+
+#include "core/error.h"
+#include "train/parallel/collectives.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using torch::Tensor;
+
+int64_t experts_here(const core::ModelConfig& config, const Group& group) {
+  core::require(config.n_experts % group.size() == 0, "{} experts are not divided by {} expert ranks", config.n_experts,
+                group.size());
+  return config.n_experts / group.size();
+}
+
+// [e, E/e] to the sum of each rank's.
+std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
+  const Tensor sums = counts_E.view({n_ranks, -1}).sum(1);
+  return {sums.data_ptr<int64_t>(), sums.data_ptr<int64_t>() + n_ranks};
+}
+
+}  // namespace
+
+ExpertParallelMixtureImpl::ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts)
+    : MixtureImpl(config, experts_here(config, experts)), group_(experts) {}
+
+Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Routes& routes) {
+  const int64_t n_ranks = group_.size(), here = config().n_experts / n_ranks;
+  const Tensor expert_S = routes.experts.flatten();
+  const Tensor order_S = expert_S.argsort(/*stable=*/true, 0);
+  const Tensor row_S = order_S.floor_divide(routes.experts.size(1));
+
+  const std::vector<int64_t> even(static_cast<size_t>(n_ranks), here);
+  const Tensor sent_E = expert_S.bincount({}, config().n_experts);
+  const Tensor received_E =
+      n_ranks == 1 ? sent_E : group_.exchange(sent_E, even, even);  // of each rank, for those here
+  const auto sent = sums_by_rank(sent_E, n_ranks), received = sums_by_rank(received_E, n_ranks);
+
+  const Tensor x_RD = exchange_rows(x_ND.index_select(0, row_S), sent, received, group_);
+  const Tensor place_R1 = torch::arange(here).repeat({n_ranks}).repeat_interleave(received_E).unsqueeze(-1);
+  const Tensor y_RD = of_experts_here(x_RD, place_R1, torch::ones({x_RD.size(0), 1}, routes.weights.options()));
+  const Tensor y_SD = exchange_rows(y_RD, received, sent, group_);
+  const Tensor weight_S = routes.weights.flatten().index_select(0, order_S);
+  return torch::zeros_like(x_ND).index_add(0, row_S, y_SD * weight_S.unsqueeze(-1));
+}
+
+}  // namespace folio::train::parallel

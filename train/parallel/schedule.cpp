@@ -1,0 +1,72 @@
+#include "train/parallel/schedule.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace folio::train::parallel {
+namespace {
+
+// Microbatches go around together in groups of at least n_stages, so that nobody waits for the first of a group to come
+// around again; the larger groups come first.
+std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
+  const int64_t n_groups = std::max<int64_t>(1, n_microbatches / n_stages);
+  std::vector<int64_t> sizes(static_cast<size_t>(n_groups), n_microbatches / n_groups);
+  for (int64_t i = 0; i < n_microbatches % n_groups; ++i) ++sizes[static_cast<size_t>(i)];
+  return sizes;
+}
+
+// The passes of one rank: each group through all of its chunks, on the way back from the last to the first.
+std::vector<Action> passes(Action::Kind kind, int64_t n_chunks, const std::vector<int64_t>& groups) {
+  std::vector<Action> actions;
+  int64_t first = 0;
+  for (const int64_t size : groups) {
+    for (int64_t i = 0; i < n_chunks; ++i) {
+      const int64_t chunk = kind == Action::Kind::Forward ? i : n_chunks - 1 - i;
+      for (int64_t m = first; m < first + size; ++m) actions.push_back({kind, chunk, m});
+    }
+    first += size;
+  }
+  return actions;
+}
+
+void require_counts(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches) {
+  core::require(n_stages >= 1 && n_chunks >= 1 && n_microbatches >= 1,
+                "a pipeline of {} stages with {} chunks each and {} microbatches: each has to be at least 1", n_stages,
+                n_chunks, n_microbatches);
+}
+
+}  // namespace
+
+Schedule one_f_one_b(int64_t n_stages, int64_t n_microbatches) { return interleaved(n_stages, 1, n_microbatches); }
+
+Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches) {
+  require_counts(n_stages, n_chunks, n_microbatches);
+  const auto groups = group_sizes(n_stages, n_microbatches);
+  const auto forward = passes(Action::Kind::Forward, n_chunks, groups);
+  const auto backward = passes(Action::Kind::Backward, n_chunks, groups);
+  Schedule schedule;
+  for (int64_t rank = 0; rank < n_stages; ++rank) {
+    // Forward passes before the first backward pass. With one chunk: until the first microbatch is at the last stage.
+    // With several: until the first group is there, and the first microbatch of it back again. Twice the way, since
+    // between two passes of a rank the ranks behind it have theirs.
+    const int64_t behind = n_stages - 1 - rank;
+    const int64_t n = n_chunks == 1 ? behind : groups.front() * (n_chunks - 1) + 2 * behind;
+    const size_t warm_up = std::min(forward.size(), static_cast<size_t>(n));
+    std::vector<Action> actions(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(warm_up));
+    for (size_t i = 0; i < backward.size(); ++i) {
+      if (warm_up + i < forward.size()) actions.push_back(forward[warm_up + i]);
+      actions.push_back(backward[i]);
+    }
+    schedule.push_back(std::move(actions));
+  }
+  return schedule;
+}
+
+Schedule forward_only(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches) {
+  require_counts(n_stages, n_chunks, n_microbatches);
+  return Schedule(static_cast<size_t>(n_stages),
+                  passes(Action::Kind::Forward, n_chunks, group_sizes(n_stages, n_microbatches)));
+}
+
+}  // namespace folio::train::parallel
