@@ -6,9 +6,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "core/error.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -18,6 +21,12 @@ class Work;
 
 namespace folio::train::parallel {
 
+/// A rank that others wait for is gone, or didn't come in time.
+class RankLost : public core::Error {
+ public:
+  using core::Error::Error;
+};
+
 /// Something that was begun. Its tensors must not be touched before wait() returns.
 class Pending {
  public:
@@ -26,7 +35,7 @@ class Pending {
   ~Pending();
   Pending(Pending&&) noexcept;
   Pending& operator=(Pending&&) noexcept;
-  /// Throws core::Error that says what, and with whom, if a rank is gone or didn't come in time.
+  /// Throws RankLost that says what, and with whom.
   void wait();
 
  private:
@@ -35,7 +44,7 @@ class Pending {
 };
 
 /// All ranks of a group make the same calls in the same order. A group of one rank does nothing. Each call throws
-/// core::Error that names the group and the ranks in it if a rank is gone or doesn't come in time.
+/// RankLost that names the group, and so the ranks in it, if one of them is gone or doesn't come within the timeout.
 class Group {
  public:
   /// `ranks` of the world, ascending, of which `rank` is this one. All of them come here with the same name.
@@ -71,16 +80,18 @@ class Group {
   /// Returns when all have come.
   void meet();
 
-  /// Bytes that this rank has sent to others of the group by these calls.
+  /// Bytes that this rank has sent to others of the group by these calls, counted from the tensors' sizes and Gloo's
+  /// algorithms (a ring for sums and gathers, a tree for broadcasts).
   [[nodiscard]] int64_t bytes_sent() const { return bytes_sent_; }
   /// For c10d's own classes, its Reducer for example. Null for a group of one.
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
 
  private:
+  Pending begin(const char* what, int64_t bytes, const std::function<c10::intrusive_ptr<c10d::Work>()>& call);
+
   std::string name_;
   std::vector<int64_t> ranks_;
   int64_t index_;
-  std::chrono::milliseconds timeout_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   int64_t bytes_sent_ = 0;
 };

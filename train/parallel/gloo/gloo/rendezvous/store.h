@@ -1,0 +1,21 @@
+// Stands for Gloo's header, which LibTorch's wheel lacks: what ProcessGroupGloo.hpp names of it. c10d derives a class
+// from this one, in LibTorch's library; ours makes no object of either, so no table of virtual functions comes from
+// here.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace gloo::rendezvous {
+
+class Store {
+ public:
+  virtual ~Store();
+  virtual void set(const std::string& key, const std::vector<char>& value) = 0;
+  virtual std::vector<char> get(const std::string& key) = 0;
+  virtual void wait(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) = 0;
+};
+
+}  // namespace gloo::rendezvous
