@@ -79,6 +79,7 @@ system_packages() {
   need_header zlib.h zlib1g-dev
   need_header boost/beast/http.hpp libboost-dev
   need_header boost/context/detail/fcontext.hpp libboost-context-dev
+  need_header gloo/context.h libgloo-dev
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
   if [ "$goal" = fuzz ] && ! scripts/clang.sh >/dev/null; then
     local version

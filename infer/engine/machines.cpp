@@ -11,6 +11,11 @@ namespace folio::infer {
 
 Machines::Machines(const MachineOptions& options, const core::ModelConfig& config) {
   const int64_t n_layers = config.n_layers;
+  if (options.given.machine != nullptr) {
+    given_ = options.given.cpu;
+    placements_.push_back({.machine = *options.given.machine, .layers = {0, n_layers}});
+    return;
+  }
   const int64_t on_gpu = options.gpu ? options.gpu_layers.value_or(n_layers) : 0;
   if (on_gpu > n_layers) {
     throw core::UsageError(fmt::format("--gpu-layers is {}, but the model has {}", on_gpu, n_layers));

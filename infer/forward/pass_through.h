@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "infer/forward/machine.h"
@@ -53,6 +54,8 @@ class PassThroughStage : public Stage {
 
  protected:
   [[nodiscard]] Stage& inner() { return *inner_; }
+  /// As forward() takes stages.
+  [[nodiscard]] std::span<const std::unique_ptr<Stage>> alone() const { return {&inner_, 1}; }
 
  private:
   std::unique_ptr<Stage> inner_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "infer/forward/machine_lost.h"
 
 namespace folio::infer::server {
 namespace {
@@ -17,6 +18,8 @@ constexpr int kClientWentAway = 499;  // for the log alone, as nginx calls it
 ApiError api_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
+  } catch (const MachineLost& e) {
+    return ApiError(503, e.what());
   } catch (const core::Error& e) {  // the request can't run, or the model's output is not finite
     return ApiError(400, e.what());
   } catch (const std::exception& e) {

@@ -9,7 +9,7 @@
 namespace folio::infer::server {
 
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
-                const std::function<void(const std::string&)>& ready) {
+                const std::function<void(const std::string&)>& ready, const std::function<bool()>& lost) {
   std::optional<Service> service;        // there when the first request comes
   std::atomic<Service*> made = nullptr;  // for the engine's thread, which loads adapters while it is made
   HttpServer http(
@@ -24,8 +24,10 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   service.emplace(async, std::move(served), std::move(options),
                   [&](std::function<void()> work) { http.post(std::move(work)); });
   made = &*service;
+  bool was_lost = false;
   http.every(std::chrono::milliseconds(100), [&] {
     service->look_at_clock();
+    if (lost && lost() && !std::exchange(was_lost, true)) service->end_soon();
     if (service->has_ended()) http.close();
   });
   http.on_signal([&] { service->end_soon(); });

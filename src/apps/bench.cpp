@@ -16,6 +16,7 @@
 
 #include "apps/bench_memory.h"
 #include "apps/bench_step.h"
+#include "apps/ranks.h"
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
@@ -30,6 +31,7 @@ using namespace folio;
 
 struct Options {
   apps::ModelFlags model;
+  size_t n_stages = 1;
   int64_t prompt_tokens = 128;
   int64_t gen_tokens = 64;
   std::vector<int64_t> batch{1};
@@ -221,7 +223,7 @@ int bench_memory(const Options& o) {
   return 0;
 }
 
-int run(const Options& o) {
+int run(const CLI::App& app, const Options& o) {
   if (o.train) throw core::UsageError("--train has to be the first flag");
   if (o.memory) return bench_memory(o);
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
@@ -229,7 +231,9 @@ int run(const Options& o) {
   flags.load.cache_positions =  // in whole blocks for each sequence
       *std::max_element(o.batch.begin(), o.batch.end()) *
       ((positions + infer::kBlockPositions - 1) / infer::kBlockPositions * infer::kBlockPositions);
+  apps::Ranks ranks(app, flags, o.n_stages);
   infer::LoadedModel model = apps::open_model(flags);
+  if (ranks.follow(model)) return 0;
   if (positions > model.context()) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} are more than the context of {}",
                                        o.prompt_tokens, o.gen_tokens, model.context()));
@@ -288,6 +292,10 @@ int run(const Options& o) {
   }
   if (o.json) {
     nlohmann::ordered_json json = memory.machines;
+    if (ranks.machine() != nullptr) {
+      json["ranks"] = ranks.machine()->world().n_ranks;
+      json["pipeline_stages"] = ranks.machine()->n_stages();
+    }
     json["prefill_tokens_per_s"] = rows[0]["prefill_tokens_per_s"];
     json["decode_tokens_per_s"] = rows[0]["decode_tokens_per_s"];
     json["weight_bytes"] = loaded.weight_bytes;
@@ -327,6 +335,7 @@ int main(int argc, char** argv) {
   app.add_flag("--train", o.train, "instead: where a training step's time goes. The first flag, then those of train");
   app.add_flag("--memory", o.memory, "instead: how fast --threads read memory, by several patterns; needs no model");
   apps::add_model_flags(app, o.model);
+  apps::add_rank_flags(app, o.n_stages);
   apps::add_sampler_flags(app, o.sampler);
   app.add_option("--prompt-tokens", o.prompt_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
   app.add_option("--gen-tokens", o.gen_tokens)->check(apps::in_range(1, 1e6))->capture_default_str();
@@ -340,5 +349,5 @@ int main(int argc, char** argv) {
                  "texts of the same lengths without")
       ->type_name("FILE");
   app.add_flag("--json", o.json, "one JSON object on stdout, and nothing else");
-  return apps::run_program(app, argc, argv, [&] { return run(o); });
+  return apps::run_program(app, argc, argv, [&] { return run(app, o); });
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/ranks.h"
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
@@ -16,6 +17,7 @@ using namespace folio;
 
 struct Options {
   apps::ModelFlags model;
+  size_t n_stages = 1;
   std::string prompt;
   std::string prompts_file;
   bool echo = true;
@@ -70,6 +72,7 @@ void take_beam_flags(const CLI::App& app, Options& o) {
 
 void add_flags(CLI::App& app, Options& o) {
   apps::add_model_flags(app, o.model);
+  apps::add_rank_flags(app, o.n_stages);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   apps::add_lora_flag(app, o.model.load);
   app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from (default: a new line)");
@@ -168,7 +171,9 @@ int run(const CLI::App& app, Options& o) {
   o.model.load.context = o.generate.context;
   // Beams share what they have in common; at worst each has a context of its own, and a step's copies.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
+  apps::Ranks ranks(app, o.model, o.n_stages);
   infer::LoadedModel model = apps::open_model(o.model);
+  if (ranks.follow(model)) return 0;
   const data::Tokenizer& tokenizer = model.tokenizer();
   o.generate.form = apps::form_of(app, o.form, tokenizer);
   std::vector<std::vector<int32_t>> tokens;

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "apps/program.h"
+#include "apps/ranks.h"
 #include "core/error.h"
 #include "infer/server/serve_http.h"
 
@@ -14,6 +15,7 @@ using namespace folio;
 
 struct Options {
   apps::ModelFlags model;
+  size_t n_stages = 1;
   std::string chat_template;
   std::string name;
   infer::server::HttpOptions http;
@@ -26,6 +28,7 @@ struct Options {
 void add_flags(CLI::App& app, Options& o) {
   o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
   apps::add_model_flags(app, o.model);
+  apps::add_rank_flags(app, o.n_stages);
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--chat-template", o.chat_template,
                  "a name or a file with a Jinja template (default: the model's own)");
@@ -110,7 +113,9 @@ int run(const CLI::App& app, Options& o) {
   if (app.count("--api-key") > 0 && o.service.api_key.empty()) throw core::UsageError("--api-key: the key is empty");
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
+  apps::Ranks ranks(app, o.model, o.n_stages);
   infer::LoadedModel model = apps::open_model(o.model);
+  if (ranks.follow(model)) return 0;
   infer::server::ServedModel served{.name = o.name.empty() ? infer::server::model_name(model.file().path) : o.name,
                                     .context = model.context(),
                                     .tokenizer = model.tokenizer(),
@@ -121,11 +126,14 @@ int run(const CLI::App& app, Options& o) {
   std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
   o.service.request_timeout = std::chrono::seconds(o.request_timeout);
   o.service.grace = std::chrono::seconds(o.grace);
-  infer::server::serve_http(model.engine(), std::move(served), std::move(o.service), o.http,
-                            [](const std::string& address) {
-                              fmt::print("{}\n", address);
-                              std::fflush(stdout);
-                            });
+  infer::server::serve_http(
+      model.engine(), std::move(served), std::move(o.service), o.http,
+      [](const std::string& address) {
+        fmt::print("{}\n", address);
+        std::fflush(stdout);
+      },
+      [&ranks] { return ranks.lost(); });
+  ranks.check();
   return 0;
 }
 

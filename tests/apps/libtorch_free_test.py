@@ -1,6 +1,7 @@
 """The serving half is free of LibTorch: none of its files includes it, and none of its programs links it. Nor do they
 need a library of CUDA's to start: a program with kernels for GPUs runs where there is no GPU."""
 
+import os
 import re
 import subprocess
 
@@ -10,7 +11,7 @@ from support import BUILD, ROOT
 
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
-TRAINING_STUDIES = ["24_experts", "29_galore"]  # beside those before 15
+TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore"]  # beside those before 15
 # Whatever is not named as the training half belongs to the serving half: a new file or program can't be left out.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]
@@ -90,3 +91,32 @@ def test_no_serving_program_needs_a_library_of_cuda(program):
 @pytest.mark.parametrize("program", TRAINING_PROGRAMS)
 def test_training_programs_do_link_it(program):
     assert any(library.startswith("libtorch") for library in needed_libraries(program))
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+RANKED_PROGRAMS = ["bench", "generate", "serve"]
+HAS_GLOO = any(library.startswith("libgloo") for library in needed_libraries("generate"))
+
+
+@pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
+def test_no_program_has_two_gloos():
+    """LibTorch has one within. Debian's is for the programs that run as ranks."""
+    files = [f for folder in ("", "tests", "experiments", "exercises") for f in (BUILD / folder).glob("*")
+             if f.is_file() and os.access(f, os.X_OK) and is_elf(f)]
+    needed = {str(f.relative_to(BUILD)): needed_libraries(f) for f in files}
+    with_gloo = {name for name, libraries in needed.items() if any(lib.startswith("libgloo") for lib in libraries)}
+    assert with_gloo >= set(RANKED_PROGRAMS) and with_gloo <= {*RANKED_PROGRAMS, "tests/test_ranks"}
+    assert [name for name in with_gloo if any(is_libtorch(library) for library in needed[name])] == []
+
+
+@pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
+@pytest.mark.parametrize("program", TRAINING_PROGRAMS)
+def test_training_programs_have_no_names_of_debians_gloo(program):
+    """Nor a class of ours that inherits from one of Gloo's, whose tables of functions differ between the two."""
+    names = subprocess.run(["nm", "-C", BUILD / program], capture_output=True, text=True, check=True).stdout
+    assert "folio::" in names
+    assert [line for line in names.splitlines() if "folio::infer::Peers" in line or "vtable for gloo::" in line] == []

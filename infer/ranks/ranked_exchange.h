@@ -1,0 +1,42 @@
+// An exchange between processes: what a rank gives is put down, and told to the others in a round when they meet.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "infer/forward/exchange.h"
+#include "infer/ranks/rounds.h"
+
+namespace folio::infer {
+
+/// Of one rank, which `give` and `begin` are called for.
+class RankedExchange final : public Exchange {
+ public:
+  /// Among `n_members` ranks, which meet in these rounds alone.
+  RankedExchange(std::unique_ptr<Rounds> rounds, size_t n_members, std::chrono::seconds timeout)
+      : rounds_(std::move(rounds)), n_members_(n_members), timeout_(timeout) {}
+
+  void begin(size_t rank, const std::array<float*, kSlots>& slots, const SlotWidths& widths) override;
+  void give(size_t rank, const SlotPart& part) override;
+  /// Throws MachineLost as Rounds does.
+  void meet() override;
+
+  /// Numbers that this rank has given, times those who get them, in bytes.
+  [[nodiscard]] uint64_t given_bytes() const { return given_bytes_; }
+
+ private:
+  void take(std::span<const std::byte> bytes);
+
+  std::unique_ptr<Rounds> rounds_;
+  size_t n_members_;
+  std::chrono::seconds timeout_;
+  std::array<float*, kSlots> slots_{};
+  SlotWidths widths_{};
+  std::vector<std::byte> to_all_;
+  std::vector<std::byte> to_first_;  ///< the logits
+  uint64_t given_bytes_ = 0;
+};
+
+}  // namespace folio::infer

@@ -1,0 +1,181 @@
+// A member has two places, and writes its bytes of a round into the one that it did not use in the round before; then
+// it counts its rounds on, and waits until the others have counted. So a place is written anew only when all have read
+// it: whoever has come to round r + 1 has read all of round r. What is longer than a place takes several rounds.
+#include "infer/ranks/shared_memory.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "infer/forward/machine_lost.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace folio::infer {
+namespace {
+
+constexpr size_t kPlace = size_t{256} << 10U;  ///< bytes of a round
+constexpr int kSpinsOfRound = 2000;  ///< some 20 µs: the others are nearly there, unless the system runs others
+
+void pause_a_moment() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+struct alignas(64) Member {
+  std::atomic<uint32_t> round{0};     ///< that it has given
+  std::atomic<uint32_t> sleepers{0};  ///< who wait for it to go on
+  struct alignas(64) Place {
+    uint64_t to_all;  ///< bytes of the whole, of which the first are for all
+    uint64_t total;
+    std::byte bytes[kPlace];  // NOLINT(modernize-avoid-c-arrays)
+  } places[2];                // NOLINT(modernize-avoid-c-arrays)
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes share them");
+
+void sleep_on(std::atomic<uint32_t>& word, uint32_t seen) {
+  const timespec second{.tv_sec = 1, .tv_nsec = 0};  // in case a loss is noticed between the look at it and this call
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &second, nullptr, 0);
+}
+
+void wake_all(std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
+
+class SharedRounds final : public Rounds {
+ public:
+  SharedRounds(Peers& peers, SharedMemory memory, std::vector<size_t> group, size_t index)
+      : peers_(peers),
+        memory_(std::move(memory)),
+        members_(reinterpret_cast<Member*>(memory_.data())),
+        group_(std::move(group)),
+        index_(index),
+        got_(group_.size()),
+        wake_(peers.on_loss([this] {
+          for (size_t i = 0; i < group_.size(); ++i) wake_all(members_[i].round);
+        })) {}
+
+  void meet(std::span<const std::byte> to_all, std::span<const std::byte> to_first, const Take& take,
+            std::chrono::seconds timeout) override {
+    peers_.check();
+    const size_t own = to_all.size() + to_first.size();
+    size_t n_rounds = 1;
+    for (size_t r = 0; r < n_rounds; ++r) {
+      Member& me = members_[index_];
+      Member::Place& place = me.places[round_ % 2];
+      place.to_all = to_all.size();
+      place.total = own;
+      put(to_all, 0, r * kPlace, place);
+      put(to_first, to_all.size(), r * kPlace, place);
+      n_rounds = std::max(n_rounds, (own + kPlace - 1) / kPlace);
+      me.round.store(++round_);
+      if (me.sleepers.load() > 0) wake_all(me.round);
+      for (size_t i = 0; i < group_.size(); ++i) {
+        if (i == index_) continue;
+        wait_for(i, timeout);
+        const Member::Place& theirs = members_[i].places[(round_ - 1) % 2];
+        n_rounds = std::max<size_t>(n_rounds, (theirs.total + kPlace - 1) / kPlace);
+        const size_t wanted = index_ == 0 ? theirs.total : theirs.to_all;
+        if (r * kPlace >= wanted) continue;
+        const std::span<const std::byte> bytes(theirs.bytes, std::min(kPlace, wanted - r * kPlace));
+        if (wanted <= kPlace) {
+          take(i, bytes);
+          continue;
+        }
+        if (r == 0) got_[i].clear();
+        got_[i].insert(got_[i].end(), bytes.begin(), bytes.end());
+        if (got_[i].size() == wanted) take(i, got_[i]);
+      }
+    }
+  }
+
+ private:
+  // Of `bytes`, which are those from `at` on of the whole, what is in [first, first + kPlace) of it.
+  static void put(std::span<const std::byte> bytes, size_t at, size_t first, Member::Place& place) {
+    const size_t begin = std::max(at, first);
+    const size_t end = std::min(at + bytes.size(), first + kPlace);
+    if (begin < end) std::memcpy(place.bytes + (begin - first), bytes.data() + (begin - at), end - begin);
+  }
+
+  void wait_for(size_t member, std::chrono::seconds timeout) {
+    std::atomic<uint32_t>& theirs = members_[member].round;
+    const auto behind = [&](uint32_t seen) { return static_cast<int32_t>(seen - round_) < 0; };
+    for (int spin = 0; spin < kSpinsOfRound; ++spin) {
+      if (!behind(theirs.load(std::memory_order_acquire))) return;
+      pause_a_moment();
+    }
+    const auto start = std::chrono::steady_clock::now();
+    for (uint32_t seen = theirs.load(); behind(seen); seen = theirs.load()) {
+      peers_.check();
+      if (std::chrono::steady_clock::now() - start >= timeout) peers_.give_up_on(group_[member], timeout);
+      members_[member].sleepers.fetch_add(1);
+      sleep_on(theirs, seen);
+      members_[member].sleepers.fetch_sub(1);
+    }
+  }
+
+  Peers& peers_;
+  SharedMemory memory_;
+  Member* members_;
+  std::vector<size_t> group_;
+  size_t index_;
+  uint32_t round_ = 0;
+  std::vector<std::vector<std::byte>> got_;  ///< of a round that is longer than a place
+  LossCall wake_;
+};
+
+}  // namespace
+
+SharedMemory SharedMemory::create(const std::string& name, size_t size) {
+  const int file = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) return {};
+  const bool there = ::posix_fallocate(file, 0, static_cast<off_t>(size)) == 0;
+  ::close(file);
+  if (there) return open(name, size);
+  unlink(name);
+  return {};
+}
+
+SharedMemory SharedMemory::open(const std::string& name, size_t size) {
+  const int file = ::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) return {};
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  SharedMemory memory;
+  if (data == MAP_FAILED) return memory;
+  memory.data_ = static_cast<std::byte*>(data);
+  memory.size_ = size;
+  return memory;
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+void SharedMemory::unlink(const std::string& name) { ::shm_unlink(name.c_str()); }
+
+size_t shared_rounds_bytes(size_t n_members) { return n_members * sizeof(Member); }
+
+std::unique_ptr<Rounds> make_shared_rounds(Peers& peers, SharedMemory memory, std::vector<size_t> group, size_t index) {
+  return std::make_unique<SharedRounds>(peers, std::move(memory), std::move(group), index);
+}
+
+}  // namespace folio::infer

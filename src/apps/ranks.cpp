@@ -1,0 +1,65 @@
+#include "apps/ranks.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+
+#include "core/error.h"
+#include "infer/forward/machine_lost.h"
+#include "infer/ranks/world.h"
+#include "infer/reference/kernels.h"
+
+namespace folio::apps {
+
+void add_rank_flags(CLI::App& app, size_t& n_stages) {
+  app.add_option(
+         "--pipeline-parallel", n_stages,
+         "of several ranks, in so many groups, each with some of the layers (default: all have all layers, and of "
+         "each matrix some rows)")
+      ->check(in_range(1, infer::kMostRanks));
+  app.footer(
+      "Several processes run one model together where they are ranks: torchrun --no-python --nproc-per-node N, or "
+      "RANK, "
+      "WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment of each. The text is the same.");
+}
+
+Ranks::Ranks(const CLI::App& app, ModelFlags& flags, size_t n_stages) {
+  const auto world = infer::world_of_environment();
+  if (!world) {
+    if (n_stages > 1) {
+      throw core::UsageError(
+          fmt::format("--pipeline-parallel {} is for ranks, and this is one process; start it by torchrun --no-python "
+                      "--nproc-per-node {}",
+                      n_stages, n_stages));
+    }
+    return;
+  }
+  infer::MachineOptions& machines = flags.load.machines;
+  for (const char* flag : {"--shards", "--device"}) {
+    const bool means_one_cpu = machines.n_shards.value_or(1) == 1 && !machines.gpu;
+    if (app.count(flag) > 0 && !means_one_cpu) {
+      throw core::UsageError(
+          fmt::format("{} is for one process, and WORLD_SIZE is {}; leave out one of them", flag, world->n_ranks));
+    }
+  }
+  machine_.emplace(
+      *world, n_stages,
+      infer::CpuOptions{.n_threads = machines.n_threads, .fast = machines.fast && infer::kernels::fast_pays()});
+  machines.given = {.machine = &*machine_, .cpu = &machine_->cpu()};
+}
+
+// What stops rank 0, Ctrl-C or torchrun, comes to all ranks; they end when rank 0 has ended what it does.
+bool Ranks::follow(infer::LoadedModel& model) {
+  if (!machine_ || machine_->leads()) return false;
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  static_cast<void>(model.engine());
+  machine_->follow();
+  return true;
+}
+
+void Ranks::check() const {
+  if (lost()) throw infer::MachineLost(*machine_->loss());
+}
+
+}  // namespace folio::apps

@@ -1,0 +1,287 @@
+"""Ranks: one model in several processes, started by hand and by torchrun. The bytes of a text are a single process's; a
+rank that dies or hangs ends all of them with a line that names it, and what runs with an error."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment, generate, one_json,
+                     run, succeed)
+
+TORCHRUN = Path(__file__).resolve().parents[2] / "build/venv/bin/torchrun"
+pytestmark = pytest.mark.skipif(
+    b"libgloo" not in subprocess.run(["readelf", "-d", BUILD / "generate"], capture_output=True, check=True).stdout,
+    reason="built without Gloo")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Ranks:
+    """Processes that are ranks of each other. What one says on stdout and stderr is in files."""
+
+    def __init__(self, n, folder, program, *args, missing=(), args_of=None, **more):
+        port = free_port()
+        folder.mkdir(exist_ok=True)
+        self.folder, self.processes = folder, {}
+        for rank in set(range(n)) - set(missing):
+            env = environment("/nonexistent", RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1",
+                              MASTER_PORT=str(port), **{"FOLIO_RANK_TIMEOUT": "20", **more})
+            own = (args_of or {}).get(rank, args)
+            with open(folder / f"{rank}.out", "wb") as out, open(folder / f"{rank}.err", "wb") as err:
+                self.processes[rank] = subprocess.Popen([BUILD / program, *map(str, own)], stdout=out, stderr=err,
+                                                        stdin=subprocess.DEVNULL, env=env)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+    def wait(self, timeout=60):
+        """The exit codes, by rank. One that hangs fails the test."""
+        end = time.monotonic() + timeout
+        return {rank: p.wait(max(0.1, end - time.monotonic())) for rank, p in self.processes.items()}
+
+    def out(self, rank):
+        return (self.folder / f"{rank}.out").read_text(encoding="utf-8")
+
+    def err(self, rank):
+        return (self.folder / f"{rank}.err").read_text(encoding="utf-8")
+
+    def kill(self, rank):
+        self.processes[rank].kill()
+
+    def line(self, rank):
+        """The last line of stderr."""
+        return self.err(rank).splitlines()[-1] if self.err(rank) else ""
+
+    def address(self, timeout=60):
+        """Of a server: waits until it is ready."""
+        end = time.monotonic() + timeout
+        while not self.out(0).endswith("\n"):
+            assert time.monotonic() < end and self.processes[0].poll() is None, self.err(0)
+            time.sleep(0.02)
+        return self.out(0).strip()
+
+
+def text_of(n, folder, *args, program="generate", **more):
+    """The object that rank 0 prints; the others print nothing."""
+    with Ranks(n, folder, program, "--json", *args, **more) as ranks:
+        assert ranks.wait() == dict.fromkeys(range(n), 0), [ranks.err(r) for r in range(n)]
+        assert all(ranks.out(rank) == "" for rank in range(1, n))
+        return one_json(ranks.out(0))
+
+
+PROMPTS = "Once upon a time\nROMEO: what say you, and why do you say it?\nO\n"
+
+
+@pytest.mark.parametrize("model, grids", [
+    (GOLDEN, [(2, {}), (3, {}), (2, {"pipeline": 2}), (2, {"FOLIO_RANK_TRANSPORT": "gloo"})]),
+    (SMOLLM2, [(2, {}), (3, {}), (4, {}), (4, {"pipeline": 2}), (4, {"FOLIO_RANK_TRANSPORT": "gloo"})] if LONG
+     else [(4, {"pipeline": 2})]),
+], ids=["characters", "smollm2"])
+def test_texts_are_the_same_on_any_grid(model, grids, tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text(PROMPTS)
+    kinds = [["-s", 3, "-n", 40], ["--beams", 3, "--beams-out", 2, "-n", 12], ["-s", 4, "-n", 30, "--cache-type", "q8_0"]]
+    for i, flags in enumerate(kinds if LONG or model == GOLDEN else kinds[:1]):
+        command = ["-m", model, "--prompts", file, "-t", 1, *flags]
+        expected = one_json(succeed("generate", "--json", *command).stdout)["results"]
+        for n, more in grids:
+            more = dict(more)
+            stages = more.pop("pipeline", 1)
+            got = text_of(n, tmp_path / f"{i}", *command, "--pipeline-parallel", stages, **more)
+            assert got["results"] == expected, f"{n} ranks, {more}, {flags}"
+
+
+def test_a_long_prompt_goes_through_the_pipeline_in_pieces(tmp_path):
+    command = ["-m", GOLDEN, "-p", "Now is the winter of our discontent made glorious summer by this sun. " * 3, "-n", 20,
+               "-s", 1, "-t", 1]
+    expected = one_json(succeed("generate", "--json", *command).stdout)["tokens"]
+    assert text_of(2, tmp_path / "two", *command, "--pipeline-parallel", 2)["tokens"] == expected
+
+
+def test_a_draft_model_and_drafts_from_the_text_run_on_ranks_too(tmp_path):
+    flags = ["-m", GOLDEN, "-p", "hello hello hello", "-s", 5, "-n", 40, "-t", 1]
+    plain = one_json(succeed("generate", "--json", *flags).stdout)["tokens"]
+    assert text_of(2, tmp_path / "a", *flags, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain
+    assert text_of(2, tmp_path / "b", *flags, "--speculate", 4)["tokens"] == plain
+
+
+def test_torchrun_starts_them():
+    command = ["-m", GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1]
+    expected = one_json(succeed("generate", "--json", *command).stdout)["text"]
+    done = subprocess.run([TORCHRUN, "--no-python", "--nproc-per-node", "2", "--master-port", str(free_port()),
+                           BUILD / "generate", "--json", *map(str, command)],
+                          capture_output=True, text=True, timeout=120, env=environment("/nonexistent"))
+    assert done.returncode == 0, done.stderr
+    assert one_json(done.stdout)["text"] == expected
+
+
+def test_bench_says_how_many_ranks(tmp_path):
+    done = text_of(2, tmp_path / "two", "-m", GOLDEN, "-t", 1, "--prompt-tokens", 8, "--gen-tokens", 4, program="bench")
+    assert (done["ranks"], done["pipeline_stages"], done["threads"]) == (2, 1, 1)
+    assert done["decode_tokens_per_s"] > 0
+
+
+# ---- A rank that is missing, dies or hangs ----
+
+def test_a_rank_that_does_not_come_is_named(tmp_path):
+    with Ranks(3, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1, missing=[1], FOLIO_RANK_TIMEOUT="1") as ranks:
+        assert ranks.wait() == {0: FAILED, 2: FAILED}
+        assert "rank 1 of 3 did not come to 127.0.0.1 port" in ranks.line(0)
+
+
+@pytest.mark.parametrize("transport", ["shared", "gloo"])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_rank_that_is_killed_ends_all_with_a_line_that_names_it(transport, stages, tmp_path):
+    for victim in (1, 0):
+        with Ranks(2, tmp_path / f"{victim}", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1,
+                   "--pipeline-parallel", stages, "ROMEO:", FOLIO_RANK_TRANSPORT=transport) as ranks:
+            while len(ranks.out(0)) < 50:
+                time.sleep(0.02)
+            ranks.kill(victim)
+            other = 1 - victim
+            assert ranks.wait(10) == {victim: -signal.SIGKILL, other: FAILED}
+            assert f"generate: rank {victim} of 2 is gone" in ranks.line(other)
+
+
+def test_a_rank_that_hangs_is_named_after_the_timeout(tmp_path):
+    with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "ROMEO:",
+               FOLIO_RANK_TIMEOUT="1") as ranks:
+        while len(ranks.out(0)) < 50:
+            time.sleep(0.02)
+        ranks.processes[1].send_signal(signal.SIGSTOP)
+        assert ranks.processes[0].wait(10) == FAILED
+        assert "generate: rank 1 of 2 did not answer within 1 s" in ranks.line(0)
+        ranks.processes[1].send_signal(signal.SIGCONT)
+        assert ranks.wait(10) == {0: FAILED, 1: FAILED}
+
+
+@pytest.mark.parametrize("args_of, parts", [
+    ({0: ["-m", GOLDEN], 1: ["-m", SMOLLM2]}, ["rank 1 of 2 has another model than rank 0"]),
+    ({0: ["-m", GOLDEN], 1: ["-m", GOLDEN, "--cache-type", "q8_0"]}, ["rank 1 of 2 has another model than rank 0"]),
+    ({0: ["-m", GOLDEN], 1: ["-m", "/nonexistent/model"]}, ["rank 1 of 2 is gone; see what it said"]),
+], ids=["model", "cache", "file"])
+def test_ranks_that_were_started_differently_are_refused(args_of, parts, tmp_path):
+    with Ranks(2, tmp_path / "r", "generate", args_of={r: [*a, "-n", 1, "-t", 1] for r, a in args_of.items()}) as ranks:
+        assert ranks.wait() == {0: FAILED, 1: FAILED}
+        assert all(part in ranks.line(0) for part in parts), ranks.err(0)
+
+
+@pytest.mark.parametrize("n, flags, code, parts", [
+    (4, [], FAILED, ["4 ranks of a stage", "3 tiles"]),
+    (3, ["--pipeline-parallel", 3], FAILED, ["--pipeline-parallel 3", "2 layers"]),
+    (3, ["--pipeline-parallel", 2], WRONG_USAGE, ["--pipeline-parallel 2", "3 ranks"]),
+    (2, ["--shards", 2], WRONG_USAGE, ["--shards", "WORLD_SIZE is 2"]),
+    (2, ["--device", "cuda"], WRONG_USAGE, ["--device", "WORLD_SIZE is 2"]),
+])
+def test_what_cannot_be_split_is_refused(n, flags, code, parts, tmp_path):
+    with Ranks(n, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1, "-t", 1, *flags) as ranks:
+        assert ranks.wait()[0] == code
+        assert all(part in ranks.line(0) for part in parts), ranks.err(0)
+
+
+def test_one_process_has_no_pipeline():
+    assert_refused(run("generate", "-m", GOLDEN, "-n", 1, "--pipeline-parallel", 2), WRONG_USAGE,
+                   "--pipeline-parallel 2", "torchrun")
+
+
+# ---- The server ----
+
+def ask(address, **fields):
+    body = json.dumps({"prompt": "ROMEO:", "seed": 5, "temperature": 1, "top_p": 1, "max_tokens": 40, **fields})
+    return urllib.request.urlopen(urllib.request.Request(address + "/v1/completions", body.encode(),
+                                                         {"Content-Type": "application/json"}), timeout=30)
+
+
+def test_the_server_gives_the_same_texts_and_ends_all(tmp_path):
+    text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
+    with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
+        assert json.load(ask(ranks.address()))["choices"][0]["text"] == text
+        for process in ranks.processes.values():
+            process.send_signal(signal.SIGTERM)  # as torchrun does
+        assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}
+
+
+def test_an_idle_server_ends_when_a_rank_dies(tmp_path):
+    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
+        ranks.address()
+        ranks.kill(1)
+        assert ranks.wait(10)[0] == FAILED
+        assert "serve: rank 1 of 2 is gone" in ranks.line(0)
+
+
+def test_a_stream_ends_with_an_error_event_when_a_rank_dies(tmp_path):
+    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
+        stream = ask(ranks.address(), stream=True, max_tokens=100000, n=4)
+        lines = [stream.readline() for _ in range(10)]
+        assert all(b"error" not in line for line in lines)
+        ranks.kill(1)
+        last = stream.read().decode()
+        assert '"error"' in last and "rank 1 of 2 is gone" in last, last[-300:]
+        assert ranks.wait(10)[0] == FAILED
+
+
+def end_of(address, stream):
+    """How a request ends: with its text, with an error that was said, or with no connection."""
+    try:
+        with ask(address, stream=stream, max_tokens=60, seed=random.randrange(1 << 30)) as answer:
+            text = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return f"{error.code}"
+    except (urllib.error.URLError, ConnectionError):
+        return "refused"
+    if '"error"' in text:
+        return "error event"
+    return "whole" if not stream or text.rstrip().endswith("[DONE]") else "cut off"
+
+
+def test_soak_with_kills(tmp_path):
+    """Requests from several clients, and a rank that dies at any time: each request has an end that says what it is."""
+    random.seed(1)
+    for round_ in range(40 if LONG else 2):
+        n = random.choice([2, 3])
+        with Ranks(n, tmp_path / f"{round_}", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--max-sequences", 4,
+                   FOLIO_RANK_TRANSPORT=random.choice(["shared", "gloo"])) as ranks:
+            address = ranks.address()
+            ends = []
+
+            def client(seed):
+                for i in range(1000):
+                    ends.append(end_of(address, stream=(seed + i) % 2 == 0))
+                    if ends[-1] not in ("whole",):
+                        return
+
+            clients = [threading.Thread(target=client, args=(c,)) for c in range(6)]
+            for c in clients:
+                c.start()
+            time.sleep(random.uniform(0.2, 1.0))
+            victim = random.randrange(1, n)
+            ranks.kill(victim)
+            codes = ranks.wait(20)
+            for c in clients:
+                c.join(20)
+                assert not c.is_alive()
+            assert codes[0] == FAILED and f"rank {victim} of {n} is gone" in ranks.line(0), ranks.err(0)[-500:]
+            assert set(ends) <= {"whole", "503", "error event", "refused"}, set(ends)
+            assert "whole" in ends

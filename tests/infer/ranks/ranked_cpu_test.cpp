@@ -1,0 +1,315 @@
+// Laws of ranks (infer/ranks), which are threads here, each with a machine of its own: logits have the bytes of one CPU
+// on any grid, in every type, family and shape, by messages and through shared memory; what ranks give each other is
+// what the formula says; a rank that has gone or doesn't answer is an error that names it.
+#include "infer/ranks/ranked_cpu.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "infer/forward/machine_lost.h"
+#include "infer/forward/runner.h"
+#include "infer/ranks/orders.h"
+#include "infer/ranks/rendezvous.h"
+#include "infer/shards/sharded_cpu.h"
+#include "tests/core/support.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using test::same_bits;
+using test::Shape;
+
+// A port that nobody listens on.
+uint16_t free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+struct Grid {
+  size_t n_ranks = 2;
+  size_t n_stages = 1;
+  bool shared_memory = true;
+};
+
+std::string describe(const Grid& g) {
+  return fmt::format("{} ranks in {} stages{}", g.n_ranks, g.n_stages, g.shared_memory ? "" : " by messages");
+}
+
+std::vector<World> worlds(const Grid& grid, std::chrono::seconds timeout = std::chrono::seconds(30)) {
+  std::vector<World> all;
+  const uint16_t port = free_port();
+  for (size_t rank = 0; rank < grid.n_ranks; ++rank) {
+    all.push_back({.rank = rank,
+                   .n_ranks = grid.n_ranks,
+                   .n_local = grid.n_ranks,
+                   .address = "127.0.0.1",
+                   .port = port,
+                   .timeout = timeout,
+                   .shared_memory = grid.shared_memory});
+  }
+  return all;
+}
+
+// Rank 0 does `work` with a model on the grid; the other ranks follow. What they have given each other, in bytes.
+uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
+                    const std::function<void(Runner&)>& work) {
+  const auto all = worlds(grid);
+  std::vector<std::future<uint64_t>> others;
+  for (size_t rank = 1; rank < grid.n_ranks; ++rank) {
+    others.push_back(std::async(std::launch::async, [&, rank] {
+      RankedCpu machine(all[rank], grid.n_stages, {.n_threads = 1});
+      const Runner runner(model, machine, options);
+      machine.follow();
+      return machine.given_bytes();
+    }));
+  }
+  uint64_t given = 0;
+  {
+    RankedCpu machine(all[0], grid.n_stages, {.n_threads = 1});
+    Runner runner(model, machine, options);
+    work(runner);
+    given = machine.given_bytes();
+  }
+  for (auto& other : others) given += other.get();
+  return given;
+}
+
+// A prompt, and then a token at a time.
+std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
+  const auto sequence = runner.cache().add_sequence();
+  auto logits = test::run(runner, test::rows_of(sequence, text.first(text.size() - 3)));
+  for (size_t i = text.size() - 3; i < text.size(); ++i) {
+    const auto some = test::run(runner, test::rows_of(sequence, text.subspan(i, 1), static_cast<int64_t>(i)));
+    logits.insert(logits.end(), some.begin(), some.end());
+  }
+  return logits;
+}
+
+class RanksOf : public ::testing::TestWithParam<Shape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RanksOf, ::testing::ValuesIn(test::all_shapes()), test::shape_name);
+
+size_t most_shards(const core::ModelConfig& config) {
+  return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
+}
+
+void expect_same_bytes(const Grid& grid, const core::StoredModel& model, CacheType cache_type) {
+  const auto text = test::random_tokens(37, 1, model.config.vocab_size);
+  Cpu one({.n_threads = 1});
+  const CacheOptions options{.type = cache_type};
+  Runner alone(model, one, options);
+  const auto expected = logits_of(alone, text);
+  with_ranks(grid, model, options,
+             [&](Runner& runner) { EXPECT_TRUE(same_bits(logits_of(runner, text), expected)) << describe(grid); });
+}
+
+// As many as the model has tiles for, and a pipeline where it has layers for it.
+TEST_P(RanksOf, GiveTheBytesOfOneCpu) {
+  const core::StoredModel model = test::random_model_of(GetParam());
+  const size_t n = most_shards(model.config);
+  expect_same_bytes({.n_ranks = n}, model, CacheType::F32);
+  if (model.config.n_layers == 1) return;
+  expect_same_bytes({.n_ranks = n >= 2 ? 4U : 2U, .n_stages = 2}, model, CacheType::F16);
+}
+
+TEST_P(RanksOf, GiveEachOtherWhatTheFormulaOfShardsSays) {
+  const core::StoredModel model = test::random_model_of(GetParam());
+  const Grid grid{.n_ranks = std::min<size_t>(3, most_shards(model.config))};
+  const uint64_t given = with_ranks(grid, model, {}, [&](Runner& runner) {
+    const auto sequence = runner.cache().add_sequence();
+    auto rows = test::rows_of(sequence, test::random_tokens(9, 3, model.config.vocab_size), 0, false);
+    rows.back().wants_logits = rows[3].wants_logits = true;
+    static_cast<void>(runner.forward(rows));
+  });
+  EXPECT_EQ(given, exchanged_bytes(model.config, grid.n_ranks, 9, 2)) << describe(grid);
+}
+
+TEST(Ranks, OfAnyGridGiveTheSameBytes) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
+  ASSERT_EQ(most_shards(model.config), 4U);
+  for (const bool shared_memory : {true, false}) {
+    for (const CacheType type : {CacheType::F32, CacheType::Q8_0}) {
+      for (const auto& [n_ranks, n_stages] :
+           {std::pair{2, 1}, std::pair{3, 1}, std::pair{4, 1}, std::pair{2, 2}, std::pair{4, 2}}) {
+        expect_same_bytes({static_cast<size_t>(n_ranks), static_cast<size_t>(n_stages), shared_memory}, model, type);
+      }
+    }
+  }
+}
+
+TEST(Ranks, AStepLongerThanAPlaceOfSharedMemoryIsWhole) {
+  core::ModelConfig config = test::small_shapes()[0].config;
+  config.vocab_size = 3000;  // 200 rows of logits: 2.4 MB
+  const core::StoredModel model = test::random_model(config);
+  const auto text = test::random_tokens(static_cast<size_t>(std::min<int64_t>(200, config.context_length)), 5, 3000);
+  Cpu one({.n_threads = 1});
+  Runner alone(model, one);
+  const auto expected = test::run(alone, test::rows_of(alone.cache().add_sequence(), text));
+  for (const Grid grid : {Grid{2, 1, true}, Grid{2, 1, false}, Grid{2, 2, true}, Grid{4, 2, false}}) {
+    with_ranks(grid, model, {}, [&](Runner& runner) {
+      EXPECT_TRUE(same_bits(test::run(runner, test::rows_of(runner.cache().add_sequence(), text)), expected))
+          << describe(grid);
+    });
+  }
+}
+
+TEST(Ranks, APromptGoesThroughThePipelineInPieces) {
+  const std::vector<StepRow> rows(200, StepRow{.token = 0, .table = 0, .position = 0, .needs_logits = true});
+  const std::vector<BlockCopy> copies(1);
+  const Step step{.rows = rows, .tables = {}, .table_starts = {}, .copies = copies, .n_logit_rows = 200, .draws = {}};
+  EXPECT_EQ(pieces_of(step, 1).size(), 1U);
+  const auto pieces = pieces_of(step, 2);
+  EXPECT_EQ(pieces.size(), 6U);  // of at least 32 rows
+  size_t n = 0;
+  for (const Step& piece : pieces) {
+    EXPECT_EQ(piece.rows.data(), rows.data() + n);
+    EXPECT_EQ(piece.n_logit_rows, piece.rows.size());
+    EXPECT_EQ(piece.copies.size(), n == 0 ? 1U : 0U);
+    n += piece.rows.size();
+  }
+  EXPECT_EQ(n, 200U);
+  EXPECT_EQ(
+      pieces_of({.rows = std::span(rows).first(16), .tables = {}, .table_starts = {}, .copies = {}, .draws = {}}, 2)
+          .size(),
+      1U);
+}
+
+TEST(Ranks, AnOrderIsReadAsItWasWritten) {
+  const std::vector<StepRow> rows{{.token = 3, .table = 1, .position = 7, .needs_logits = true, .adapter = 2}};
+  const std::vector<BlockId> tables{4, 5};
+  const std::vector<int32_t> starts{0, 1, 2};
+  const Step step{.rows = rows, .tables = tables, .table_starts = starts, .copies = {}, .n_logit_rows = 1, .draws = {}};
+  const auto bytes = to_bytes(OrderKind::Step, 1, step);
+  const Order order = to_order(bytes);
+  EXPECT_EQ(order.stage, 1U);
+  EXPECT_EQ(order.rows[0].position, 7);
+  EXPECT_EQ(order.rows[0].adapter, 2);
+  EXPECT_EQ(order.tables, tables);
+  EXPECT_EQ(order.table_starts, starts);
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_THROW(static_cast<void>(to_order(std::span(bytes).first(n))), core::Error) << n;
+  }
+}
+
+// What rank 0 says when rank 1 does `work` instead of following it.
+std::string error_of_rank_0(const Grid& grid, std::chrono::seconds timeout,
+                            const std::function<void(RankedCpu&, std::promise<void>&)>& work) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[0].config);
+  const auto all = worlds(grid, timeout);
+  std::promise<void> rank_0_ends;
+  auto other = std::async(std::launch::async, [&] {
+    RankedCpu machine(all[1], grid.n_stages, {.n_threads = 1});
+    const Runner runner(model, machine);
+    work(machine, rank_0_ends);
+  });
+  std::string text;
+  try {
+    RankedCpu machine(all[0], grid.n_stages, {.n_threads = 1});
+    Runner runner(model, machine);
+    static_cast<void>(test::run(runner, test::rows_of(runner.cache().add_sequence(), std::vector<int32_t>{1, 2, 3})));
+    ADD_FAILURE() << "a step without rank 1";
+  } catch (const MachineLost& error) {
+    text = error.what();
+  }
+  rank_0_ends.set_value();
+  other.get();
+  return text;
+}
+
+TEST(Ranks, OneThatIsGoneIsNamed) {
+  for (const Grid grid : {Grid{2, 1, true}, Grid{2, 1, false}, Grid{2, 2, true}}) {
+    const std::string text = error_of_rank_0(grid, std::chrono::seconds(30), [](RankedCpu&, auto&) {});
+    EXPECT_TRUE(text.starts_with("rank 1 of 2 is gone")) << text;
+  }
+}
+
+TEST(Ranks, OneThatDoesNotAnswerIsNamedAfterTheTimeout) {
+  for (const Grid grid : {Grid{2, 1, true}, Grid{2, 1, false}}) {
+    const std::string text = error_of_rank_0(grid, std::chrono::seconds(1),
+                                             [](RankedCpu&, auto& rank_0_ends) { rank_0_ends.get_future().wait(); });
+    EXPECT_TRUE(text.starts_with("rank 1 of 2 did not answer within 1 s")) << text;
+  }
+}
+
+TEST(Ranks, AnotherModelIsRefused) {
+  const auto all = worlds({.n_ranks = 2});
+  const core::StoredModel one = test::random_model(test::small_shapes()[0].config);
+  core::StoredModel other = test::random_model(test::small_shapes()[0].config);
+  std::vector<std::byte> bytes(other.tensors[3].bytes.begin(), other.tensors[3].bytes.end());
+  bytes[0] ^= std::byte{1};
+  other.tensors[3].bytes = bytes;
+  const auto load = [&](size_t rank, const core::StoredModel& model) {
+    return core::test::error_of([&] {
+      RankedCpu machine(all[rank], 1, {.n_threads = 1});
+      const Runner runner(model, machine);
+    });
+  };
+  auto rank_1 = std::async(std::launch::async, load, 1, std::cref(other));
+  EXPECT_NE(load(0, one).find("rank 1 of 2 has another model than rank 0"), std::string::npos);
+  EXPECT_NE(rank_1.get().find("rank 1 of 2 has another model than rank 0"), std::string::npos);
+}
+
+TEST(Rendezvous, NamesThoseThatDoNotCome) {
+  auto all = worlds({.n_ranks = 4}, std::chrono::seconds(1));
+  auto rank_2 = std::async(std::launch::async, [&] {
+    return core::test::error_of([&] { static_cast<void>(Rendezvous(all[2]).gather("2")); });
+  });
+  EXPECT_ERROR(Rendezvous(all[0]).gather("0"), "ranks 1, 3 of 4 did not come to 127.0.0.1 port");
+  EXPECT_NE(rank_2.get().find("rank 2 of 4 has no answer from rank 0"), std::string::npos);
+  EXPECT_ERROR(Rendezvous(worlds({.n_ranks = 2}, std::chrono::seconds(1))[1]), "rank 1 of 2 can't reach rank 0");
+}
+
+TEST(Rendezvous, TwoOfOneRankAndOtherCountsAreRefused) {
+  const auto all = worlds({.n_ranks = 3}, std::chrono::seconds(5));
+  const auto come = [](World world) {
+    return core::test::error_of([&] { static_cast<void>(Rendezvous(world).gather("")); });
+  };
+  auto one = std::async(std::launch::async, come, all[1]);
+  auto two = std::async(std::launch::async, come, all[1]);
+  EXPECT_ERROR(Rendezvous(all[0]).gather(""), "two processes say that they are rank 1 of 3");
+  one.get();
+  two.get();
+  World other = all[1];
+  other.n_ranks = 2;
+  auto of_two = std::async(std::launch::async, come, other);
+  EXPECT_ERROR(Rendezvous(all[0]).gather(""), "rank 1 was started with WORLD_SIZE=2, but rank 0 with 3");
+  of_two.get();
+}
+
+TEST(Rendezvous, AStrangerIsNoRank) {
+  const auto all = worlds({.n_ranks = 2}, std::chrono::seconds(10));
+  auto rank_1 = std::async(std::launch::async, [&] {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(all[1].port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    while (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) std::this_thread::yield();
+    EXPECT_GT(::send(socket, "GET / HTTP/1.1\r\n\r\n------------", 30, MSG_NOSIGNAL), 0);
+    auto answers = Rendezvous(all[1]).gather("one");
+    ::close(socket);
+    return answers;
+  });
+  const std::vector<std::string> expected{"zero", "one"};
+  EXPECT_EQ(Rendezvous(all[0]).gather("zero"), expected);
+  EXPECT_EQ(rank_1.get(), expected);
+}
+
+}  // namespace
+}  // namespace folio::infer

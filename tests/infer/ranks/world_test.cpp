@@ -1,0 +1,86 @@
+// What the environment says of ranks: torchrun's variables, and which are wrong.
+#include "infer/ranks/world.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/core/support.h"
+
+namespace folio::infer {
+namespace {
+
+class WorldOf : public ::testing::Test {
+ protected:
+  void SetUp() override { clear(); }
+  void TearDown() override { clear(); }
+  static void set(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  static void clear() {
+    for (const char* name : {"WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                             "TORCHELASTIC_USE_AGENT_STORE", "FOLIO_RANK_TIMEOUT", "FOLIO_RANK_TRANSPORT"}) {
+      ::unsetenv(name);
+    }
+  }
+  static constexpr auto kTwo = [] {
+    return std::map<std::string, std::string>{
+        {"WORLD_SIZE", "2"}, {"RANK", "1"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}};
+  };
+};
+
+TEST_F(WorldOf, OneProcessIsNone) {
+  EXPECT_FALSE(world_of_environment());
+  set({{"WORLD_SIZE", "1"}});
+  EXPECT_FALSE(world_of_environment());
+}
+
+TEST_F(WorldOf, TheVariablesSayWhoThisIs) {
+  set(kTwo());
+  const auto world = world_of_environment();
+  ASSERT_TRUE(world);
+  EXPECT_EQ(world->rank, 1U);
+  EXPECT_EQ(world->n_ranks, 2U);
+  EXPECT_EQ(world->n_local, 2U);
+  EXPECT_EQ(world->address, "localhost");
+  EXPECT_EQ(world->port, 29500);
+  EXPECT_EQ(world->timeout.count(), 60);
+  EXPECT_TRUE(world->shared_memory);
+}
+
+TEST_F(WorldOf, TorchrunsAgentKeepsItsPort) {
+  set(kTwo());
+  set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCAL_WORLD_SIZE", "1"}, {"FOLIO_RANK_TIMEOUT", "5"}});
+  set({{"FOLIO_RANK_TRANSPORT", "gloo"}});
+  const auto world = world_of_environment();
+  EXPECT_EQ(world->port, 29501);
+  EXPECT_EQ(world->n_local, 1U);
+  EXPECT_EQ(world->timeout.count(), 5);
+  EXPECT_FALSE(world->shared_memory);
+}
+
+TEST_F(WorldOf, WhatIsWrongIsNamed) {
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"RANK", "2"},
+                                                                                    {"RANK", "-1"},
+                                                                                    {"RANK", ""},
+                                                                                    {"WORLD_SIZE", "65"},
+                                                                                    {"WORLD_SIZE", "x"},
+                                                                                    {"MASTER_PORT", "0"},
+                                                                                    {"MASTER_PORT", "70000"},
+                                                                                    {"MASTER_ADDR", ""},
+                                                                                    {"FOLIO_RANK_TIMEOUT", "0"},
+                                                                                    {"FOLIO_RANK_TRANSPORT", "pigeon"},
+                                                                                    {"LOCAL_WORLD_SIZE", "3"}}) {
+    clear();
+    set(kTwo());
+    set({{name, value}});
+    EXPECT_ERROR(world_of_environment(), name);
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer
