@@ -113,6 +113,8 @@ void watch_interrupt() {
   std::signal(SIGINT, note_interrupt);
 }
 
+void watch_termination() { std::signal(SIGTERM, note_interrupt); }
+
 void end_on_interrupt() {
   interrupts = 1;
   std::signal(SIGINT, note_interrupt);

@@ -31,6 +31,8 @@ void add_version_flag(CLI::App& app);
 
 /// Notes SIGINT from now on; a second one ends the program at once.
 void watch_interrupt();
+/// The same for SIGTERM.
+void watch_termination();
 /// From now on the first one does.
 void end_on_interrupt();
 /// Whether there was one since watch_interrupt().

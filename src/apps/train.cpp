@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -22,6 +25,8 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "train/report/matrix_peak.h"
 #include "train/report/profile.h"
+#include "train/report/rank_costs.h"
+#include "train/report/step_trace.h"
 #include "train/run/run.h"
 #include "train/run/sample.h"
 #include "train/run/weights.h"
@@ -105,44 +110,88 @@ void resume(train::Trainer& trainer, const fs::path& checkpoint) {
              change);
 }
 
-int profile(const apps::TrainOptions& o, const apps::TrainData& data) {
+// Ranks of one host share its cores.
+int threads_of(const apps::TrainOptions& o) {
+  if (o.threads > 0 || !o.session || std::getenv("OMP_NUM_THREADS") != nullptr) return o.threads;
+  return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));
+}
+
+std::function<void(int64_t, bool)> note_of(const apps::TrainOptions& o, train::StepTrace* trace) {
+  return [session = o.session.get(), trace](int64_t step, bool in_step) {
+    if (session != nullptr) session->roll_call().note(step, in_step);
+    if (trace != nullptr) in_step ? trace->step_begins() : trace->step_ended();
+  };
+}
+
+std::function<std::string(const std::exception&)> explain_of(const apps::TrainOptions& o) {
+  if (!o.session) return {};
+  return [&session = *o.session](const std::exception& error) { return session.roll_call().explain(error); };
+}
+
+train::parallel::RankOptions rank_options(const apps::TrainOptions& o) {
+  return {.zero = o.mesh.zero, .pipeline_chunks = o.mesh.pipeline_chunks};
+}
+
+std::unique_ptr<train::Trainer> make_trainer(apps::TrainOptions& o, const train::Dataset& dataset) {
+  if (!o.session) return std::make_unique<train::Trainer>(o.config, dataset, o.init.value_or(""));
+  if (o.config.lora_rank > 0) throw core::UsageError("--lora-rank: adapters are trained by one process");
+  o.session->require_same("flags", apps::flags_of(o));
+  o.session->require_same("data",
+                          fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", dataset.source().bytes,
+                                      dataset.source().digest, dataset.tokenizer().vocab_size()));
+  return std::make_unique<train::Trainer>(o.config, dataset, o.session->world(), rank_options(o));
+}
+
+int profile(apps::TrainOptions& o, const apps::TrainData& data) {
   constexpr int64_t kSteps = 20;
   if (o.config.device != train::DeviceKind::Cpu)
     throw core::UsageError("--profile measures a CPU's steps; leave --device out");
   const auto dataset = apps::make_dataset(o, data);
-  train::Trainer trainer(o.config, *dataset, o.init.value_or(""));
-  const train::TrainConfig& c = trainer.config();
-  fmt::print("{}, {} tokens a step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer.tokens_per_step(),
+  std::optional<train::MemoryUse> memory;  // from before there is a parameter
+  if (o.session) memory.emplace();
+  const auto trainer = make_trainer(o, *dataset);
+  const train::TrainConfig& c = trainer->config();
+  fmt::print("{}, {} tokens a step, {}, dropout {}, {} threads\n", parameters_of(c.model), trainer->tokens_per_step(),
              c.dtype, c.dropout, at::get_num_threads());
-  const train::StepProfile profile = train::profile_steps(trainer, kSteps);
+  if (memory) {
+    fmt::print("{}", train::measure_rank_costs(*trainer, *memory, rank_options(o)));
+    memory.reset();  // it takes time
+  }
+  const train::StepProfile profile = train::profile_steps(*trainer, kSteps);
   fmt::print("{}", train::to_table(profile, train::matrix_peak(c.dtype, torch::kCPU).operations_per_s));
   return 0;
 }
 
 int run(apps::TrainOptions& o) {
-  train::fix_threads(o.threads);
+  train::fix_threads(threads_of(o));
   train::keep_freed_memory();
   train::validate(o.config);
   const apps::TrainData data = apps::read_data(o);
   if (o.profile) return profile(o, data);
-  if (!o.choice) o.choice = train::choose_run(data.texts.name, o.out, false, o.force);
+  if (!o.choice) apps::choose_run(o, data.texts.name);
   const fs::path& run = o.choice->path;
   const auto owned = apps::make_dataset(o, data);
   const train::Dataset& dataset = *owned;
   const train::TextDataset* text = apps::as_text(dataset);  // null: conversations
   if (o.epochs > 0.0) o.config.steps = steps_of(o, dataset);
   const bool adapters = o.config.lora_rank > 0;
-  train::Trainer trainer(o.config, dataset, o.init.value_or(""));
+  const std::unique_ptr<train::Trainer> made = make_trainer(o, dataset);
+  train::Trainer& trainer = *made;
   trainer.train_for(o.minutes);
   if (o.init && !adapters) trainer.init_from(*o.init);
   trainer.dump(o.dump_batches, o.dump_grads);
   // Nothing was written or removed before, so an error above leaves an earlier run as it was.
-  train::prepare_run(*o.choice);
-  train::recover_checkpoints(run);
+  const bool first = o.is_first_rank();  // of several, the one that writes
+  if (first) {
+    train::prepare_run(*o.choice);
+    train::recover_checkpoints(run);
+  }
+  if (o.session) o.session->world().everyone().meet();
   if (o.resume) resume(trainer, run / "checkpoints" / "last");
 
   const train::TrainConfig& c = trainer.config();
   const auto write_config = [&] {
+    if (!first) return;
     train::naming_checkpoint(run, [&] { core::write_file_atomically(run / "config.toml", apps::config_toml(c)); });
   };
   write_config();
@@ -156,11 +205,12 @@ int run(apps::TrainOptions& o) {
     fmt::print("adapters of rank {} for {} of each layer: {} parameters are trained, {} stays as it is\n", c.lora_rank,
                c.lora_targets, trainable_parameters(trainer), trainer.state().base);
   }
+  if (o.session) fmt::print("mesh: {}\n", train::parallel::to_string(o.session->world().mesh().shape()));
   fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
-  if (const std::string why = train::why_not_repeatable(train::name_of(c.device)); !why.empty()) {
+  if (const std::string why = train::why_not_repeatable(train::name_of(c.device)); first && !why.empty()) {
     fmt::print(stderr, "note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
   }
-  if (c.model.family == core::Family::Qwen2 && dataset.tokenizer().kind() == "character") {
+  if (first && c.model.family == core::Family::Qwen2 && dataset.tokenizer().kind() == "character") {
     fmt::print(stderr,
                "note: for a qwen2, transformers' AutoTokenizer takes Qwen's own splitting, whatever the files say; "
                "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
@@ -176,14 +226,20 @@ int run(apps::TrainOptions& o) {
                  : fmt::format("the mean of {} random batches", c.eval_batches));
 
   apps::watch_interrupt();
+  if (o.session) apps::watch_termination();  // torchrun's way to ask ranks to end
   const auto start = std::chrono::steady_clock::now();
+  std::optional<train::StepTrace> trace;
+  if (!o.trace.empty()) trace.emplace(o.trace, o.session ? &o.session->world() : nullptr);
   const bool finished = train::run_to_end(trainer, {.run = run,
                                                     .baseline = baseline.loss,
                                                     .baseline_name = baseline.name,
                                                     .operations_per_s = peak.operations_per_s,
-                                                    .interrupted = apps::interrupted});
+                                                    .interrupted = apps::interrupted,
+                                                    .note = note_of(o, trace ? &*trace : nullptr),
+                                                    .explain = explain_of(o)});
   write_config();  // --minutes sets the number of steps
   if (!finished) return apps::kExitInterrupted;
+  if (!first) return 0;
   const double seconds = core::seconds_since(start);
   const auto& state = trainer.state();
   if (trainer.out_of_patience()) {
@@ -224,6 +280,16 @@ int main(int argc, char** argv) {
   app.set_help_flag();
   app.prefix_command();
   apps::TrainOptions options;
-  return apps::run_program(app, argc, argv,
-                           [&] { return apps::parse_train_options(options, argc, argv) ? run(options) : 0; });
+  return apps::run_program(app, argc, argv, [&] {
+    try {
+      const int code = apps::parse_train_options(options, argc, argv) ? run(options) : 0;
+      if (options.session) options.session->roll_call().leave();
+      return code;
+    } catch (const std::exception& error) {
+      if (!options.session) throw;
+      // At once: destructors would wait for ranks that are gone.
+      apps::end_rank(options.session->roll_call().explain(error),
+                     dynamic_cast<const core::UsageError*>(&error) != nullptr ? 2 : 1);
+    }
+  });
 }

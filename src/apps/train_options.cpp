@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -53,6 +56,31 @@ std::string preset_table() {
   return table;
 }
 
+// Started by torchrun --no-python --nproc-per-node N, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+void add_mesh_flags(CLI::App& app, train::parallel::MeshFlags& mesh) {
+  const auto add = [&](const char* flag, auto& value, double high, const char* help) {
+    app.add_option(flag, value, help)->check(in_range(0, high))->group("Ranks")->capture_default_str();
+  };
+  const auto add_ranks = [&](const char* flag, int64_t& value, const char* help) {
+    app.add_option(flag, value, help)->check(in_range(1, 1 << 16))->group("Ranks")->capture_default_str();
+  };
+  app.add_option("--data-parallel", mesh.data,
+                 "ranks with the same weights and other rows of a batch (default: all that are left)")
+      ->check(in_range(1, 1 << 16))
+      ->group("Ranks");
+  add_ranks("--tensor-parallel", mesh.tensor, "ranks that divide heads, hidden numbers and positions");
+  add_ranks("--pipeline-parallel", mesh.pipeline, "ranks that divide the layers; batches are those of --accumulation");
+  add_ranks("--pipeline-chunks", mesh.pipeline_chunks, "ranges of layers that a rank of a pipeline has");
+  add_ranks("--context-parallel", mesh.context, "ranks that divide positions, with keys and values on a ring");
+  add_ranks("--expert-parallel", mesh.expert, "ranks that divide the experts, and rows");
+  add("--zero", mesh.zero, 3,
+      "of data parallel ranks one alone has a parameter's 1: moments, 2: and gradient, 3: and weights");
+  app.add_option("--rank-timeout", mesh.timeout, "seconds to wait for another rank")
+      ->check(in_range(1, 1e6))
+      ->group("Ranks")
+      ->capture_default_str();
+}
+
 // The flags are bound to `o.config`, which has the values of the preset or the resumed run as defaults.
 std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   auto app =
@@ -86,6 +114,7 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
   app->add_flag("--profile", o.profile, "print where the time of a step goes, and train no run; bench --train is this");
   app->add_option("--dump-batches", o.dump_batches, "write the steps' batches, 1,000 at most, a NumPy array");
   app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients, safetensors");
+  app->add_option("--trace", o.trace, "write the timeline of the 4th to 6th step, JSON for ui.perfetto.dev");
   CLI::Option* resume = app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes(init);
   app->add_option(
          "--tokenizer", o.tokenizer,
@@ -93,6 +122,7 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
       ->excludes(init)
       ->excludes(resume);
   app->add_flag("--force", o.force, "remove the run in the directory")->excludes(resume);
+  add_mesh_flags(*app, o.mesh);
 
   const auto add = [&](const char* group, auto& value, const core::ConfigField& field) {
     const std::string flags = field.flag;
@@ -215,6 +245,32 @@ void complete_family(core::ModelConfig& m) {
   m.rope_dims = static_cast<int64_t>(static_cast<float>(m.head_dim) * family.hf.rotary_factor) / 2 * 2;
 }
 
+namespace {
+
+// torchrun --max-restarts starts all ranks anew after one has ended: then the run goes on, if it has a checkpoint.
+bool goes_on_by_itself(const TrainOptions& first, train::parallel::Session& session, const std::string& name) {
+  if (session.launch().attempt == 0) return false;
+  return session.from_first("goes on", [&]() -> std::string {
+    const std::filesystem::path run = train::run_path(name, first.out, false);
+    return std::filesystem::exists(run / "checkpoints" / "last") ? "yes" : "no";
+  }) == "yes";
+}
+
+void find_ranks(TrainOptions& o, TrainOptions& first) {
+  using namespace train::parallel;
+  const std::optional<Launch> launch = launch_from_environment();
+  if (!launch || launch->n_ranks == 1) {
+    static_cast<void>(mesh_of(first.mesh, 1));
+    return;
+  }
+  o.session = std::make_unique<Session>(*launch, first.mesh, [](const std::string& why) { end_rank(why, 1); });
+  if (!o.session->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) core::fail("cannot open /dev/null");
+  const std::string name = data::dataset_name(first.datasets.front());
+  if (!first.resume && goes_on_by_itself(first, *o.session, name)) first.resume = o.restarted = true;
+}
+
+}  // namespace
+
 // Parses twice: the first time to find the preset, model or run whose values are the defaults.
 bool parse_train_options(TrainOptions& o, int argc, char** argv) {
   TrainOptions first;
@@ -231,17 +287,25 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
     o.config.model = core::read_model(*first.init).config;
     o.config.window = std::min(o.config.window, o.config.model.context_length);
   }
+  find_ranks(o, first);
   if (first.resume) {
-    o.choice = train::choose_run(data::dataset_name(first.datasets.front()), first.out, true, false);
+    const std::string name = data::dataset_name(first.datasets.front());
+    o.out = first.out;
+    o.resume = true;
+    choose_run(o, name);
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
     o.config = saved.config;
     o.minutes = saved.minutes;
     o.eval = saved.corpus_eval;
     if (!saved.base.empty()) o.init = saved.base;
-    o.threads = static_cast<int>(saved.environment.threads);
+    if (!o.session) o.threads = static_cast<int>(saved.environment.threads);
   }
   const auto app = make_app(o);
   app->parse(argc, argv);
+  if (o.restarted) {
+    o.force = false;
+    o.tokenizer.reset();  // the checkpoint's is taken
+  }
   if (app->count("--heads") > 0 && app->count("--kv-heads") == 0) o.config.model.n_kv_heads = o.config.model.n_heads;
   core::ModelConfig& m = o.config.model;
   if (app->count("--dim") + app->count("--heads") > 0 && app->count("--head-dim") == 0) {
@@ -263,6 +327,36 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
   refuse_idle_flags(o, argc, argv);
   if (o.minutes > 0.0) o.config.warmup_steps = std::max(o.config.warmup_steps, train::kMeasuredSteps);
   return true;
+}
+
+void end_rank(const std::string& why, int code) {
+  fmt::print(stderr, "train: {}\n", why.substr(0, why.find('\n')));
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+void choose_run(TrainOptions& o, const std::string& dataset) {
+  const bool force = o.force && !o.resume;
+  if (!o.session) {
+    o.choice = train::choose_run(dataset, o.out, o.resume, force);
+    return;
+  }
+  const std::string path = o.session->from_first("run", [&] {
+    o.choice = train::choose_run(dataset, o.out, o.resume, force);
+    return o.choice->path.string();
+  });
+  if (!o.session->is_first()) o.choice = train::RunChoice{.path = path, .resume = o.resume, .force = force, .lock = {}};
+}
+
+std::string flags_of(const TrainOptions& o) {
+  const train::parallel::MeshFlags& m = o.mesh;
+  return config_toml(o.config) +
+         fmt::format(
+             "minutes = {}\nepochs = {}\nresume = {}\ndata-parallel = {}\ntensor-parallel = {}\n"
+             "pipeline-parallel = {}\npipeline-chunks = {}\ncontext-parallel = {}\nexpert-parallel = {}\n"
+             "zero = {}\n",
+             o.minutes, o.epochs, o.resume, m.data, m.tensor, m.pipeline, m.pipeline_chunks, m.context, m.expert,
+             m.zero);
 }
 
 std::string config_toml(const train::TrainConfig& c) {

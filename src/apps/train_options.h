@@ -1,10 +1,12 @@
 // train's command line: its flags, and where their defaults come from.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "train/parallel/session.h"
 #include "train/run/run_directory.h"
 #include "train/run/train_config.h"
 
@@ -21,6 +23,7 @@ struct TrainOptions {
   std::optional<std::string> tokenizer;  ///< "bpe:N", or a file
   std::string dump_batches;
   std::string dump_grads;
+  std::string trace;  ///< a file; empty: none
   int64_t shared_experts = 0;
   double minutes = 0.0;
   double epochs = 0.0;  ///< > 0: they say how many steps there are
@@ -30,11 +33,25 @@ struct TrainOptions {
   bool force = false;
   train::TrainConfig config;
   std::optional<train::RunChoice> choice;  ///< with its lock, which a resumed run needs before it reads
+  train::parallel::MeshFlags mesh;
+  bool restarted = false;                             ///< by torchrun, after a rank ended
+  std::unique_ptr<train::parallel::Session> session;  ///< null: this process is no rank of several
+  [[nodiscard]] bool is_first_rank() const { return !session || session->is_first(); }
 };
 
-/// The defaults are the values of the preset, of the model to start from, or of the run to resume. Returns false after
+/// Sets the choice of the run's directory as train::choose_run() does; of several ranks the first one chooses.
+void choose_run(TrainOptions& options, const std::string& dataset);
+
+/// All that ranks have to agree on, a line for each flag.
+[[nodiscard]] std::string flags_of(const TrainOptions& options);
+
+/// Finds the other ranks, if the environment says that there are any. The defaults are the values of the preset, of the
+/// model to start from, or of the run to resume. Returns false after
 /// --help. Throws as CLI11 does, core::Error or UsageError.
 [[nodiscard]] bool parse_train_options(TrainOptions& options, int argc, char** argv);
+
+/// Ends the process with one line on stderr.
+[[noreturn]] void end_rank(const std::string& why, int code);
 
 /// A run's config.toml, which --config takes.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config);

@@ -80,14 +80,20 @@ void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pip
     refuse("--lora-rank: adapters are trained on data parallel ranks alone");
 }
 
-nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range) {
+nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range, const BlockWrapper& wrap) {
   const Mesh& mesh = world.mesh();
   const core::ModelConfig& c = config.model;
   const bool whole_blocks =
       mesh.size(Axis::Tensor) == 1 && mesh.size(Axis::Context) == 1 && mesh.size(Axis::Expert) == 1;
   const bool fused = config.fused && config.device == DeviceKind::Cpu && nn::can_be_fused(c);
-  auto blocks = whole_blocks && fused ? nn::fused_blocks(c, config.dropout, config.recompute)
-                                      : nn::llama_blocks(c, config.dropout, parts_of_rank(world));
+  // A fused block keeps what it derives from its weights, and weights that come and go are to leave nothing.
+  auto blocks = whole_blocks && fused && !wrap ? nn::fused_blocks(c, config.dropout, config.recompute)
+                                               : nn::llama_blocks(c, config.dropout, parts_of_rank(world));
+  if (wrap) {
+    blocks = [inner = std::move(blocks), wrap](const core::ModelConfig& model, int64_t layer) {
+      return wrap(inner(model, layer), layer);
+    };
+  }
   nn::Llama chunk(c, config.dropout, std::move(blocks), nullptr, range);
   if (fused) chunk->form = nn::Form::Fused;
   if (config.fused) return chunk;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "modules/llama.h"
@@ -18,8 +19,12 @@ namespace folio::train::parallel {
 /// the part that has no form for several ranks.
 void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pipeline_chunks = 1);
 
-/// The rank's part of the layers of a range, with the names of the whole model's parameters.
-[[nodiscard]] nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range);
+/// What stands in a block's place, with its parameters (sharded.h).
+using BlockWrapper = std::function<nn::Block(nn::Block block, int64_t layer)>;
+
+/// The rank's part of the layers of a range, with the names of the whole model's parameters. `wrap` may be empty.
+[[nodiscard]] nn::Llama make_chunk(const TrainConfig& config, World& world, nn::LayerRange range,
+                                   const BlockWrapper& wrap = {});
 
 /// How the rank holds the parameter of this name of make_chunk()'s.
 [[nodiscard]] Piece piece_of(const std::string& name, const torch::Tensor& local, const core::ModelConfig& config,

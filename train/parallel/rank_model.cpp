@@ -29,7 +29,7 @@ struct RankModel::Part {
   double loss = 0.0;
 };
 
-RankModel::RankModel(const TrainConfig& config, World& world, int64_t pipeline_chunks)
+RankModel::RankModel(const TrainConfig& config, World& world, int64_t pipeline_chunks, const BlockWrapper& wrap)
     : config_(config), world_(world) {
   const Mesh& mesh = world.mesh();
   require_fits(config, mesh.shape(), pipeline_chunks);
@@ -37,7 +37,7 @@ RankModel::RankModel(const TrainConfig& config, World& world, int64_t pipeline_c
   const int64_t layers = config.model.n_layers / (n_stages * pipeline_chunks);
   for (int64_t chunk = 0; chunk < pipeline_chunks; ++chunk) {
     const int64_t first = (chunk * n_stages + mesh.at(Axis::Pipeline)) * layers;
-    chunks_.push_back(make_chunk(config, world, {.first = first, .last = first + layers}));
+    chunks_.push_back(make_chunk(config, world, {.first = first, .last = first + layers}, wrap));
     chunks_.back()->train();
     for (const auto& parameter : chunks_.back()->named_parameters())
       pieces_.push_back(piece_of(parameter.key(), parameter.value(), config.model, mesh));
@@ -110,7 +110,13 @@ Tensor RankModel::forward(nn::Llama& chunk, Part& part, const Tensor& x_BTD) {
   const Tensor y_BTD =
       chunk->through(chunk->is_first() ? chunk->embed(part.tokens.inputs_BT) : x_BTD, {}, part.tokens.starts_BT);
   if (!chunk->is_last()) return y_BTD;
-  if (std::isinf(part.divisor)) return y_BTD.sum() * 0.0;  // others wait for its backward pass
+  if (std::isinf(part.divisor)) {  // no target counts, but others wait for its backward pass, of all its parameters
+    Tensor nothing = y_BTD.sum();
+    for (const Tensor& p : chunk->parameters()) {
+      if (p.requires_grad() && p.numel() > 0) nothing = nothing + p.sum();
+    }
+    return nothing * 0.0;
+  }
   Tensor loss = chunk->loss_of(y_BTD, part.tokens.targets_BT);
   if (part.divisor != 1.0) loss = loss / part.divisor;
   part.loss = loss.item<double>();

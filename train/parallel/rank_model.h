@@ -15,6 +15,7 @@
 #include "data/batches.h"
 #include "modules/experts.h"
 #include "modules/llama.h"
+#include "train/parallel/parts.h"
 #include "train/parallel/piece.h"
 #include "train/run/train_config.h"
 
@@ -24,7 +25,7 @@ class RankModel {
  public:
   /// With `pipeline_chunks` v, a rank of a pipeline of P has v ranges of layers: range c · P + p is chunk c of rank p.
   /// The weights are random; load() sets them. Throws as require_fits() does (parts.h).
-  RankModel(const TrainConfig& config, World& world, int64_t pipeline_chunks = 1);
+  RankModel(const TrainConfig& config, World& world, int64_t pipeline_chunks = 1, const BlockWrapper& wrap = {});
 
   [[nodiscard]] World& world() const { return world_; }
   /// In the order of the whole model's parameters; those without a gradient, too.

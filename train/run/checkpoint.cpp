@@ -45,41 +45,55 @@ core::TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
           .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
 }
 
-void write_optimizer(const fs::path& path, const nn::Llama& model, const Optimizer& optimizer, bool with_weights) {
+void write_optimizer(const fs::path& path, const nn::Llama& model, const std::vector<Optimizer::State>& moments,
+                     int64_t steps, bool with_weights) {
   std::vector<torch::Tensor> kept;  // until they are written
   std::vector<core::TensorView> views;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     kept.push_back(tensor.detach().to(torch::kCPU).contiguous());
     views.push_back(view_of(name, kept.back()));
   };
-  for (const auto& [name, tensor] : optimizer.state()) add(name, tensor);
+  for (const auto& [name, tensor] : moments) add(name, tensor);
   if (with_weights) {
     for (const auto& parameter : model->named_parameters()) add(kWeights + parameter.key(), parameter.value());
   }
   for (const auto& [name, generator] : generators(model)) add(name, generator.get_state());
-  core::write_safetensors(path, views, {{"format", "pt"}, {"steps", std::to_string(optimizer.steps())}});
+  core::write_safetensors(path, views, {{"format", "pt"}, {"steps", std::to_string(steps)}});
 }
 
-void copy_into(const core::SafetensorsFile& file, const std::string& name, torch::Tensor to) {
+void copy_into(const core::SafetensorsFile& file, const std::string& name, torch::Tensor to,
+               const PartOf& part_of = {}) {
   const core::TensorView* view = file.find_tensor(name);
   const std::string where = file.path().string();
   require(view != nullptr, "{}: the tensor {} is missing", where, name);
-  require(view->type == type_of(to) && view->shape == to.sizes().vec(),
-          "{}: the tensor {} is {} {}, but has to be {} {}", where, name, core::info(view->type).name,
-          core::shape_string(view->shape), core::info(type_of(to)).name, core::shape_string(to.sizes().vec()));
+  const auto require_fits = [&](bool fits) {
+    require(fits, "{}: the tensor {} is {} {}, but has to be {} {}", where, name, core::info(view->type).name,
+            core::shape_string(view->shape), core::info(type_of(to)).name, core::shape_string(to.sizes().vec()));
+  };
+  require_fits(view->type == type_of(to));
   const torch::NoGradGuard no_grad;
-  to.copy_(torch::from_blob(const_cast<std::byte*>(view->bytes.data()), to.sizes(), to.scalar_type()));
+  torch::Tensor from =
+      torch::from_blob(const_cast<std::byte*>(view->bytes.data()), view->shape, torch::dtype(to.scalar_type()));
+  if (part_of) from = part_of(name.substr(name.find('.') + 1), from);
+  require_fits(from.sizes() == to.sizes());
+  to.copy_(from);
 }
 
-// Otherwise moments would be dropped silently.
-void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer) {
+// Otherwise moments would be dropped silently. Of several ranks each knows the names of the whole model's parameters.
+void require_no_other_state(const core::SafetensorsFile& file, const Optimizer& optimizer, const nn::Llama& model,
+                            bool of_ranks) {
   std::set<std::string> known;
-  for (const auto& state : optimizer.state()) known.insert(state.name);
+  if (of_ranks) {
+    for (const auto& parameter : model->named_parameters()) known.insert(parameter.key());
+  } else {
+    for (const auto& state : optimizer.state()) known.insert(state.name);
+  }
   for (const core::TensorView& view : file.tensors()) {
     const bool other =
         view.name.starts_with(kWeights) || view.name.starts_with(kRandom) || view.name.starts_with("__pad__.");
-    require(other || known.contains(view.name), "{}: it has {}, but there is no such parameter here",
-            file.path().string(), core::printable(view.name));
+    const std::string name = of_ranks ? view.name.substr(view.name.find('.') + 1) : view.name;
+    require(other || known.contains(name), "{}: it has {}, but there is no such parameter here", file.path().string(),
+            core::printable(view.name));
   }
 }
 
@@ -100,8 +114,8 @@ core::AdapterInfo adapter_info(const TrainerState& state) {
           .base = state.base};
 }
 
-void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimizer& optimizer, const TrainerState& state,
-                     const data::Tokenizer& tokenizer, const nn::Llama& average) {
+void save_checkpoint(const fs::path& run, const nn::Llama& model, const std::vector<Optimizer::State>& moments,
+                     const TrainerState& state, const data::Tokenizer& tokenizer, const nn::Llama& average) {
   commit_checkpoint(run, state.step, state.best_step, [&](const fs::path& directory) {
     if (state.config.lora_rank > 0) {
       core::write_adapter(directory, model->config(), adapter_of(model, lora_options(state.config)),
@@ -112,7 +126,7 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimize
                            tokenizer.end_of_text());
     }
     tokenizer.write_hf(directory);
-    write_optimizer(directory / "optimizer.safetensors", model, optimizer, !average.is_empty());
+    write_optimizer(directory / "optimizer.safetensors", model, moments, state.step, !average.is_empty());
     TrainerState saved = state;
     saved.environment = this_environment();
     write_trainer_state(directory, saved);
@@ -120,7 +134,7 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const Optimize
 }
 
 void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, Optimizer& optimizer, const TrainerState& state,
-                     nn::Llama average) {
+                     nn::Llama average, const PartOf& part_of) {
   if (state.config.lora_rank > 0) {
     load_adapter(core::read_peft_adapter(checkpoint, model->config()), model);
   } else {
@@ -130,8 +144,8 @@ void load_checkpoint(const fs::path& checkpoint, nn::Llama& model, Optimizer& op
   const auto steps = file.metadata().find("steps");
   require(steps != file.metadata().end() && steps->second == std::to_string(state.step),
           "{}: its moments are not those of step {}, which trainer.json names", file.path().string(), state.step);
-  require_no_other_state(file, optimizer);
-  for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor);
+  require_no_other_state(file, optimizer, model, static_cast<bool>(part_of));
+  for (const auto& [name, tensor] : optimizer.state()) copy_into(file, name, tensor, part_of);
   if (!average.is_empty()) {
     for (const auto& parameter : model->named_parameters())
       copy_into(file, kWeights + parameter.key(), parameter.value());

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -42,16 +43,25 @@ struct StepTimes {
 bool run_steps(Trainer& trainer, const RunOptions& options) {
   const TrainConfig& c = trainer.config();
   if (trainer.state().step == 0) trainer.save(options.run);
-  RunLog log(options.run, trainer.state().step);
-  if (trainer.state().step > 0)
-    log.draw(options.baseline, options.baseline_name);  // a run killed after a checkpoint may not have drawn it
-  Progress progress(trainer.state().step, c.steps, c.log_style);
+  std::optional<RunLog> log;  // of several ranks the first one has them
+  std::optional<Progress> progress;
+  if (trainer.is_first_rank()) {
+    log.emplace(options.run, trainer.state().step);
+    if (trainer.state().step > 0)
+      log->draw(options.baseline, options.baseline_name);  // a run killed after a checkpoint may not have drawn it
+    progress.emplace(trainer.state().step, c.steps, c.log_style);
+  }
+  const auto note = [&](bool in_step) {
+    if (options.note) options.note(trainer.state().step, in_step);
+  };
   Spinning spinning(at::get_num_threads());
   StepTimes since_log;
   auto last_end = std::chrono::steady_clock::now();  // of a step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
     const auto start = std::chrono::steady_clock::now();
+    note(true);
     const StepResult result = guarded_step(trainer);
+    note(false);
     const double seconds = core::seconds_since(start);
     since_log.add(seconds);
     spinning.watch();
@@ -60,13 +70,14 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     const auto end = std::chrono::steady_clock::now();
     const std::optional<double> measured =
         trainer.measure(std::chrono::duration<double>(end - std::exchange(last_end, end)).count());
-    if (measured) {
-      progress.set_last_step(c.steps);
-      progress.say(
+    if (measured && progress) {
+      progress->set_last_step(c.steps);
+      progress->say(
           fmt::format("{:g} minutes are {} steps of {:.1f} ms", trainer.state().minutes, c.steps, 1e3 * *measured));
     }
 
-    const bool interrupted = options.interrupted && options.interrupted();
+    bool interrupted = options.interrupted && options.interrupted();
+    if (trainer.ranks() != nullptr) interrupted = trainer.ranks()->largest(interrupted ? 1.0 : 0.0) > 0.0;
     const bool evaluates = step == c.steps || step % c.eval_every == 0;
     bool best = false;
     if (evaluates || step % c.log_every == 0) {
@@ -94,17 +105,18 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
         if (c.sample > 0) entry.sample = trainer.sample();
         best = trainer.note_validation_loss(evaluation.validation);
       }
-      log.append(entry);
-      progress.show(entry);
+      if (log) log->append(entry);
+      if (progress) progress->show(entry);
     }
     const bool last = step == c.steps || trainer.out_of_patience();
     if (last || interrupted || best || measured || step % c.checkpoint_every == 0) {
-      log.sync();
+      if (log) log->sync();
       trainer.save(options.run);
-      log.draw(options.baseline, options.baseline_name);
+      if (log) log->draw(options.baseline, options.baseline_name);
     }
     if (interrupted && !last) {
-      progress.say(fmt::format("interrupted at step {}: the checkpoint is saved, go on with --resume", step));
+      if (progress)
+        progress->say(fmt::format("interrupted at step {}: the checkpoint is saved, go on with --resume", step));
       return false;
     }
   }
@@ -130,7 +142,14 @@ void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
 
 bool run_to_end(Trainer& trainer, const RunOptions& options) {
   bool finished = false;
-  naming_checkpoint(options.run, [&] { finished = run_steps(trainer, options); });
+  naming_checkpoint(options.run, [&] {
+    try {
+      finished = run_steps(trainer, options);
+    } catch (const std::exception& error) {
+      if (!options.explain) throw;
+      core::fail("{}", options.explain(error));
+    }
+  });
   return finished;
 }
 

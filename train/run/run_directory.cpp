@@ -53,11 +53,16 @@ RunState run_state(const fs::path& run) {
   return RunState::Absent;
 }
 
-RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume, bool force) {
+fs::path run_path(const std::string& dataset, const std::optional<std::string>& out, bool force) {
   fs::path run = out ? fs::path(*out) : core::runs_directory() / dataset;
   for (int n = 2; !out && !force && run_state(run) == RunState::Finished; ++n) {
     run = core::runs_directory() / fmt::format("{}-{}", dataset, n);
   }
+  return run;
+}
+
+RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume, bool force) {
+  const fs::path run = run_path(dataset, out, force);
   RunChoice choice{.path = run, .resume = resume, .force = force, .lock = {}};
   if (fs::is_directory(run)) choice.lock.emplace(run);
   check_state(choice);

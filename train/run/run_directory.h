@@ -24,6 +24,10 @@ struct RunChoice {
   std::optional<RunLock> lock;  ///< taken by choose_run() if the directory exists
 };
 
+/// Where a run of `dataset` goes, without a look at what stands there: see choose_run().
+[[nodiscard]] std::filesystem::path run_path(const std::string& dataset, const std::optional<std::string>& out,
+                                             bool force);
+
 /// The directory for a run of `dataset`: `out`, or runs/DATASET, or the first of runs/DATASET-2, -3, … without a
 /// finished run. Throws core::Error if another process trains there, if it has an unfinished run and neither `resume`
 /// nor `force` is given, if `out` is a finished run and `force` is not given, or if there is nothing to resume.

@@ -6,17 +6,16 @@
 
 namespace folio::train {
 
-AdamW::AdamW(const torch::nn::Module& model, const TrainConfig& config,
+AdamW::AdamW(const Parameters& parameters, const TrainConfig& config,
              const std::function<bool(const std::string& name, const torch::Tensor& parameter)>& takes)
     : beta1_(config.beta1), beta2_(config.beta2), eps_(config.adam_eps) {
   Group decayed{.weight_decay = config.weight_decay, .parameters = {}, .first = {}, .second = {}, .steps = {}};
   Group plain{.weight_decay = 0.0, .parameters = {}, .first = {}, .second = {}, .steps = {}};
-  for (const auto& parameter : model.named_parameters()) {
-    const torch::Tensor& p = parameter.value();
-    if (!p.requires_grad() || (takes && !takes(parameter.key(), p))) continue;
+  for (const auto& [name, p, cut_dim, ranks] : parameters.all) {
+    if (takes && !takes(name, p)) continue;
     parameters_.push_back(p);
-    moments_.push_back({parameter.key(), torch::zeros_like(p), torch::zeros_like(p)});
-    const bool embedding = parameter.key().find("embeddings") != std::string::npos;
+    moments_.push_back({name, torch::zeros_like(p), torch::zeros_like(p)});
+    const bool embedding = name.find("embeddings") != std::string::npos;
     const bool decays = p.dim() < 2 ? config.decay_norms : !embedding || config.decay_embeddings;
     Group& group = decays ? decayed : plain;
     group.parameters.push_back(p);

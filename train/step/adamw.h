@@ -1,7 +1,6 @@
 // AdamW (Loshchilov & Hutter 2019) with decay groups, on LibTorch's fused kernel: one pass over each parameter.
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <functional>
@@ -14,10 +13,10 @@ namespace folio::train {
 
 class AdamW : public Optimizer {
  public:
-  /// Takes the model's parameters that require a gradient, in their order. Matrices decay; vectors (norms) and
-  /// embeddings as the config says. Frozen parameters have no moments and are left as they are, and so are those that
-  /// `takes` refuses; it may be empty.
-  AdamW(const torch::nn::Module& model, const TrainConfig& config,
+  /// Takes the parameters in their order. Matrices decay; vectors (norms) and embeddings as the config says. Frozen
+  /// parameters of a model have no moments and are left as they are, and so are those that `takes` refuses; it may be
+  /// empty.
+  AdamW(const Parameters& parameters, const TrainConfig& config,
         const std::function<bool(const std::string& name, const torch::Tensor& parameter)>& takes = {});
 
   void step(double lr, double gradient_scale = 1.0) override;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.h"
+
 namespace folio::train {
 namespace {
 
@@ -20,24 +22,25 @@ torch::Tensor largest_singular_vectors(const torch::Tensor& g, int64_t rank) {
 
 }  // namespace
 
-GaLore::GaLore(const torch::nn::Module& model, const TrainConfig& config)
+GaLore::GaLore(const Parameters& parameters, const TrainConfig& config)
     : beta1_(config.beta1),
       beta2_(config.beta2),
       eps_(config.adam_eps),
       weight_decay_(config.weight_decay),
       scale_(config.galore_scale),
       every_(config.galore_every),
-      others_(model, config,
+      others_(parameters, config,
               [](const std::string& name, const torch::Tensor& p) { return !is_matrix_of_block(name, p); }),
       parameters_(others_.parameters()) {
   const torch::NoGradGuard no_grad;
-  for (const auto& parameter : model.named_parameters()) {
-    const torch::Tensor& w = parameter.value();
-    if (!w.requires_grad() || !is_matrix_of_block(parameter.key(), w)) continue;
+  for (const auto& [name, w, cut_dim, ranks] : parameters.all) {
+    if (!is_matrix_of_block(name, w)) continue;
+    if (ranks != nullptr)
+      throw core::UsageError(fmt::format("--optimizer galore: a rank has a part of {}; take muon or adamw", name));
     const int64_t n = w.size(0), m = w.size(1), rank = std::min({config.rank, n, m});
     const bool rows = projects_rows(w);
     const torch::Tensor moments = rows ? w.new_zeros({n, rank}) : w.new_zeros({rank, m});
-    matrices_.push_back({.name = parameter.key(),
+    matrices_.push_back({.name = name,
                          .parameter = w,
                          .projection = rows ? w.new_zeros({rank, m}) : w.new_zeros({n, rank}),
                          .first = moments,

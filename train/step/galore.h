@@ -4,7 +4,6 @@
 // subspace.
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <string>
@@ -31,9 +30,9 @@ namespace folio::train {
 /// state is larger than AdamW's. P, M, V and W are float32, and so is the decomposition.
 class GaLore : public Optimizer {
  public:
-  /// Takes the model's parameters that require a gradient. Matrices of blocks ("layers. …") decay; the others as in
-  /// AdamW.
-  GaLore(const torch::nn::Module& model, const TrainConfig& config);
+  /// Matrices of blocks ("layers. …") decay; the others as in AdamW. Throws core::UsageError where a rank has a part of
+  /// a matrix.
+  GaLore(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;
 

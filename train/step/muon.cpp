@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "train/parallel/group.h"
+
 namespace folio::train {
 
 torch::Tensor orthogonalized(const torch::Tensor& g) {
@@ -37,21 +39,25 @@ torch::Tensor all_of(const std::vector<torch::Tensor>& parameters) {
 
 }  // namespace
 
-Muon::Muon(const torch::nn::Module& model, const TrainConfig& config)
+Muon::Muon(const Parameters& parameters, const TrainConfig& config)
     : momentum_(config.momentum),
       weight_decay_(config.weight_decay),
       bf16_(config.dtype == Precision::Bf16),
-      others_(model, config,
+      others_(parameters, config,
               [](const std::string& name, const torch::Tensor& p) { return !is_matrix_of_block(name, p); }),
       parameters_(others_.parameters()) {
-  for (const auto& parameter : model.named_parameters()) {
-    const torch::Tensor& p = parameter.value();
-    if (!p.requires_grad() || !is_matrix_of_block(parameter.key(), p)) continue;
-    auto stack = std::find_if(stacks_.begin(), stacks_.end(), [&](const Stack& s) {
-      return matrices_of(s.parameters.front()).sizes().slice(1) == matrices_of(p).sizes().slice(1);
+  for (const auto& [name, p, cut_dim, ranks] : parameters.all) {
+    if (!is_matrix_of_block(name, p)) continue;
+    const int64_t cut = ranks == nullptr ? -1 : cut_dim + 3 - p.dim();  // of [matrices, n, m]
+    auto stack = std::find_if(stacks_.begin(), stacks_.end(), [&, &w = p](const Stack& s) {
+      return s.cut_dim == cut && matrices_of(s.parameters.front()).sizes().slice(1) == matrices_of(w).sizes().slice(1);
     });
-    if (stack == stacks_.end()) stack = stacks_.emplace(stack);
-    stack->names.push_back(parameter.key());
+    if (stack == stacks_.end()) {
+      stack = stacks_.emplace(stack);
+      stack->cut_dim = cut;
+      stack->ranks = ranks;
+    }
+    stack->names.push_back(name);
     stack->parameters.push_back(p);
     parameters_.push_back(p);
   }
@@ -87,8 +93,10 @@ void Muon::step(double lr, double gradient_scale) {
     stack.momentum.mul_(momentum_).add_(g);
     torch::Tensor ahead = g.add(stack.momentum, momentum_);
     if (bf16_) ahead = ahead.to(torch::kBFloat16);
-    const torch::Tensor directions = orthogonalized(ahead);
-    const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(g.size(1), g.size(2))));
+    if (stack.ranks != nullptr) ahead = stack.ranks->gather(ahead, stack.cut_dim);
+    const double scale = 0.2 * std::sqrt(static_cast<double>(std::max(ahead.size(1), ahead.size(2))));
+    torch::Tensor directions = orthogonalized(ahead);
+    if (stack.ranks != nullptr) directions = directions.chunk(stack.ranks->size(), stack.cut_dim)[stack.ranks->index()];
     at::_foreach_mul_(stack.parameters, 1.0 - lr * weight_decay_);
     int64_t first = 0;
     for (torch::Tensor& p : stack.parameters) {

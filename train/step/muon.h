@@ -4,7 +4,6 @@
 // time.
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <string>
@@ -30,9 +29,9 @@ namespace folio::train {
 /// M and W are float32; with the dtype bf16, orthogonalized() is in bfloat16, as in torch.optim.Muon.
 class Muon : public Optimizer {
  public:
-  /// Takes the model's parameters that require a gradient. Matrices of blocks ("layers. …") decay; the others as in
-  /// AdamW.
-  Muon(const torch::nn::Module& model, const TrainConfig& config);
+  /// Matrices of blocks ("layers. …") decay; the others as in AdamW. Where ranks have parts of matrices, each has the
+  /// same part of M, and all of them compute the whole step.
+  Muon(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;
 
@@ -48,6 +47,8 @@ class Muon : public Optimizer {
     std::vector<std::string> names;  ///< of the parameters, each a matrix, or as many as there are experts
     std::vector<torch::Tensor> parameters;
     torch::Tensor momentum;  ///< [matrices, n, m]
+    int64_t cut_dim = -1;    ///< of [matrices, n, m], as Trained has it
+    parallel::Group* ranks = nullptr;
   };
 
   double momentum_, weight_decay_;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/run/train_config.h"
@@ -12,8 +13,26 @@
 namespace torch::nn {
 class Module;
 }
+namespace folio::train::parallel {
+class Group;
+}
 
 namespace folio::train {
+
+/// A parameter that is trained.
+struct Trained {
+  std::string name;
+  torch::Tensor tensor;
+  int64_t cut_dim = -1;              ///< of a matrix of which other ranks have parts, the dimension that is cut;
+  parallel::Group* ranks = nullptr;  ///< and these ranks
+};
+
+/// Those of a model that require a gradient, in its order; or as many as a rank has.
+struct Parameters {
+  Parameters(const torch::nn::Module& model);
+  Parameters(std::vector<Trained> those) : all(std::move(those)) {}
+  std::vector<Trained> all;
+};
 
 class Optimizer {
  public:
@@ -22,7 +41,7 @@ class Optimizer {
   /// One update with the current gradients times `gradient_scale`, in (0, 1]; they become that product.
   virtual void step(double lr, double gradient_scale) = 0;
 
-  /// The parameters that are trained: those of the model that require a gradient.
+  /// The parameters that are trained.
   [[nodiscard]] virtual const std::vector<torch::Tensor>& parameters() const = 0;
 
   struct State {
@@ -40,6 +59,6 @@ class Optimizer {
 [[nodiscard]] bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter);
 
 /// The optimizer that the config names, with no step done.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const torch::nn::Module& model, const TrainConfig& config);
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const TrainConfig& config);
 
 }  // namespace folio::train

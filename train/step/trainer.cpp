@@ -1,6 +1,5 @@
 #include "train/step/trainer.h"
 
-#include <ATen/ops/_foreach_norm.h>
 #include <ATen/record_function.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
@@ -111,17 +110,25 @@ void write_gradients(const fs::path& path, const nn::Llama& model, const Trainer
                       adapter_info(state));
 }
 
-// The norm of all gradients together.
 double gradient_norm(const std::vector<torch::Tensor>& parameters) {
-  const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& p : parameters) gradients.push_back(p.grad());
-  return torch::stack(at::_foreach_norm(gradients)).norm().item<double>();
+  return parallel::norm_of(gradients);
 }
 
 }  // namespace
 
 Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base)
+    : Trainer(std::move(config), dataset, base, nullptr, {}) {}
+
+Trainer::Trainer(TrainConfig config, const Dataset& dataset, parallel::World& world,
+                 const parallel::RankOptions& options)
+    : Trainer(std::move(config), dataset, {}, &world, options) {}
+
+Trainer::~Trainer() = default;
+
+Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base, parallel::World* world,
+                 const parallel::RankOptions& options)
     : dataset_(dataset),
       state_{.config = completed(std::move(config), dataset),
              .corpus = dataset.source().name,
@@ -142,6 +149,16 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& bas
   torch::manual_seed(state_.config.seed);
   model_ = make_model(state_.config, frozen_);
   if (frozen_) nn::add_lora(model_, lora_options(state_.config));
+  if (world != nullptr) {
+    // All ranks make the whole model with the same numbers, as one process does, and keep their part.
+    const nn::Llama whole = std::exchange(model_, nn::Llama(nullptr));
+    average_ = nn::Llama(nullptr);
+    ranks_ = std::make_unique<parallel::RankTraining>(state_.config, *world, options);
+    ranks_->load(whole, nn::Llama(nullptr));
+    mixtures_ = ranks_->model().mixtures();
+    optimizer_ = make_optimizer(ranks_->parameters(), state_.config);
+    return;
+  }
   model_->to(device_);
   model_->train();
   mixtures_ = nn::mixtures_of(*model_);
@@ -179,10 +196,25 @@ void Trainer::resume(const fs::path& checkpoint) {
   const TrainConfig config = state_.config;
   state_ = saved;
   state_.config = config;
-  load_checkpoint(checkpoint, model_, *optimizer_, state_, average_);
+  if (!ranks_) {
+    load_checkpoint(checkpoint, model_, *optimizer_, state_, average_);
+    return;
+  }
+  nn::Llama whole(state_.config.model);
+  const nn::Llama average = state_.config.ema > 0.0 ? nn::Llama(state_.config.model) : nn::Llama(nullptr);
+  load_checkpoint(
+      checkpoint, whole, *optimizer_, state_, average,
+      [this](const std::string& name, const torch::Tensor& moment) { return ranks_->part_of(name, moment); });
+  ranks_->load(whole, average);
 }
 
 void Trainer::init_from(const fs::path& model) {
+  if (ranks_) {
+    nn::Llama whole(state_.config.model);
+    load_weights(core::to_weights(core::read_model(model)), whole);
+    ranks_->load(whole, nn::Llama(nullptr));
+    return;
+  }
   load_weights(core::to_weights(core::read_model(model)), model_);
   if (!average_.is_empty()) begin_average(average_, model_);
 }
@@ -190,22 +222,17 @@ void Trainer::init_from(const fs::path& model) {
 int64_t Trainer::tokens_per_step() const { return config().batch_size * config().window * config().accumulation; }
 
 void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
-  if (!batches.empty()) dump_batches(batches, batches_, config());
+  if (!batches.empty() && is_first_rank()) dump_batches(batches, batches_, config());
   gradients_path_ = gradients;
 }
 
-StepResult Trainer::step() {
+double Trainer::pass(const std::vector<data::Batch>& batches, std::vector<torch::Tensor>& chosen) {
   const TrainConfig& c = config();
-  double loss = 0.0;
+  double loss = 0.0, n_counted = 0.0;
   model_->zero_grad();
-  std::vector<data::Batch> batches;
-  double n_counted = 0.0;
-  for (int64_t part = 0; part < c.accumulation; ++part) {
-    batches.push_back(batches_(static_cast<uint64_t>(state_.step * c.accumulation + part)));
-    n_counted += static_cast<double>(batches.back().n_counted());
-  }
+  for (const data::Batch& part : batches) n_counted += static_cast<double>(part.n_counted());
   static_cast<void>(take_loads(mixtures_));  // an evaluation's
-  std::vector<torch::Tensor> chosen(mixtures_.size());
+  chosen.assign(mixtures_.size(), {});
   for (const data::Batch& part : batches) {
     const TensorBatch batch = to_tensors(part, device_);
     torch::Tensor part_loss;
@@ -225,59 +252,85 @@ StepResult Trainer::step() {
     objective.backward();
     loss += part_loss.item<double>();
   }
+  return loss;
+}
+
+StepResult Trainer::step() {
+  const TrainConfig& c = config();
+  std::vector<data::Batch> batches;
+  for (int64_t part = 0; part < c.accumulation; ++part)
+    batches.push_back(batches_(static_cast<uint64_t>(state_.step * c.accumulation + part)));
+  std::vector<torch::Tensor> chosen;  // of each mixture, the rows that took each expert
+  const double loss = ranks_ ? ranks_->pass(batches, state_.step) : pass(batches, chosen);
+  if (ranks_) chosen = ranks_->model().chosen();
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
           state_.step + 1);
   RECORD_FUNCTION("folio::update", {});  // profile.h
-  const double grad_norm = gradient_norm(optimizer_->parameters());
+  const double grad_norm = ranks_ ? ranks_->gradient_norm() : gradient_norm(optimizer_->parameters());
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
-  if (state_.step == 0 && !gradients_path_.empty()) write_gradients(gradients_path_, model_, state_);
+  if (state_.step == 0 && !gradients_path_.empty()) {
+    const nn::Llama whole = ranks_ ? ranks_->whole_gradients() : model_;
+    if (is_first_rank()) write_gradients(gradients_path_, whole, state_);
+  }
   const bool clips = c.clip > 0.0 && grad_norm > c.clip;
   optimizer_->step(learning_rate(c, state_.step), clips ? c.clip / (grad_norm + 1e-6) : 1.0);
   if (c.balance == Balance::Bias && c.balance_rate > 0.0) {
     for (size_t i = 0; i < mixtures_.size(); ++i) move_selection_bias(mixtures_[i], chosen[i], c.balance_rate);
   }
   ++state_.step;
+  if (ranks_) ranks_->finish_step(state_.step);
   if (!average_.is_empty()) update_average(average_, model_, c.ema, state_.step);
   return {.loss = loss, .grad_norm = grad_norm};
 }
 
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
-  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*shown_model());
+  std::vector<nn::Mixture> mixtures;  // of one process: ranks do not count their rows here
+  if (!ranks_) mixtures = nn::mixtures_of(*shown_model());
   static_cast<void>(take_loads(mixtures));  // a step's
   const auto load = [&]() -> std::optional<double> {
     if (mixtures.empty()) return {};
     return largest_load(take_loads(mixtures));
   };
+  const auto loss_of = [&](const data::BatchOf& batches, uint64_t first, uint64_t n) {
+    return ranks_ ? ranks_->mean_loss(batches, first, n) : mean_loss(shown_model(), batches, first, n, device_);
+  };
   if (c.eval_batches == 0) {
     const data::Batches whole = dataset_.validation_batches(c);
-    const double validation = mean_loss(shown_model(), whole.batch, 0, whole.n, device_);
+    const double validation = loss_of(whole.batch, 0, whole.n);
     return {.train = {}, .validation = validation, .expert_load = load()};
   }
   // With other seeds, so that evaluations don't use training's batches, and batches numbered by the step.
   const auto n = static_cast<uint64_t>(c.eval_batches);
   const uint64_t first = static_cast<uint64_t>(state_.step) * n;
-  const auto loss_of = [&](Split split, uint64_t seed) {
-    return mean_loss(shown_model(), dataset_.random_batches(split, c, seed), first, n, device_);
-  };
-  const double train = loss_of(Split::Train, c.seed + 1);
+  const double train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);
   static_cast<void>(load());
-  const double validation = loss_of(Split::Validation, c.seed + 2);
+  const double validation = loss_of(dataset_.random_batches(Split::Validation, c, c.seed + 2), first, n);
   return {.train = train, .validation = validation, .expert_load = load()};
 }
 
-std::string Trainer::sample() const {
+std::string Trainer::sample() {
   const SamplePrompt prompt = dataset_.sample_prompt();
   if (frozen_) {
     const core::Adapter adapter = adapter_of(model_, lora_options(config()));
     return sample_text(frozen_->model(), &adapter, dataset_.tokenizer(), prompt, config().sample);
   }
-  const core::Weights weights = weights_of(shown_model());
+  const nn::Llama shown = !ranks_              ? shown_model()
+                          : config().ema > 0.0 ? ranks_->whole_average()
+                                               : ranks_->whole_model();
+  if (!is_first_rank()) return {};
+  const core::Weights weights = weights_of(shown);
   return sample_text(stored_model(weights), nullptr, dataset_.tokenizer(), prompt, config().sample);
 }
 
 void Trainer::save(const fs::path& run) {
-  save_checkpoint(run, model_, *optimizer_, state_, dataset_.tokenizer(), average_);
+  if (!ranks_) {
+    save_checkpoint(run, model_, optimizer_->state(), state_, dataset_.tokenizer(), average_);
+    return;
+  }
+  const nn::Llama whole = ranks_->whole_model(), average = ranks_->whole_average();
+  const std::vector<Optimizer::State> moments = ranks_->whole_state(*optimizer_);
+  if (is_first_rank()) save_checkpoint(run, whole, moments, state_, dataset_.tokenizer(), average);
 }
 
 void Trainer::train_for(double minutes) {
@@ -287,6 +340,7 @@ void Trainer::train_for(double minutes) {
 
 std::optional<double> Trainer::measure(double seconds) {
   if (state_.minutes == 0.0 || state_.step > state_.measures_until) return {};
+  if (ranks_) seconds = ranks_->largest(seconds);  // all have to find the same
   state_.spent_seconds += seconds;
   const bool at_the_end = state_.step == state_.measures_until;
   if (std::exchange(warm_, true) || (at_the_end && state_.measured_steps == 0)) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "modules/experts.h"
+#include "train/parallel/rank_training.h"
 #include "train/run/checkpoint.h"
 #include "train/step/dataset.h"
 #include "train/step/evaluate.h"
@@ -30,6 +31,10 @@ class Trainer {
   /// as it is; without one, `base` is not looked at. `config.model.vocab_size` is set to the dataset's. Throws
   /// core::Error or UsageError.
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& base = {});
+  /// One rank of several, which train one model together: all of them make the same calls. Throws as RankTraining does,
+  /// and RankLost from any call if another rank is gone.
+  Trainer(TrainConfig config, const Dataset& dataset, parallel::World& world, const parallel::RankOptions& options);
+  ~Trainer();
 
   /// Trains for this many minutes instead of config.steps; measure() finds the number of steps. Call it before
   /// resume().
@@ -58,8 +63,9 @@ class Trainer {
   };
   [[nodiscard]] Evaluation evaluate();
 
-  /// A text of config.sample tokens by shown_model(); see sample.h.
-  [[nodiscard]] std::string sample() const;
+  /// A text of config.sample tokens by the model, or the average of its weights; see sample.h. Of several ranks the
+  /// first one has it.
+  [[nodiscard]] std::string sample();
 
   void save(const std::filesystem::path& run);
 
@@ -68,6 +74,7 @@ class Trainer {
   /// the schedule, so that the time left is used, and returns the seconds of a step.
   std::optional<double> measure(double seconds);
 
+  /// Of one process; several ranks have parts of the model.
   [[nodiscard]] nn::Llama& model() { return model_; }
   /// What is evaluated and saved as the model: the average of the weights, or where there is none, model().
   [[nodiscard]] nn::Llama& shown_model() { return average_.is_empty() ? model_ : average_; }
@@ -76,19 +83,30 @@ class Trainer {
   [[nodiscard]] const TrainerState& state() const { return state_; }
   [[nodiscard]] int64_t tokens_per_step() const;
   [[nodiscard]] torch::Device device() const { return device_; }
+  /// Null in one process.
+  [[nodiscard]] parallel::RankTraining* ranks() { return ranks_.get(); }
+  /// The one that writes the run's files, of several.
+  [[nodiscard]] bool is_first_rank() const { return !ranks_ || ranks_->is_first(); }
+  /// Of several ranks, this one's.
+  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
   /// Whether the last config.patience evaluations had no better validation loss, so that the run ends.
   [[nodiscard]] bool out_of_patience() const;
 
  private:
+  Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& base, parallel::World* world,
+          const parallel::RankOptions& options);
+  double pass(const std::vector<data::Batch>& batches, std::vector<torch::Tensor>& chosen);
+
   const Dataset& dataset_;
   TrainerState state_;
   torch::Device device_;
   std::shared_ptr<const nn::FrozenWeights> frozen_;  ///< with config.lora_rank
   nn::Llama model_{nullptr};
-  nn::Llama average_{nullptr};         ///< with config.ema
-  std::vector<nn::Mixture> mixtures_;  ///< of model_
+  nn::Llama average_{nullptr};                     ///< with config.ema
+  std::vector<nn::Mixture> mixtures_;              ///< of model_
+  std::unique_ptr<parallel::RankTraining> ranks_;  ///< then model_, average_ and mixtures_ are empty
   std::unique_ptr<Optimizer> optimizer_;
   data::BatchOf batches_;                 ///< of training
   std::filesystem::path gradients_path_;  ///< of dump(); empty: none

@@ -1,0 +1,121 @@
+#include "train/parallel/launch.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "core/error.h"
+#include "core/mapped_file.h"
+#include "data/document_tokens.h"
+
+namespace folio::train::parallel {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
+}
+
+int64_t number(const char* name, int64_t low, int64_t high) {
+  const std::optional<std::string> text = variable(name);
+  if (!text) {
+    throw core::UsageError(fmt::format(
+        "{} is not set: a rank is started by torchrun --no-python, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
+        name));
+  }
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < low || value > high) {
+    throw core::UsageError(
+        fmt::format("{}={}: has to be a number from {} to {}", name, core::printable(*text), low, high));
+  }
+  return value;
+}
+
+int64_t number_or(const char* name, int64_t otherwise) { return variable(name) ? number(name, 0, 1 << 20) : otherwise; }
+
+}  // namespace
+
+std::optional<Launch> launch_from_environment() {
+  if (!variable("RANK") && !variable("WORLD_SIZE")) return {};
+  Launch launch;
+  launch.n_ranks = number("WORLD_SIZE", 1, 1 << 16);
+  launch.rank = number("RANK", 0, launch.n_ranks - 1);
+  launch.n_on_host = number_or("LOCAL_WORLD_SIZE", launch.n_ranks);
+  if (launch.n_ranks == 1) return launch;
+  launch.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
+  const std::optional<std::string> address = variable("MASTER_ADDR");
+  if (!address) throw core::UsageError("MASTER_ADDR is not set: it is the host of rank 0");
+  launch.address = *address;
+  launch.agent_has_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.attempt = number_or("TORCHELASTIC_RESTART_COUNT", 0);
+  return launch;
+}
+
+c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = launch.port;
+  options.isServer = may_serve && launch.rank == 0 && !launch.agent_has_store;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::make_intrusive<c10d::PrefixStore>(fmt::format("folio {}", launch.attempt),
+                                                  c10::make_intrusive<c10d::TCPStore>(launch.address, options));
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    core::fail("rank {}: no store at {}:{} ({}); {}", launch.rank, launch.address, launch.port,
+               core::printable(what.substr(0, what.find('\n')), 160),
+               options.isServer ? "take another MASTER_PORT" : "is rank 0 running, and MASTER_ADDR its host?");
+  }
+}
+
+void put(c10d::Store& store, const std::string& key, const std::string& text) {
+  store.set(key, std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+std::string get(c10d::Store& store, const std::string& key) {
+  const std::vector<uint8_t> bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+void require_same(c10d::Store& store, const Launch& launch, const std::string& what, const std::string& text,
+                  std::chrono::milliseconds timeout) {
+  const auto key = [&](int64_t rank) { return fmt::format("same {} {}", what, rank); };
+  put(store, key(launch.rank), text);
+  const auto line_of = [](std::string_view& rest) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    return line;
+  };
+  std::string first;
+  for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
+    try {
+      store.wait({key(rank)}, timeout);
+    } catch (const std::exception&) {
+      core::fail("rank {} did not come within {} s of the start", rank, timeout.count() / 1000);
+    }
+    const std::string other = get(store, key(rank));
+    if (rank == 0) first = other;
+    if (other == first) continue;
+    std::string_view a = first, b = other;
+    std::string_view line_a, line_b;
+    do {
+      line_a = line_of(a);
+      line_b = line_of(b);
+    } while (line_a == line_b && !(a.empty() && b.empty()));
+    throw core::UsageError(fmt::format("rank {} has another {} than rank 0: {}, not {}; start all ranks alike", rank,
+                                       what, core::printable(line_b), core::printable(line_a)));
+  }
+}
+
+std::string digest_of_program() {
+  const core::MappedFile program("/proc/self/exe");
+  data::Digest digest;
+  digest.add({reinterpret_cast<const char*>(program.bytes().data()), program.bytes().size()});
+  return digest.hex();
+}
+
+}  // namespace folio::train::parallel

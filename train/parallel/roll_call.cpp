@@ -1,0 +1,161 @@
+#include "train/parallel/roll_call.h"
+
+#include <fmt/ranges.h>
+
+#include <csignal>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "train/parallel/group.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAnswer{3000};    // that a living process takes at most to answer, on a busy machine
+constexpr milliseconds kVerdict{12000};  // until the rank that rang has told what it found
+constexpr milliseconds kPatience{5000};  // of the answering thread with its main thread, then
+constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
+
+std::string alarm_for(int64_t rank) { return fmt::format("alarm {}", rank); }
+std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
+std::string heard_by(int64_t rank) { return fmt::format("heard {}", rank); }
+std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
+
+bool comes(c10d::Store& store, const std::string& key, milliseconds timeout) {
+  try {
+    store.wait({key}, timeout);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
+}
+
+}  // namespace
+
+RollCall::RollCall(const Launch& launch, c10::intrusive_ptr<c10d::Store> store,
+                   c10::intrusive_ptr<c10d::Store> listener, std::function<void(const std::string&)> end)
+    : launch_(launch), store_(std::move(store)), listener_(std::move(listener)), end_(std::move(end)) {
+  note(0, false);
+  thread_ = std::thread([this] { listen(); });
+}
+
+RollCall::~RollCall() { stop(); }
+
+void RollCall::stop() {
+  if (!thread_.joinable()) return;
+  stopped_ = true;
+  try {
+    put(*store_, alarm_for(launch_.rank), "");
+  } catch (const std::exception&) {  // the store is gone, and the listener knows it, too
+  }
+  thread_.join();
+}
+
+void RollCall::note(int64_t step, bool in_step) {
+  step_ = step;
+  in_step_ = in_step;
+  try {
+    put(*store_, place_of(launch_.rank), std::to_string(step));
+  } catch (const std::exception&) {  // the next call that needs another rank fails, and says why
+  }
+}
+
+void RollCall::listen() {
+  std::string verdict;
+  try {
+    listener_->wait({alarm_for(launch_.rank)}, kForEver);
+    if (stopped_) return;
+    put(*listener_, answer_of(launch_.rank), fmt::format("{} {}", in_step_ ? "in" : "before", step_.load()));
+    if (!comes(*listener_, "verdict", kVerdict)) return;
+    verdict = get(*listener_, "verdict");
+    put(*listener_, heard_by(launch_.rank), "");
+  } catch (const std::exception&) {
+    if (stopped_) return;
+    verdict = fmt::format("{} is gone, and with it the store at {}:{}", launch_.agent_has_store ? "torchrun" : "rank 0",
+                          launch_.address, launch_.port);
+  }
+  for (milliseconds waited{0}; waited < kPatience; waited += milliseconds(50)) {
+    if (stopped_) return;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  end_(verdict);
+}
+
+std::string RollCall::explain(const std::exception& error) {
+  const std::string why = first_line(error);
+  if (std::exchange(told_, true)) return why;
+  std::signal(SIGTERM, SIG_IGN);  // torchrun sends it as soon as one rank has ended
+  const bool own = dynamic_cast<const RankLost*>(&error) == nullptr;
+  const std::string named = fmt::format("rank {}: {}", launch_.rank, why);
+  try {
+    // The first one rings; the others learn from it what it found.
+    const std::string first = std::to_string(launch_.rank);
+    const std::vector<uint8_t> ours(first.begin(), first.end());
+    if (store_->compareSet("first to fail", {}, ours) != ours) {
+      if (!comes(*store_, "verdict", kVerdict)) return named;
+      const std::string verdict = get(*store_, "verdict");
+      put(*store_, heard_by(launch_.rank), "");
+      return own ? named : verdict;
+    }
+    const std::string verdict = own ? named : call_roll(why);
+    if (own) {
+      for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+        if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
+      }
+    }
+    put(*store_, "verdict", verdict);
+    // If this process has the store, it has to stay until all who can have read it.
+    const auto until = std::chrono::steady_clock::now() + kAnswer;
+    for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+      const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+      if (rank != launch_.rank) comes(*store_, heard_by(rank), std::max(left, milliseconds(1)));
+    }
+    return own ? why : verdict;
+  } catch (const std::exception&) {
+    if (own) return why;
+    return fmt::format("{} is gone, and with it the store at {}:{}", launch_.agent_has_store ? "torchrun" : "rank 0",
+                       launch_.address, launch_.port);
+  }
+}
+
+std::string RollCall::call_roll(const std::string& why) {
+  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+    if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
+  }
+  std::vector<std::string> gone, away;
+  const auto until = std::chrono::steady_clock::now() + kAnswer;
+  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+    if (rank == launch_.rank) continue;
+    const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+    const bool answers = comes(*store_, answer_of(rank), std::max(left, milliseconds(1)));
+    const std::string step = get(*store_, place_of(rank));
+    if (!answers)
+      gone.push_back(fmt::format("rank {} is gone: it was last seen at step {}", rank, step));
+    else if (get(*store_, answer_of(rank)).starts_with("before"))
+      away.push_back(fmt::format("rank {} does not come: it was last seen at step {}", rank, step));
+  }
+  if (!gone.empty()) return fmt::format("{}", fmt::join(gone, ", "));
+  if (!away.empty()) return fmt::format("{}", fmt::join(away, ", "));
+  return fmt::format("rank {}, step {}: {}", launch_.rank, step_.load(), why);
+}
+
+void RollCall::leave() {
+  put(*store_, fmt::format("left {}", launch_.rank), "");
+  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) comes(*store_, fmt::format("left {}", rank), kVerdict);
+  stop();
+  // Whoever has the store goes last.
+  put(*store_, fmt::format("gone {}", launch_.rank), "");
+  if (launch_.rank != 0 || launch_.agent_has_store) return;
+  for (int64_t rank = 1; rank < launch_.n_ranks; ++rank) comes(*store_, fmt::format("gone {}", rank), kVerdict);
+}
+
+}  // namespace folio::train::parallel

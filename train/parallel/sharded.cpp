@@ -1,0 +1,127 @@
+#include "train/parallel/sharded.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/utils.h>
+
+#include <utility>
+
+namespace folio::train::parallel {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Dropout has to drop the same numbers when a block is computed again.
+at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
+
+class ShardedFunction : public torch::autograd::Function<ShardedFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& starts, ShardedBlockImpl* block,
+                        const Tensor& output, const Tensor& random_state) {
+    context->save_for_backward({x, starts, random_state});
+    context->saved_data["block"] = reinterpret_cast<int64_t>(block);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    auto* block = reinterpret_cast<ShardedBlockImpl*>(context->saved_data["block"].toInt());
+    return {block->backward(saved[0], saved[1], gradients[0], saved[2]), {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+ShardedBlockImpl::ShardedBlockImpl(nn::Block inner) : nn::BlockImpl(nn::BlockParts{}), inner_(std::move(inner)) {
+  for (const auto& child : inner_->named_children()) register_module(child.key(), child.value());
+}
+
+void ShardedBlockImpl::shard(std::vector<Piece> pieces, std::vector<int64_t> owners, World& world) {
+  pieces_ = std::move(pieces);
+  owners_ = std::move(owners);
+  world_ = &world;
+  for (const Piece& piece : pieces_) shapes_.push_back(piece.local.sizes().vec());
+}
+
+void ShardedBlockImpl::make_room() {
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    Tensor& local = pieces_[i].local;
+    if (local.numel() == 0) local.set_data(torch::empty(shapes_[i], local.options().requires_grad(false)));
+  }
+}
+
+void ShardedBlockImpl::gather() {
+  make_room();
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    world_->along({Axis::Data}).broadcast(pieces_[i].local, owners_[i]);
+    torch::autograd::impl::bump_version(pieces_[i].local);  // what is derived from the weights has to be made anew
+  }
+}
+
+void ShardedBlockImpl::release() {
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    Tensor& local = pieces_[i].local;
+    if (owners_[i] != world_->mesh().at(Axis::Data))
+      local.set_data(torch::empty({0}, local.options().requires_grad(false)));
+  }
+}
+
+Tensor ShardedBlockImpl::forward(Tensor x, const nn::Observer& observer, const std::string& prefix,
+                                 const Tensor& starts) {
+  if (world_ == nullptr) return inner_->forward(x, observer, prefix, starts);
+  const Tensor random_state = is_training() ? generator().get_state() : Tensor();
+  Tensor y;
+  {
+    const torch::NoGradGuard no_grad;
+    gather();
+    y = inner_->forward(x, observer, prefix, starts);
+    release();
+  }
+  if (!torch::GradMode::is_enabled()) return y;
+  return ShardedFunction::apply(x, starts, this, y, random_state);
+}
+
+Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const Tensor& gradient,
+                                  const Tensor& random_state) {
+  gather();
+  const Tensor now = generator().get_state();
+  generator().set_state(random_state);
+  variable_list inputs{x.detach().requires_grad_()};
+  for (const Piece& piece : pieces_) {
+    if (piece.local.requires_grad()) inputs.push_back(piece.local);
+  }
+  variable_list results;
+  {
+    const torch::AutoGradMode with_grad(true);
+    const Tensor y = inner_->forward(inputs.front(), {}, "", starts);
+    results = torch::autograd::grad({y}, inputs, {gradient});
+  }
+  generator().set_state(now);
+  release();
+  const torch::NoGradGuard no_grad;
+  size_t next = 1;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    Piece& piece = pieces_[i];
+    if (!piece.local.requires_grad()) continue;
+    Tensor part = results[next++].contiguous();
+    std::vector<Axis> others;
+    for (const Axis axis : piece.copies()) {
+      if (axis != Axis::Data) others.push_back(axis);
+    }
+    world_->along(others).sum(part);
+    world_->along({Axis::Data}).sum_at(part, owners_[i]);
+    if (owners_[i] != world_->mesh().at(Axis::Data)) continue;
+    Tensor& sum = piece.local.mutable_grad();
+    sum = sum.defined() ? sum + part : part;
+  }
+  return results.front();
+}
+
+}  // namespace folio::train::parallel
