@@ -73,7 +73,7 @@ Step Order::step() const {
           .copies = copies,
           .n_logit_rows = n_logit_rows,
           .draws = {},
-          .observed = false};
+          .observed = observed};
 }
 
 std::vector<std::byte> to_bytes(OrderKind kind, uint32_t stage, const Step& step) {
@@ -83,6 +83,7 @@ std::vector<std::byte> to_bytes(OrderKind kind, uint32_t stage, const Step& step
   out.put_all(step.table_starts);
   out.put_all(step.copies);
   out.put(static_cast<uint64_t>(step.n_logit_rows));
+  out.put(step.observed);
   return out.take();
 }
 
@@ -113,6 +114,7 @@ Order to_order(std::span<const std::byte> bytes) {
     in.get_all(order.table_starts);
     in.get_all(order.copies);
     order.n_logit_rows = in.get<uint64_t>();
+    order.observed = in.get<bool>();
   } else {
     order.number = in.get<int32_t>();
     std::vector<char> path;

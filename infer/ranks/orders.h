@@ -23,6 +23,7 @@ struct Order {
   std::vector<int32_t> table_starts{};
   std::vector<BlockCopy> copies{};
   uint64_t n_logit_rows = 0;
+  bool observed = false;
 
   // Of an adapter.
   int32_t number = kNoAdapter;

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/version.h"
+#include "infer/cpu/cpu_stage.h"
 #include "infer/forward/forward.h"
 #include "infer/forward/pass_through.h"
 #include "infer/ranks/orders.h"
@@ -86,12 +87,15 @@ struct Loaded {
 // ---- A rank's part of a model ----
 
 // Takes the residual from the stage before, and hands it on; in the last stage of several the first rank keeps the
-// logits of a step's pieces.
+// logits of a step's pieces. Says which slots are inputs of matrices in blocks alone.
 class RankPart final : public PassThroughStage {
  public:
-  RankPart(std::unique_ptr<Stage> inner, Peers& peers, size_t n_stages, bool last)
-      : PassThroughStage(std::move(inner)),
+  RankPart(std::unique_ptr<Stage> cpu_stage, Peers& peers, RankedExchange* exchange, size_t n_experts, size_t n_stages,
+           bool last)
+      : PassThroughStage(std::move(cpu_stage)),
         peers_(peers),
+        exchange_(exchange),
+        n_experts_(n_experts),
         n_shards_(peers.world().n_ranks / n_stages),
         last_(last),
         keeps_logits_(n_stages > 1 && last && peers.world().rank % n_shards_ == 0) {}
@@ -100,6 +104,8 @@ class RankPart final : public PassThroughStage {
     PassThroughStage::begin(step);
     n_rows_ = step.rows.size();
     n_logit_rows_ = step.n_logit_rows;
+    const auto has_adapter = [](const StepRow& row) { return row.adapter != kNoAdapter; };
+    needs_floats_ = step.observed || std::ranges::any_of(step.rows, has_adapter);
     if (layers().first == 0) return;
     const size_t before = peers_.world().rank - n_shards_;
     const auto bytes = peers_.receive(before, Channel::Residual, peers_.world().timeout);
@@ -108,6 +114,17 @@ class RankPart final : public PassThroughStage {
     std::memcpy(residual_.data(), bytes.data(), bytes.size());
     peers_.expect(before, Channel::Residual);
     write(Slot::Residual, residual_);
+  }
+
+  void attend(int64_t layer) override {
+    layer_ = layer;
+    is_input_of(Slot::Heads, core::Role::Wo, 1);
+    PassThroughStage::attend(layer);
+  }
+  void activate(Slot gate, Slot up) override {
+    if (gate == Slot::Gate) is_input_of(gate, core::Role::W2, 1);
+    if (gate == Slot::ExpertGate) is_input_of(gate, core::Role::ExpertW2, n_experts_);
+    PassThroughStage::activate(gate, up);
   }
 
   void end() override {
@@ -129,7 +146,18 @@ class RankPart final : public PassThroughStage {
   }
 
  private:
+  void is_input_of(Slot slot, core::Role role, size_t n_matrices) {
+    if (exchange_ == nullptr) return;
+    const CpuWeights& weights = static_cast<CpuStage&>(inner()).cpu_weights();
+    const bool in_groups = weights.stack(this->weights()(role, layer_), n_matrices).front().in_groups();
+    exchange_->send_in_eight_bits(slot, in_groups && !needs_floats_);
+  }
+
   Peers& peers_;
+  RankedExchange* exchange_;  ///< none where the stage has one rank
+  size_t n_experts_;
+  int64_t layer_ = 0;
+  bool needs_floats_ = false;  ///< somebody looks at them, or an adapter's matrices do
   size_t n_shards_;
   bool last_;
   bool keeps_logits_;
@@ -349,7 +377,9 @@ std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Sha
     memory = std::min(memory, static_cast<uint64_t>(all[rank].n_blocks) * std::max<uint64_t>(1, all[rank].block_bytes));
   }
   const auto n_blocks = static_cast<int64_t>(memory / std::max<uint64_t>(1, block_bytes));
-  auto part = std::make_unique<RankPart>(std::move(inner), peers_, n_stages_, stage + 1 == n_stages_);
+  auto part =
+      std::make_unique<RankPart>(std::move(inner), peers_, exchange_.get(), static_cast<size_t>(model.config.n_experts),
+                                 n_stages_, stage + 1 == n_stages_);
   auto ranked = std::make_unique<RankedStage>(*this, std::move(part), sum,
                                               CacheFit{.block_bytes = block_bytes, .n_blocks = n_blocks});
   stages_.push_back(ranked.get());

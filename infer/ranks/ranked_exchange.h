@@ -23,10 +23,15 @@ class RankedExchange final : public Exchange {
   /// Throws MachineLost as Rounds does.
   void meet() override;
 
-  /// Numbers that this rank has given, times those who get them, in bytes.
+  /// From now on the slot is an input of a product with a matrix in blocks, and of nothing else: see eight_bits.h. Or
+  /// it isn't.
+  void send_in_eight_bits(Slot slot, bool so) { in_eight_bits_[static_cast<size_t>(slot)] = so; }
+
+  /// What this rank has given of slots, times those who get it.
   [[nodiscard]] uint64_t given_bytes() const { return given_bytes_; }
 
  private:
+  void put(const SlotPart& part, bool in_eight_bits);
   void take(std::span<const std::byte> bytes);
 
   std::unique_ptr<Rounds> rounds_;
@@ -34,6 +39,7 @@ class RankedExchange final : public Exchange {
   std::chrono::seconds timeout_;
   std::array<float*, kSlots> slots_{};
   SlotWidths widths_{};
+  std::array<bool, kSlots> in_eight_bits_{};
   std::vector<std::byte> to_all_;
   std::vector<std::byte> to_first_;  ///< the logits
   uint64_t given_bytes_ = 0;

@@ -16,6 +16,7 @@
 
 #include "infer/forward/machine_lost.h"
 #include "infer/forward/runner.h"
+#include "infer/ranks/eight_bits.h"
 #include "infer/ranks/orders.h"
 #include "infer/ranks/rendezvous.h"
 #include "infer/shards/sharded_cpu.h"
@@ -90,7 +91,9 @@ uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const Cach
   return given;
 }
 
-// A prompt, and then a token at a time.
+constexpr size_t kLength = 37;
+
+// Of a prompt, and then of a token at a time.
 std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
   const auto sequence = runner.cache().add_sequence();
   auto logits = test::run(runner, test::rows_of(sequence, text.first(text.size() - 3)));
@@ -109,46 +112,62 @@ size_t most_shards(const core::ModelConfig& config) {
   return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
 }
 
-void expect_same_bytes(const Grid& grid, const core::StoredModel& model, CacheType cache_type) {
-  const auto text = test::random_tokens(37, 1, model.config.vocab_size);
+// Bytes that 8 bits leave out: of the inputs of a layer's W2 and Wo, of each rank's columns the whole groups of 32.
+uint64_t left_out(const core::ModelConfig& config, size_t n_ranks, size_t rows) {
+  const auto of_columns = [&](Share own) {
+    const size_t first = (own.first + 31) / 32;
+    return first < own.last / 32 ? (own.last / 32 - first) * (32 * sizeof(float) - sizeof(EightBits)) : 0;
+  };
+  uint64_t bytes = 0;
+  for (size_t rank = 0; rank < n_ranks; ++rank) {
+    const Share heads = share_of(static_cast<size_t>(config.n_kv_heads), rank, n_ranks);
+    const auto each = static_cast<size_t>(config.query_dim() / config.n_kv_heads);
+    bytes += of_columns({heads.first * each, heads.last * each});
+    if (config.n_experts == 0) {
+      bytes += of_columns(rows_of_rank(static_cast<size_t>(config.hidden_dim), rank, n_ranks));
+    }
+    for (int64_t e = 0; e < config.experts_per_token; ++e) {
+      const Share own = rows_of_rank(static_cast<size_t>(config.expert_dim), rank, n_ranks);
+      const auto first = static_cast<size_t>(e * config.expert_dim);
+      bytes += of_columns({first + own.first, first + own.last});
+    }
+  }
+  return bytes * rows * (n_ranks - 1) * static_cast<uint64_t>(config.n_layers);
+}
+
+// Returns what ranks have given each other, in bytes.
+uint64_t expect_same_bytes(const Grid& grid, const core::StoredModel& model, CacheType cache_type) {
+  const auto text = test::random_tokens(kLength, 1, model.config.vocab_size);
   Cpu one({.n_threads = 1});
   const CacheOptions options{.type = cache_type};
   Runner alone(model, one, options);
   const auto expected = logits_of(alone, text);
-  with_ranks(grid, model, options,
-             [&](Runner& runner) { EXPECT_TRUE(same_bits(logits_of(runner, text), expected)) << describe(grid); });
+  return with_ranks(grid, model, options, [&](Runner& runner) {
+    EXPECT_TRUE(same_bits(logits_of(runner, text), expected)) << describe(grid);
+  });
 }
 
 // As many as the model has tiles for, and a pipeline where it has layers for it.
-TEST_P(RanksOf, GiveTheBytesOfOneCpu) {
+TEST_P(RanksOf, GiveTheBytesOfOneCpuAndEachOtherWhatTheFormulaSays) {
   const core::StoredModel model = test::random_model_of(GetParam());
   const size_t n = most_shards(model.config);
-  expect_same_bytes({.n_ranks = n}, model, CacheType::F32);
+  const uint64_t given = expect_same_bytes({.n_ranks = n}, model, CacheType::F32);
+  const bool in_groups = core::info(GetParam().type).block_elements > 1;
+  const auto of_step = [&](size_t rows) {
+    return exchanged_bytes(model.config, n, rows, rows) - (in_groups ? left_out(model.config, n, rows) : 0);
+  };
+  EXPECT_EQ(given, n == 1 ? 0 : of_step(kLength - 3) + 3 * of_step(1));
   if (model.config.n_layers == 1) return;
   expect_same_bytes({.n_ranks = n >= 2 ? 4U : 2U, .n_stages = 2}, model, CacheType::F16);
-}
-
-TEST_P(RanksOf, GiveEachOtherWhatTheFormulaOfShardsSays) {
-  const core::StoredModel model = test::random_model_of(GetParam());
-  const Grid grid{.n_ranks = std::min<size_t>(3, most_shards(model.config))};
-  const uint64_t given = with_ranks(grid, model, {}, [&](Runner& runner) {
-    const auto sequence = runner.cache().add_sequence();
-    auto rows = test::rows_of(sequence, test::random_tokens(9, 3, model.config.vocab_size), 0, false);
-    rows.back().wants_logits = rows[3].wants_logits = true;
-    static_cast<void>(runner.forward(rows));
-  });
-  EXPECT_EQ(given, exchanged_bytes(model.config, grid.n_ranks, 9, 2)) << describe(grid);
 }
 
 TEST(Ranks, OfAnyGridGiveTheSameBytes) {
   const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
   ASSERT_EQ(most_shards(model.config), 4U);
   for (const bool shared_memory : {true, false}) {
-    for (const CacheType type : {CacheType::F32, CacheType::Q8_0}) {
-      for (const auto& [n_ranks, n_stages] :
-           {std::pair{2, 1}, std::pair{3, 1}, std::pair{4, 1}, std::pair{2, 2}, std::pair{4, 2}}) {
-        expect_same_bytes({static_cast<size_t>(n_ranks), static_cast<size_t>(n_stages), shared_memory}, model, type);
-      }
+    for (const auto& [n_ranks, n_stages] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{2, 2}, std::pair{4, 2}}) {
+      expect_same_bytes({static_cast<size_t>(n_ranks), static_cast<size_t>(n_stages), shared_memory}, model,
+                        shared_memory ? CacheType::F32 : CacheType::Q8_0);
     }
   }
 }
