@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "infer/ranks/eight_bits.h"
+#include "infer/shards/sharded_cpu.h"
 
 namespace folio::infer {
 namespace {
@@ -98,6 +99,32 @@ void RankedExchange::take(std::span<const std::byte> bytes) {
       bytes = bytes.subspan(row_bytes);
     }
   }
+}
+
+uint64_t ranked_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows, bool in_blocks) {
+  const uint64_t floats = exchanged_bytes(config, n_ranks, rows, logit_rows);
+  if (!in_blocks || n_ranks == 1) return floats;
+  constexpr size_t kSaved = kEightBitsGroup * sizeof(float) - sizeof(EightBits);
+  const auto saved = [](Share own) {
+    const size_t first = (own.first + kEightBitsGroup - 1) / kEightBitsGroup;
+    return std::max(first, own.last / kEightBitsGroup) - first;
+  };
+  const auto each_head = static_cast<size_t>(config.query_dim() / config.n_kv_heads);
+  const auto expert_dim = static_cast<size_t>(config.expert_dim);
+  uint64_t groups = 0;
+  for (size_t rank = 0; rank < n_ranks; ++rank) {
+    const Share heads = share_of(static_cast<size_t>(config.n_kv_heads), rank, n_ranks);
+    const Share gate = rows_of_rank(static_cast<size_t>(config.hidden_dim), rank, n_ranks);
+    const Share expert = rows_of_rank(expert_dim, rank, n_ranks);
+    for (int64_t l = 0; l < config.n_layers; ++l) {
+      groups += saved({heads.first * each_head, heads.last * each_head});
+      if (!config.has_experts(l)) groups += saved(gate);
+      for (size_t e = 0; config.has_experts(l) && e < static_cast<size_t>(config.experts_per_token); ++e) {
+        groups += saved({e * expert_dim + expert.first, e * expert_dim + expert.last});
+      }
+    }
+  }
+  return floats - groups * kSaved * rows * (n_ranks - 1);
 }
 
 }  // namespace folio::infer

@@ -45,4 +45,10 @@ class RankedExchange final : public Exchange {
   uint64_t given_bytes_ = 0;
 };
 
+/// Bytes that n_ranks ranks of a model give each other in a step of so many rows, of which some need logits:
+/// exchanged_bytes() of shards, and with `in_blocks`, where all matrices of layers are in blocks, less for the inputs
+/// of Wo and W2 in 8 bits, of each rank's columns the whole groups of 32.
+[[nodiscard]] uint64_t ranked_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
+                                    bool in_blocks);
+
 }  // namespace folio::infer

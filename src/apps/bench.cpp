@@ -272,6 +272,7 @@ int run(const CLI::App& app, const Options& o) {
            {"step_bytes", std::llround(reads.bytes)},
            {"decode_gb_per_s", bytes_per_s / 1e9},
            {"bandwidth_share", nullptr}};
+    if (ranks.machine() != nullptr) row["exchanged_bytes"] = ranks.exchanged_bytes(model.file(), batch);
     std::string share;
     if (reads.experts > 0) {
       row["experts_of_a_layer"] = reads.experts;

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "core/error.h"
+#include "core/manifest.h"
 #include "infer/forward/machine_lost.h"
 #include "infer/ranks/world.h"
 #include "infer/reference/kernels.h"
@@ -56,6 +57,22 @@ bool Ranks::follow(infer::LoadedModel& model) {
   static_cast<void>(model.engine());
   machine_->follow();
   return true;
+}
+
+uint64_t Ranks::exchanged_bytes(const core::StoredModel& model, int64_t batch) const {
+  const auto manifest = core::tensor_manifest(model.config);
+  bool in_blocks = true;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const bool rounds = manifest[i].role == core::Role::Wo || manifest[i].role == core::Role::W2;
+    in_blocks = in_blocks && (!rounds || core::info(model.tensors[i].type).block_elements > 1);
+  }
+  const auto rows = static_cast<size_t>(batch);
+  const size_t n_stages = machine_->n_stages();
+  const size_t n_shards = machine_->world().n_ranks / n_stages;
+  const auto width = static_cast<size_t>(model.config.dim);
+  const auto logits = n_stages == 1 ? 0 : static_cast<size_t>(model.config.vocab_size);
+  return infer::ranked_bytes(model.config, n_shards, rows, rows, in_blocks) +
+         sizeof(float) * rows * ((n_stages - 1) * n_shards * width + logits);
 }
 
 void Ranks::check() const {

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
+#include <cstdint>
 #include <optional>
-#include <string>
 
 #include "apps/program.h"
 #include "infer/ranks/ranked_cpu.h"
@@ -25,6 +24,8 @@ class Ranks {
   [[nodiscard]] bool follow(infer::LoadedModel& model);
   /// Null for one process.
   [[nodiscard]] const infer::RankedCpu* machine() const { return machine_ ? &*machine_ : nullptr; }
+  /// Of several processes: bytes that all ranks together give each other in a step that decodes `batch` sequences.
+  [[nodiscard]] uint64_t exchanged_bytes(const core::StoredModel& model, int64_t batch) const;
   /// Whether a rank is lost; of one process never.
   [[nodiscard]] bool lost() const { return machine_ && machine_->loss(); }
   /// Throws infer::MachineLost if one is.

@@ -16,10 +16,8 @@
 
 #include "infer/forward/machine_lost.h"
 #include "infer/forward/runner.h"
-#include "infer/ranks/eight_bits.h"
 #include "infer/ranks/orders.h"
 #include "infer/ranks/rendezvous.h"
-#include "infer/shards/sharded_cpu.h"
 #include "tests/core/support.h"
 #include "tests/infer/support.h"
 
@@ -112,29 +110,6 @@ size_t most_shards(const core::ModelConfig& config) {
   return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
 }
 
-// Bytes that 8 bits leave out: of the inputs of a layer's W2 and Wo, of each rank's columns the whole groups of 32.
-uint64_t left_out(const core::ModelConfig& config, size_t n_ranks, size_t rows) {
-  const auto of_columns = [&](Share own) {
-    const size_t first = (own.first + 31) / 32;
-    return first < own.last / 32 ? (own.last / 32 - first) * (32 * sizeof(float) - sizeof(EightBits)) : 0;
-  };
-  uint64_t bytes = 0;
-  for (size_t rank = 0; rank < n_ranks; ++rank) {
-    const Share heads = share_of(static_cast<size_t>(config.n_kv_heads), rank, n_ranks);
-    const auto each = static_cast<size_t>(config.query_dim() / config.n_kv_heads);
-    bytes += of_columns({heads.first * each, heads.last * each});
-    if (config.n_experts == 0) {
-      bytes += of_columns(rows_of_rank(static_cast<size_t>(config.hidden_dim), rank, n_ranks));
-    }
-    for (int64_t e = 0; e < config.experts_per_token; ++e) {
-      const Share own = rows_of_rank(static_cast<size_t>(config.expert_dim), rank, n_ranks);
-      const auto first = static_cast<size_t>(e * config.expert_dim);
-      bytes += of_columns({first + own.first, first + own.last});
-    }
-  }
-  return bytes * rows * (n_ranks - 1) * static_cast<uint64_t>(config.n_layers);
-}
-
 // Returns what ranks have given each other, in bytes.
 uint64_t expect_same_bytes(const Grid& grid, const core::StoredModel& model, CacheType cache_type) {
   const auto text = test::random_tokens(kLength, 1, model.config.vocab_size);
@@ -153,10 +128,8 @@ TEST_P(RanksOf, GiveTheBytesOfOneCpuAndEachOtherWhatTheFormulaSays) {
   const size_t n = most_shards(model.config);
   const uint64_t given = expect_same_bytes({.n_ranks = n}, model, CacheType::F32);
   const bool in_groups = core::info(GetParam().type).block_elements > 1;
-  const auto of_step = [&](size_t rows) {
-    return exchanged_bytes(model.config, n, rows, rows) - (in_groups ? left_out(model.config, n, rows) : 0);
-  };
-  EXPECT_EQ(given, n == 1 ? 0 : of_step(kLength - 3) + 3 * of_step(1));
+  const auto of_step = [&](size_t rows) { return ranked_bytes(model.config, n, rows, rows, in_groups); };
+  EXPECT_EQ(given, of_step(kLength - 3) + 3 * of_step(1));
   if (model.config.n_layers == 1) return;
   expect_same_bytes({.n_ranks = n >= 2 ? 4U : 2U, .n_stages = 2}, model, CacheType::F16);
 }
