@@ -8,6 +8,8 @@
 #include "experiments/26_pipeline/pipeline_picture.h"
 #include "experiments/26_pipeline/plans.h"
 #include "experiments/26_pipeline/simulation.h"
+#include "experiments/26_pipeline/sleeping_stages.h"
+#include "experiments/common/ranks.h"
 #include "experiments/common/report.h"
 
 namespace {
@@ -158,11 +160,55 @@ void other_times(Report& report) {
                {"", "condition", "cases with it", "formula right", "cases without", "formula right"}, rows);
 }
 
+// The order in which Folio trains, on processes that sleep for their time.
+constexpr int64_t kProcesses = 4, kSleptMicrobatches = 8;
+
+std::vector<experiments::Slept> plans_of(bool short_form) {
+  return experiments::plans_to_sleep(kProcesses, kSleptMicrobatches, short_form ? 10'000 : 50'000);
+}
+
+void sleeping(Report& report) {
+  const auto file = report.directory() / "slept.json";
+  experiments::run_ranks(kProcesses, {report.short_form() ? "short" : "full", file.string()});
+  const auto plans = plans_of(report.short_form());
+  const std::vector<Timeline> measured = experiments::read_timelines(file);
+  const auto ms = [](int64_t us) { return static_cast<double>(us) / 1000.0; };
+  std::vector<std::vector<Report::Json>> rows;
+  std::vector<experiments::Panel> panels;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto& [plan, times] = plans[i];
+    const Timeline counted = simulate(plan, times);
+    const auto idle = idle_times(measured[i]);
+    rows.push_back({plan.name, fmt::format("{:.1f}", ms(end_of(counted))),
+                    fmt::format("{:.1f}", ms(end_of(measured[i]))),
+                    fmt::format("{:.1f}", ms(most(idle_times(counted)))),
+                    fmt::format("{:.1f} to {:.1f}", ms(least(idle)), ms(most(idle)))});
+    report.claim_equal(plan.name + ": actions of the processes before what they take, or in another order",
+                       count_out_of_order(plan, measured[i]), 0);
+    report.claim_above(plan.name + ": time of the processes, in that of the count",
+                       ms(end_of(measured[i])) / ms(end_of(counted)), 1.0);
+    panels.push_back({fmt::format("{}, counted: {:.0f} ms", plan.name, ms(end_of(counted))), counted});
+    panels.push_back({fmt::format("{}, measured: {:.0f} ms", plan.name, ms(end_of(measured[i]))), measured[i]});
+  }
+  report.table(fmt::format("{} processes, {} microbatches, ms", kProcesses, kSleptMicrobatches),
+               {"", "counted", "measured", "idle, counted", "idle, measured"}, rows);
+  report.picture("slept.svg",
+                 experiments::picture("Four processes whose stages sleep, and the count",
+                                      "a rank's forward pass takes a third of its time, backward two thirds", panels));
+}
+
 void study(Report& report) {
   paper_table(report);
   other_times(report);
+  sleeping(report);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return experiments::run_study(argc, argv, "26_pipeline", study); }
+int main(int argc, char** argv) {
+  const auto as_rank = [](const auto& launch, const auto& arguments) {
+    experiments::sleep_as_rank(launch, plans_of(arguments.at(0) == "short"), arguments.at(1));
+  };
+  if (const auto code = experiments::run_as_rank(argc, argv, as_rank)) return *code;
+  return experiments::run(argc, argv, "26_pipeline", study);
+}

@@ -1,0 +1,147 @@
+#include "experiments/27_ranks/two_ranks.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "core/file_io.h"
+#include "train/parallel/world.h"
+#include "train/step/trainer.h"
+
+namespace folio::experiments {
+namespace {
+
+using train::parallel::Axis;
+using Json = nlohmann::json;
+
+constexpr std::chrono::seconds kTimeout(60);
+
+int64_t bytes_of(const torch::Tensor& x) { return x.defined() ? static_cast<int64_t>(x.nbytes()) : 0; }
+
+RankRecord record_of(train::Trainer& trainer) {
+  RankRecord record;
+  train::parallel::RankTraining& ranks = *trainer.ranks();
+  int64_t before = 0;
+  while (trainer.state().step < trainer.config().steps) {
+    before = ranks.bytes_sent();
+    record.losses.push_back(trainer.step().loss);
+  }
+  record.sent = ranks.bytes_sent() - before;
+  std::set<std::string> updated;
+  for (const train::Trained& trained : ranks.parameters().all) updated.insert(trained.name);
+  for (const train::parallel::Piece& piece : ranks.model().pieces()) {
+    record.parameters += bytes_of(piece.local);
+    record.gradients += bytes_of(piece.local.grad());
+    record.parts.push_back({piece.name, piece.local.sizes().vec(), updated.contains(piece.name)});
+  }
+  for (const train::Optimizer::State& state : trainer.optimizer().state()) record.moments += bytes_of(state.tensor);
+  return record;
+}
+
+Json to_json(const RankRecord& record) {
+  Json parts = Json::array();
+  for (const HeldPart& part : record.parts) parts.push_back({part.name, part.shape, part.updates});
+  return {{"parameters", record.parameters}, {"gradients", record.gradients},
+          {"moments", record.moments},       {"sent", record.sent},
+          {"losses", record.losses},         {"parts", parts}};
+}
+
+RankRecord from_json(const Json& json) {
+  RankRecord record{.parameters = json["parameters"],
+                    .gradients = json["gradients"],
+                    .moments = json["moments"],
+                    .sent = json["sent"],
+                    .losses = json["losses"]};
+  for (const Json& part : json["parts"]) record.parts.push_back({part[0], part[1], part[2]});
+  return record;
+}
+
+std::filesystem::path file_of(const std::filesystem::path& directory, int64_t rank) {
+  return directory / fmt::format("rank-{}.json", rank);
+}
+
+}  // namespace
+
+std::vector<Division> divisions() {
+  const auto two = [](Axis axis) {
+    train::parallel::MeshShape shape;
+    shape[axis] = 2;
+    return shape;
+  };
+  std::vector<Division> all{{.name = "data", .mesh = two(Axis::Data), .options = {}}};
+  for (const int64_t stage : {1, 2, 3}) {
+    all.push_back({.name = fmt::format("data, --zero {}", stage), .mesh = two(Axis::Data), .options = {.zero = stage}});
+  }
+  all.push_back({.name = "tensor", .mesh = two(Axis::Tensor), .options = {}});
+  all.push_back({.name = "context", .mesh = two(Axis::Context), .options = {}});
+  all.push_back({.name = "pipeline", .mesh = two(Axis::Pipeline), .options = {}});
+  all.push_back({.name = "expert", .mesh = two(Axis::Expert), .options = {}, .of_experts = true});
+  return all;
+}
+
+train::TrainConfig ranks_config(bool with_experts, uint64_t seed, int64_t steps) {
+  train::TrainConfig c;
+  c.model = {.family = with_experts ? core::Family::Mixtral : core::Family::Llama,
+             .dim = 64,
+             .n_layers = 2,
+             .n_heads = 4,
+             .n_kv_heads = 4,
+             .hidden_dim = 176,
+             .context_length = 32};
+  if (with_experts) {
+    c.model.n_experts = 4;
+    c.model.experts_per_token = 2;
+    c.model.expert_dim = 88;
+    c.model.normalize_routes = true;
+  }
+  c.steps = steps;
+  c.seed = seed;
+  c.batch_size = 4;
+  c.accumulation = 4;
+  c.window = 32;
+  c.lr = 1e-3;
+  c.schedule = train::ScheduleKind::Constant;
+  c.warmup_steps = 10;
+  c.sample = 0;
+  return c;
+}
+
+std::vector<double> train_alone(const train::TrainConfig& config) {
+  const train::TextDataset dataset(data::load_corpus("tinyshakespeare"), config);
+  train::Trainer trainer(config, dataset);
+  std::vector<double> losses;
+  while (trainer.state().step < config.steps) losses.push_back(trainer.step().loss);
+  return losses;
+}
+
+void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t steps,
+                   const std::filesystem::path& directory) {
+  const auto store = connect_store(launch, /*may_serve=*/true, kTimeout);
+  const data::Corpus corpus = data::load_corpus("tinyshakespeare");
+  Json records = Json::array();
+  for (const Division& division : divisions()) {
+    const train::TrainConfig config = ranks_config(division.of_experts, seed, steps);
+    const train::TextDataset dataset(corpus, config);
+    // Names of the ranks' groups are the same in each division.
+    train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
+                                 launch.rank, kTimeout);
+    train::Trainer trainer(config, dataset, world, division.options);
+    records.push_back(to_json(record_of(trainer)));
+    world.everyone().meet();  // rank 0 has the store
+  }
+  core::write_file_atomically(file_of(directory, launch.rank), records.dump());
+}
+
+std::vector<std::vector<RankRecord>> read_records(const std::filesystem::path& directory) {
+  std::vector<std::vector<RankRecord>> records(divisions().size());
+  for (const int64_t rank : {0, 1}) {
+    const Json of_rank = Json::parse(core::read_text_file(file_of(directory, rank)));
+    for (size_t i = 0; i < records.size(); ++i) records[i].push_back(from_json(of_rank.at(i)));
+  }
+  return records;
+}
+
+}  // namespace folio::experiments
