@@ -97,25 +97,25 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh, int64_t pipeline_chu
                       .place = mesh.at(Axis::Pipeline)};
   Costs costs;
 
+  if (mesh.size(Axis::Data) == 1) zero = 0;
+  const auto microbatches = static_cast<double>(config.accumulation);
+
   double sums = 0.0, tied = 0.0, weights = 0.0;
   for (const TensorSpec& spec : core::tensor_manifest(c)) {
     const Held held = held_of(spec, c, mesh, ranges);
-    const double owned = held.numbers / D;  // on average, where the ranks along data share them
-    costs.parameters += kBytes * (zero >= 3 ? owned : held.numbers);
+    const bool sharded = zero == 3 && spec.layer >= 0;
+    const double bytes = kBytes * held.numbers, owned = bytes / D;  // where the ranks along data share them, on average
+    costs.parameters += sharded ? owned : bytes;
     if (spec.role == Role::SelectionBias) continue;  // has no gradient
-    costs.gradients += kBytes * (zero >= 2 ? owned : held.numbers);
-    costs.optimizer += kBytes * (in_muon(spec, config) ? 1.0 : 2.0) * (zero >= 1 ? owned : held.numbers);
-    const double bytes = kBytes * held.numbers;
-    if (zero >= 2 && D > 1) {
-      sums += bytes * (of_sum(held.n_copies / D) + of_sum_at_one(D));
-    } else {
-      sums += bytes * of_sum(held.n_copies);
-    }
-    // From the owners after the update, or with stage 3 before a layer's forward and backward passes.
-    const double times = zero == 0 ? 0.0 : zero < 3 ? 1.0 : 2.0 * static_cast<double>(config.accumulation);
-    weights += bytes * times * of_one_way(D);
+    costs.gradients += zero >= 2 ? owned : bytes;
+    costs.optimizer += (in_muon(spec, config) ? 1.0 : 2.0) * (zero >= 1 ? owned : bytes);
+    // What is sharded sends its gradients after each microbatch, and its weights before each of its passes. Else both
+    // are sent once a step.
+    const double times = sharded ? microbatches : 1.0;
+    sums += times * bytes * (zero < 2 ? of_sum(held.n_copies) : of_sum(held.n_copies / D) + of_sum_at_one(D));
+    if (zero > 0) weights += bytes * of_one_way(D) * (sharded ? 2 * microbatches : 1.0);
     if (spec.role == Role::TokenEmbedding && c.tie_embeddings && ranges.n_stages > 1)
-      tied = kBytes * of_sum(2) * held.numbers;
+      tied = (zero < 2 ? bytes : owned) * of_sum(2);
   }
 
   // Of a microbatch, the numbers of an activation of all positions of a tensor line, and of those of this rank.
@@ -131,16 +131,16 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh, int64_t pipeline_chu
   const double sends =
       static_cast<double>(pipeline_chunks) * 2 - (ranges.is_first() ? 1 : 0) - (ranges.is_last() ? 1 : 0);
   const auto dim = static_cast<double>(c.dim);
-  const double step = kBytes * static_cast<double>(config.accumulation);
+  const double step = kBytes * microbatches;
   const auto add = [&](const char* what, double bytes) {
     if (bytes > 0) costs.sent.push_back({.what = what, .bytes = bytes});
   };
-  // Attention, and a feed-forward network that is no mixture, are each gathered for and scattered, forward and
-  // backward.
-  add("tensor: activations", step * (2 * layers - mixtures) * 4 * of_one_way(t) * line * dim);
+  const double forwards = zero == 3 ? 2 : 1;  // sharded blocks compute again in the backward pass
+  // Attention, and a feed-forward network that is no mixture, gather and scatter in each pass.
+  add("tensor: activations", step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
   // Keys and values go round forward; backward they do again, and their gradients a step further.
-  add("context: keys, values",
-      step * layers * 2 * ((C - 1) + (2 * C - 1)) * line * static_cast<double>(c.kv_dim()) / t * (C > 1 ? 1 : 0));
+  add("context: keys, values", step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line *
+                                   static_cast<double>(c.kv_dim()) / t * (C > 1 ? 1 : 0));
   add("expert: rows", step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);
   add("pipeline: activations", ranges.n_stages > 1 ? step * sends * own * dim : 0.0);
   add("sums of gradients", sums);

@@ -1,5 +1,6 @@
 #include "train/parallel/group.h"
 
+#include <ATen/record_function.h>
 #include <fmt/ranges.h>
 #include <torch/utils.h>
 
@@ -50,6 +51,7 @@ Pending& Pending::operator=(Pending&&) noexcept = default;
 void Pending::wait() {
   const Work work = std::exchange(work_, {});
   if (!work) return;
+  RECORD_FUNCTION("folio::wait", {});
   try {
     work->wait();
   } catch (const std::exception& error) {

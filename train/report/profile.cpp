@@ -47,12 +47,15 @@ class OwnTimes {
     return times;
   }
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+    // What is under way to other ranks ends at any time, and Gloo's threads call this, too.
+    if (current() == nullptr || function.isAsync()) return nullptr;
     auto operation = std::make_unique<Operation>();
     operation->outer = std::exchange(current()->innermost_, operation.get());
     operation->of_update = function.name() == kUpdate || (operation->outer != nullptr && operation->outer->of_update);
     return operation;
   }
   static void end(const at::RecordFunction& function, at::ObserverContext* context) {
+    if (context == nullptr) return;
     const auto* operation = static_cast<const Operation*>(context);
     const double seconds = core::seconds_since(operation->start);
     const std::string name(operation->of_update ? kUpdate : std::string_view(function.name()));
@@ -83,6 +86,7 @@ const std::vector<Class>& classes() {
       {"loss", {"folio::cross_entropy", "aten::_log_softmax", "aten::nll_loss"}},
       {"frozen weights, expanded", {"folio::expand"}},
       {"copies, conversions", {"aten::copy_", "aten::_to_copy", "aten::clone"}},
+      {"waiting for ranks", {"folio::wait"}},
       {"clipping, optimizer", {kUpdate}},
       {"other operations", {"aten::"}},
   };
@@ -134,8 +138,10 @@ StepProfile profile_steps(Trainer& trainer, int64_t steps) {
   }
   profile.items.push_back({.name = "autograd, batches", .seconds = rest / static_cast<double>(steps)});
   const TrainConfig& c = trainer.config();
-  profile.items[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0);
-  profile.items[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window);
+  const auto n_ranks =
+      static_cast<double>(trainer.ranks() != nullptr ? trainer.ranks()->world().mesh().shape().n_ranks() : 1);
+  profile.items[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
+  profile.items[1].operations = operations_of_attention(c.model, trainer.tokens_per_step(), c.window) / n_ranks;
   return profile;
 }
 

@@ -65,7 +65,8 @@ json merged(const std::vector<std::string>& traces) {
   for (size_t rank = 0; rank < traces.size(); ++rank) {
     events.push_back(
         {{"ph", "M"}, {"name", "process_name"}, {"pid", rank}, {"args", {{"name", fmt::format("rank {}", rank)}}}});
-    for (json& event : json::parse(traces[rank]).at("traceEvents")) {
+    json trace = json::parse(traces[rank]);
+    for (json& event : trace.at("traceEvents")) {
       const bool is_operation = event.at("ph") == "X" && event.at("cat") != "Trace";
       if (!is_operation && event.at("name") != "thread_name") continue;
       event["pid"] = rank;

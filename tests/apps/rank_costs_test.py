@@ -1,0 +1,107 @@
+"""What ranks of a training hold and send: the table of bench --train against its formulas, and timelines."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from exactness import make_home
+from support import BUILD, LONG, environment
+
+# Heads, positions and layers that 2 ranks divide.
+SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "96", "--context", "32",
+         "--window", "32", "--batch-size", "4", "--accumulation", "2", "--warmup-steps", "2", "--threads", "1"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+def torchrun(home, n, *command):
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python",
+                           "--nproc-per-node", str(n), *map(str, command)],
+                          capture_output=True, text=True, timeout=120, env=environment(home), cwd=home)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def by_hand(home, n, *command):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    ranks = [subprocess.Popen([*map(str, command)], cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=environment(home, RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1",
+                                              MASTER_PORT=str(port)))
+             for rank in range(n)]
+    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * n, outputs
+    return outputs[0][0]
+
+
+def cells_of(table):
+    """{rank: {column: (measured, by the formula)}}, in MB."""
+    rows = {}
+    lines = table.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("rank  "))
+    for line in lines[first + 1:]:
+        words = line.replace("(", "").replace(")", "").split()
+        if not words or not words[0].isdigit():
+            break
+        numbers = list(map(float, words[1:9]))
+        columns = ("parameters", "gradients", "optimizer", "sent")
+        rows[int(words[0])] = {name: tuple(numbers[2 * i:2 * i + 2]) for i, name in enumerate(columns)}
+    return rows
+
+
+EXPERTS = ["--family", "qwen3_moe", "--experts", "4", "--experts-per-token", "2", "--expert-dim", "32"]
+CASES = [(torchrun, 2, ["--tensor-parallel", "2"]), (by_hand, 2, ["--context-parallel", "2"]),
+         (by_hand, 2, ["--zero", "2"])]
+if LONG:
+    CASES += [(by_hand, 2, []), (by_hand, 2, ["--zero", "1"]), (by_hand, 2, ["--zero", "3"]),
+              (by_hand, 2, ["--pipeline-parallel", "2"]), (by_hand, 2, ["--expert-parallel", "2", *EXPERTS]),
+              (by_hand, 4, ["--tensor-parallel", "2", "--zero", "3"]),
+              (by_hand, 4, ["--tensor-parallel", "2", "--context-parallel", "2"]),
+              (by_hand, 4, ["--pipeline-parallel", "2", "--pipeline-chunks", "2", "--zero", "1"])]
+
+
+@pytest.mark.parametrize("launch, n, flags", CASES, ids=lambda x: "_".join(x) if isinstance(x, list) else "")
+def test_ranks_hold_and_send_what_the_formulas_say(home, launch, n, flags):
+    rows = cells_of(launch(home, n, BUILD / "train", home / "cats.txt", "--profile", *SHAPE, *flags))
+    assert sorted(rows) == list(range(n))
+    # Of ZeRO the formulas are means over the ranks.
+    for column in ("parameters", "gradients", "optimizer", "sent"):
+        measured, formula = (sum(row[column][i] for row in rows.values()) for i in (0, 1))
+        # The table has three digits. Besides, losses and norms are summed, some dozens of bytes; and of experts, some
+        # are chosen more often.
+        error = 0.02 * formula if "--expert-parallel" in flags and column == "sent" else 0.00075 * n
+        assert measured > 0.05 and abs(measured - formula) < error, (column, rows)
+
+
+def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
+    trace = home / "steps.json"
+    by_hand(home, 2, BUILD / "train", home / "cats.txt", *SHAPE, "--steps", "8", "--out", home / "run", "--trace", trace)
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {0: "rank 0", 1: "rank 1"}
+    updates = {rank: [e for e in events if e["pid"] == rank and e["name"] == "folio::update"] for rank in names}
+    assert [len(u) for u in updates.values()] == [3, 3]  # steps
+    for rank in names:
+        sums = [e for e in events if e["pid"] == rank and e["name"] == "gloo:all_reduce"]
+        assert sums and all(e["ph"] == "X" and e["dur"] > 0 for e in sums)
+        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # on threads of their own
+    # One clock: neither rank begins an update before both ended their step's backward pass.
+    for mine, other in zip(updates[0], updates[1]):
+        assert abs(mine["ts"] - other["ts"]) < 1e6
+    assert not list(home.glob("steps.json.*"))
+
+
+def test_one_process_has_a_timeline_too(home):
+    trace = home / "steps.json"
+    subprocess.run([BUILD / "train", home / "cats.txt", *SHAPE, "--steps", "7", "--out", home / "run", "--trace", trace],
+                   check=True, capture_output=True, env=environment(home), cwd=home)
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert sum(e["name"] == "folio::update" for e in events) == 3
+    assert any(e["name"] == "aten::mm" for e in events)
