@@ -11,6 +11,7 @@
 #include "train/parallel/parts.h"
 #include "train/parallel/rank_model.h"
 #include "train/step/balance.h"
+#include "train/step/evaluate.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -134,19 +135,15 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
   for (int64_t i = 0; i < c.accumulation; ++i) batches.push_back(random_batch(c, static_cast<uint64_t>(70 + i)));
   const Expected expected = of_one_process(whole, c, batches);
 
-  std::mutex one_at_a_time;
+  std::mutex one_at_a_time;  // prints what is wrong
   test::on_ranks(mesh, [&](World& world) {
-    std::unique_ptr<RankModel> model;
-    {
-      const std::lock_guard lock(one_at_a_time);  // LibTorch's generator is common to all threads
-      model = std::make_unique<RankModel>(c, world, chunks);
-      for (nn::Llama& chunk : model->chunks()) chunk->to(torch::kDouble);
-    }
-    model->load(whole);
-    const double loss = model->pass(batches);
-    sum_over_copies(model->pieces(), world);
+    RankModel model(c, world, chunks);
+    for (nn::Llama& chunk : model.chunks()) chunk->to(torch::kDouble);
+    model.load(whole);
+    const double loss = model.pass(batches);
+    sum_over_copies(model.pieces(), world);
     std::vector<Tensor> gradients;
-    for (const Piece& piece : model->pieces()) {
+    for (const Piece& piece : model.pieces()) {
       const Tensor gradient = piece.local.grad();
       gradients.push_back(gradient.defined() ? whole_of(gradient, piece, world) : Tensor());
     }
@@ -155,7 +152,7 @@ TEST_P(Meshes, HaveTheLossAndTheGradientsOfOneProcess) {
     const auto where = fmt::format("{}, rank {}", to_string(mesh), world.mesh().rank());
     EXPECT_NEAR(loss, expected.loss, 1e-9) << where;
     for (size_t i = 0; i < gradients.size(); ++i) {
-      const std::string& name = model->pieces()[i].name;
+      const std::string& name = model.pieces()[i].name;
       if (!gradients[i].defined()) continue;
       SCOPED_TRACE(where + ", " + name);
       const Tensor& right = expected.gradients.at(name);
