@@ -9,15 +9,11 @@
 
 #include "core/error.h"
 #include "core/version.h"
-#include "infer/cpu/cpu_stage.h"
-#include "infer/forward/forward.h"
-#include "infer/forward/pass_through.h"
 #include "infer/ranks/orders.h"
+#include "infer/ranks/ranked_stage.h"
 
 namespace folio::infer {
 namespace {
-
-constexpr size_t kPieceRows = 32;  ///< so many rows take longer to multiply than their weights to read
 
 // While all load, one may take longer than others: from a slower disk, for example.
 constexpr int kLoadTimeouts = 10;
@@ -83,197 +79,6 @@ struct Loaded {
 };
 
 }  // namespace
-
-// ---- A rank's part of a model ----
-
-// Takes the residual from the stage before, and hands it on; in the last stage of several the first rank keeps the
-// logits of a step's pieces. Says which slots are inputs of matrices in blocks alone.
-class RankPart final : public PassThroughStage {
- public:
-  RankPart(std::unique_ptr<Stage> cpu_stage, Peers& peers, RankedExchange* exchange, size_t n_experts, size_t n_stages,
-           bool last)
-      : PassThroughStage(std::move(cpu_stage)),
-        peers_(peers),
-        exchange_(exchange),
-        n_experts_(n_experts),
-        n_shards_(peers.world().n_ranks / n_stages),
-        last_(last),
-        keeps_logits_(n_stages > 1 && last && peers.world().rank % n_shards_ == 0) {}
-
-  void begin(const Step& step) override {
-    PassThroughStage::begin(step);
-    n_rows_ = step.rows.size();
-    n_logit_rows_ = step.n_logit_rows;
-    const auto has_adapter = [](const StepRow& row) { return row.adapter != kNoAdapter; };
-    needs_floats_ = step.observed || std::ranges::any_of(step.rows, has_adapter);
-    if (layers().first == 0) return;
-    const size_t before = peers_.world().rank - n_shards_;
-    const auto bytes = peers_.receive(before, Channel::Residual, peers_.world().timeout);
-    residual_.resize(n_rows_ * width(Slot::Residual));
-    core::require(bytes.size() == residual_.size() * sizeof(float), "a residual is of another step");
-    std::memcpy(residual_.data(), bytes.data(), bytes.size());
-    peers_.expect(before, Channel::Residual);
-    write(Slot::Residual, residual_);
-  }
-
-  void attend(int64_t layer) override {
-    layer_ = layer;
-    is_input_of(Slot::Heads, core::Role::Wo, 1);
-    PassThroughStage::attend(layer);
-  }
-  void activate(Slot gate, Slot up) override {
-    if (gate == Slot::Gate) is_input_of(gate, core::Role::W2, 1);
-    if (gate == Slot::ExpertGate) is_input_of(gate, core::Role::ExpertW2, n_experts_);
-    PassThroughStage::activate(gate, up);
-  }
-
-  void end() override {
-    PassThroughStage::end();
-    if (!last_) {
-      residual_.resize(n_rows_ * width(Slot::Residual));
-      read(Slot::Residual, residual_);
-      peers_.send(peers_.world().rank + n_shards_, Channel::Residual, std::as_bytes(std::span(residual_)));
-    } else if (keeps_logits_ && n_logit_rows_ > 0) {
-      const auto logits = wait(fetch_logits());
-      logits_.insert(logits_.end(), logits.begin(), logits.end());
-    }
-  }
-
-  /// All pieces of a step are done.
-  void send_logits() {
-    if (!logits_.empty()) peers_.send(0, Channel::Logits, std::as_bytes(std::span(logits_)));
-    logits_.clear();
-  }
-
- private:
-  void is_input_of(Slot slot, core::Role role, size_t n_matrices) {
-    if (exchange_ == nullptr) return;
-    const CpuWeights& weights = static_cast<CpuStage&>(inner()).cpu_weights();
-    const bool in_groups = weights.stack(this->weights()(role, layer_), n_matrices).front().in_groups();
-    exchange_->send_in_eight_bits(slot, in_groups && !needs_floats_);
-  }
-
-  Peers& peers_;
-  RankedExchange* exchange_;  ///< none where the stage has one rank
-  size_t n_experts_;
-  int64_t layer_ = 0;
-  bool needs_floats_ = false;  ///< somebody looks at them, or an adapter's matrices do
-  size_t n_shards_;
-  bool last_;
-  bool keeps_logits_;
-  size_t n_rows_ = 0;
-  size_t n_logit_rows_ = 0;
-  std::vector<float> residual_;
-  std::vector<float> logits_;
-};
-
-// What the runner sees of all ranks. On rank 0 a step is told to the others; without a pipeline rank 0 then does the
-// forward's operations as they come, and otherwise the whole step at once. On another rank nothing comes from its own
-// runner, which has no requests.
-class RankedStage final : public PassThroughStage {
- public:
-  RankedStage(RankedCpu& machine, std::unique_ptr<RankPart> part, const LoadReport& report, CacheFit fit)
-      : PassThroughStage(std::move(part)),
-        part_(static_cast<RankPart&>(inner())),
-        machine_(machine),
-        number_(static_cast<uint32_t>(machine.stages_.size())),
-        report_(report),
-        fit_(fit) {}
-
-  [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
-  [[nodiscard]] const LoadReport& load_report() const override { return report_; }
-
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
-    if (!machine_.leads()) return;  // rank 0 says when
-    tell(to_bytes(OrderKind::LoadAdapter, number_, number, *adapter));
-    or_give_up([&] { inner().load_adapter(number, adapter); });
-  }
-  void unload_adapter(int32_t number) override {
-    if (!machine_.leads()) return;
-    tell(to_bytes(OrderKind::UnloadAdapter, number_, number, {}));
-    inner().unload_adapter(number);
-  }
-
-  void begin(const Step& step) override {
-    core::require(!in_pipeline() || !step.observed, "the operations of a pipeline of ranks can't be observed");
-    if (n_pending_ > 0) static_cast<void>(logits_of_last_stage());  // that nobody wanted
-    tell(to_bytes(OrderKind::Step, number_, step));
-    step_ = step;
-    if (!in_pipeline()) or_give_up([&] { inner().begin(step); });
-  }
-  bool replay() override {
-    if (!in_pipeline()) return false;
-    run(step_);
-    n_pending_ = step_.n_logit_rows;
-    return true;
-  }
-  std::span<float> wait(Ticket ticket) override {
-    return in_pipeline() ? logits_of_last_stage() : inner().wait(ticket);
-  }
-
-  void run(const Step& step) {
-    or_give_up([&] {
-      for (const Step& piece : pieces_of(step, machine_.n_stages())) infer::forward(alone(), piece, {});
-      if (in_pipeline()) part_.send_logits();
-    });
-  }
-  void do_order(Order& order) {
-    if (order.kind == OrderKind::Step) run(order.step());
-    if (order.kind == OrderKind::UnloadAdapter) inner().unload_adapter(order.number);
-    if (order.kind == OrderKind::LoadAdapter) {
-      inner().load_adapter(order.number, std::make_shared<const core::Adapter>(std::move(order.adapter)));
-    }
-  }
-
- private:
-  [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }
-  void tell(const std::vector<std::byte>& order) { machine_.tell(order); }
-
-  // The other ranks wait in the middle of a step, or have what this one has not: there is no way on.
-  template <typename Work>
-  void or_give_up(Work&& work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      machine_.peers_.give_up(error.what());
-      throw;
-    }
-  }
-
-  std::span<float> logits_of_last_stage() {
-    const World& world = machine_.world();
-    const size_t from = world.n_ranks - world.n_ranks / machine_.n_stages();
-    const auto bytes = machine_.peers_.receive(from, Channel::Logits, world.timeout);
-    logits_.resize(std::exchange(n_pending_, 0) * width(Slot::Logits));
-    core::require(bytes.size() == logits_.size() * sizeof(float), "logits are of another step");
-    std::memcpy(logits_.data(), bytes.data(), bytes.size());
-    return logits_;
-  }
-
-  RankPart& part_;
-  RankedCpu& machine_;
-  uint32_t number_;
-  LoadReport report_;
-  CacheFit fit_;
-  Step step_{};
-  size_t n_pending_ = 0;  ///< rows of logits that are on their way
-  std::vector<float> logits_;
-};
-
-std::vector<Step> pieces_of(const Step& step, size_t n_stages) {
-  const size_t n_rows = step.rows.size();
-  const size_t n = n_stages == 1 ? 1 : std::clamp<size_t>(n_rows / kPieceRows, 1, 4 * n_stages);
-  std::vector<Step> pieces(n, step);
-  for (size_t i = 0; i < n; ++i) {
-    const Share own = share_of(n_rows, i, n);
-    pieces[i].rows = step.rows.subspan(own.first, own.last - own.first);
-    pieces[i].n_logit_rows = static_cast<size_t>(std::ranges::count_if(pieces[i].rows, &StepRow::needs_logits));
-    if (i > 0) pieces[i].copies = {};
-  }
-  return pieces;
-}
-
-// ---- The machine ----
 
 RankedCpu::RankedCpu(const World& world, size_t n_stages, const CpuOptions& options)
     : world_(world),
@@ -377,11 +182,9 @@ std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Sha
     memory = std::min(memory, static_cast<uint64_t>(all[rank].n_blocks) * std::max<uint64_t>(1, all[rank].block_bytes));
   }
   const auto n_blocks = static_cast<int64_t>(memory / std::max<uint64_t>(1, block_bytes));
-  auto part =
-      std::make_unique<RankPart>(std::move(inner), peers_, exchange_.get(), static_cast<size_t>(model.config.n_experts),
-                                 n_stages_, stage + 1 == n_stages_);
-  auto ranked = std::make_unique<RankedStage>(*this, std::move(part), sum,
-                                              CacheFit{.block_bytes = block_bytes, .n_blocks = n_blocks});
+  auto ranked =
+      std::make_unique<RankedStage>(*this, std::move(inner), model.config, static_cast<uint32_t>(stages_.size()), sum,
+                                    CacheFit{.block_bytes = block_bytes, .n_blocks = n_blocks});
   stages_.push_back(ranked.get());
   return ranked;
 }

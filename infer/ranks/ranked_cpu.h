@@ -61,9 +61,4 @@ class RankedCpu final : public Machine {
   std::vector<class RankedStage*> stages_;    ///< of the models that were loaded, in their order
 };
 
-/// The steps that a step of several pipeline stages is done in: its rows in order, in pieces of nearly the same length,
-/// so that a stage computes one while the next stage has the one before. A short step stays whole: each piece reads all
-/// of the weights.
-[[nodiscard]] std::vector<Step> pieces_of(const Step& step, size_t n_stages);
-
 }  // namespace folio::infer

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment, generate, one_json,
-                     run, succeed)
+from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment,
+                     generate, one_json, run, succeed)
 
 TORCHRUN = Path(__file__).resolve().parents[2] / "build/venv/bin/torchrun"
 pytestmark = pytest.mark.skipif(
@@ -141,6 +141,15 @@ def test_bench_says_how_many_ranks(tmp_path):
     done = text_of(2, tmp_path / "two", "-m", GOLDEN, "-t", 1, "--prompt-tokens", 8, "--gen-tokens", 4, program="bench")
     assert (done["ranks"], done["pipeline_stages"], done["threads"]) == (2, 1, 1)
     assert done["decode_tokens_per_s"] > 0
+
+
+def test_ctrl_c_ends_all(tmp_path):
+    with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "ROMEO:") as ranks:
+        while len(ranks.out(0)) < 50:
+            time.sleep(0.02)
+        for process in ranks.processes.values():
+            process.send_signal(signal.SIGINT)  # as a terminal does
+        assert ranks.wait(10) == {0: INTERRUPTED, 1: 0}
 
 
 # ---- A rank that is missing, dies or hangs ----

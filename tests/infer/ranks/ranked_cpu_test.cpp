@@ -17,8 +17,10 @@
 #include "infer/forward/machine_lost.h"
 #include "infer/forward/runner.h"
 #include "infer/ranks/orders.h"
+#include "infer/ranks/ranked_stage.h"
 #include "infer/ranks/rendezvous.h"
 #include "tests/core/support.h"
+#include "tests/infer/engine/texts.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -142,6 +144,51 @@ TEST(Ranks, OfAnyGridGiveTheSameBytes) {
       expect_same_bytes({static_cast<size_t>(n_ranks), static_cast<size_t>(n_stages), shared_memory}, model,
                         shared_memory ? CacheType::F32 : CacheType::Q8_0);
     }
+  }
+}
+
+// Heads and gates of blocks are not sent as floats otherwise.
+TEST(Ranks, AnObserverSeesWholeSlots) {
+  const auto shapes = test::all_shapes();
+  const auto q8_0 = std::ranges::find_if(shapes, [](const Shape& s) { return s.type == core::DType::Q8_0; });
+  const core::StoredModel model = test::random_model_of(*q8_0);
+  const auto seen_by = [&](Runner& runner) {
+    std::vector<float> seen;
+    const auto rows = test::rows_of(runner.cache().add_sequence(), test::random_tokens(9, 2, model.config.vocab_size));
+    static_cast<void>(runner.forward(rows, [&](const std::string&, std::span<const float> values, size_t) {
+      seen.insert(seen.end(), values.begin(), values.end());
+    }));
+    return seen;
+  };
+  Cpu one({.n_threads = 1});
+  Runner alone(model, one);
+  const auto expected = seen_by(alone);
+  with_ranks({.n_ranks = 2}, model, {}, [&](Runner& r) { EXPECT_TRUE(same_bits(seen_by(r), expected)); });
+}
+
+TEST(Ranks, AnAdapterIsLoadedOnAllAndUnloaded) {
+  for (const core::DType type : {core::DType::F32, core::DType::Q8_0}) {
+    const auto shapes = test::all_shapes();
+    const core::StoredModel model =
+        test::random_model_of(*std::ranges::find_if(shapes, [&](const Shape& s) { return s.type == type; }));
+    const core::Adapter adapter = test::random_adapter(model.config, 5, 4);
+    const auto text = test::random_tokens(9, 2, model.config.vocab_size);
+    const auto logits_with = [&](Runner& runner) {
+      const int32_t number = runner.load_adapter(adapter);
+      const auto sequence = runner.cache().add_sequence(number);
+      auto logits = test::run(runner, test::rows_of(sequence, text));
+      runner.cache().release(sequence);
+      runner.unload_adapter(number);
+      const auto without = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
+      EXPECT_FALSE(same_bits(logits, without));
+      logits.insert(logits.end(), without.begin(), without.end());
+      return logits;
+    };
+    Cpu one({.n_threads = 1});
+    Runner alone(model, one, {.n_sequences = 2});
+    const auto expected = logits_with(alone);
+    with_ranks({.n_ranks = 2}, model, {.n_sequences = 2},
+               [&](Runner& runner) { EXPECT_TRUE(same_bits(logits_with(runner), expected)); });
   }
 }
 

@@ -1,0 +1,55 @@
+// What the runner sees of a model on all ranks.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "infer/forward/pass_through.h"
+#include "infer/ranks/orders.h"
+#include "infer/ranks/ranked_cpu.h"
+
+namespace folio::infer {
+
+// On rank 0 a step is told to the others; without a pipeline rank 0 then does the forward's operations as they come,
+// and otherwise the whole step at once. On another rank nothing comes from its own runner, which has no requests.
+class RankedStage final : public PassThroughStage {
+ public:
+  /// Stage `number` of the machine, of which `cpu_stage` is this rank's part. `report` and `fit` are of all ranks.
+  RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, const core::ModelConfig& config, uint32_t number,
+              const LoadReport& report, CacheFit fit);
+
+  [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
+  [[nodiscard]] const LoadReport& load_report() const override { return report_; }
+  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
+  void unload_adapter(int32_t number) override;
+  /// Throws core::Error for a step of a pipeline that is observed.
+  void begin(const Step& step) override;
+  bool replay() override;
+  std::span<float> wait(Ticket ticket) override;
+
+  /// Of another rank than 0.
+  void do_order(Order& order);
+
+ private:
+  [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }
+  void run(const Step& step);
+  template <typename Work>
+  void or_give_up(Work&& work);
+  std::span<float> logits_of_last_stage();
+
+  class RankPart& part_;
+  RankedCpu& machine_;
+  uint32_t number_;
+  LoadReport report_;
+  CacheFit fit_;
+  Step step_{};
+  size_t n_pending_ = 0;  ///< rows of logits that are on their way
+  std::vector<float> logits_;
+};
+
+/// The steps that a step of several pipeline stages is done in: its rows in order, in pieces of nearly the same length,
+/// so that a stage computes one while the next stage has the one before. A short step stays whole: each piece reads all
+/// of the weights.
+[[nodiscard]] std::vector<Step> pieces_of(const Step& step, size_t n_stages);
+
+}  // namespace folio::infer
