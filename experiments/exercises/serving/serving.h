@@ -81,4 +81,22 @@ std::vector<Route> route(const Floats& logits, size_t n_chosen);
 Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>>& routes, size_t n_experts,
                const RunExpert& run);
 
+/// One of several processes, the ranks, in a ring.
+struct Ring {
+  size_t rank, n_ranks;
+  /// Sends numbers to the next rank (the last one's next is rank 0), and returns what the rank before has sent.
+  std::function<Floats(const Floats& numbers)> pass;
+};
+void all_reduce(Floats& x, const Ring& ring);
+
+/// y = w2 relu(w1 x) + bias.
+struct FeedForward {
+  size_t dim, hidden;
+  Floats w1;    ///< (hidden, dim)
+  Floats w2;    ///< (dim, hidden)
+  Floats bias;  ///< (dim)
+};
+FeedForward part_of(const FeedForward& whole, size_t rank, size_t n_ranks);
+Floats output_of(const FeedForward& layer, const Floats& x);
+
 }  // namespace folio::exercises
