@@ -101,10 +101,10 @@ std::string RollCall::explain(const std::exception& error) {
     const std::string first = std::to_string(launch_.rank);
     const std::vector<uint8_t> ours(first.begin(), first.end());
     if (store_->compareSet("first to fail", {}, ours) != ours) {
-      if (!comes(*store_, "verdict", kVerdict)) return named;
+      if (!comes(*store_, "verdict", kVerdict)) return own ? why : named;
       const std::string verdict = get(*store_, "verdict");
       put(*store_, heard_by(launch_.rank), "");
-      return own ? named : verdict;
+      return own ? why : verdict;
     }
     const std::string verdict = own ? named : call_roll(why);
     if (own) {

@@ -1,6 +1,9 @@
 #include "train/parallel/session.h"
 
+#include <c10/util/Logging.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
@@ -28,6 +31,8 @@ MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
 Session::Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end)
     : launch_(launch), timeout_(static_cast<int64_t>(1000.0 * flags.timeout)) {
   const MeshShape shape = mesh_of(flags, launch.n_ranks);
+  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);  // c10d's own warnings, with traces of calls
+  c10::initLogging();
   store_ = connect_store(launch, /*may_serve=*/true, timeout_);
   require_same("program", fmt::format("{}, digest {}", core::version(), digest_of_program()));
   roll_call_ = std::make_unique<RollCall>(launch, connect_store(launch, false, timeout_),

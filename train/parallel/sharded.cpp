@@ -18,19 +18,24 @@ using torch::autograd::variable_list;
 // Dropout has to drop the same numbers when a block is computed again.
 at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
 
+// What a forward pass leaves to the backward pass, beside its input.
+struct Pass : torch::CustomClassHolder {
+  ShardedBlockImpl* block = nullptr;
+  Tensor starts, random_state, output;
+};
+
 class ShardedFunction : public torch::autograd::Function<ShardedFunction> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& starts, ShardedBlockImpl* block,
-                        const Tensor& output, const Tensor& random_state) {
-    context->save_for_backward({x, starts, random_state});
-    context->saved_data["block"] = reinterpret_cast<int64_t>(block);
-    return output;
+  static Tensor forward(AutogradContext* context, const Tensor& x, const c10::intrusive_ptr<Pass>& pass) {
+    context->save_for_backward({x});
+    context->saved_data["pass"] = c10::IValue::make_capsule(pass);
+    return std::exchange(pass->output, {});
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const variable_list saved = context->get_saved_variables();
-    auto* block = reinterpret_cast<ShardedBlockImpl*>(context->saved_data["block"].toInt());
-    return {block->backward(saved[0], saved[1], gradients[0], saved[2]), {}, {}, {}, {}};
+    const auto pass = c10::static_intrusive_pointer_cast<Pass>(context->saved_data["pass"].toCapsule());
+    const Tensor x = context->get_saved_variables().front();
+    return {pass->block->backward(x, pass->starts, gradients[0], pass->random_state), {}};
   }
 };
 
@@ -45,6 +50,11 @@ void ShardedBlockImpl::shard(std::vector<Piece> pieces, std::vector<int64_t> own
   owners_ = std::move(owners);
   world_ = &world;
   for (const Piece& piece : pieces_) shapes_.push_back(piece.local.sizes().vec());
+}
+
+void ShardedBlockImpl::train(bool on) {
+  torch::nn::Module::train(on);
+  inner_->train(on);
 }
 
 void ShardedBlockImpl::make_room() {
@@ -76,16 +86,17 @@ void ShardedBlockImpl::release() {
 Tensor ShardedBlockImpl::forward(Tensor x, const nn::Observer& observer, const std::string& prefix,
                                  const Tensor& starts) {
   if (world_ == nullptr) return inner_->forward(x, observer, prefix, starts);
-  const Tensor random_state = is_training() ? generator().get_state() : Tensor();
-  Tensor y;
+  const auto pass = c10::make_intrusive<Pass>();
+  pass->block = this;
+  pass->starts = starts;
+  pass->random_state = generator().get_state();
   {
     const torch::NoGradGuard no_grad;
     gather();
-    y = inner_->forward(x, observer, prefix, starts);
+    pass->output = inner_->forward(x, observer, prefix, starts);
     release();
   }
-  if (!torch::GradMode::is_enabled()) return y;
-  return ShardedFunction::apply(x, starts, this, y, random_state);
+  return torch::GradMode::is_enabled() ? ShardedFunction::apply(x, pass) : pass->output;
 }
 
 Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const Tensor& gradient,

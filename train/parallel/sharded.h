@@ -28,6 +28,8 @@ class ShardedBlockImpl : public nn::BlockImpl {
   torch::Tensor forward(torch::Tensor x, const nn::Observer& observer = {}, const std::string& prefix = "",
                         const torch::Tensor& starts = {}) override;
 
+  void train(bool on = true) override;
+
   /// Memory for all weights, with the owners' numbers or with none; and only the own ones again.
   void gather();
   void make_room();

@@ -1,5 +1,6 @@
 #include "train/parallel/zero.h"
 
+#include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -73,7 +74,10 @@ void Zero::share() {
   const torch::NoGradGuard no_grad;
   Group& data = world_.along({Axis::Data});
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    if (pieces_[i].local.requires_grad() && !is_sharded(pieces_[i])) data.broadcast(pieces_[i].local, owners_[i]);
+    const Piece& piece = pieces_[i];
+    if (!piece.local.requires_grad() || is_sharded(piece)) continue;
+    data.broadcast(piece.local, owners_[i]);
+    torch::autograd::impl::bump_version(piece.local);  // what is derived from the weights has to be made anew
   }
 }
 

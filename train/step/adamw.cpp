@@ -50,7 +50,9 @@ void AdamW::step(double lr, double gradient_scale) {
   // The kernel divides by it, in the pass that it makes anyway.
   std::optional<torch::Tensor> divisor;
   if (gradient_scale != 1.0 && !groups_.empty()) {
-    divisor = torch::full({}, 1.0 / gradient_scale, groups_[0].parameters[0].options().requires_grad(false));
+    const auto options = groups_[0].parameters[0].options().requires_grad(false);
+    divisor =
+        torch::full({}, 1.0 / gradient_scale, options.dtype(torch::kFloat32));  // of whatever type the weights are
   }
   for (Group& group : groups_) {
     std::vector<torch::Tensor> gradients;

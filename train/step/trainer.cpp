@@ -110,9 +110,11 @@ void write_gradients(const fs::path& path, const nn::Llama& model, const Trainer
                       adapter_info(state));
 }
 
-double gradient_norm(const std::vector<torch::Tensor>& parameters) {
+double gradient_norm(const nn::Llama& model) {
   std::vector<torch::Tensor> gradients;
-  for (const torch::Tensor& p : parameters) gradients.push_back(p.grad());
+  for (const torch::Tensor& p : model->parameters()) {
+    if (p.requires_grad()) gradients.push_back(p.grad());
+  }
   return parallel::norm_of(gradients);
 }
 
@@ -266,7 +268,7 @@ StepResult Trainer::step() {
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
           state_.step + 1);
   RECORD_FUNCTION("folio::update", {});  // profile.h
-  const double grad_norm = ranks_ ? ranks_->gradient_norm() : gradient_norm(optimizer_->parameters());
+  const double grad_norm = ranks_ ? ranks_->gradient_norm() : gradient_norm(model_);
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
   if (state_.step == 0 && !gradients_path_.empty()) {
     const nn::Llama whole = ranks_ ? ranks_->whole_gradients() : model_;

@@ -1,0 +1,108 @@
+"""How several ranks of ./train end together: one is killed, hangs or fails, and all of them say which."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from exactness import make_home
+from support import BUILD, FAILED, LONG, environment, log_of
+from train_ranks import TORCHRUN, Ranks, free_port, train_on_ranks
+from train_ranks_test import RUN, numbers, weights_digest
+
+ENDLESS = [*RUN, "--batch-size", "12", "--steps", "100000", "--checkpoint-every", "20"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+def await_lines(lines, directory, alive):
+    until = time.monotonic() + 60
+    log = directory / "log.jsonl"
+    while not (log.exists() and log.read_text().count("\n") >= lines):
+        assert time.monotonic() < until and alive()
+        time.sleep(0.02)
+
+
+def assert_all_name(ranks, lost, word):
+    """All but the lost rank end within 30 s, each with one line that names it and the checkpoint."""
+    start = time.monotonic()
+    for rank, process in enumerate(ranks.processes):
+        if rank == lost:
+            continue
+        assert process.wait(timeout=max(1, start + 30 - time.monotonic())) == FAILED
+        line = ranks.err(rank)
+        assert line.count("\n") == 1 and line.startswith("train: "), line
+        assert f"rank {lost} {word}" in line, line
+
+
+MESHES = {"data3": (3, []), "pipeline2-data2": (4, ["--pipeline-parallel", "2", "--accumulation", "2"]),
+          "tensor2": (2, ["--tensor-parallel", "2"]), "zero3": (2, ["--zero", "3"])}
+
+
+@pytest.mark.parametrize("mesh", MESHES if LONG else ["data3", "pipeline2-data2"])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_killed_rank_ends_all_and_is_named(home, mesh, lost):
+    n, flags = MESHES[mesh]
+    with Ranks(n, home, home / "cats.txt", *ENDLESS, *flags, "--out", home / "run") as ranks:
+        await_lines(25, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
+        ranks.processes[lost].kill()
+        assert_all_name(ranks, lost, "is gone")
+    assert (home / "run/checkpoints/last/model.safetensors").exists()
+
+
+def test_a_rank_that_hangs_is_named(home):
+    with Ranks(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "3", "--out",
+               home / "run") as ranks:
+        await_lines(5, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
+        ranks.processes[1].send_signal(signal.SIGSTOP)
+        assert_all_name(ranks, 1, "is gone: it was last seen at step")
+
+
+def test_a_rank_that_does_not_start_is_named(home):
+    with Ranks(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "3",
+               program_of={2: "/bin/true"}) as ranks:
+        ranks.wait()
+        for rank in range(2):
+            assert "rank 2 did not come within 3 s" in ranks.err(rank)
+            assert ranks.err(rank).count("\n") == 1
+
+
+def test_what_fails_on_one_rank_is_told_by_all(home):
+    with Ranks(2, home, home / "cats.txt", *ENDLESS, "--out", "/dev/null/run") as ranks:
+        assert ranks.wait(timeout=60) == [FAILED, FAILED]
+        assert ranks.err(0).startswith("train: cannot make the folder /dev/null/run"), ranks.err(0)
+        assert ranks.err(1).startswith("train: rank 0: cannot make the folder /dev/null/run"), ranks.err(1)
+
+
+def workers_of(process):
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if Path(f"/proc/{pid}/exe").resolve() == (BUILD / "train").resolve()]
+
+
+def test_under_max_restarts_the_run_goes_on_by_itself(home):
+    flags = [home / "cats.txt", *RUN, "--batch-size", "8", "--steps", "400", "--checkpoint-every", "10"]
+    train_on_ranks(2, home, *flags, "--out", home / "undisturbed")
+    command = [TORCHRUN, "--no-python", "--nproc-per-node", "2", "--max-restarts", "2", "--master-port", free_port(),
+               BUILD / "train", *flags, "--out", home / "run"]
+    with open(home / "torchrun.err", "wb") as err:
+        process = subprocess.Popen(list(map(str, command)), env=environment(home), stdout=subprocess.PIPE, stderr=err)
+        try:
+            for lines in (40, 150):
+                await_lines(lines, home / "run", lambda: process.poll() is None)
+                os.kill(workers_of(process)[1], signal.SIGKILL)
+            out, _ = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:
+                process.terminate()  # and so its workers
+                process.wait(timeout=60)
+    assert process.returncode == 0, (home / "torchrun.err").read_text()
+    assert out.decode().count("resumed at step") == 2
+    assert [entry["step"] for entry in log_of(home / "run")] == list(range(1, 401))
+    assert numbers(home / "run") == numbers(home / "undisturbed")
+    assert weights_digest(home / "run") == weights_digest(home / "undisturbed")

@@ -1,0 +1,189 @@
+"""./train on several ranks: the losses of one process, whatever the mesh; its files; and what is refused."""
+
+import hashlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from exactness import make_home
+from support import BUILD, INTERRUPTED, WRONG_USAGE, assert_refused, log_of, run, succeed
+from train_ranks import Ranks, torchrun, train_on_ranks
+
+# Heads, hidden numbers, layers and positions that all meshes below divide.
+RUN = ["--dim", "16", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "32", "--context", "32",
+       "--window", "16", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1", "--log-every", "1", "--eval-every",
+       "3", "--sample", "20"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return make_home(tmp_path_factory.mktemp("ranks"))
+
+
+def numbers(directory):
+    return [(entry["loss"], entry["grad_norm"]) for entry in log_of(directory)]
+
+
+def weights_digest(directory):
+    return hashlib.sha256((directory / "checkpoints/last/model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module", params=["adamw", "muon"])
+def alone(request, shared):
+    """Runs of one process: with all of a batch at once, and with half batches that are accumulated."""
+    flags = [*RUN, "--steps", "6", "--optimizer", request.param]
+    whole, halves = shared / f"whole-{request.param}", shared / f"halves-{request.param}"
+    succeed("train", shared / "cats.txt", *flags, "--batch-size", "8", "--out", whole, "--dump-grads",
+            shared / f"{request.param}.safetensors", home=shared)
+    succeed("train", shared / "cats.txt", *flags, "--batch-size", "4", "--accumulation", "2", "--out", halves,
+            home=shared)
+    return flags, whole, halves, shared / f"{request.param}.safetensors"
+
+
+def test_two_data_parallel_ranks_repeat_the_bits_of_half_batches(shared, alone):
+    flags, _, halves, _ = alone
+    for zero in ("0", "1", "2"):
+        out = shared / f"{halves.name}-data-{zero}"
+        train_on_ranks(2, shared, shared / "cats.txt", *flags, "--batch-size", "8", "--zero", zero, "--out", out)
+        if zero != "2":  # there the norm of the gradients is put together from their owners'
+            assert numbers(out) == numbers(halves), zero
+            assert weights_digest(out) == weights_digest(halves), zero
+        else:
+            for mine, theirs in zip(numbers(out), numbers(halves), strict=True):
+                assert mine == pytest.approx(theirs, rel=1e-5)
+        assert (out / "model.gguf").exists() and (out / "loss.svg").exists()
+
+
+MESHES = {"data2-tensor2": ["--tensor-parallel", "2"],
+          "tensor2-context2": ["--tensor-parallel", "2", "--context-parallel", "2"],
+          "pipeline2-data2": ["--pipeline-parallel", "2", "--accumulation", "2", "--batch-size", "4"],
+          "pipeline2-chunks2-tensor2": ["--pipeline-parallel", "2", "--pipeline-chunks", "2", "--tensor-parallel", "2",
+                                        "--accumulation", "2", "--batch-size", "4"],
+          "context4": ["--context-parallel", "4"],
+          "zero1": ["--zero", "1", "--tensor-parallel", "2"],
+          "zero2": ["--zero", "2", "--context-parallel", "2"],
+          "zero3": ["--zero", "3"]}
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_a_mesh_has_the_losses_and_gradients_of_one_process(shared, alone, mesh):
+    flags, whole, _, gradients = alone
+    out = shared / f"{whole.name}-{mesh}"
+    dumped = shared / f"{out.name}.safetensors"
+    batch = [] if "--batch-size" in MESHES[mesh] else ["--batch-size", "8"]
+    train_on_ranks(4, shared, shared / "cats.txt", *flags, *batch, *MESHES[mesh], "--out", out, "--dump-grads", dumped)
+    theirs, ours = load_file(gradients), load_file(dumped)
+    assert theirs.keys() == ours.keys()
+    for name in theirs:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-5, atol=1e-5 * theirs[name].abs().max().item())
+    assert [loss for loss, _ in numbers(out)] == pytest.approx([loss for loss, _ in numbers(whole)], rel=1e-4)
+    assert [entry["val_loss"] for entry in log_of(out) if "val_loss" in entry] == pytest.approx(
+        [entry["val_loss"] for entry in log_of(whole) if "val_loss" in entry], rel=1e-3)
+    # The same files as ever, which a single process and transformers read.
+    saved, known = (load_file(d / "checkpoints/last/optimizer.safetensors") for d in (out, whole))
+    saved.pop("__pad__", None), known.pop("__pad__", None)
+    assert {name: t.shape for name, t in saved.items()} == {name: t.shape for name, t in known.items()}
+
+
+def stop_after(lines, directory, ranks):
+    """Presses Ctrl-C on the last rank alone once the log has so many lines: all of them stop and save."""
+    until = time.monotonic() + 60
+    log = directory / "log.jsonl"
+    while not (log.exists() and log.read_text().count("\n") >= lines):
+        assert time.monotonic() < until and all(p.poll() is None for p in ranks.processes), ranks.err(0)
+        time.sleep(0.02)
+    ranks.processes[-1].send_signal(signal.SIGINT)
+    assert set(ranks.wait()) == {INTERRUPTED}, [ranks.err(rank) for rank in range(len(ranks.processes))]
+    assert "interrupted at step" in ranks.out(0) and ranks.err(0) == ""
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(home):
+    flags = [home / "cats.txt", *RUN, "--batch-size", "8", "--optimizer", "muon", "--steps", "3000"]
+    out = home / "run"
+    for n, mesh, lines in [(2, ["--zero", "1"], 3), (4, ["--tensor-parallel", "2"], 6), (1, [], 9),
+                           (2, ["--pipeline-parallel", "2"], 12)]:
+        arguments = [home / "cats.txt", "--resume"] if out.exists() else flags
+        with Ranks(n, home, *arguments, "--out", out, *mesh) as ranks:
+            stop_after(lines, out, ranks)
+    steps = [entry["step"] for entry in log_of(out)]
+    assert steps == list(range(1, len(steps) + 1))
+    with Ranks(1, home, *flags, "--out", home / "whole") as ranks:
+        stop_after(len(steps), home / "whole", ranks)
+    mine, whole = ([loss for loss, _ in numbers(d)][:12] for d in (out, home / "whole"))
+    assert mine == pytest.approx(whole, rel=1e-3)
+
+
+def test_torchrun_starts_the_ranks(home):
+    done = torchrun(2, home, home / "cats.txt", *RUN, "--batch-size", "8", "--steps", "4")
+    assert done.returncode == 0, done.stderr
+    assert "mesh: data 2" in done.stdout and "step 4/4" in done.stdout
+    assert (home / "runs/cats/model.gguf").exists()
+
+
+def test_ranks_that_differ_are_refused_by_all(home):
+    common = [home / "cats.txt", *RUN, "--batch-size", "8"]
+    (home / "dogs.txt").write_text((home / "cats.txt").read_text().replace("cat", "cow"))
+    other = home / "train"
+    shutil.copy(BUILD / "train", other)
+    with open(other, "ab") as file:
+        file.write(b"another build")
+    for what, more in {
+            "another flags than rank 0: steps = 5, not steps = 4": {"args_of": {0: ["--steps", 4], 1: ["--steps", 5]}},
+            "another program than rank 0": {"program_of": {1: other}},
+    }.items():
+        with Ranks(2, home, *common, **more) as ranks:
+            assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE], [ranks.err(0), ranks.err(1)]
+            for rank in range(2):
+                assert ranks.err(rank).startswith("train: rank 1 has " + what), ranks.err(rank)
+                assert ranks.err(rank).count("\n") == 1
+    with Ranks(2, home, args_of={0: [home / "cats.txt", *RUN, "--batch-size", "8"],
+                                 1: [home / "dogs.txt", *RUN, "--batch-size", "8"]}) as ranks:
+        assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE]
+        for rank in range(2):
+            assert "rank 1 has another data than rank 0: text of" in ranks.err(rank), ranks.err(rank)
+    assert not (home / "runs").exists()  # nothing was written
+
+
+def test_a_mesh_that_does_not_fit_names_both_numbers(home):
+    common = [home / "cats.txt", *RUN, "--batch-size", "8"]
+    assert_refused(run("train", *common, "--tensor-parallel", "2", home=home), WRONG_USAGE, "tensor 2", "2 ranks",
+                   "one process", "torchrun")
+    assert_refused(run("train", *common, home=home, RANK="0", WORLD_SIZE="2"), WRONG_USAGE, "MASTER_PORT is not set")
+    assert_refused(run("train", *common, home=home, RANK="2", WORLD_SIZE="2"), WRONG_USAGE, "RANK=2", "from 0 to 1")
+    for flags, words in {("--tensor-parallel", "3"): ["tensor 3", "2 were started"],
+                         ("--pipeline-parallel", "2", "--layers", "3"): ["3 layers"],
+                         ("--tensor-parallel", "2", "--kv-heads", "1"): ["--tensor-parallel 2", "1 key/value heads"],
+                         ("--expert-parallel", "2"): ["--expert-parallel 2", "no experts"],
+                         ("--batch-size", "7"): ["--batch-size 7", "2 data"],
+                         ("--context-parallel", "2", "--window", "18"): ["18", "4"]}.items():
+        arguments = [a for a in common]
+        for flag, value in zip(flags[::2], flags[1::2]):
+            if flag in arguments:
+                arguments[arguments.index(flag) + 1] = value
+            else:
+                arguments += [flag, value]
+        with Ranks(2, home, *arguments) as ranks:
+            assert ranks.wait() == [WRONG_USAGE, WRONG_USAGE], (flags, ranks.err(0), ranks.err(1))
+            for word in words:
+                assert word in ranks.err(0), (flags, ranks.err(0))
+            assert ranks.err(0).count("\n") == 1
+
+
+def test_no_gloo_of_ours_in_the_program():
+    """Gloo's classes are LibTorch's: ours has no table of virtual functions and no type information of them."""
+    symbols = subprocess.run(["nm", "-C", BUILD / "train"], capture_output=True, text=True, check=True).stdout
+    assert "c10d::ProcessGroupGloo::ProcessGroupGloo" in symbols
+    ours = [line for line in symbols.splitlines() if re.search(r" [VWTtDdBbRr] (vtable|typeinfo|typeinfo name) for gloo", line)
+            or re.search(r" [TtVWw] gloo::", line)]
+    assert ours == []

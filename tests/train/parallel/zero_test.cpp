@@ -1,0 +1,165 @@
+// What ranks that own parts of the optimizer's state, of gradients and of weights train is what one process trains.
+#include "train/parallel/zero.h"
+
+#include <torch/utils.h>
+
+#include <map>
+#include <mutex>
+
+#include "core/random.h"
+#include "tests/modules/support.h"
+#include "tests/train/parallel/support.h"
+#include "train/parallel/rank_training.h"
+#include "train/step/evaluate.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using torch::Tensor;
+
+TEST(Owners, HaveAboutTheSameSizes) {
+  std::vector<Piece> pieces;
+  for (const int64_t n : {100, 7, 60, 50, 40, 3, 30}) pieces.push_back({.name = "", .local = torch::empty({n})});
+  pieces[5].tied_ends = true;
+  const std::vector<int64_t> owners = owners_of(pieces, 3);
+  EXPECT_EQ(owners[5], 0);  // whatever else a stage has
+  std::vector<int64_t> held(3, 0);
+  for (size_t i = 0; i < pieces.size(); ++i) held[static_cast<size_t>(owners[i])] += pieces[i].local.numel();
+  for (const int64_t n : held) EXPECT_NEAR(static_cast<double>(n), 290.0 / 3, 15.0);
+}
+
+struct Case {
+  MeshShape mesh;
+  int64_t zero;
+  OptimizerKind optimizer;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](int64_t zero, int64_t data, int64_t tensor, int64_t pipeline) {
+    MeshShape mesh;
+    mesh[Axis::Data] = data;
+    mesh[Axis::Tensor] = tensor;
+    mesh[Axis::Pipeline] = pipeline;
+    for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Muon})
+      cases.push_back({mesh, zero, optimizer});
+  };
+  add(0, 2, 1, 1);
+  add(0, 2, 2, 1);
+  for (int64_t zero = 1; zero <= 3; ++zero) {
+    add(zero, 3, 1, 1);
+    add(zero, 2, 2, 1);
+    add(zero, 2, 1, 2);
+  }
+  return cases;
+}
+
+TrainConfig config_of(const Case& test) {
+  TrainConfig c;
+  c.model = {.vocab_size = 13,
+             .dim = 12,
+             .n_layers = 2,
+             .n_heads = 4,
+             .n_kv_heads = 2,
+             .head_dim = 4,
+             .hidden_dim = 20,
+             .context_length = 64,
+             .rope_theta = 500.0F,
+             .tie_embeddings = true};
+  c.batch_size = 6;
+  c.window = 8;
+  c.accumulation = 2;
+  c.optimizer = test.optimizer;
+  return c;
+}
+
+data::Batch random_batch(const TrainConfig& c, uint64_t seed) {
+  data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
+  const auto vocab = static_cast<uint64_t>(c.model.vocab_size);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(c.batch_size * c.window); ++i) {
+    batch.inputs.push_back(static_cast<int32_t>(core::random_below(seed, 2 * i, vocab)));
+    batch.targets.push_back(static_cast<int32_t>(core::random_below(seed, 2 * i + 1, vocab)));
+  }
+  return batch;
+}
+
+constexpr int kSteps = 3;
+constexpr double kRate = 1e-2, kScale = 0.7;  // as if the gradients were clipped
+
+std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
+  std::vector<data::Batch> batches;
+  for (int64_t i = 0; i < c.accumulation; ++i) batches.push_back(random_batch(c, static_cast<uint64_t>(10 * step + i)));
+  return batches;
+}
+
+class ZeroStages : public testing::TestWithParam<Case> {};
+
+TEST_P(ZeroStages, HaveTheWeightsOfOneProcessAfterSomeSteps) {
+  const Case& test = GetParam();
+  const TrainConfig c = config_of(test);
+  torch::manual_seed(5);
+  auto first = folio::test::in_double(nn::plain_llama(c.model), 0.3);
+  nn::Llama whole = nn::plain_llama(c.model);
+  whole->to(torch::kDouble);
+  {
+    const torch::NoGradGuard no_grad;
+    for (auto& p : whole->named_parameters()) p.value().copy_(first->named_parameters()[p.key()]);
+  }
+  std::vector<double> norms;
+  const auto optimizer = make_optimizer(*whole, c);
+  for (int step = 0; step < kSteps; ++step) {
+    whole->zero_grad();
+    for (const data::Batch& part : batches_of(c, step)) {
+      const TensorBatch batch = to_tensors(part, torch::kCPU);
+      (whole->loss(batch.inputs_BT, batch.targets_BT) / static_cast<double>(c.accumulation)).backward();
+    }
+    std::vector<Tensor> gradients;
+    for (const Tensor& p : whole->parameters()) gradients.push_back(p.grad());
+    norms.push_back(norm_of(gradients));
+    optimizer->step(kRate, kScale);
+  }
+
+  std::mutex one_at_a_time;  // prints what is wrong
+  test::on_ranks(test.mesh, [&](World& world) {
+    RankTraining training(c, world, {.zero = test.zero}, torch::kDouble);
+    training.load(first, nn::Llama(nullptr));
+    const auto own = make_optimizer(training.parameters(), c);
+    for (int step = 0; step < kSteps; ++step) {
+      static_cast<void>(training.pass(batches_of(c, step), step));
+      EXPECT_NEAR(training.gradient_norm(), norms[static_cast<size_t>(step)], 1e-9);
+      own->step(kRate, kScale);
+      training.finish_step(step + 1);
+    }
+    const std::lock_guard lock(one_at_a_time);
+    const auto expected = whole->named_parameters();
+    int64_t compared = 0;
+    for (const Piece& piece : training.model().pieces()) {
+      if (piece.local.numel() == 0) continue;  // at its owner
+      SCOPED_TRACE(fmt::format("{}, rank {}, {}", to_string(test.mesh), world.mesh().rank(), piece.name));
+      folio::test::expect_close(piece.local.detach(), part_of(expected[piece.name], piece, world.mesh()).detach(),
+                                1e-9);
+      compared += piece.local.numel();
+    }
+    EXPECT_GT(compared, 0);
+    // Of moments, a data rank has its share.
+    int64_t state = 0, all = 0;
+    for (const Optimizer::State& s : own->state()) state += s.tensor.numel();
+    for (const Optimizer::State& s : optimizer->state()) all += s.tensor.numel();
+    const int64_t parts = test.mesh[Axis::Tensor] * test.mesh[Axis::Pipeline];
+    if (parts > 1) return;
+    if (test.zero == 0) {
+      EXPECT_EQ(state, all);
+    } else {
+      EXPECT_LT(state, 3 * all / (2 * test.mesh[Axis::Data]));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ZeroStages, testing::ValuesIn(all_cases()), [](const auto& info) {
+  const MeshShape& m = info.param.mesh;
+  return fmt::format("{}_zero{}_data{}_tensor{}_pipeline{}", name_of(info.param.optimizer), info.param.zero,
+                     m[Axis::Data], m[Axis::Tensor], m[Axis::Pipeline]);
+});
+
+}  // namespace
+}  // namespace folio::train::parallel
