@@ -169,7 +169,14 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
   return info.param.chunks > 1 ? name + "_interleaved" : name;
 }
 
-INSTANTIATE_TEST_SUITE_P(UpToEightRanks, Meshes, testing::ValuesIn(all_cases()), name_of_case);
+// In make test those of a few ranks; in make studies the others, too, which take a minute.
+std::vector<Case> cases_of(int64_t least, int64_t most) {
+  std::vector<Case> cases = all_cases();
+  std::erase_if(cases, [&](const Case& c) { return c.mesh.n_ranks() < least || c.mesh.n_ranks() > most; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(UpToFourRanks, Meshes, testing::ValuesIn(cases_of(1, 4)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(FiveToEightRanks, Meshes, testing::ValuesIn(cases_of(5, kMostRanks)), name_of_case);
 
 }  // namespace
 }  // namespace folio::train::parallel
