@@ -1,0 +1,50 @@
+"""The order of a pipeline's work is that of torch.distributed.pipelining, action by action."""
+
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from torch.distributed.pipelining import schedules
+
+from support import BUILD
+
+
+def ours(ranks, chunks, microbatches):
+    done = subprocess.run([BUILD / "tests" / "schedule_tool", *map(str, (ranks, chunks, microbatches))],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def stage(ranks, chunks):
+    """What a schedule asks of a stage before it runs."""
+    return SimpleNamespace(group_size=ranks, group_rank=0, num_stages=ranks * chunks, stage_index=0, is_first=True,
+                           is_last=False, stage_index_to_group_rank=None)
+
+
+def actions(order):
+    letters = {schedules.FORWARD: "F", schedules.FULL_BACKWARD: "B"}
+    return [f"{letters[a.computation_type]}{a.stage_index}.{a.microbatch_index}" for a in order
+            if a is not None and a.computation_type in letters]
+
+
+@pytest.mark.parametrize("chunks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_the_interleaved_schedule_is_pytorchs(ranks, chunks):
+    compared = 0
+    for microbatches in range(1, 4 * ranks + 1):
+        if microbatches % max(1, microbatches // ranks):
+            continue  # PyTorch has none
+        theirs = schedules.ScheduleInterleaved1F1B([stage(ranks, chunks)] * chunks, microbatches).pipeline_order
+        assert ours(ranks, chunks, microbatches) == [actions(theirs[rank]) for rank in range(ranks)], microbatches
+        compared += 1
+    assert compared > 2 * ranks
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_1f1b_is_pytorchs(ranks):
+    for microbatches in (ranks, ranks + 1, 3 * ranks):
+        theirs = schedules.Schedule1F1B(stage(ranks, 1), microbatches).pipeline_order
+        # PyTorch's list for the last rank begins with microbatch 1 instead of 0; it is for display.
+        for rank, line in list(enumerate(ours(ranks, 1, microbatches)))[:-1]:
+            assert line == actions(theirs[rank]), (microbatches, rank)
