@@ -23,15 +23,19 @@ torch::Tensor visible(int64_t T, int64_t window, torch::Device device, const tor
 }
 
 /// softmax(scale q kᵀ + mask) as [B, H, T, T], with a cap (0: none) on the scaled scores; each key head is shared by H
-/// / G query heads.
+/// / G query heads. A head's sink is one score more, whose weight is left out.
 torch::Tensor causal_weights(const torch::Tensor& q_BHTK, const torch::Tensor& k_BGTK,
-                             const AttentionImpl::Scores& scores, int64_t window, const torch::Tensor& starts_BT = {}) {
+                             const AttentionImpl::Scores& scores, int64_t window, const torch::Tensor& sinks_H,
+                             const torch::Tensor& starts_BT = {}) {
   const int64_t T = q_BHTK.size(2);
   const auto k_BHTK = k_BGTK.repeat_interleave(q_BHTK.size(1) / k_BGTK.size(1), 1);
   auto scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1)) / scores.divisor;
   if (scores.cap > 0) scores_BHTT = scores.cap * torch::tanh(scores_BHTT / scores.cap);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return scores_BHTT.masked_fill(~visible(T, window, q_BHTK.device(), starts_BT), -kInfinity).softmax(-1);
+  scores_BHTT = scores_BHTT.masked_fill(~visible(T, window, q_BHTK.device(), starts_BT), -kInfinity);
+  if (!sinks_H.defined()) return scores_BHTT.softmax(-1);
+  const auto sinks_BHT1 = sinks_H.to(scores_BHTT.scalar_type()).view({1, -1, 1, 1}).expand({q_BHTK.size(0), -1, T, 1});
+  return torch::cat({scores_BHTT, sinks_BHT1}, -1).softmax(-1).narrow(-1, 0, T);
 }
 
 }  // namespace
@@ -53,7 +57,8 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
       wv_(nullptr),
       wo_(nullptr),
       q_norm_(nullptr),
-      k_norm_(nullptr) {
+      k_norm_(nullptr),
+      sinks_(nullptr) {
   core::validate(config, "Attention");
   core::require(dropout >= 0 && dropout < 1, "Attention: dropout has to be in [0, 1), but is {}", dropout);
   register_module("rope", rope_);
@@ -61,7 +66,8 @@ AttentionImpl::AttentionImpl(const core::ModelConfig& config, RopeCache rope, do
   wq_ = register_module("wq", Linear(dim_, config.query_dim(), family.qkv_bias));
   wk_ = register_module("wk", Linear(dim_, config.kv_dim(), family.qkv_bias));
   wv_ = register_module("wv", Linear(dim_, config.kv_dim(), family.qkv_bias));
-  wo_ = register_module("wo", Linear(config.query_dim(), dim_));
+  wo_ = register_module("wo", Linear(config.query_dim(), dim_, family.output_bias));
+  if (family.sinks) sinks_ = register_module("sinks", NamedTensor("weight", torch::zeros({n_heads_})));
   if (family.qk_norm != core::QkNorm::None) {
     q_norm_ = register_module("q_norm", RMSNorm(norms_all_ ? config.query_dim() : config.head_dim, config.norm_eps));
     k_norm_ = register_module("k_norm", RMSNorm(norms_all_ ? config.kv_dim() : config.head_dim, config.norm_eps));
@@ -73,7 +79,8 @@ torch::Tensor AttentionImpl::forward(const torch::Tensor& x_BTD, const torch::Te
 }
 
 torch::Tensor AttentionImpl::attend(const Heads& heads, const torch::Tensor& starts_BT) {
-  return form == Form::Fused && scores_.cap == 0 ? attend_fused(heads, starts_BT) : attend_plain(heads, starts_BT);
+  return form == Form::Fused && scores_.cap == 0 && !sinks_ ? attend_fused(heads, starts_BT)
+                                                            : attend_plain(heads, starts_BT);
 }
 
 torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
@@ -82,7 +89,7 @@ torch::Tensor AttentionImpl::output(const torch::Tensor& y_BHTK) {
 
 torch::Tensor AttentionImpl::weights(const torch::Tensor& x_BTD) {
   const Heads heads = project(x_BTD);
-  return causal_weights(heads.q, heads.k, scores_, window_);
+  return causal_weights(heads.q, heads.k, scores_, window_, sinks_ ? sinks_->value : torch::Tensor());
 }
 
 AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t first_position) {
@@ -106,8 +113,9 @@ AttentionImpl::Heads AttentionImpl::project(const torch::Tensor& x_BTD, int64_t 
 }
 
 torch::Tensor AttentionImpl::attend_plain(const Heads& heads, const torch::Tensor& starts_BT) {
-  const auto weights_BHTT =
-      torch::dropout(causal_weights(heads.q, heads.k, scores_, window_, starts_BT), dropout_, is_training());
+  const auto weights_BHTT = torch::dropout(
+      causal_weights(heads.q, heads.k, scores_, window_, sinks_ ? sinks_->value : torch::Tensor(), starts_BT), dropout_,
+      is_training());
   return weights_BHTT.matmul(heads.v.repeat_interleave(n_heads_ / n_kv_heads_, 1));
 }
 

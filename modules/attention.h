@@ -9,6 +9,7 @@
 
 #include "core/model_config.h"
 #include "modules/linear.h"
+#include "modules/named_tensor.h"
 #include "modules/rms_norm.h"
 #include "modules/rope.h"
 
@@ -21,9 +22,10 @@ enum class Form { Plain, Fused };
 /// y = wo · concat over heads of softmax(q kᵀ / √head_dim + causal mask) v, where q, k, v = wq x, wk x, wv x, and q and
 /// k are rotated. Query head h reads key/value head h / (n_heads / n_kv_heads). A family may add biases to wq, wk and
 /// wv, and normalize each head of q and k, or all at once, before they are rotated (Henry et al., "Query-Key
-/// Normalization", 2020). Where a configuration has them: another scale than 1 / √head_dim, a soft cap on the scores
-/// (Gemma 2, 2024), and rotations of a part of each head. Source: Vaswani et al., 2017, section 3.2; grouped queries:
-/// Ainslie et al., "GQA", 2023, section 2.2.
+/// Normalization", 2020). A family may give each head a sink, a score more whose value is 0
+/// (gpt-oss, 2025), and wo a bias. Where a configuration has them: another scale than 1 / √head_dim, a soft cap on the
+/// scores (Gemma 2, 2024), and rotations of a part of each head. Source: Vaswani et al., 2017, section 3.2; grouped
+/// queries: Ainslie et al., "GQA", 2023, section 2.2.
 class AttentionImpl : public torch::nn::Module {
  public:
   /// All layers may share one `rope`. `dropout` is the probability that an attention weight is dropped in training.
@@ -36,7 +38,7 @@ class AttentionImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
   /// The attention weights of the plain form without dropout, [B, n_heads, T, T]: row t has the weight of each position
-  /// in the output at position t. Throws as forward does.
+  /// in the output at position t; with a sink they sum to less than 1. Throws as forward does.
   torch::Tensor weights(const torch::Tensor& x);
 
   Form form = Form::Fused;
@@ -73,6 +75,7 @@ class AttentionImpl : public torch::nn::Module {
   RopeCache rope_;
   Linear wq_, wk_, wv_, wo_;
   RMSNorm q_norm_, k_norm_;  ///< empty in families that have none
+  NamedTensor sinks_;        ///< [n_heads], likewise
 };
 TORCH_MODULE(Attention);
 

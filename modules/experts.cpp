@@ -28,9 +28,6 @@ Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
 
 }  // namespace
 
-NamedTensorImpl::NamedTensorImpl(const char* name, const Tensor& of, bool trained)
-    : value(register_parameter(name, of, trained)) {}
-
 MixtureImpl::MixtureImpl(const core::ModelConfig& config) : MixtureImpl(config, config.n_experts) {}
 
 MixtureImpl::MixtureImpl(const core::ModelConfig& config, int64_t n_here)
@@ -55,6 +52,12 @@ MixtureImpl::MixtureImpl(const core::ModelConfig& config, int64_t n_here)
   w1_ = experts->register_module("w1", NamedTensor("weight", torch::zeros({n_here, F, D})));
   w3_ = experts->register_module("w3", NamedTensor("weight", torch::zeros({n_here, F, D})));
   w2_ = experts->register_module("w2", NamedTensor("weight", torch::zeros({n_here, D, F})));
+  if (mixture.biases) {
+    router_->add_bias(torch::zeros({E}));
+    w1_->add_bias(torch::zeros({n_here, F}));
+    w3_->add_bias(torch::zeros({n_here, F}));
+    w2_->add_bias(torch::zeros({n_here, D}));
+  }
   if (config.shared_dim == 0) return;
   if (mixture.shared_gate) shared_gate_ = register_module("shared_gate", NamedTensor("weight", torch::zeros({D})));
   shared_ = register_module("shared", SwiGLU(D, config.shared_dim));
@@ -80,7 +83,7 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
 
 Routes MixtureImpl::route(const Tensor& x_ND) const {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto logits_NE = torch::linear(x_ND, router_->value);
+  const auto logits_NE = torch::linear(x_ND, router_->value, router_->bias);
   const bool sigmoid = core::info(config_.family).mixture.score == core::RouterScore::Sigmoid;
   const auto scores_NE = sigmoid ? torch::sigmoid(logits_NE) : torch::softmax(logits_NE, -1);
 
@@ -100,8 +103,17 @@ Tensor MixtureImpl::of_experts(const Tensor& x_ND, const Routes& routes) {
 
 Tensor MixtureImpl::of_experts_here(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
   // Without rows gradients are 0, and there: who waits for them cannot know.
-  if (x_ND.size(0) == 0) return x_ND + 0.0 * (w1_->value.sum() + w3_->value.sum() + w2_->value.sum());
-  if (form == Form::Fused && x_ND.is_cpu()) {
+  if (x_ND.size(0) == 0) {
+    Tensor y_ND = x_ND;
+    for (const NamedTensor& w : {w1_, w3_, w2_}) {
+      y_ND = y_ND + 0.0 * w->value.sum();
+      if (w->bias.defined()) y_ND = y_ND + 0.0 * w->bias.sum();
+    }
+    return y_ND;
+  }
+  const core::FamilyInfo& family = core::info(config_.family);
+  const bool has_fused = family.gate == core::Gate::Silu && !family.mixture.biases;
+  if (form == Form::Fused && has_fused && x_ND.is_cpu()) {
     return fused::experts(x_ND, experts_NK, weights_NK, w1_->value, w3_->value, w2_->value, *operands_);
   }
   auto y_ND = torch::zeros_like(x_ND);
@@ -110,9 +122,12 @@ Tensor MixtureImpl::of_experts_here(const Tensor& x_ND, const Tensor& experts_NK
     if (at.size(0) == 0) continue;
     const auto rows_n = at.select(1, 0);
     const auto x_nD = x_ND.index_select(0, rows_n);
-    const auto hidden_nF = torch::silu(torch::linear(x_nD, w1_->value[e])) * torch::linear(x_nD, w3_->value[e]);
+    const auto product = [&](const Tensor& x, const NamedTensor& w) {
+      return torch::linear(x, w->value[e], w->bias.defined() ? w->bias[e] : Tensor());
+    };
+    const auto hidden_nF = gated(family.gate, product(x_nD, w1_), product(x_nD, w3_));
     const auto weight_n = weights_NK.index({rows_n, at.select(1, 1)});
-    const auto out_nD = torch::linear(hidden_nF, w2_->value[e]) * weight_n.unsqueeze(-1);
+    const auto out_nD = product(hidden_nF, w2_) * weight_n.unsqueeze(-1);
     y_ND = y_ND.index_add(0, rows_n, out_nD.to(y_ND.scalar_type()));
   }
   return y_ND;

@@ -14,6 +14,7 @@
 
 #include "core/model_config.h"
 #include "modules/attention.h"
+#include "modules/named_tensor.h"
 #include "modules/swiglu.h"
 
 namespace folio::nn {
@@ -22,15 +23,6 @@ namespace fused {
 struct ExpertOperands;
 }
 
-/// One tensor as a module, since a parameter's name is that of a module and one of its own: "router.weight".
-class NamedTensorImpl : public torch::nn::Module {
- public:
-  NamedTensorImpl(const char* name, const torch::Tensor& value, bool trained = true);
-
-  torch::Tensor value;
-};
-TORCH_MODULE(NamedTensor);
-
 /// What the router says of N rows.
 struct Routes {
   torch::Tensor scores;   ///< [N, E], of each row and expert
@@ -38,14 +30,16 @@ struct Routes {
   torch::Tensor weights;  ///< [N, K]: their shares in the row's output
 };
 
-/// y = Σ g_e w2_e (silu(w1_e x) ⊙ w3_e x) over the K experts that x takes, + the shared SwiGLU of x, times
-/// sigmoid(shared_gate · x) in families that have that. With s = softmax(router x), or the sigmoid of each number: x
-/// takes the K experts with the largest s, or s + selection bias (of the groups whose two best have the largest sum),
-/// and g is s of these, divided by their sum if the model normalizes, times route_scale.
-/// Sources: Shazeer et al., "Outrageously Large Neural Networks", 2017; Fedus et al., "Switch Transformers", 2021,
-/// section 2; groups, shared experts and the selection bias: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
-/// Parameters: router.weight [E, D]; experts.{w1,w3}.weight [E, F, D]; experts.w2.weight [E, D, F]; and where the model
-/// has them selection.bias [E], which has no gradient, shared_gate.weight [D] and shared.{w1,w2,w3}.weight.
+/// y = Σ g_e w2_e (silu(w1_e x) ⊙ w3_e x), or with another gate (swiglu.h), over the K experts that x takes, + the
+/// shared SwiGLU of x, times sigmoid(shared_gate · x) in families that have that. With s = softmax(router x), or the
+/// sigmoid of each number: x takes the K experts with the largest s, or s + selection bias (of the groups whose two
+/// best have the largest sum), and g is s of these, divided by their sum if the model normalizes, times route_scale. In
+/// some families the router and each matrix of an expert have biases. Sources: Shazeer et al., "Outrageously Large
+/// Neural Networks", 2017; Fedus et al., "Switch Transformers", 2021, section 2; groups, shared experts and the
+/// selection bias: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2. Parameters: router.weight [E, D];
+/// experts.{w1,w3}.weight [E, F, D]; experts.w2.weight [E, D, F]; and where the model has them router.bias [E],
+/// experts.{w1,w3}.bias [E, F], experts.w2.bias [E, D], selection.bias [E], which has no gradient, shared_gate.weight
+/// [D] and shared.{w1,w2,w3}.weight.
 class MixtureImpl : public torch::nn::Module {
  public:
   /// Throws core::Error where the configuration is invalid or has no experts.

@@ -167,8 +167,9 @@ void initialize(torch::nn::Module& model, int64_t n_layers) {
   for (auto& parameter : model.named_parameters()) {
     const std::string_view name = parameter.key();
     const bool writes_to_stream = name.ends_with(".wo.weight") || name.ends_with(".w2.weight");
-    if (name.ends_with(".bias")) parameter->zero_();
-    if (parameter->dim() < 2) continue;
+    const bool bias = name.ends_with(".bias");
+    if (bias) parameter->zero_();
+    if (bias || parameter->dim() < 2) continue;
     parameter->normal_(0.0, writes_to_stream ? kStd / std::sqrt(2.0 * static_cast<double>(n_layers)) : kStd);
   }
 }

@@ -10,8 +10,12 @@
 
 namespace folio::nn {
 
-/// y = w2 (silu(w1 x) ⊙ w3 x), with silu(z) = z / (1 + e^-z); or with gelu in silu's place, as tanh approximates it:
-/// GeGLU. Source: Shazeer, "GLU Variants Improve Transformer", 2020, equation 6.
+/// silu(z) ⊙ up, or gelu(z) ⊙ up, as tanh approximates it; or z sigmoid(1.702 z) ⊙ (up + 1), once z is at most 7 and up
+/// within [-7, 7] (gpt-oss, 2025). The shapes are equal.
+[[nodiscard]] torch::Tensor gated(core::Gate gate, const torch::Tensor& z, const torch::Tensor& up);
+
+/// y = w2 (silu(w1 x) ⊙ w3 x), with silu(z) = z / (1 + e^-z); or with gated() of another gate in place of
+/// silu: with gelu GeGLU. Source: Shazeer, "GLU Variants Improve Transformer", 2020, equation 6.
 class SwiGLUImpl : public torch::nn::Module {
  public:
   /// w1, w3 [hidden_dim, dim] and w2 [dim, hidden_dim]. Throws core::Error unless both are at least 1.

@@ -61,23 +61,27 @@ class CountingStage final : public infer::PassThroughStage {
     }
     PassThroughStage::project(in, projections);
   }
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
     count_product(weight);
-    if (post_norm.exists()) work_.weight_bytes += size_of(post_norm).bytes;
-    PassThroughStage::project_to_residual(in, weight, post_norm);
+    for (const WeightId vector : {bias, post_norm}) {
+      if (vector.exists()) work_.weight_bytes += size_of(vector).bytes;
+    }
+    PassThroughStage::project_to_residual(in, weight, bias, post_norm);
   }
   void route(const infer::Router& router) override {
     count_product(router.weight);
-    if (router.selection_bias.exists()) work_.weight_bytes += size_of(router.selection_bias).bytes;
+    for (const WeightId vector : {router.bias, router.selection_bias}) {
+      if (vector.exists()) work_.weight_bytes += size_of(vector).bytes;
+    }
     PassThroughStage::route(router);
     count_experts();
   }
-  void project_experts(WeightId gate, WeightId up) override {
-    for (const WeightId stack : {gate, up}) count_stack(stack);
+  void project_experts(const infer::ExpertMatrix& gate, const infer::ExpertMatrix& up) override {
+    for (const infer::ExpertMatrix& m : {gate, up}) count_stack(m.weight);
     PassThroughStage::project_experts(gate, up);
   }
-  void combine_experts(WeightId down) override {
-    count_stack(down);
+  void combine_experts(const infer::ExpertMatrix& down) override {
+    count_stack(down.weight);
     PassThroughStage::combine_experts(down);
   }
   void gate_rows(Slot slot, WeightId weight) override {
@@ -88,13 +92,13 @@ class CountingStage final : public infer::PassThroughStage {
     work_.cache_bytes_written += n_rows_ * cached_bytes_;
     PassThroughStage::rotate_and_store(layer);
   }
-  void attend(int64_t layer) override {
+  void attend(int64_t layer, WeightId sinks) override {
     for (const infer::StepRow& row : rows_) {
       const auto positions = static_cast<uint64_t>(std::min(row.position + 1, infer::positions_seen(config_, layer)));
       work_.cache_bytes_read += positions * cached_bytes_;
       work_.attention_multiply_adds += positions * 2 * width(Slot::Query);
     }
-    PassThroughStage::attend(layer);
+    PassThroughStage::attend(layer, sinks);
   }
   void gather() override {
     n_rows_ = n_logit_rows_;

@@ -107,6 +107,15 @@ void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
   });
 }
 
+// out = in · weightᵀ + bias, of the columns [begin, end) of the matrix; the bias is that of its rows, or null.
+void CpuExperts::multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end,
+                          float* out, size_t stride) {
+  for (size_t row = 0; bias != nullptr && row < in.n_rows; ++row) {
+    std::copy(bias + begin, bias + end, out + row * stride + begin);
+  }
+  weight.multiply(kernels_, in, begin, end, out, stride, bias != nullptr);
+}
+
 void CpuExperts::project(const float* x, std::span<const Product> products, size_t stride) {
   const Matrix& one = products.front().weights.front();
   if (one.n_out == 0) return;  // a rank that has none of its rows
@@ -119,21 +128,27 @@ void CpuExperts::project(const float* x, std::span<const Product> products, size
       const Matrix& weight = products[p].weights[e.expert];
       const size_t from = std::max(begin, p * tiles) - p * tiles;
       const size_t to = std::min(end, (p + 1) * tiles) - p * tiles;
-      weight.multiply(kernels_, inputs.of(e), from * kernels::kLanes, std::min(weight.n_out, to * kernels::kLanes),
-                      products[p].out + e.first * stride + weight.first, stride, false);
+      const float* biases = products[p].biases;
+      multiply(weight, biases == nullptr ? nullptr : biases + e.expert * stride + weight.first, inputs.of(e),
+               from * kernels::kLanes, std::min(weight.n_out, to * kernels::kLanes),
+               products[p].out + e.first * stride + weight.first, stride);
     }
   });
 }
 
 // Many rows: each thread has columns of the residual of its own, and adds to them what one expert after the other
 // gives. Few rows wait for memory, and are to read it in long runs: first all products, then the sums.
-void CpuExperts::combine(const float* x, std::span<const Matrix> weights, float* residual, size_t dim) {
+void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual,
+                         size_t dim) {
   constexpr size_t kFewTaken = 128;
   constexpr size_t kPieces = 4;  // of a thread
   const size_t n_out = weights.front().n_out;
   if (n_out == 0) return;
   const AllInputs inputs = inputs_of_takings(x, weights.front().k, weights.front().in_groups());
   const size_t tiles = in_lanes(n_out) / kernels::kLanes;
+  const auto bias_of = [&](size_t expert) {
+    return biases == nullptr ? nullptr : biases + expert * dim + weights.front().first;
+  };
   // The columns [begin, end) of n takings' outputs, whose rows are `stride` apart.
   const auto add = [&](size_t first, size_t n, size_t begin, size_t end, const float* out, size_t stride) {
     for (size_t i = 0; i < n; ++i, out += stride) {
@@ -145,8 +160,8 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, float*
   if (taken_.size() <= kFewTaken) {
     outputs_.resize(taken_.size() * n_out);
     for_tiles(tiles, inputs.k, [&](const ExpertRows& e, size_t begin, size_t end) {
-      weights[e.expert].multiply(kernels_, inputs.of(e), begin * kernels::kLanes,
-                                 std::min(n_out, end * kernels::kLanes), &outputs_[e.first * n_out], n_out, false);
+      multiply(weights[e.expert], bias_of(e.expert), inputs.of(e), begin * kernels::kLanes,
+               std::min(n_out, end * kernels::kLanes), &outputs_[e.first * n_out], n_out);
     });
     pool_.parallel_for(n_out, kernels::kLanes, outputs_.size() / kWorthAThread,
                        [&](size_t begin, size_t end) { add(0, taken_.size(), begin, end, &outputs_[begin], n_out); });
@@ -159,7 +174,7 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, float*
     const size_t n = end - begin;
     for (const ExpertRows& e : experts_) {
       out.resize(e.n * n);
-      weights[e.expert].multiply(kernels_, inputs.of(e), begin, end, out.data() - begin, n, false);
+      multiply(weights[e.expert], bias_of(e.expert), inputs.of(e), begin, end, out.data() - begin, n);
       add(e.first, e.n, begin, end, out.data(), n);
     }
   });
@@ -168,11 +183,11 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, float*
 // ---- The stage's operations on them ----
 
 void CpuStage::route(const Router& router) {
-  const std::array projections{Projection{router.weight, {}, Slot::Routes}};
+  const std::array projections{Projection{router.weight, router.bias, Slot::Routes}};
   multiply(Slot::Normed, projections, false);
   exchange({Slot::Routes});
   const size_t n_experts = width(Slot::Routes);
-  const float* bias = router.selection_bias.exists() ? weights_.vector(router.selection_bias) : nullptr;
+  const float* bias = vector_or_null(router.selection_bias);
   const kernels::Routing routing = kernels::routing_of(config_);
   pool_.parallel_for(n_rows_, 1, n_rows_ * n_experts * 16 / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) kernels::route(at(Slot::Routes) + row * n_experts, bias, routing);
@@ -180,16 +195,17 @@ void CpuStage::route(const Router& router) {
   experts_.begin({at(Slot::Routes), n_rows_ * n_experts}, n_rows_, n_experts);
 }
 
-void CpuStage::project_experts(WeightId gate, WeightId up) {
+void CpuStage::project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) {
   const auto n_experts = static_cast<size_t>(config_.n_experts);
-  const std::array products{CpuExperts::Product{weights_.stack(gate, n_experts), at(Slot::ExpertGate)},
-                            CpuExperts::Product{weights_.stack(up, n_experts), at(Slot::ExpertUp)}};
+  const std::array products{
+      CpuExperts::Product{weights_.stack(gate.weight, n_experts), vector_or_null(gate.bias), at(Slot::ExpertGate)},
+      CpuExperts::Product{weights_.stack(up.weight, n_experts), vector_or_null(up.bias), at(Slot::ExpertUp)}};
   experts_.project(at(Slot::Normed), products, static_cast<size_t>(config_.expert_dim));
 }
 
-void CpuStage::combine_experts(WeightId down) {
-  const std::span<const Matrix> weights = weights_.stack(down, static_cast<size_t>(config_.n_experts));
-  experts_.combine(at(Slot::ExpertGate), weights, at(Slot::Residual), width(Slot::Residual));
+void CpuStage::combine_experts(const ExpertMatrix& down) {
+  const std::span<const Matrix> weights = weights_.stack(down.weight, static_cast<size_t>(config_.n_experts));
+  experts_.combine(at(Slot::ExpertGate), weights, vector_or_null(down.bias), at(Slot::Residual), width(Slot::Residual));
   exchange({Slot::Residual});
 }
 

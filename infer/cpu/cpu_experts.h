@@ -29,9 +29,10 @@ struct ExpertRows {
 
 class CpuExperts {
  public:
-  /// A matrix of each expert, and where what comes of it goes, (takings, stride).
+  /// A matrix of each expert, its bias, (experts, stride) or null, and where what comes of it goes, (takings, stride).
   struct Product {
     std::span<const Matrix> weights;
+    const float* biases;
     float* out;
   };
 
@@ -44,12 +45,13 @@ class CpuExperts {
   /// By expert, and of one expert by row.
   [[nodiscard]] std::span<const Taken> taken() const { return taken_; }
 
-  /// Of each product and taking: out = x[row] · weights[expert]ᵀ, from the matrix' first row on. x is (n_rows, k).
+  /// Of each product and taking: out = x[row] · weights[expert]ᵀ + bias, from the matrix' first row on. x is (n_rows,
+  /// k).
   void project(const float* x, std::span<const Product> products, size_t stride);
 
-  /// residual[row] += Σ weight · (x[taking] · weights[expert]ᵀ) over the row's takings in the order of the experts. x
-  /// is (takings, k), residual (n_rows, dim).
-  void combine(const float* x, std::span<const Matrix> weights, float* residual, size_t dim);
+  /// residual[row] += Σ weight · (x[taking] · weights[expert]ᵀ + bias) over the row's takings in the order of the
+  /// experts. x is (takings, k), biases (experts, dim) or null, residual (n_rows, dim).
+  void combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual, size_t dim);
 
  private:
   // What the experts multiply: a row for each taking, or one that all of them share. Null: nobody needs it.
@@ -62,6 +64,8 @@ class CpuExperts {
     [[nodiscard]] Inputs of(const ExpertRows& expert) const;
   };
 
+  void multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end, float* out,
+                size_t stride);
   AllInputs inputs_of_rows(const float* x, size_t k, bool groups, bool floats);
   AllInputs inputs_of_takings(const float* x, size_t k, bool groups);
   template <typename RowsOf>

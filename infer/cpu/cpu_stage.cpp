@@ -148,10 +148,10 @@ void CpuStage::project(Slot in, std::span<const Projection> projections) {
   if (projections.front().out == Slot::Logits) exchange({Slot::Logits});
 }
 
-void CpuStage::project_to_residual(Slot in, WeightId weight, WeightId post_norm) {
+void CpuStage::project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
   const bool at_once = !post_norm.exists() && config_.residual_scale == 1.0F;
   const Slot out = at_once ? Slot::Residual : Slot::Branch;
-  const std::array projections{Projection{weight, {}, out}};
+  const std::array projections{Projection{weight, bias, out}};
   multiply(in, projections, at_once);
   exchange({out});
   if (at_once) return;
@@ -208,7 +208,8 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
         float* out = at(p.out) + weight.first;
         const size_t stride = width(p.out);
         for (size_t row = 0; bias != nullptr && row < n_rows_; ++row) {
-          std::copy(bias + from - first, bias + to - first, out + row * stride + from - first);
+          float* y = out + row * stride;
+          for (size_t i = from - first; i < to - first; ++i) y[i] = accumulate ? y[i] + bias[i] : bias[i];
         }
         weight.multiply(kernels_, in, from - first, to - first, out, stride, accumulate || bias != nullptr);
         adapters_.add(kernels_, p.weight, from - first, to - first, out, stride);
@@ -277,19 +278,20 @@ void CpuStage::rotate_and_store(int64_t layer) {
   });
 }
 
-void CpuStage::attend(int64_t layer) {
+void CpuStage::attend(int64_t layer, WeightId sinks) {
   const bool windowed = config_.has_window(layer);
   std::visit(
       [&](const auto& cache) {
         attend(cache, static_cast<size_t>(layer - layers().first), positions_seen(config_, layer),
-               windowed ? window_runs_ : runs_);
+               windowed ? window_runs_ : runs_, vector_or_null(sinks));
       },
       cache_);
   exchange({Slot::Heads});
 }
 
 template <typename T>
-void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs) {
+void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs,
+                      const float* sinks) {
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
   const size_t group = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
@@ -316,7 +318,8 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
                                         .n_queries = group,
                                         .head_dim = head_dim,
                                         .scale = config_.score_scale(),
-                                        .cap = config_.attention_cap};
+                                        .cap = config_.attention_cap,
+                                        .sinks = sinks == nullptr ? nullptr : sinks + (kv_heads_.first + head) * group};
     if constexpr (std::is_same_v<T, float>) {
       kernels_.attention(in, at(Slot::Heads) + first);
     } else if constexpr (std::is_same_v<T, kernels::F16>) {
@@ -336,7 +339,10 @@ void CpuStage::activate(Slot gate_slot, Slot up_slot) {
   const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(gate_slot);
   const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);
   const size_t n = own.last - own.first;
-  const auto gated = core::info(config_.family).gate == core::Gate::Gelu ? kernels_.geglu : kernels_.swiglu;
+  const core::Gate kind = core::info(config_.family).gate;
+  const auto gated = kind == core::Gate::Silu   ? kernels_.swiglu
+                     : kind == core::Gate::Gelu ? kernels_.geglu
+                                                : kernels_.clamped_swiglu;
   const auto activate = [&](size_t at_first, size_t count) {
     float* gate = at(gate_slot) + at_first;
     const float* up = at(up_slot) + at_first;

@@ -42,13 +42,13 @@ class CpuStage final : public Stage {
   void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override;
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override;
   void rotate_and_store(int64_t layer) override;
-  void attend(int64_t layer) override;
+  void attend(int64_t layer, WeightId sinks) override;
   void activate(Slot gate, Slot up) override;
   void route(const Router& router) override;
-  void project_experts(WeightId gate, WeightId up) override;
-  void combine_experts(WeightId down) override;
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override;
+  void combine_experts(const ExpertMatrix& down) override;
   void gate_rows(Slot slot, WeightId weight) override;
   void finish_logits() override;
   void gather() override;
@@ -85,7 +85,8 @@ class CpuStage final : public Stage {
     return std::max<int64_t>(0, position + 1 - window);
   }
   template <typename T>
-  void attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs);
+  void attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs, const float* sinks);
+  [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
 
   core::ThreadPool& pool_;
   const kernels::Kernels& kernels_;

@@ -17,13 +17,11 @@
 namespace folio::infer {
 namespace {
 
-bool in_blocks(const core::TensorView& tensor) {
-  return tensor.shape.size() > 1 && core::quant_info(tensor.type) != nullptr;
-}
+bool in_blocks(const core::TensorView& matrix) { return core::quant_info(matrix.type) != nullptr; }
 
-// The rows of a matrix that the shard has. Vectors are whole everywhere.
+// The rows of a matrix that the shard has.
 core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
-  if (tensor.shape.size() == 1 || shard.n_ranks == 1) return tensor;
+  if (shard.n_ranks == 1) return tensor;
   const Share rows = rows_of_rank(static_cast<size_t>(tensor.shape[0]), shard.rank, shard.n_ranks);
   return core::rows_of(tensor, static_cast<int64_t>(rows.first), static_cast<int64_t>(rows.last - rows.first));
 }
@@ -52,7 +50,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   const auto manifest = core::tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
-    if (needed_by(shard.layers, manifest[i], model.config) && in_blocks(whole)) {
+    if (needed_by(shard.layers, manifest[i], model.config) && manifest[i].is_matrix() && in_blocks(whole)) {
       for (const core::TensorView& matrix : matrices_of(whole)) {
         report_.repacked_bytes += group_bytes(rows_of(matrix, shard));
       }
@@ -60,9 +58,15 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   }
   if (report_.repacked_bytes > 0) repacked_.reset(allocate(report_.repacked_bytes));
   uint8_t* to = repacked_.get();
-  StageWeights by_role(model, shard.layers, [&](const core::TensorSpec&, const core::TensorView& whole) {
+  StageWeights by_role(model, shard.layers, [&](const core::TensorSpec& spec, const core::TensorView& whole) {
     const WeightId id{static_cast<int32_t>(matrices_.size())};
-    for (const core::TensorView& matrix : matrices_of(whole)) add(matrix, shard, pool, options, to, model.gguf.get());
+    if (!spec.is_matrix()) {  // whole everywhere
+      matrices_.push_back(vector(whole));
+      return id;
+    }
+    for (const core::TensorView& matrix : matrices_of(whole)) {
+      add_matrix(matrix, shard, pool, options, to, model.gguf.get());
+    }
     // Experts share the pages between their matrices.
     if (model.gguf != nullptr && in_blocks(whole)) model.gguf->release(whole);
     return id;
@@ -74,13 +78,9 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   return by_role;
 }
 
-void CpuWeights::add(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
-                     uint8_t*& to, const core::GgufFile* file) {
+void CpuWeights::add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool,
+                            const Options& options, uint8_t*& to, const core::GgufFile* file) {
   const core::TensorView tensor = rows_of(whole, shard);
-  if (tensor.shape.size() == 1) {
-    matrices_.push_back(vector(tensor));
-    return;
-  }
   if (tensor.shape[0] == 0) {
     matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
   } else if (in_blocks(tensor)) {

@@ -43,8 +43,8 @@ class CpuWeights {
   };
 
   StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
-  void add(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
-           uint8_t*& to, const core::GgufFile* file);
+  void add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
+                  uint8_t*& to, const core::GgufFile* file);
   Matrix vector(const core::TensorView& tensor);
   Matrix mapped(const core::TensorView& tensor, const Options& options);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::GgufFile* file);

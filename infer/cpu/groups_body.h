@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/quants.h"
 #include "infer/cpu/prefetch.h"
 #include "infer/cpu/put_outputs.h"
 #include "infer/cpu/quantize_body.h"
@@ -25,18 +26,21 @@ inline void for_constants(Body&& body) {
 }
 
 // How a type stores its weights: see GroupMatrix.
-template <int bits, size_t group, bool minimums, bool byte_scales>
+template <int bits, size_t group, bool minimums, bool byte_scales, bool fp4 = false>
 struct GroupKind {
   static constexpr int kBits = bits;
+  static constexpr bool kFp4 = fp4;
+  static constexpr int kQuantBits = fp4 ? 5 : bits;  ///< of what is multiplied
   static constexpr size_t kGroup = group;
   static constexpr bool kMinimums = minimums;
   static constexpr bool kByteScales = byte_scales;
-  static constexpr int kZeroPoint = minimums ? 0 : 1 << (bits - 1);
+  static constexpr int kZeroPoint = minimums ? 0 : 1 << (kQuantBits - 1);
 };
 
 // Calls take(i, quants) for the columns 4 i to 4 i + 3 of a group, i < 8. Those in the low halves of bytes come first.
-template <int kBits, typename Take>
+template <typename Kind, typename Take>
 inline void for_quants(const uint8_t* at, Take&& take) {
+  constexpr int kBits = Kind::kBits;
   if constexpr (kBits == 8) {
     for_constants<8>([&](auto i) { take(i, Bytes::load(at + 64 * i)); });
   } else {
@@ -49,7 +53,9 @@ inline void for_quants(const uint8_t* at, Take&& take) {
     for_constants<8>([&](auto i) {
       const Bytes both = Bytes::load(at + i % 4 * 64);
       const Bytes low = i < 4 ? both.template bits<0>(0x0F) : both.template bits<4>(0x0F);
-      if constexpr (kBits == 4) {
+      if constexpr (Kind::kFp4) {
+        take(i, low.numbers_of(core::kFp4Quants.data()));
+      } else if constexpr (kBits == 4) {
         take(i, low);
       } else {
         take(i, low | above(i));
@@ -67,7 +73,7 @@ class BlockScales {
   BlockScales(const GroupMatrix& m, const uint8_t* block, size_t n)
       : scales_(reinterpret_cast<const Scale*>(block + m.scales_at(n))),
         minimums_(reinterpret_cast<const Scale*>(block + m.minimums_at(n))) {
-    if constexpr (Kind::kByteScales) {
+    if constexpr (Kind::kByteScales && !Kind::kFp4) {
       const auto* factors = reinterpret_cast<const F16*>(block + m.factors_at(n));
       factor_ = Vec::load(factors);
       if constexpr (Kind::kMinimums) minimum_factor_ = Vec::zero() - Vec::load(factors + kTileRows);
@@ -77,6 +83,10 @@ class BlockScales {
   // Of group g's part p, g < n.
   [[nodiscard]] Vec scale(size_t g, size_t p) const {
     const Vec scale = Vec::load(scales_ + (g * kParts + p) * kTileRows);
+    if constexpr (Kind::kFp4) {  // 2^(scale - 128), of which two factors are normal numbers
+      const Vec two = Vec::all(2.0F);
+      return Vec::power_of_two(Vec::max(scale, two) - Vec::all(128.0F)) * Vec::power_of_two(Vec::min(scale, two) - two);
+    }
     return Kind::kByteScales ? factor_ * scale : scale;
   }
   [[nodiscard]] Vec minimum(size_t g) const {
@@ -85,7 +95,7 @@ class BlockScales {
   }
 
  private:
-  using Byte = std::conditional_t<Kind::kMinimums, uint8_t, int8_t>;
+  using Byte = std::conditional_t<Kind::kMinimums || Kind::kFp4, uint8_t, int8_t>;
   using Scale = std::conditional_t<Kind::kByteScales, Byte, F16>;
 
   const Scale* scales_;
@@ -100,7 +110,7 @@ constexpr size_t kPrefetchBytes = 4096;
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
 template <typename Kind, size_t kTokens, Prefetch level>
 void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first, Vec* total) {
-  using Sums = Dots<Kind::kBits>;
+  using Sums = Dots<Kind::kQuantBits>;
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
   const size_t groups = m.k / kGroupColumns;
@@ -125,7 +135,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
           }
         }
       }
-      for_quants<Kind::kBits>(quants, [&](auto i, Bytes four) {
+      for_quants<Kind>(quants, [&](auto i, Bytes four) {
         const typename Sums::Weights w(four);
         for (size_t t = 0; t < kTokens; ++t) dots[i * 4 / Kind::kGroup][t].add(w, values + 4 * (i * kTokens + t));
       });
@@ -156,6 +166,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
 // Calls body with the GroupKind of a matrix, and returns what it does.
 template <typename Body>
 auto with_kind(const GroupMatrix& m, Body&& body) {
+  if (m.fp4) return body(GroupKind<4, 32, false, true, true>{});
   if (m.byte_scales) {
     if (m.bits == 4) return body(GroupKind<4, 32, true, true>{});
     if (m.bits == 5) return body(GroupKind<5, 32, true, true>{});

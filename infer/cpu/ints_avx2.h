@@ -34,6 +34,11 @@ struct Bytes {
     };
     return {_mm256_and_si256(shifted(low), m), _mm256_and_si256(shifted(high), m)};
   }
+  /// Of each byte, which is below 16, the table's byte of that index.
+  [[nodiscard]] Bytes numbers_of(const uint8_t* table) const {
+    const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return {_mm256_shuffle_epi8(t, low), _mm256_shuffle_epi8(t, high)};
+  }
   friend Bytes operator|(Bytes a, Bytes b) { return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)}; }
 };
 

@@ -29,6 +29,11 @@ struct Bytes {
     };
     return {_mm512_and_si512(shifted(v), _mm512_set1_epi8(static_cast<char>(mask)))};
   }
+  /// Of each byte, which is below 16, the table's byte of that index.
+  [[nodiscard]] Bytes numbers_of(const uint8_t* table) const {
+    const __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return {_mm512_shuffle_epi8(t, v)};
+  }
   friend Bytes operator|(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
 };
 

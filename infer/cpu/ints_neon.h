@@ -33,6 +33,11 @@ struct Bytes {
     };
     return {shifted(a) & m, shifted(b) & m, shifted(c) & m, shifted(d) & m};
   }
+  /// Of each byte, which is below 16, the table's byte of that index.
+  [[nodiscard]] Bytes numbers_of(const uint8_t* table) const {
+    const uint8x16_t t = vld1q_u8(table);
+    return {vqtbl1q_u8(t, a), vqtbl1q_u8(t, b), vqtbl1q_u8(t, c), vqtbl1q_u8(t, d)};
+  }
   friend Bytes operator|(Bytes x, Bytes y) { return {x.a | y.a, x.b | y.b, x.c | y.c, x.d | y.d}; }
 };
 

@@ -39,6 +39,7 @@ constexpr Kernels table_of(core::Isa isa) {
           .to_q8 = to_q8,
           .swiglu = swiglu,
           .geglu = geglu,
+          .clamped_swiglu = clamped_swiglu,
           .soft_cap = soft_cap,
           .add_low_rank = add_low_rank<float>,
           .add_low_rank_bf16 = add_low_rank<BF16>,

@@ -108,7 +108,7 @@ void put_block(const GroupMatrix& m, const core::TensorView& tensor, size_t firs
     if (m.minimums) to = put_side_by_side(rows.minimums, n_scales, to);
   }
   const size_t n_factors = m.byte_scales ? 1 : n;
-  to = put_side_by_side(rows.factors, n_factors, to);
+  if (!m.fp4) to = put_side_by_side(rows.factors, n_factors, to);
   if (m.minimums) to = put_side_by_side(rows.minimum_factors, n_factors, to);
   std::fill(to, end, uint8_t{0});
 }
@@ -125,7 +125,8 @@ GroupMatrix group_layout(const core::TensorView& tensor) {
           .zero_point = q->zero_point,
           .bits = static_cast<int>(q->bits),
           .minimums = q->minimums,
-          .byte_scales = q->byte_scales};
+          .byte_scales = q->byte_scales,
+          .fp4 = q->fp4};
 }
 
 size_t group_bytes(const core::TensorView& tensor) {

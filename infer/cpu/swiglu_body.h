@@ -1,4 +1,4 @@
-// SwiGLU: silu(gate) * up; GeGLU: gelu(gate) * up.
+// SwiGLU: silu(gate) * up; GeGLU: gelu(gate) * up; and gpt-oss's clamped SwiGLU.
 #pragma once
 
 #include "infer/cpu/vec_math.h"
@@ -20,6 +20,16 @@ void geglu(const float* gate, const float* up, size_t n, float* out) {
     const Vec inner = Vec::fma(g * g * g, Vec::all(kGeluCube), g) * Vec::all(kGeluFactor);
     const Vec gelu = g / (Vec::all(1.0F) + exp(Vec::zero() - inner));
     (gelu * Vec::load_first(up + i, count)).store_first(out + i, count);
+  });
+}
+
+void clamped_swiglu(const float* gate, const float* up, size_t n, float* out) {
+  const Vec limit = Vec::all(core::kGateLimit), one = Vec::all(1.0F);
+  for_lanes(n, [&](size_t i, size_t count) {  // of two the second where one is a NaN
+    const Vec g = Vec::min(limit, Vec::load_first(gate + i, count));
+    const Vec u = Vec::max(Vec::zero() - limit, Vec::min(limit, Vec::load_first(up + i, count)));
+    const Vec gated = g / (one + exp(Vec::zero() - Vec::all(core::kGateSlope) * g));
+    (gated * (u + one)).store_first(out + i, count);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "infer/cuda/cuda_experts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "infer/cuda/cuda_stage.h"
 #include "infer/reference/route.h"
@@ -66,28 +67,33 @@ gpu::PackedInputs CudaStage::expert_inputs(size_t k, gpu::Kind kind) const {
 
 void CudaStage::route(const Router& router) {
   const gpu::PackedMatrix& matrix = weights_.matrix(router.weight);
-  const gpu::Product product{.weight = matrix, .out = at(Slot::Routes)};
+  const gpu::Product product{.weight = matrix, .bias = vector_or_null(router.bias), .out = at(Slot::Routes)};
   gpu::multiply(stream_, pack(Slot::Normed, matrix.kind), &product, 1, options_.fast);
-  const float* bias = router.selection_bias.exists() ? weights_.vector(router.selection_bias) : nullptr;
+  const float* bias = vector_or_null(router.selection_bias);
   gpu::route(stream_, at(Slot::Routes), bias, experts_.routing, n_rows_, experts_.taken());
   gpu::group_takings(stream_, experts_.taken(), experts_.routing, n_rows_, experts_.grouped(n_rows_));
 }
 
-void CudaStage::project_experts(WeightId gate, WeightId up) {
+void CudaStage::project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) {
   const gpu::Grouped grouped = experts_.grouped(n_rows_);
-  const std::array products{gpu::Product{.weight = weights_.matrix(gate), .out = at(Slot::ExpertGate)},
-                            gpu::Product{.weight = weights_.matrix(up), .out = at(Slot::ExpertUp)}};
+  const std::array products{gpu::Product{.weight = weights_.matrix(gate.weight), .out = at(Slot::ExpertGate)},
+                            gpu::Product{.weight = weights_.matrix(up.weight), .out = at(Slot::ExpertUp)}};
   const bool together = gpu::same_format(products[0].weight, products[1].weight);
   for (size_t i = 0; i < products.size(); i += together ? 2 : 1) {
     const gpu::PackedInputs x = expert_inputs(width(Slot::Normed), products[i].weight.kind);
     gpu::pack_takings(stream_, at(Slot::Normed), experts_.routing.n_chosen, grouped, x);
     gpu::multiply_experts(stream_, x, &products[i], together ? 2 : 1, grouped);
   }
+  const size_t n = width(Slot::ExpertGate) / experts_.routing.n_chosen;
+  for (const auto& [bias, slot] : {std::pair{gate.bias, Slot::ExpertGate}, std::pair{up.bias, Slot::ExpertUp}}) {
+    if (!bias.exists()) continue;
+    gpu::add_biases(stream_, at(slot), weights_.vector(bias), experts_.taken(), experts_.takings_of(n_rows_), n);
+  }
 }
 
-void CudaStage::combine_experts(WeightId down) {
+void CudaStage::combine_experts(const ExpertMatrix& down) {
   const gpu::Grouped grouped = experts_.grouped(n_rows_);
-  const gpu::Product product{.weight = weights_.matrix(down), .out = experts_.outs.as<float>()};
+  const gpu::Product product{.weight = weights_.matrix(down.weight), .out = experts_.outs.as<float>()};
   const gpu::PackedInputs x = expert_inputs(width(Slot::ExpertGate) / experts_.routing.n_chosen, product.weight.kind);
   if (activate_pending_ && activate_pending_->first == Slot::ExpertGate) {
     gpu::activate_takings(stream_, activation_, at(Slot::ExpertGate), at(Slot::ExpertUp), grouped, x);
@@ -97,8 +103,8 @@ void CudaStage::combine_experts(WeightId down) {
   }
   gpu::multiply_experts(stream_, x, &product, 1, grouped);
   flush();
-  gpu::combine_experts(stream_, at(Slot::Residual), experts_.outs.as<float>(), experts_.taken(),
-                       experts_.routing.n_chosen, n_rows_, width(Slot::Residual));
+  gpu::combine_experts(stream_, at(Slot::Residual), experts_.outs.as<float>(), vector_or_null(down.bias),
+                       experts_.taken(), experts_.routing.n_chosen, n_rows_, width(Slot::Residual));
 }
 
 void CudaStage::gate_rows(Slot slot, WeightId weight) {

@@ -45,7 +45,7 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
       heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config_.n_kv_heads),
              .head_dim = static_cast<uint32_t>(config_.head_dim)},
-      activation_(core::info(config_.family).gate == core::Gate::Gelu ? gpu::Activation::Gelu : gpu::Activation::Silu),
+      activation_(static_cast<gpu::Activation>(core::info(config_.family).gate)),
       any_kind_(weights_.matrix(weights_.by_role()(core::Role::Wq, layers.first)).kind),
       cache_{.n_layers = static_cast<uint32_t>(layers.last - layers.first),
              .n_kv_heads = heads_.n_kv_heads,
@@ -343,9 +343,7 @@ void CudaStage::project(Slot in, std::span<const Projection> projections) {
     for (; i < projections.size() && products.size() < gpu::kMaxProducts; ++i) {
       const Projection& p = projections[i];
       if (!gpu::same_format(first, weights_.matrix(p.weight))) break;
-      products.push_back({.weight = weights_.matrix(p.weight),
-                          .bias = p.bias.exists() ? weights_.vector(p.bias) : nullptr,
-                          .out = at(p.out)});
+      products.push_back({.weight = weights_.matrix(p.weight), .bias = vector_or_null(p.bias), .out = at(p.out)});
     }
     const bool there = std::exchange(is_packed[static_cast<size_t>(first.kind)], true);
     gpu::multiply(stream_, there ? inputs(in, first.kind) : pack(in, first.kind), products.data(), products.size(),
@@ -354,9 +352,9 @@ void CudaStage::project(Slot in, std::span<const Projection> projections) {
   for (const Projection& p : projections) adapt(in, p.weight, at(p.out));
 }
 
-void CudaStage::project_to_residual(Slot in, WeightId weight, WeightId post_norm) {
+void CudaStage::project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
   const gpu::PackedMatrix& matrix = weights_.matrix(weight);
-  const gpu::Product product{.weight = matrix, .out = at(Slot::Branch)};
+  const gpu::Product product{.weight = matrix, .bias = vector_or_null(bias), .out = at(Slot::Branch)};
   if (delta_pending_) flush();
   gpu::multiply(stream_, pack(in, matrix.kind), &product, 1, options_.fast);
   adapt(in, weight, at(Slot::Branch));
@@ -403,10 +401,11 @@ gpu::Attention CudaStage::attention_of_step() const {
           .shared_bytes = device_.shared_bytes};
 }
 
-void CudaStage::attend(int64_t layer) {
+void CudaStage::attend(int64_t layer, WeightId sinks) {
   gpu::Attention in = attention_of_step();
   in.layer = static_cast<size_t>(layer - layers_.first);
   in.window = static_cast<int32_t>(positions_seen(config_, layer));
+  in.sinks = vector_or_null(sinks);
   gpu::attention(stream_, in);
 }
 

@@ -48,13 +48,13 @@ class CudaStage final : public Stage {
   void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const Projection> projections) override;
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override;
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override;
   void rotate_and_store(int64_t layer) override;
-  void attend(int64_t layer) override;
+  void attend(int64_t layer, WeightId sinks) override;
   void activate(Slot gate, Slot up) override;
   void route(const Router& router) override;
-  void project_experts(WeightId gate, WeightId up) override;
-  void combine_experts(WeightId down) override;
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override;
+  void combine_experts(const ExpertMatrix& down) override;
   void gate_rows(Slot slot, WeightId weight) override;
   void gather() override;
   void finish_logits() override;
@@ -86,6 +86,7 @@ class CudaStage final : public Stage {
   [[nodiscard]] static gpu::Routing routing_of(const core::ModelConfig& config);
   [[nodiscard]] static size_t packed_bytes(size_t n_rows, size_t k, gpu::Kind kind);
   [[nodiscard]] float* at(Slot slot) const;
+  [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
   [[nodiscard]] gpu::Attention attention_of_step() const;
   void abandon_recording();
   void send(const Step& step);

@@ -15,12 +15,9 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr size_t kPieceBytes = size_t{16} << 20U;  // of a copy; at least one tile of rows
 
-bool is_matrix(const core::TensorView& tensor) { return tensor.shape.size() > 1; }
-bool is_stack(const core::TensorView& tensor) { return tensor.shape.size() > 2; }
-
-size_t bytes_on_device(const core::TensorView& tensor) {
-  size_t bytes = static_cast<size_t>(tensor.shape.front()) * sizeof(float);
-  if (is_matrix(tensor)) {
+size_t bytes_on_device(const core::TensorSpec& spec, const core::TensorView& tensor) {
+  size_t bytes = static_cast<size_t>(spec.elements()) * sizeof(float);
+  if (spec.is_matrix()) {
     const std::vector<core::TensorView> matrices = matrices_of(tensor);
     bytes = matrices.size() * packed_layout(matrices.front()).bytes();
   }
@@ -75,7 +72,8 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    if (needed_by(layers, manifest[i], model.config)) report_.weight_bytes += bytes_on_device(model.tensors[i]);
+    if (needed_by(layers, manifest[i], model.config))
+      report_.weight_bytes += bytes_on_device(manifest[i], model.tensors[i]);
   }
   core::require(report_.weight_bytes <= free_bytes,
                 "{}: layers {} to {} take {:.2f} GB on the GPU, which has {:.2f} GB free; leave more layers to the CPU "
@@ -84,9 +82,9 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
                 static_cast<double>(free_bytes) / 1e9);
   memory_ = gpu::DeviceMemory(stream, report_.weight_bytes);
   Upload upload(stream, memory_.as<uint8_t>(), report_.weight_bytes, on_progress);
-  StageWeights by_role(model, layers, [&](const core::TensorSpec&, const core::TensorView& tensor) {
+  StageWeights by_role(model, layers, [&](const core::TensorSpec& spec, const core::TensorView& tensor) {
     Weight weight;
-    if (!is_matrix(tensor)) {
+    if (!spec.is_matrix()) {
       weight.vector = reinterpret_cast<const float*>(upload.place());
       const std::vector<float> values = core::to_floats(tensor);
       weight.length = values.size();
@@ -97,7 +95,7 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
       weight.matrix = packed_layout(matrices.front());
       weight.matrix.data = upload.place();
       uses_[static_cast<size_t>(weight.matrix.kind)] = true;
-      if (is_stack(tensor)) stacks_use_[static_cast<size_t>(weight.matrix.kind)] = true;
+      if (spec.is_stack()) stacks_use_[static_cast<size_t>(weight.matrix.kind)] = true;
       const size_t at_once = std::max<size_t>(1, kPieceBytes / weight.matrix.tile_bytes());
       for (const core::TensorView& matrix : matrices) {
         for (size_t tile = 0; tile < weight.matrix.row_tiles(); tile += at_once) {

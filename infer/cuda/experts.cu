@@ -2,6 +2,7 @@
 //
 // pack      A block a taking, as inputs.cu; with the middle of the feed-forward on the way, as swiglu.cu. Blocks of
 //           places that no taking has end at once.
+// bias      A thread a number.
 // combine   A thread a number: it reads the number of each expert of the row, 4 n_chosen bytes, and adds them in order.
 // gate      A block a row: a sum over dim, and then the row's numbers are multiplied by its sigmoid.
 // All are bound by memory: some bytes a number, and as many operations.
@@ -40,15 +41,25 @@ __global__ __launch_bounds__(kBlockThreads) void activate_taken_rows(Activation 
   pack_row<kKind>(to, blockIdx.x, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
 }
 
-__global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, Taken taken,
-                                                              uint32_t n_chosen, size_t dim) {
+__global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, const float* biases, Taken taken,
+                                                                    size_t n) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
+  const int32_t expert = taken.experts[blockIdx.y];
+  if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
+}
+
+__global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, const float* biases,
+                                                              Taken taken, uint32_t n_chosen, size_t dim) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   if (i >= dim) return;
   const size_t first = static_cast<size_t>(blockIdx.y) * n_chosen;
   float sum = x[blockIdx.y * dim + i];
   for (uint32_t k = 0; k < n_chosen; ++k) {
-    if (taken.experts[first + k] < 0) break;
-    sum += taken.weights[first + k] * outs[(first + k) * dim + i];
+    const int32_t expert = taken.experts[first + k];
+    if (expert < 0) break;
+    float out = outs[(first + k) * dim + i];
+    if (biases != nullptr) out += biases[static_cast<size_t>(expert) * dim + i];
+    sum += taken.weights[first + k] * out;
   }
   x[blockIdx.y * dim + i] = sum;
 }
@@ -78,10 +89,15 @@ void activate_takings(Stream& stream, Activation activation, float* gate, const 
   });
 }
 
-void combine_experts(Stream& stream, float* x, const float* outs, const Taken& taken, size_t n_chosen, size_t n_rows,
-                     size_t dim) {
+void add_biases(Stream& stream, float* x, const float* biases, const Taken& taken, size_t n_takings, size_t n) {
+  const Grid grid{static_cast<unsigned>(ceil_div(n, kBlockThreads)), static_cast<unsigned>(n_takings)};
+  launch(add_bias_of_expert, grid, {kBlockThreads}, 0, stream, x, biases, taken, n);
+}
+
+void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Taken& taken,
+                     size_t n_chosen, size_t n_rows, size_t dim) {
   const Grid grid{static_cast<unsigned>(ceil_div(dim, kBlockThreads)), static_cast<unsigned>(n_rows)};
-  launch(combine_rows, grid, {kBlockThreads}, 0, stream, x, outs, taken, static_cast<uint32_t>(n_chosen), dim);
+  launch(combine_rows, grid, {kBlockThreads}, 0, stream, x, outs, biases, taken, static_cast<uint32_t>(n_chosen), dim);
 }
 
 void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows,

@@ -75,9 +75,13 @@ void activate_takings(Stream& stream, Activation activation, float* gate, const 
 void multiply_experts(Stream& stream, const PackedInputs& x, const Product* products, size_t n_products,
                       const Grouped& grouped);
 
-/// x (n_rows, dim) += Σ weight · outs (takings, dim), over a row's takings in order.
-void combine_experts(Stream& stream, float* x, const float* outs, const Taken& taken, size_t n_chosen, size_t n_rows,
-                     size_t dim);
+/// x (takings, n) += the bias of the taking's expert, a row of biases (experts, n).
+void add_biases(Stream& stream, float* x, const float* biases, const Taken& taken, size_t n_takings, size_t n);
+
+/// x (n_rows, dim) += Σ weight · (outs (takings, dim) + bias), over a row's takings in order. The bias is the expert's
+/// row of biases (experts, dim); null: there is none.
+void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Taken& taken,
+                     size_t n_chosen, size_t n_rows, size_t dim);
 
 /// Each row of x (n_rows, n) *= sigmoid(row of `normed` (n_rows, dim) · weight).
 void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows, size_t dim);

@@ -52,9 +52,9 @@ void rms_norm(Stream& stream, const float* x, const float* weight, float eps, si
 void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed);
 
-enum class Activation : uint8_t { Silu, Gelu };
+enum class Activation : uint8_t { Silu, Gelu, Clamped };
 
-/// gate (n) = silu(gate) * up (Shazeer 2020), or gelu(gate) * up: kernels::swiglu and geglu, bit for bit.
+/// gate (n) = silu(gate) * up (Shazeer 2020), or the others: kernels::swiglu, geglu and clamped_swiglu, bit for bit.
 void activate(Stream& stream, Activation activation, float* gate, const float* up, size_t n);
 /// The same, and `packed` = the result packed; gate is (n_rows, k).
 void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed);

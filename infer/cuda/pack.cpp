@@ -80,7 +80,7 @@ PackedMatrix packed_layout(const core::TensorView& tensor) {
                  .kind = kind_of(tensor)};
   if (m.kind != Kind::Groups) return m;
   const core::QuantInfo& q = *core::quant_info(tensor.type);
-  m.bits = q.bits == 4 ? 4 : 8;
+  m.bits = q.bits == 4 && !q.fp4 ? 4 : 8;
   m.group = static_cast<uint8_t>(q.group);
   m.zero_point = m.bits == 4 ? static_cast<uint8_t>(q.zero_point) : 0;
   m.minimums = q.minimums;

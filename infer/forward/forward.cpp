@@ -57,20 +57,20 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("query", Query, n, l);
     see("key", Key, n, l);
     see("value", Value, n, l);
-    m.attend(l);
+    m.attend(l, w(Role::AttentionSinks, l));
     see("heads", Heads, n, l);
-    m.project_to_residual(Heads, w(Role::Wo, l), w(Role::PostAttentionNorm, l));
+    m.project_to_residual(Heads, w(Role::Wo, l), w(Role::Bo, l), w(Role::PostAttentionNorm, l));
     see("attention_residual", Residual, n, l);
 
     const Slot fed = normed(Role::FfnNorm, l);
     see("ffn_norm", fed, n, l);
     const bool experts = w.has(Role::Router, l);
     if (experts) {
-      m.route({w(Role::Router, l), w(Role::SelectionBias, l)});
+      m.route({w(Role::Router, l), w(Role::RouterBias, l), w(Role::SelectionBias, l)});
       see("routes", Routes, n, l);
-      m.project_experts(w(Role::ExpertW1, l), w(Role::ExpertW3, l));
+      m.project_experts({w(Role::ExpertW1, l), w(Role::ExpertB1, l)}, {w(Role::ExpertW3, l), w(Role::ExpertB3, l)});
       m.activate(ExpertGate, ExpertUp);
-      m.combine_experts(w(Role::ExpertW2, l));
+      m.combine_experts({w(Role::ExpertW2, l), w(Role::ExpertB2, l)});
     }
     if (w.has(Role::W1, l)) {  // of all rows
       const Slot gate = experts ? SharedGate : Gate, up = experts ? SharedUp : Up;
@@ -78,7 +78,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
       m.activate(gate, up);
       if (w.has(Role::SharedGate, l)) m.gate_rows(gate, w(Role::SharedGate, l));
       see("ffn_hidden", gate, n, l);
-      m.project_to_residual(gate, w(Role::W2, l), w(Role::PostFfnNorm, l));
+      m.project_to_residual(gate, w(Role::W2, l), {}, w(Role::PostFfnNorm, l));
     }
     see("ffn_residual", Residual, n, l);
   }

@@ -45,7 +45,9 @@ void require_llama_parts(const core::StoredModel& model, const char* who) {
   };
   refuse(c.n_experts > 0, "experts");
   refuse(family.post_norms || !family.pre_norms || family.qk_norm == core::QkNorm::All, "norms in other places");
-  refuse(family.gate != core::Gate::Silu, "gates of gelu");
+  refuse(family.gate != core::Gate::Silu, "other gates than silu");
+  refuse(family.sinks, "attention sinks");
+  refuse(family.output_bias, "a bias of what attention adds");
   refuse(c.rotated() != c.head_dim || c.local_rope_theta > 0.0F, "such rotations");
   refuse(core::rope_magnitude(c) != 1.0F, "rotations of another magnitude");
   refuse(c.sliding_window > 0 && c.window_period > 1, "a window in some layers");
@@ -65,9 +67,11 @@ void Stage::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter
 
 void Stage::route(const Router& /*router*/) { core::fail("this machine runs no experts"); }
 
-void Stage::project_experts(WeightId /*gate*/, WeightId /*up*/) { core::fail("this machine runs no experts"); }
+void Stage::project_experts(const ExpertMatrix& /*gate*/, const ExpertMatrix& /*up*/) {
+  core::fail("this machine runs no experts");
+}
 
-void Stage::combine_experts(WeightId /*down*/) { core::fail("this machine runs no experts"); }
+void Stage::combine_experts(const ExpertMatrix& /*down*/) { core::fail("this machine runs no experts"); }
 
 void Stage::gate_rows(Slot /*slot*/, WeightId /*weight*/) { core::fail("this machine runs no experts"); }
 

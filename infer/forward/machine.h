@@ -68,9 +68,17 @@ struct Projection {
   Slot out;
 };
 
-/// What chooses a row's experts: a matrix of a row for each, and what is added to their scores where that is there.
+/// A matrix of each expert, and its bias if there is one.
+struct ExpertMatrix {
+  WeightId weight;
+  WeightId bias;
+};
+
+/// What chooses a row's experts: a matrix of a row for each and its bias, and what is added to their scores, where that
+/// is there.
 struct Router {
   WeightId weight;
+  WeightId bias;
   WeightId selection_bias;
 };
 
@@ -146,16 +154,17 @@ class Stage {
   virtual void norm_heads(Slot slot, WeightId weight) = 0;
   /// Each projection's out = in · weightᵀ + bias, and for rows with an adapter its part: see reference/kernels.h.
   virtual void project(Slot in, std::span<const Projection> projections) = 0;
-  /// Residual += in · weightᵀ, and an adapter's part likewise; with `post_norm` RMSNorm(that sum) * post_norm is added.
+  /// Residual += in · weightᵀ + bias, and an adapter's part likewise; with `post_norm` RMSNorm(that sum) * post_norm is
+  /// added.
   /// What is added is multiplied by the configuration's residual_scale.
-  virtual void project_to_residual(Slot in, WeightId weight, WeightId post_norm) = 0;
+  virtual void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) = 0;
   /// Rotates Query and Key by their rows' positions, as the layer does, and stores Key and Value in the cache.
   virtual void rotate_and_store(int64_t layer) = 0;
   /// Heads = attention of Query over the positions of its sequence up to its own, or those of them in the sliding
-  /// window, read from the cache.
-  virtual void attend(int64_t layer) = 0;
-  /// gate = silu(gate) * up, or gelu, as the family has it: Gate and Up, or SharedGate and SharedUp, or ExpertGate and
-  /// ExpertUp.
+  /// window, read from the cache, and each head's sink if there are some.
+  virtual void attend(int64_t layer, WeightId sinks) = 0;
+  /// gate = silu(gate) * up, or what core::Gate of the family says: Gate and Up, or SharedGate and SharedUp, or
+  /// ExpertGate and ExpertUp.
   virtual void activate(Slot gate, Slot up) = 0;
 
   // Experts. Each throws core::Error if the machine runs none, as it does by default: who loads a model with experts
@@ -163,10 +172,11 @@ class Stage {
 
   /// Chooses each row's experts by the router's scores of Normed, and weighs them: see kernels::route.
   virtual void route(const Router& router);
-  /// ExpertGate and ExpertUp = the row of Normed · the matrixᵀ of each expert that the row takes.
-  virtual void project_experts(WeightId gate, WeightId up);
-  /// Residual += Σ route · (the row's ExpertGate · the matrixᵀ), over the row's experts in the order of their numbers.
-  virtual void combine_experts(WeightId down);
+  /// ExpertGate and ExpertUp = the row of Normed · the matrixᵀ + bias of each expert that the row takes.
+  virtual void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up);
+  /// Residual += Σ route · (the row's ExpertGate · the matrixᵀ + bias), over the row's experts in the order of their
+  /// numbers.
+  virtual void combine_experts(const ExpertMatrix& down);
   /// Each row of the slot *= sigmoid(Normed · weight).
   virtual void gate_rows(Slot slot, WeightId weight);
 

@@ -30,15 +30,15 @@ class PassThroughStage : public Stage {
   void norm(WeightId weight) override { inner_->norm(weight); }
   void norm_heads(Slot slot, WeightId weight) override { inner_->norm_heads(slot, weight); }
   void project(Slot in, std::span<const Projection> projections) override { inner_->project(in, projections); }
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
-    inner_->project_to_residual(in, weight, post_norm);
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
+    inner_->project_to_residual(in, weight, bias, post_norm);
   }
   void rotate_and_store(int64_t layer) override { inner_->rotate_and_store(layer); }
-  void attend(int64_t layer) override { inner_->attend(layer); }
+  void attend(int64_t layer, WeightId sinks) override { inner_->attend(layer, sinks); }
   void activate(Slot gate, Slot up) override { inner_->activate(gate, up); }
   void route(const Router& router) override { inner_->route(router); }
-  void project_experts(WeightId gate, WeightId up) override { inner_->project_experts(gate, up); }
-  void combine_experts(WeightId down) override { inner_->combine_experts(down); }
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override { inner_->project_experts(gate, up); }
+  void combine_experts(const ExpertMatrix& down) override { inner_->combine_experts(down); }
   void gate_rows(Slot slot, WeightId weight) override { inner_->gate_rows(slot, weight); }
   void gather() override { inner_->gather(); }
   void finish_logits() override { inner_->finish_logits(); }

@@ -46,10 +46,10 @@ class RankPart final : public PassThroughStage {
     write(Slot::Residual, residual_);
   }
 
-  void attend(int64_t layer) override {
+  void attend(int64_t layer, WeightId sinks) override {
     layer_ = layer;
     is_input_of(Slot::Heads, core::Role::Wo, 1);
-    PassThroughStage::attend(layer);
+    PassThroughStage::attend(layer, sinks);
   }
   void activate(Slot gate, Slot up) override {
     if (gate == Slot::Gate) is_input_of(gate, core::Role::W2, 1);

@@ -10,7 +10,8 @@
 //             4 i + 3; of 6 bits two such bytes, with pairs of bits, for the first and the second sixteen columns.
 //   scales    (groups, 16), F16, or bytes
 //   minimums  the same, where the type has them
-//   factors   where scales are bytes: what they are multiplied by, (16) F16 for the scales and (16) for the minimums
+//   factors   where scales are bytes, but for powers of two: what they are multiplied by, (16) F16 for the scales and
+//             (16) for the minimums
 //
 // The last block of a row may have fewer groups. A block takes whole cache lines. The last tile is padded with zeros.
 #pragma once
@@ -40,6 +41,7 @@ struct GroupMatrix {
   bool minimums;
   bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; the bytes are signed where there are no
                      ///< minimums
+  bool fp4 = false;  ///< MXFP4: the quants are core::kFp4Quants of the bits, and a scale is half_scale_of(byte)
 
   /// Groups of 32 columns in a block.
   [[nodiscard]] size_t groups_of(size_t block) const {
@@ -54,7 +56,7 @@ struct GroupMatrix {
     return minimums ? 2 * minimums_at(n) - scales_at(n) : minimums_at(n);
   }
   [[nodiscard]] size_t block_bytes(size_t n) const {
-    const size_t factors = !byte_scales ? 0 : kTileRows * (minimums ? 4 : 2);
+    const size_t factors = !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2);
     return (factors_at(n) + factors + 63) / 64 * 64;
   }
   [[nodiscard]] size_t tile_bytes() const {

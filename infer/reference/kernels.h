@@ -59,18 +59,18 @@ template <typename T>
 /// float, F16 or Q8. The rows are consecutive positions and end in the same block.
 template <typename T>
 struct AttentionInput {
-  const float* query;      ///< of row r: (n_queries, head_dim) at r * row_stride
-  const T* const* blocks;  ///< (ceil(n_positions / 32)): where each block begins
-  size_t key_offset;       ///< in elements from there to this head's keys, (head_dim, 32)
-  size_t value_offset;     ///< in elements from there to this head's values, (32, head_dim)
-  size_t n_positions;      ///< row r sees positions up to n_positions + r - 1; at least 1
-  size_t window;           ///< and of these the last `window`. All rows begin in the same block.
-  size_t n_rows;           ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
-  size_t row_stride;       ///< from one row to the next, in the query and in the output
-  size_t n_queries;        ///< the query heads that share this key/value head
-  size_t head_dim;         ///< at most kMaxHeadDim
-  float scale;             ///< of query · key: 1 / sqrt(head_dim), but for some families
-  float cap = 0.0F;        ///< scaled scores s become soft_cap(s); 0: they stay
+  const float* query;            ///< of row r: (n_queries, head_dim) at r * row_stride
+  const T* const* blocks;        ///< (ceil(n_positions / 32)): where each block begins
+  size_t key_offset;             ///< in elements from there to this head's keys, (head_dim, 32)
+  size_t value_offset;           ///< in elements from there to this head's values, (32, head_dim)
+  size_t n_positions;            ///< row r sees positions up to n_positions + r - 1; at least 1
+  size_t window;                 ///< and of these the last `window`. All rows begin in the same block.
+  size_t n_rows;                 ///< such that n_positions + n_rows - 1 is at most the next multiple of 32
+  size_t row_stride;             ///< from one row to the next, in the query and in the output
+  size_t n_queries;              ///< the query heads that share this key/value head
+  size_t head_dim;               ///< at most kMaxHeadDim
+  float scale;                   ///< of query · key: 1 / sqrt(head_dim), but for some families
+  float cap = 0.0F;              ///< scaled scores s become soft_cap(s); 0: they stay
   const float* sinks = nullptr;  ///< (query heads from the query's first on), or null: see attention
 };
 
@@ -161,6 +161,10 @@ struct Kernels {
   /// The same with gelu(x) = x / (1 + exp(-c (x + 0.044715 x³))), c = 2 sqrt(2 / π): its approximation by tanh.
   /// Hendrycks & Gimpel 2016.
   void (*geglu)(const float* gate, const float* up, size_t n, float* out);
+
+  /// out_i = g / (1 + exp(-a g)) * (u + 1), g = gate_i but at most c, u = up_i cut to [-c, c]; a and c are kGateSlope
+  /// and kGateLimit of core/families.h. gpt-oss, 2025.
+  void (*clamped_swiglu)(const float* gate, const float* up, size_t n, float* out);
 
   /// x_i = cap · tanh(x_i / cap) over (n), with tanh(y) = 1 - 2 / (e^2y + 1) and cap > 0. Gemma 2, 2024.
   void (*soft_cap)(float* x, size_t n, float cap);

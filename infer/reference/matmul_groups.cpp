@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/float16.h"
+#include "core/quants.h"
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels::reference {
@@ -40,13 +41,14 @@ int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
   const int32_t low = c < 16 ? byte(four) & 0x0F : byte(four - 4) >> 4;
   if (m.bits == 5) return low | (byte(4) >> four & 1) << 4;
   if (m.bits == 6) return low | (byte(4 + four / 4) >> four % 4 * 2 & 3) << 4;
-  return low;
+  return m.fp4 ? core::kFp4Quants[static_cast<size_t>(low)] : low;
 }
 
 float scale(const GroupMatrix& m, size_t row, size_t group) {
   const InBlock at(m, row, group * m.group);
   const uint8_t* scales = at.bytes + m.scales_at(at.n);
   const size_t index = at.column / m.group * kTileRows + at.lane;
+  if (m.fp4) return core::half_scale_of(scales[index]);
   if (!m.byte_scales) return half_at(scales, index);
   const int byte = m.minimums ? scales[index] : static_cast<int8_t>(scales[index]);
   return half_at(at.bytes + m.factors_at(at.n), at.lane) * static_cast<float>(byte);

@@ -24,6 +24,7 @@ const Kernels& reference_kernels() {
                              .to_q8 = reference::to_q8,
                              .swiglu = reference::swiglu,
                              .geglu = reference::geglu,
+                             .clamped_swiglu = reference::clamped_swiglu,
                              .soft_cap = reference::soft_cap,
                              .add_low_rank = reference::add_low_rank,
                              .add_low_rank_bf16 = reference::add_low_rank_bf16,

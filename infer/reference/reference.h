@@ -57,6 +57,7 @@ void to_f16(const float* x, size_t n, F16* out);
 void to_q8(const float* x, size_t n, Q8* quants, F16* scales);
 void swiglu(const float* gate, const float* up, size_t n, float* out);
 void geglu(const float* gate, const float* up, size_t n, float* out);
+void clamped_swiglu(const float* gate, const float* up, size_t n, float* out);
 void soft_cap(float* x, size_t n, float cap);
 void add_low_rank(const float* t, size_t rank, const float* b, size_t n, float* out);
 void add_low_rank_bf16(const float* t, size_t rank, const BF16* b, size_t n, float* out);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "infer/reference/reference.h"
@@ -13,6 +14,14 @@ void geglu(const float* gate, const float* up, size_t n, float* out) {
     const float g = gate[i];
     const float inner = std::fma(g * g * g, kGeluCube, g) * kGeluFactor;
     out[i] = g / (1.0F + exp(0.0F - inner)) * up[i];
+  }
+}
+
+void clamped_swiglu(const float* gate, const float* up, size_t n, float* out) {
+  for (size_t i = 0; i < n; ++i) {
+    const float g = std::min(gate[i], core::kGateLimit);  // a NaN stays one
+    const float u = std::max(std::min(up[i], core::kGateLimit), -core::kGateLimit);
+    out[i] = g / (1.0F + exp(0.0F - core::kGateSlope * g)) * (u + 1.0F);
   }
 }
 

@@ -124,14 +124,14 @@ class ShardedStage final : public Stage {
   void project(Slot in, std::span<const Projection> projections) override {
     issue([in, all = std::vector(projections.begin(), projections.end())](CpuStage& s) { s.project(in, all); });
   }
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
-    issue([=](CpuStage& s) { s.project_to_residual(in, weight, post_norm); });
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
+    issue([=](CpuStage& s) { s.project_to_residual(in, weight, bias, post_norm); });
   }
   void rotate_and_store(int64_t layer) override {
     issue([=](CpuStage& s) { s.rotate_and_store(layer); });
   }
-  void attend(int64_t layer) override {
-    issue([=](CpuStage& s) { s.attend(layer); });
+  void attend(int64_t layer, WeightId sinks) override {
+    issue([=](CpuStage& s) { s.attend(layer, sinks); });
   }
   void activate(Slot gate, Slot up) override {
     issue([=](CpuStage& s) { s.activate(gate, up); });
@@ -139,10 +139,10 @@ class ShardedStage final : public Stage {
   void route(const Router& router) override {
     issue([=](CpuStage& s) { s.route(router); });
   }
-  void project_experts(WeightId gate, WeightId up) override {
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override {
     issue([=](CpuStage& s) { s.project_experts(gate, up); });
   }
-  void combine_experts(WeightId down) override {
+  void combine_experts(const ExpertMatrix& down) override {
     issue([=](CpuStage& s) { s.combine_experts(down); });
   }
   void gate_rows(Slot slot, WeightId weight) override {

@@ -53,15 +53,22 @@ std::optional<core::DType> type_named(const std::string& name) {
   return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
 }
 
-// The types of the model's tensors. But what an adapter adds is often less than a step of blocks of 4 to 6 bits, and
-// rounding them again would lose it: matrices with an adapter are Q8_0 then.
+bool has_blocks(const core::StoredModel& model) {
+  return std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type) != nullptr; });
+}
+
+// The types of the model's tensors, but F32 of vectors beside blocks, as programs that read such a file want them. And
+// what an adapter adds is often less than a step of blocks of 4 to 6 bits, and rounding them again would lose it:
+// matrices with an adapter are Q8_0 then.
 std::vector<core::DType> stored_types(const Source& source) {
   using enum core::DType;
   const core::TensorStream stream = source.tensors();
   std::vector<core::DType> types;
   std::optional<core::DType> coarse;
+  const bool blocks = has_blocks(source.model);
+  const std::vector<core::TensorSpec> manifest = core::tensor_manifest(source.model.config);
   for (size_t i = 0; i < stream.tensors.size(); ++i) {
-    const core::DType type = source.model.tensors[i].type;
+    const core::DType type = blocks && !manifest[i].is_matrix() ? F32 : source.model.tensors[i].type;
     const bool rounds = stream.tensors[i].type != type && core::quant_info(type) != nullptr && type != Q8_0;
     if (rounds) coarse = type;
     types.push_back(rounds ? Q8_0 : type);
@@ -88,8 +95,7 @@ std::string name_of(const core::StoredModel& model) {
 
 // Only a GGUF holds blocks: for other formats they are dequantized.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
-  const bool blocks = std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type); });
-  if (!type.empty() || !blocks) return type;
+  if (!type.empty() || !has_blocks(model)) return type;
   fmt::print(stderr, "{}: its blocks are written as f32; --type f16 or bf16 takes half of that\n", model.path);
   return "f32";
 }
@@ -98,10 +104,10 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
 void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
-  for (const core::TensorView& tensor : model.tensors) {
-    if (tensor.shape.size() < 2) continue;
+  for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
+    if (!spec.is_matrix()) continue;
     ++matrices;
-    if (tensor.shape.back() % 256 != 0) ++others;
+    if (spec.shape.back() % 256 != 0) ++others;
   }
   if (others == 0) return;
   fmt::print(stderr, "{}: {} of {} matrices have rows that are not whole blocks of 256, and get other types for {}\n",

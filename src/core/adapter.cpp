@@ -53,7 +53,7 @@ float AdapterInfo::scale(float factor) const {
 std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config) {
   std::vector<TensorSpec> matrices = tensor_manifest(config);
   std::erase_if(matrices, [](const TensorSpec& spec) {
-    return spec.layer < 0 || spec.shape.size() != 2 || spec.role == Role::Router;
+    return spec.layer < 0 || !spec.is_matrix() || spec.is_stack() || spec.role == Role::Router;
   });
   return matrices;
 }

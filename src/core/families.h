@@ -29,7 +29,8 @@ enum class Family : uint8_t {
   Granite,
   Phi3,
   Glm,
-  Glm4
+  Glm4,
+  GptOss
 };
 
 /// Which numbers of a head RoPE turns together: (2i, 2i + 1), or (i, i + head_dim / 2).
@@ -38,8 +39,11 @@ enum class RopePairs : uint8_t { Adjacent, Halves };
 /// What of the queries and keys is normalized before they are rotated: each head by itself, or all heads at once.
 enum class QkNorm : uint8_t { None, Heads, All };
 
-/// What the gate of a feed-forward network goes through: silu, or the approximation of gelu by tanh.
-enum class Gate : uint8_t { Silu, Gelu };
+/// What becomes of the gate and the up-projection of a feed-forward network: silu(gate) up; the same with gelu, as tanh
+/// approximates it; or with both clamped, gate sigmoid(1.702 gate) (up + 1).
+enum class Gate : uint8_t { Silu, Gelu, Clamped };
+inline constexpr float kGateLimit = 7.0F;  ///< of Gate::Clamped: gates are at most so large, |up| too
+inline constexpr float kGateSlope = 1.702F;
 
 /// A router's score of an expert: of all logits the softmax, or of each the sigmoid.
 enum class RouterScore : uint8_t { Softmax, Sigmoid };
@@ -51,6 +55,7 @@ struct MixtureInfo {
   bool selection_bias = false;  ///< experts are chosen by score + bias, and weighed by the score (DeepSeek-V3)
   bool shared_gate = false;     ///< the shared experts' output is multiplied by sigmoid(w · x) (Qwen 2 MoE)
   bool normalizes = false;      ///< whether programs that read GGUF, which doesn't say it, take weights that sum to 1
+  bool biases = false;          ///< the router and the experts' matrices have biases (gpt-oss)
   bool deepseek_keys = false;  ///< files say it, and the scale, groups, first dense layers and number of shared experts
 };
 
@@ -75,6 +80,7 @@ struct HfNames {
   std::string_view expert_dim = "moe_intermediate_size";  ///< the same
   std::string_view qkv{};                                 ///< Wq, Wk and Wv as one matrix; empty: they are three
   std::string_view gate_up{};                             ///< W1 and W3, likewise
+  bool packed_experts = false;                            ///< see HfPacked
   bool says_bias = false;                                 ///< config.json has attention_bias, which is qkv_bias
   bool ties = false;                                      ///< the output is the embedding where nothing is said
   float rotary_factor = 1.0F;                             ///< what of a head is rotated where nothing is said
@@ -83,16 +89,17 @@ struct HfNames {
 /// The same in GGUF.
 struct GgufNames {
   std::string_view ffn_norm = "ffn_norm";
-  bool qkv = false;        ///< attn_qkv is written; it is read for every family
-  bool gate_up = false;    ///< ffn_up has the rows of W1 before those of W3
-  bool window = false;     ///< a sliding window can be said
+  bool qkv = false;                 ///< attn_qkv is written; it is read for every family
+  bool gate_up = false;             ///< ffn_up has the rows of W1 before those of W3
+  bool window = false;              ///< a sliding window can be said
+  bool yarn_between_pairs = false;  ///< no key says it, but models of the family have it: see RopeScaling
   int64_t layers_27b = 0;  ///< of Gemma's largest model, where llama.cpp's factor of scores is (dim / n_heads)^-0.5
 };
 
 /// How config.json says that attention has a sliding window.
 enum class HfWindow : uint8_t {
   None,      ///< it cannot
-  Number,    ///< sliding_window, 4096 if missing; null: none
+  Number,    ///< sliding_window, hf_window if missing; null: none
   Optional,  ///< the same, none if missing
   Layers,    ///< the same as Number, in the layers that layer_types or max_window_layers say
   Switched,  ///< the same if use_sliding_window is true
@@ -109,10 +116,13 @@ struct FamilyInfo {
   bool post_norms = false;       ///< and what they add to the residual stream
   bool hf_norms_less_1 = false;  ///< Hugging Face's files have the norms' weights less 1
   Gate gate = Gate::Silu;
-  bool qkv_bias = false;  ///< queries, keys and values have biases
+  bool qkv_bias = false;     ///< queries, keys and values have biases
+  bool output_bias = false;  ///< what attention adds has one
+  bool sinks = false;        ///< each head has an attention sink: a score more, whose value is 0
   QkNorm qk_norm = QkNorm::None;
   HfWindow window = HfWindow::None;
   int64_t window_period = 1;  ///< of ModelConfig, where files don't say it
+  int64_t hf_window = 4096;   ///< HfWindow::Number, where config.json doesn't say it
   int64_t hf_head_dim = 0;    ///< where config.json does not say it; 0: hidden_size / num_attention_heads
   float local_theta = 0.0F;   ///< of ModelConfig, where files don't say it
   FileScales scales = FileScales::None;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace folio::core {
 
 int64_t TensorSpec::elements() const {
@@ -11,11 +13,19 @@ int64_t TensorSpec::elements() const {
 }
 
 std::string TensorSpec::hf_part(int64_t index) const {
-  return is_stack() ? fmt::format(fmt::runtime(hf_name), index) : hf_name;
+  return is_stack() && hf_packed.name.empty() ? fmt::format(fmt::runtime(hf_name), index) : hf_name;
 }
+
+bool TensorSpec::of_experts() const { return role >= Role::ExpertW1 && role <= Role::ExpertB2; }
+
+bool TensorSpec::is_matrix() const { return is_stack() || (shape.size() == 2 && !of_experts()); }
 
 std::vector<int64_t> TensorSpec::hf_shape() const {
   if (role == Role::SharedGate) return {1, shape[0]};
+  if (!hf_packed.name.empty()) {
+    if (!is_stack()) return {shape[0], shape[1] * hf_packed.step};
+    return {shape[0], shape[2], shape[1] * hf_packed.step};
+  }
   return is_stack() ? std::vector<int64_t>(shape.begin() + 1, shape.end()) : shape;
 }
 
@@ -35,15 +45,34 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     const std::string ffn = fmt::format("{}.", family.hf.ffn);
     const std::string router = ffn + std::string(family.hf.router);
     const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, family.hf.expert[which]); };
+    const auto pack = [&](int64_t first, int64_t step) {  // the last tensor
+      TensorSpec& spec = tensors.back();
+      const char* bias = spec.is_stack() ? "" : "_bias";
+      const std::string_view matrix = family.hf.expert[step == 2 ? 0 : 2];
+      spec.hf_packed = {fmt::format("model.layers.{}.{}experts.{}{}", l, ffn, matrix, bias), first, step};
+      spec.hf_name = spec.hf_packed.name;
+    };
     add(Role::Router, l, {c.n_experts, c.dim}, "ffn_gate_inp", router, "ffn.router");
+    if (family.mixture.biases) add(Role::RouterBias, l, {c.n_experts}, "ffn_gate_inp", router, "ffn.router", ".bias");
     if (family.mixture.selection_bias) {
       add(Role::SelectionBias, l, {c.n_experts}, "exp_probs_b", router + ".e_score_correction", "ffn.selection",
           ".bias");
       tensors.back().hf_name = fmt::format("model.layers.{}.{}.e_score_correction_bias", l, router);
     }
-    add(Role::ExpertW1, l, {c.n_experts, c.expert_dim, c.dim}, "ffn_gate_exps", expert(0), "ffn.experts.w1");
-    add(Role::ExpertW3, l, {c.n_experts, c.expert_dim, c.dim}, "ffn_up_exps", expert(1), "ffn.experts.w3");
-    add(Role::ExpertW2, l, {c.n_experts, c.dim, c.expert_dim}, "ffn_down_exps", expert(2), "ffn.experts.w2");
+    const auto add_three = [&](std::array<Role, 3> roles, bool vectors) {
+      const auto shape = [&](int64_t out, int64_t in) {
+        return vectors ? std::vector{c.n_experts, out} : std::vector{c.n_experts, out, in};
+      };
+      constexpr std::array kGguf{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
+      constexpr std::array kModule{"ffn.experts.w1", "ffn.experts.w3", "ffn.experts.w2"};
+      for (size_t i = 0; i < 3; ++i) {
+        add(roles[i], l, i < 2 ? shape(c.expert_dim, c.dim) : shape(c.dim, c.expert_dim), kGguf[i], expert(i),
+            kModule[i], vectors ? ".bias" : ".weight");
+        if (family.hf.packed_experts) pack(i == 1 ? 1 : 0, i < 2 ? 2 : 1);
+      }
+    };
+    add_three({Role::ExpertW1, Role::ExpertW3, Role::ExpertW2}, false);
+    if (family.mixture.biases) add_three({Role::ExpertB1, Role::ExpertB3, Role::ExpertB2}, true);
     if (family.mixture.shared_gate && c.shared_dim > 0) {
       add(Role::SharedGate, l, {c.dim}, "ffn_gate_inp_shexp", ffn + "shared_expert_gate", "ffn.shared_gate");
     }
@@ -84,7 +113,12 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
           "attention.q_norm");
       add(Role::KeyNorm, l, {heads ? c.head_dim : c.kv_dim()}, "attn_k_norm", "self_attn.k_norm", "attention.k_norm");
     }
+    if (family.sinks) {
+      add(Role::AttentionSinks, l, {c.n_heads}, "attn_sinks", "self_attn.sinks", "attention.sinks");
+      tensors.back().hf_name = fmt::format("model.layers.{}.self_attn.sinks", l);
+    }
     add(Role::Wo, l, {c.dim, c.query_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
+    if (family.output_bias) add(Role::Bo, l, {c.dim}, "attn_output", "self_attn.o_proj", "attention.wo", ".bias");
     if (family.post_norms) {
       add(Role::PostAttentionNorm, l, {c.dim}, "post_attention_norm", std::string(family.hf.post_attention_norm),
           "post_attention_norm");

@@ -10,9 +10,9 @@
 namespace folio::core {
 
 /// The purpose of a tensor, in the order of a file (AttentionNorm to W2 in each layer).
-/// Not every family, and not every layer, has all. Bq to Bv are biases; QueryNorm and KeyNorm are over each head, or
-/// over all. Router to ExpertW2 are of layers with experts, whose W1, W3 and W2 belong to the experts that all tokens
-/// take.
+/// Not every family, and not every layer, has all. Bq to Bv and Bo are biases; QueryNorm and KeyNorm are over each
+/// head, or over all. Router to ExpertB2 are of layers with experts, whose W1, W3 and W2 belong to the experts that all
+/// tokens take.
 enum class Role {
   TokenEmbedding,
   AttentionNorm,
@@ -24,14 +24,20 @@ enum class Role {
   Bv,
   QueryNorm,
   KeyNorm,
+  AttentionSinks,  ///< [heads]
   Wo,
+  Bo,
   PostAttentionNorm,
   FfnNorm,
-  Router,         ///< [experts, dim]
+  Router,  ///< [experts, dim]
+  RouterBias,
   SelectionBias,  ///< [experts]
   ExpertW1,       ///< [experts, expert_dim, dim], as ExpertW3
   ExpertW3,
-  ExpertW2,    ///< [experts, dim, expert_dim]
+  ExpertW2,  ///< [experts, dim, expert_dim]
+  ExpertB1,  ///< [experts, expert_dim], as ExpertB3
+  ExpertB3,
+  ExpertB2,    ///< [experts, dim]
   SharedGate,  ///< [dim]
   W1,
   W3,
@@ -48,6 +54,17 @@ struct Fused {
   int64_t rows = 0;
 };
 
+/// Where Hugging Face's files have a stack [experts, out, in] transposed, and several woven into one: rows first,
+/// first + step, … of each expert's matrix of `name`, whose shape there is [experts, in, step * out]. Experts' vectors
+/// likewise, [experts, step * out]. In MXFP4 it is two tensors that are not transposed: NAME_blocks, U8
+/// [experts, step * out, in / 32, 16], whose bytes have an even element in their low half, the next one in the high
+/// half; and NAME_scales, U8 [experts, step * out, in / 32].
+struct HfPacked {
+  std::string name;  ///< empty: the tensor is by itself
+  int64_t first = 0;
+  int64_t step = 1;
+};
+
 struct TensorSpec {
   Role role;
   int64_t layer = -1;          ///< -1 outside the layers
@@ -60,12 +77,17 @@ struct TensorSpec {
   bool rope_permuted;       ///< Hugging Face's file has its rows in another order: see rope_layout.h
   Fused gguf_fused{};       ///< in GGUFs of the family, or of some programs (gguf_writes_fused)
   Fused hf_fused{};
+  HfPacked hf_packed{};
   bool gguf_writes_fused = false;
 
   [[nodiscard]] int64_t elements() const;
   [[nodiscard]] bool is_stack() const { return shape.size() == 3; }
+  /// Of the experts of which a token takes some: its first dimension is theirs.
+  [[nodiscard]] bool of_experts() const;
+  /// A matrix or a stack of them: neither a vector, nor the vectors of all experts.
+  [[nodiscard]] bool is_matrix() const;
   /// Tensors that Hugging Face's files have of it, 1 or the experts, and the name of one.
-  [[nodiscard]] int64_t hf_parts() const { return is_stack() ? shape[0] : 1; }
+  [[nodiscard]] int64_t hf_parts() const { return is_stack() && hf_packed.name.empty() ? shape[0] : 1; }
   [[nodiscard]] std::string hf_part(int64_t index) const;
   [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< of a part
 };

@@ -82,7 +82,7 @@ std::vector<DType> uniform_types(const ModelConfig& config, DType type) {
   const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
   std::vector<DType> types;
   for (const TensorSpec& tensor : tensor_manifest(config)) {
-    const bool matrix = tensor.shape.size() > 1 && tensor.role != Role::Router;
+    const bool matrix = tensor.is_matrix() && tensor.role != Role::Router;
     const bool outside = tensor.role == Role::TokenEmbedding || tensor.role == Role::Output;
     types.push_back(!matrix ? DType::F32 : outside ? of_tokens : type);
   }
@@ -92,7 +92,7 @@ std::vector<DType> uniform_types(const ModelConfig& config, DType type) {
 std::vector<DType> mixture_types(const ModelConfig& config, const Mixture& mixture) {
   std::vector<DType> types;
   for (const TensorSpec& tensor : tensor_manifest(config)) {
-    const bool matrix = tensor.shape.size() > 1 && tensor.role != Role::Router;
+    const bool matrix = tensor.is_matrix() && tensor.role != Role::Router;
     types.push_back(matrix ? of_whole_blocks(wanted(tensor, config, mixture), tensor.shape.back()) : DType::F32);
   }
   return types;

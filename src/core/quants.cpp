@@ -124,6 +124,12 @@ void unpack_q6_k(const uint8_t* block, Groups out) {
   }
 }
 
+// The scale, nibbles.
+void unpack_mxfp4(const uint8_t* block, Groups out) {
+  *out.scales = *block;
+  split_nibbles<16>(block + 1, out.quants);
+}
+
 struct Format {
   QuantInfo info;
   void (*unpack)(const uint8_t* block, Groups out);
@@ -138,6 +144,7 @@ constexpr std::array kFormats{
     Format{{DType::Q4_K, 32, 4, 0, true, true}, unpack_q4_k},
     Format{{DType::Q5_K, 32, 5, 0, true, true}, unpack_q5_k},
     Format{{DType::Q6_K, 16, 6, 32, false, true}, unpack_q6_k},
+    Format{{DType::MXFP4, 32, 4, 16, false, true, true}, unpack_mxfp4},
 };
 
 const Format* find_format(DType type) {
@@ -154,6 +161,8 @@ const Format& format_of(DType type) {
 
 }  // namespace
 
+float half_scale_of(uint8_t bits) { return std::ldexp(1.0F, bits - 128); }
+
 const QuantInfo* quant_info(DType type) {
   const Format* format = find_format(type);
   return format == nullptr ? nullptr : &format->info;
@@ -166,15 +175,15 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
   const size_t n = blocks.size() / t.block_bytes;
   const size_t groups = t.block_elements / q.group;  // of a block
   const size_t bytes = q.byte_scales ? n * groups : 0;
-  require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements && out.factors.size() >= n &&
-              (!q.minimums || out.minimum_factors.size() >= n) && out.scales.size() >= bytes &&
-              (!q.minimums || out.minimums.size() >= bytes),
+  require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements &&
+              (q.fp4 || out.factors.size() >= n) && (!q.minimums || out.minimum_factors.size() >= n) &&
+              out.scales.size() >= bytes && (!q.minimums || out.minimums.size() >= bytes),
           "{} bytes of {} do not unpack to {} numbers", blocks.size(), t.name, out.quants.size());
   const auto* block = reinterpret_cast<const uint8_t*>(blocks.data());
   for (size_t b = 0; b < n; ++b) {
     format.unpack(block + b * t.block_bytes,
                   {.quants = out.quants.data() + b * t.block_elements,
-                   .factors = out.factors.data() + b,
+                   .factors = q.fp4 ? nullptr : out.factors.data() + b,
                    .minimum_factors = q.minimums ? out.minimum_factors.data() + b : nullptr,
                    .scales = q.byte_scales ? out.scales.data() + b * groups : nullptr,
                    .minimums = q.byte_scales && q.minimums ? out.minimums.data() + b * groups : nullptr});
@@ -201,6 +210,11 @@ void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> qu
             .minimum_factors = std::span(factors).last(1),
             .scales = small_scales,
             .minimums = small_minimums});
+    if (q.fp4) {
+      for (uint8_t& quant : quants.subspan(b * t.block_elements, t.block_elements)) quant = kFp4Quants[quant];
+      scales[b] = half_scale_of(small_scales[0]);
+      continue;
+    }
     const float factor = f16_to_float(factors[0]);
     const float minimum_factor = f16_to_float(factors[1]);
     for (size_t g = 0; g < groups; ++g) {

@@ -18,9 +18,10 @@ constexpr std::array kTypes{
     DTypeInfo{DType::Q2_K, "Q2_K", 10, "", 256, 84},  DTypeInfo{DType::Q3_K, "Q3_K", 11, "", 256, 110},
     DTypeInfo{DType::Q4_K, "Q4_K", 12, "", 256, 144}, DTypeInfo{DType::Q5_K, "Q5_K", 13, "", 256, 176},
     DTypeInfo{DType::Q6_K, "Q6_K", 14, "", 256, 210}, DTypeInfo{DType::Q8_K, "Q8_K", 15, "", 256, 292},
-    DTypeInfo{DType::I8, "I8", 24, "I8", 1, 1},       DTypeInfo{DType::I16, "I16", 25, "I16", 1, 2},
-    DTypeInfo{DType::I32, "I32", 26, "I32", 1, 4},    DTypeInfo{DType::I64, "I64", 27, "I64", 1, 8},
-    DTypeInfo{DType::F64, "F64", 28, "F64", 1, 8},    DTypeInfo{DType::U8, "U8", -1, "U8", 1, 1},
+    DTypeInfo{DType::MXFP4, "MXFP4", 39, "", 32, 17}, DTypeInfo{DType::I8, "I8", 24, "I8", 1, 1},
+    DTypeInfo{DType::I16, "I16", 25, "I16", 1, 2},    DTypeInfo{DType::I32, "I32", 26, "I32", 1, 4},
+    DTypeInfo{DType::I64, "I64", 27, "I64", 1, 8},    DTypeInfo{DType::F64, "F64", 28, "F64", 1, 8},
+    DTypeInfo{DType::U8, "U8", -1, "U8", 1, 1},
 };
 
 }  // namespace

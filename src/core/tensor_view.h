@@ -30,6 +30,7 @@ enum class DType {
   Q5_K,
   Q6_K,
   Q8_K,
+  MXFP4,
   I8,
   I16,
   I32,

@@ -102,7 +102,8 @@ bool is_weight_type(DType type) {
 
 void require_weight_type(const TensorView& tensor, const std::string& where) {
   require(is_weight_type(tensor.type),
-          "{}{}tensor {} has type {}, but F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K is needed",
+          "{}{}tensor {} has type {}, but F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K or MXFP4 is "
+          "needed",
           where, where.empty() ? "the " : ": ", printable(tensor.name), info(tensor.type).name);
 }
 

@@ -19,7 +19,7 @@ EXPERTS = ["--experts", "6", "--experts-per-token", "2"]
 FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
             "dots1": ["--shared-experts", "1", "--balance", "bias", "--balance-rate", "0.01"],
             "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "12", "--head-dim", "10"],
-            "olmoe": ["--family", "olmoe"]}
+            "olmoe": ["--family", "olmoe"], "gpt_oss": ["--family", "gpt_oss", "--sliding-window", "9"]}
 # Random ones, and what of transformers' gradients Folio's stacks are.
 CONFIGS = {
     "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
@@ -28,6 +28,8 @@ CONFIGS = {
     "qwen3_moe": (transformers.Qwen3MoeConfig, dict(head_dim=16, num_experts=8, num_experts_per_tok=4,
                                                    moe_intermediate_size=20, norm_topk_prob=True)),
     "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3)),
+    "gpt_oss": (transformers.GptOssConfig, dict(head_dim=16, num_local_experts=8, num_experts_per_tok=3, sliding_window=9,
+                                                rope_parameters=dict(rope_type="default", rope_theta=1e4))),
 }
 
 
@@ -56,7 +58,9 @@ def random_model(home, name, tokens):
 
 
 def in_stacks(gradients, model):
-    """Files have each expert's matrices; transformers' parameters are stacks, gate and up in one."""
+    """Files have each expert's matrices; transformers' parameters are stacks, gate and up in one. gpt-oss's files, too."""
+    if model.config.model_type == "gpt_oss":
+        return {key: g for key, g in gradients.items() if not key.startswith("__pad__")}
     ffn = "block_sparse_moe" if model.config.model_type == "mixtral" else "mlp"
     names = ("w1", "w3", "w2") if ffn == "block_sparse_moe" else ("gate_proj", "up_proj", "down_proj")
     n = getattr(model.config, "num_local_experts", None) or model.config.num_experts
@@ -103,7 +107,7 @@ def test_a_family_follows_from_its_parts(home, family):
     model, loading = transformers.AutoModelForCausalLM.from_pretrained(best, dtype=torch.float32, output_loading_info=True)
     loading["unexpected_keys"] = {key for key in loading["unexpected_keys"] if not key.startswith("__pad__")}
     assert model.config.model_type == family and not any(loading.values()), loading
-    active = sum(p.numel() * (2 / 6 if "experts." in name and p.dim() == 3 else 1) for name, p in model.named_parameters())
+    active = sum(p.numel() * (2 / 6 if "experts." in name and (p.dim() == 3 or name.endswith("_bias")) else 1) for name, p in model.named_parameters())
     biases = sum(b.numel() for name, b in model.named_buffers() if name.endswith("e_score_correction_bias"))
     assert (f"{sum(p.numel() for p in model.parameters()) + biases} parameters, {round(active) + biases} of them"
             in done.stdout)

@@ -66,8 +66,24 @@ const ModelConfig kDots1{.family = Family::Dots1,
                          .expert_groups = 4,
                          .groups_per_token = 2,
                          .route_scale = 2.5F};
-const std::vector<ModelConfig> kAll{kTiny,  kUntied,  kGrouped, kMultiQuery, kQwen2,
-                                    kQwen3, kMistral, kMixtral, kQwen2Moe,   kDots1};
+const ModelConfig kGptOss{.family = Family::GptOss,
+                          .vocab_size = 201088,
+                          .dim = 2880,
+                          .n_layers = 24,
+                          .n_heads = 64,
+                          .n_kv_heads = 8,
+                          .head_dim = 64,
+                          .hidden_dim = 2880,
+                          .n_experts = 32,
+                          .experts_per_token = 4,
+                          .expert_dim = 2880,
+                          .normalize_routes = true,
+                          .context_length = 131072,
+                          .sliding_window = 128,
+                          .window_period = 2,
+                          .tie_embeddings = false};
+const std::vector<ModelConfig> kAll{kTiny,    kUntied,  kGrouped,  kMultiQuery, kQwen2, kQwen3,
+                                    kMistral, kMixtral, kQwen2Moe, kDots1,      kGptOss};
 
 TEST(ModelConfig, SensibleShapesAreValid) {
   for (const ModelConfig& c : kAll) EXPECT_NO_THROW(validate(c, "here"));
@@ -214,6 +230,7 @@ TEST(ModelConfig, ParameterCountIsTheSumOfTheManifest) {
 TEST(ModelConfig, ParameterCountOfPublishedModels) {
   // Llama 3.2 1B has 1,235,814,400 parameters (tied); stories15M has 15,191,712 (tied).
   EXPECT_EQ(parameter_count(kGrouped), 1235814400);
+  EXPECT_EQ(parameter_count(kGptOss), 20914757184);  // gpt-oss-20b
   ModelConfig stories = kUntied;
   stories.tie_embeddings = true;
   EXPECT_EQ(parameter_count(stories), 15191712);
@@ -291,15 +308,19 @@ TEST(Manifest, NamesAreUniqueInEachNaming) {
     std::set<std::string> module;
     for (const TensorSpec& spec : manifest) {
       gguf.insert(spec.gguf_name);
-      hf.insert(spec.hf_name);
+      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // of some, each second row
       module.insert(spec.module_name);
-      if (spec.role == Role::SelectionBias) continue;  // "e_score_correction_bias"
+      if (spec.role == Role::SelectionBias) continue;   // "e_score_correction_bias"
+      if (spec.role == Role::AttentionSinks) continue;  // "sinks"
+      if (!spec.hf_packed.name.empty()) continue;       // "gate_up_proj", "gate_up_proj_bias"
       for (const char* kind : {".weight", ".bias"}) {
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.hf_name.ends_with(kind));
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.module_name.ends_with(kind));
       }
     }
-    const int64_t more = (info(c.family).qkv_bias ? 3 : 0) + (info(c.family).qk_norm != QkNorm::None ? 2 : 0);
+    const FamilyInfo& family = info(c.family);
+    const int64_t more = (family.qkv_bias ? 3 : 0) + (family.output_bias ? 1 : 0) + (family.sinks ? 1 : 0) +
+                         (info(c.family).qk_norm != QkNorm::None ? 2 : 0);
     EXPECT_EQ(gguf.size(), manifest.size());
     EXPECT_EQ(hf.size(), manifest.size());
     EXPECT_EQ(module.size(), manifest.size());
@@ -307,11 +328,33 @@ TEST(Manifest, NamesAreUniqueInEachNaming) {
     for (int64_t l = 0; l < c.n_layers; ++l) {
       if (!c.has_experts(l)) continue;
       const MixtureInfo& mixture = info(c.family).mixture;
-      of_experts += 4 + (mixture.selection_bias ? 1 : 0) + (mixture.shared_gate ? 1 : 0) - (c.shared_dim > 0 ? 0 : 3);
+      of_experts += 4 + (mixture.selection_bias ? 1 : 0) + (mixture.shared_gate ? 1 : 0) + (mixture.biases ? 4 : 0) -
+                    (c.shared_dim > 0 ? 0 : 3);
     }
     EXPECT_EQ(manifest.size(),
               static_cast<size_t>(2 + (9 + more) * c.n_layers + of_experts + (c.tie_embeddings ? 0 : 1)));
   }
+}
+
+// In Hugging Face's files W1 and W3 are one tensor, [in, out], with their columns in turn.
+TEST(Manifest, GptOssHasAllExpertsInOneTensor) {
+  const auto manifest = tensor_manifest(kGptOss);
+  const auto find = [&](const std::string& name) {
+    return *std::find_if(manifest.begin(), manifest.end(), [&](const TensorSpec& s) { return s.gguf_name == name; });
+  };
+  const TensorSpec up = find("blk.2.ffn_up_exps.weight");
+  EXPECT_EQ(up.shape, (std::vector<int64_t>{32, 2880, 2880}));
+  EXPECT_EQ(up.hf_parts(), 1);
+  EXPECT_EQ(up.hf_packed.name, "model.layers.2.mlp.experts.gate_up_proj");
+  EXPECT_EQ(up.hf_shape(), (std::vector<int64_t>{32, 2880, 5760}));
+  EXPECT_EQ(up.hf_packed.first, 1);
+  const TensorSpec bias = find("blk.2.ffn_gate_exps.bias");
+  EXPECT_EQ(bias.hf_packed.name, "model.layers.2.mlp.experts.gate_up_proj_bias");
+  EXPECT_EQ(bias.hf_shape(), (std::vector<int64_t>{32, 5760}));
+  EXPECT_FALSE(bias.is_matrix());
+  EXPECT_EQ(find("blk.2.attn_sinks.weight").hf_name, "model.layers.2.self_attn.sinks");
+  EXPECT_EQ(find("blk.2.ffn_gate_inp.bias").hf_name, "model.layers.2.mlp.router.bias");
+  EXPECT_EQ(find("blk.2.post_attention_norm.weight").role, Role::FfnNorm);
 }
 
 TEST(Manifest, ExpertsAreAStackThatHuggingFaceSplits) {

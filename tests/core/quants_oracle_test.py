@@ -13,7 +13,7 @@ from gguf import GGMLQuantizationType as Q
 from gguf import quants
 
 TOOL = os.environ["FOLIO_FORMAT_TOOL"]
-READ = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
+READ = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.MXFP4]
 WRITTEN = [Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1]  # by the gguf package, too; golden blocks have the K types
 
 

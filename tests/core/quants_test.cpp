@@ -15,8 +15,8 @@
 namespace folio::core {
 namespace {
 
-constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
-                            DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
+                            DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4};
 
 // Random blocks; the scales may be any F16 numbers.
 std::vector<std::byte> random_blocks(DType type, size_t n, uint64_t seed) {
@@ -37,7 +37,7 @@ TEST(Quants, GroupsHaveTheValuesOfTheirBlocks) {
     unpack(type, blocks, quants, scales, minimums);
     dequantize(type, blocks, values);
     for (size_t i = 0; i < n; ++i) {
-      ASSERT_LT(quants[i], 1U << q.bits) << info(type).name;
+      ASSERT_LT(quants[i], 1U << (q.fp4 ? 5 : q.bits)) << info(type).name;
       float expected = scales[i / q.group] * static_cast<float>(static_cast<int32_t>(quants[i]) - q.zero_point);
       if (q.minimums) expected += minimums[i / q.group];
       if (std::isnan(expected) && std::isnan(values[i])) continue;
@@ -47,6 +47,26 @@ TEST(Quants, GroupsHaveTheValuesOfTheirBlocks) {
     for (const float scale : scales) {
       const float stored = f16_to_float(float_to_f16(scale));
       EXPECT_EQ(std::bit_cast<uint32_t>(stored), std::bit_cast<uint32_t>(scale)) << "kept in half precision";
+    }
+  }
+}
+
+// E2M1: a sign, two bits of exponent, one of mantissa. The scale is 2^(byte - 127), E8M0. In GGUF the low halves of a
+// block's bytes are its first sixteen elements.
+TEST(Quants, Mxfp4IsE2M1TimesAPowerOfTwo) {
+  for (int scale = 0; scale < 253; ++scale) {  // above, 6 times the scale is no float
+    std::vector<std::byte> block(17);
+    block[0] = static_cast<std::byte>(scale);
+    for (size_t i = 0; i < 16; ++i) block[1 + i] = static_cast<std::byte>(i | (15 - i) << 4U);
+    std::vector<float> values(32);
+    dequantize(DType::MXFP4, block, values);
+    for (int i = 0; i < 32; ++i) {
+      const int bits = i < 16 ? i : 31 - i;
+      const int exponent = bits >> 1 & 3, mantissa = bits & 1;
+      const double magnitude = exponent == 0 ? mantissa / 2.0 : std::ldexp(1.0 + mantissa / 2.0, exponent - 1);
+      const double expected = std::ldexp(bits < 8 ? magnitude : -magnitude, scale - 127);
+      ASSERT_EQ(static_cast<double>(values[static_cast<size_t>(i)]), expected)
+          << "scale " << scale << ", bits " << bits;
     }
   }
 }

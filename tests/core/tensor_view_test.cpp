@@ -11,9 +11,9 @@
 namespace folio::core {
 namespace {
 
-constexpr std::array kAll{DType::F32,  DType::F16,  DType::BF16, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
-                          DType::Q8_0, DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_K,
-                          DType::I8,   DType::I16,  DType::I32,  DType::I64,  DType::F64,  DType::U8};
+constexpr std::array kAll{DType::F32,   DType::F16,  DType::BF16, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
+                          DType::Q8_0,  DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_K,
+                          DType::MXFP4, DType::I8,   DType::I16,  DType::I32,  DType::I64,  DType::F64,  DType::U8};
 
 std::optional<uint64_t> bytes_of(DType type, std::vector<int64_t> shape) { return tensor_bytes(type, shape); }
 

@@ -16,7 +16,7 @@ from gguf import GGUFValueType as V
 from safetensors.numpy import save as safetensors
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (Dots1Config, Gemma2Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GlmConfig,
-                          GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
+                          GptOssConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
                           Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 END = "<|endoftext|>"
@@ -99,7 +99,7 @@ def byte_level_tokenizer(pre):
 def tokenizer_gguf_seeds(folder):
     folder.mkdir(parents=True, exist_ok=True)
     makers = {"character": character_tokenizer, "sentencepiece": sentencepiece_tokenizer,
-              **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2")}}
+              **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o")}}
     for name, add in makers.items():
         writer = gguf.GGUFWriter(folder / f"good-{name}", "llama")
         add(writer)
@@ -178,6 +178,12 @@ def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
     if family == "olmo2":
         del shapes["blk.0.attn_norm"], shapes["blk.0.ffn_norm"]
         shapes |= {"blk.0.attn_q_norm": (q_dim,), "blk.0.attn_k_norm": (kv_dim,)}
+    if family == "gpt-oss":
+        shapes["blk.0.attn_sinks"] = (heads,)
+        shapes["blk.0.post_attention_norm"] = shapes.pop("blk.0.ffn_norm")
+        for tensor in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps",
+                       "ffn_down_exps"):
+            writer.add_tensor(f"blk.0.{tensor}.bias", values(*shapes[f"blk.0.{tensor}"][:-1]))
     for tensor, shape in shapes.items():
         data = values(*shape)
         kind = (types or {}).get(tensor)
@@ -234,6 +240,9 @@ def gguf_seeds(folder):
     model(folder, "good-phi3", character_tokenizer, family="phi3", extra={"attention.sliding_window": 3})
     model(folder, "good-chatglm", character_tokenizer, family="chatglm", dim=8, rotated=2)
     model(folder, "good-glm4", character_tokenizer, family="glm4", dim=8, rotated=2)
+    mxfp4 = {f"blk.0.ffn_{which}_exps": Q.MXFP4 for which in ("gate", "up", "down")}
+    model(folder, "good-gpt-oss", character_tokenizer, family="gpt-oss", dim=32, hidden=32, experts=3, tied=False,
+          types=mxfp4, extra={"attention.sliding_window": 3})
     every_type(folder, "every-type")
     finish(gguf.GGUFWriter(folder / "empty", "llama"))
     version_2 = bytearray((folder / "good-character").read_bytes())
@@ -286,6 +295,8 @@ def config_seeds(folder):
                              ("granite", GraniteConfig, dict(logits_scaling=3.0, attention_multiplier=0.3)),
                              ("glm", GlmConfig, {}), ("glm4", Glm4Config, dict(attention_bias=False))]:
         put(folder, f"good-{name}", kind(**shape, **more).to_json_string(use_diff=False))
+    put(folder, "good-gpt-oss", GptOssConfig(**shape, num_local_experts=4, num_experts_per_tok=2, head_dim=4,
+                                             sliding_window=9).to_json_string(use_diff=False))
     put(folder, "good-dots1", Dots1Config(**shape, **dots, sliding_window=None).to_json_string(use_diff=False))
 
 
@@ -488,7 +499,8 @@ def api_seeds(folder):
 def block_seeds(folder):
     """The type's place in fuzz_blocks.cpp, the rows less one, blocks."""
     random = np.random.default_rng(2)
-    types = [gguf.GGMLQuantizationType[name] for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")]
+    types = [gguf.GGMLQuantizationType[name]
+             for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4")]
     for i, qtype in enumerate(types):
         elements, size = gguf.GGML_QUANT_SIZES[qtype]
         put(folder, f"good-{qtype.name}", bytes([i, 2]) + random.integers(0, 256, 6 * size, dtype=np.uint8).tobytes())

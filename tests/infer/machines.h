@@ -89,14 +89,14 @@ class RecordingStage final : public Stage {
   void project(Slot in, std::span<const Projection> projections) override {
     issue([in, p = std::vector(projections.begin(), projections.end())](Stage& s) { s.project(in, p); });
   }
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
-    issue([=](Stage& s) { s.project_to_residual(in, weight, post_norm); });
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
+    issue([=](Stage& s) { s.project_to_residual(in, weight, bias, post_norm); });
   }
   void rotate_and_store(int64_t layer) override {
     issue([=](Stage& s) { s.rotate_and_store(layer); });
   }
-  void attend(int64_t layer) override {
-    issue([=](Stage& s) { s.attend(layer); });
+  void attend(int64_t layer, WeightId sinks) override {
+    issue([=](Stage& s) { s.attend(layer, sinks); });
   }
   void activate(Slot gate, Slot up) override {
     issue([=](Stage& s) { s.activate(gate, up); });
@@ -104,10 +104,10 @@ class RecordingStage final : public Stage {
   void route(const Router& router) override {
     issue([=](Stage& s) { s.route(router); });
   }
-  void project_experts(WeightId gate, WeightId up) override {
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override {
     issue([=](Stage& s) { s.project_experts(gate, up); });
   }
-  void combine_experts(WeightId down) override {
+  void combine_experts(const ExpertMatrix& down) override {
     issue([=](Stage& s) { s.combine_experts(down); });
   }
   void gate_rows(Slot slot, WeightId weight) override {

@@ -242,12 +242,32 @@ inline std::vector<Shape> expert_shapes() {
                                 .expert_dim = 96,
                                 .context_length = 96,
                                 .tie_embeddings = false};
+  core::ModelConfig gpt_oss{.family = core::Family::GptOss,
+                            .vocab_size = 31,
+                            .dim = 64,
+                            .n_layers = 2,
+                            .n_heads = 4,
+                            .n_kv_heads = 2,
+                            .head_dim = 18,
+                            .hidden_dim = 32,
+                            .n_experts = 6,
+                            .experts_per_token = 2,
+                            .expert_dim = 32,
+                            .normalize_routes = true,
+                            .context_length = 100,
+                            .sliding_window = 21,
+                            .window_period = 2,
+                            .tie_embeddings = false};
+  core::ModelConfig gpt_oss_blocks = gpt_oss;
+  gpt_oss_blocks.head_dim = 32;
   return {{"mixtral", mixtral},
           {"qwen2_moe", qwen2},
           {"dots1", dots},
           {"olmoe_f16", olmoe, core::DType::F16},
           {"olmoe_Q8_0", olmoe, core::DType::Q8_0},
-          {"olmoe_Q4_0", olmoe, core::DType::Q4_0}};
+          {"olmoe_Q4_0", olmoe, core::DType::Q4_0},
+          {"gpt_oss", gpt_oss},
+          {"gpt_oss_MXFP4", gpt_oss_blocks, core::DType::MXFP4}};
 }
 
 /// With norms in other places, caps, scales, windows in some layers, two bases and partial rotations.
@@ -299,8 +319,8 @@ inline std::vector<Shape> typed_shapes() {
   using core::DType;
   std::vector<Shape> shapes{{"f16", small_shapes()[1].config, DType::F16},
                             {"bf16", small_shapes()[1].config, DType::BF16}};
-  for (const DType type :
-       {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K}) {
+  for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K,
+                           DType::Q6_K, DType::MXFP4}) {
     shapes.push_back({std::string(core::info(type).name),
                       {.vocab_size = 37,
                        .dim = 256,
@@ -330,7 +350,7 @@ inline std::string shape_name(const ::testing::TestParamInfo<Shape>& info) { ret
 inline core::Weights random_weights(const core::ModelConfig& config, uint64_t seed) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
-    const bool is_vector = spec.shape.size() == 1;
+    const bool is_vector = !spec.is_matrix();
     const bool is_norm = is_vector && !spec.gguf_name.ends_with(".bias") && spec.role != core::Role::SharedGate;
     const double scale = is_vector ? 0.3 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
     auto values = random_floats(static_cast<size_t>(spec.elements()), core::random_bits(seed, weights.tensors.size()),
@@ -358,6 +378,12 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   };
   for (size_t b = 0; b < n; ++b) {
     std::byte* block = blocks.data() + b * t.block_bytes;
+    if (q.fp4) {  // twice numbers up to 6 times half a power of two
+      const double exponent =
+          std::round(std::log2(scale / 6.0)) + static_cast<double>(core::random_below(seed + 1, b, 2));
+      block[0] = static_cast<std::byte>(127 + static_cast<int>(exponent));
+      continue;
+    }
     const double d = scale / steps / of_scales * (0.5 + core::random_uniform(seed + 1, b));
     put(type == DType::Q6_K ? block + 208 : block, d);
     if (q.minimums) put(block + 2, q.byte_scales ? d * steps : -d * steps);
@@ -373,7 +399,7 @@ inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, ui
   const core::TensorStream stream = core::stream_as(weights.views(), blocks ? core::DType::F32 : shape.type);
   std::vector<std::vector<std::byte>> tensors;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    if (blocks && manifest[i].shape.size() > 1) {
+    if (blocks && manifest[i].is_matrix()) {
       const auto n = static_cast<size_t>(manifest[i].elements()) / core::info(shape.type).block_elements;
       const bool embedding = manifest[i].role == core::Role::TokenEmbedding;
       tensors.push_back(
@@ -391,8 +417,9 @@ inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, ui
 inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
   auto tensors = random_tensors(shape, seed);
   auto views = random_weights(shape.config, seed).views();
+  const auto manifest = core::tensor_manifest(shape.config);
   for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].shape.size() > 1) views[i].type = shape.type;
+    if (manifest[i].is_matrix()) views[i].type = shape.type;
     views[i].bytes = tensors[i];
   }
   if (shape.in_memory) {

@@ -12,13 +12,14 @@ import random_models  # noqa: E402
 from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E402
 
 BLOCKS = dict(hidden_size=64, intermediate_size=96)  # rows that are whole blocks of 32
-EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1"]
+EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "gpt_oss"]
 EXPERTS = dict(moe_intermediate_size=32)
 MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe": EXPERTS, "dots1": EXPERTS,
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
 
 
-@pytest.mark.parametrize("name", random_models.MODELS)
+# llama.cpp rounds the borders of gpt-oss's YaRN to whole pairs, which it was not trained with.
+@pytest.mark.parametrize("name", [name for name in random_models.MODELS if name != "gpt_oss yarn"])
 def test_the_same_text(tmp_path, name):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
@@ -81,3 +82,15 @@ def test_quantized_files(tmp_path, name, type_):
         tokens, gaps = theirs.greedy(ours["prompt_tokens"], 60, never=5)
         parted = next((i for i, (a, b) in enumerate(zip(ours["tokens"], tokens)) if a != b), None)
         assert parted is None or gaps[parted] < 0.3, (parted, gaps[parted])
+
+
+def test_gpt_oss_in_mxfp4(tmp_path):
+    """As it is published. Where a router's best are close, rounding takes another expert: see above."""
+    directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
+    folio("export", directory, "--out", tmp_path / "m.gguf")
+    assert "MXFP4" in {t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    with LlamaCpp(tmp_path / "m.gguf") as theirs:
+        ours = folio_greedy(tmp_path / "m.gguf", "ab é", 60)
+        before = ours["prompt_tokens"] + ours["tokens"][:-1]
+        choices = theirs.all_logits(before)[len(ours["prompt_tokens"]) - 1:, :5].argmax(-1)
+        assert (choices == ours["tokens"]).mean() >= 0.9

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -70,6 +71,23 @@ TEST(Experts, GradientsAreThoseOfDifferences) {
       SCOPED_TRACE(core::info(c.family).name);
       expect_gradients([&] { return mixture->forward(x); }, leaves(x, *mixture));
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// On both sides of the limits, 7 for the gate and ±7 for what it multiplies.
+TEST(Experts, GradientsOfAClampedGateAreThoseOfDifferences) {
+  const auto z = torch::tensor({-9.0, -1.5, 0.3, 6.5, 7.5, 9.0}, torch::kDouble).view({6, 1}).expand({6, 5}).clone();
+  const auto up = torch::tensor({-8.0, -6.0, 0.5, 6.5, 8.0}, torch::kDouble).expand({6, 5}).clone();
+  expect_gradients([&] { return nn::gated(core::Gate::Clamped, z, up); }, {z.requires_grad_(), up.requires_grad_()});
+  const torch::NoGradGuard no_grad;
+  const auto y = nn::gated(core::Gate::Clamped, z, up);
+  for (int64_t i = 0; i < 6; ++i) {
+    for (int64_t j = 0; j < 5; ++j) {
+      const double g = std::min(z[i][j].item<double>(), 7.0);
+      const double u = std::max(-7.0, std::min(up[i][j].item<double>(), 7.0));
+      EXPECT_NEAR(y[i][j].item<double>(), g / (1.0 + std::exp(-static_cast<double>(core::kGateSlope) * g)) * (u + 1.0),
+                  1e-12);
     }
   }
 }

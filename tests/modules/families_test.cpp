@@ -36,6 +36,15 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
+  for (const int64_t window : {0, 4}) {  // sinks, and a bias of the output; its experts are experts_test's
+    core::ModelConfig c = grouped;
+    c.family = Family::GptOss;
+    c.sliding_window = window;
+    c.n_experts = c.experts_per_token = 2;
+    c.expert_dim = 3;
+    c.normalize_routes = true;
+    all.push_back(c);
+  }
   return all;
 }
 

@@ -62,6 +62,10 @@ void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pip
     refuse(fmt::format("--tensor-parallel {}: a {} normalizes all heads at once, which no rank has; take another mesh",
                        t, core::info(c.family).name));
   }
+  if ((t > 1 || shape[Axis::Context] > 1) && core::info(c.family).sinks) {
+    refuse(fmt::format("--{}-parallel: a {} has attention sinks, which no rank's attention knows; take another mesh",
+                       name_of(t > 1 ? Axis::Tensor : Axis::Context), core::info(c.family).name));
+  }
   if (e > 1 && c.n_experts == 0)
     refuse(fmt::format("--expert-parallel {}: the model has no experts; take --experts, or another mesh", e));
   if (c.n_experts > 0) require_divisible("experts", c.n_experts, Axis::Expert, e);

@@ -22,7 +22,7 @@ double time_product(const torch::Tensor& a, torch::Tensor& out) {
 }  // namespace
 
 int64_t active_elements(const core::ModelConfig& c, const core::TensorSpec& spec) {
-  return spec.is_stack() ? spec.elements() / c.n_experts * c.experts_per_token : spec.elements();
+  return spec.of_experts() ? spec.elements() / c.n_experts * c.experts_per_token : spec.elements();
 }
 
 int64_t active_parameters(const core::ModelConfig& c) {

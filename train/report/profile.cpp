@@ -97,7 +97,7 @@ const std::vector<Class>& classes() {
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
   int64_t weights = c.vocab_size * c.dim;  // of the output
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
-    if (spec.layer >= 0 && spec.shape.size() > 1) weights += active_elements(c, spec);
+    if (spec.layer >= 0 && spec.is_matrix()) weights += active_elements(c, spec);
   }
   return (frozen ? 4.0 : 6.0) * static_cast<double>(tokens) * static_cast<double>(weights);
 }

@@ -16,7 +16,8 @@ AdamW::AdamW(const Parameters& parameters, const TrainConfig& config,
     parameters_.push_back(p);
     moments_.push_back({name, torch::zeros_like(p), torch::zeros_like(p)});
     const bool embedding = name.find("embeddings") != std::string::npos;
-    const bool decays = p.dim() < 2 ? config.decay_norms : !embedding || config.decay_embeddings;
+    const bool vector = p.dim() < 2 || name.ends_with(".bias");  // of all experts, too
+    const bool decays = vector ? config.decay_norms : !embedding || config.decay_embeddings;
     Group& group = decays ? decayed : plain;
     group.parameters.push_back(p);
     group.first.push_back(moments_.back().first);

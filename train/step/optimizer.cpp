@@ -16,7 +16,7 @@ Parameters::Parameters(const torch::nn::Module& model) {
 }
 
 bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter) {
-  return parameter.dim() >= 2 && name.starts_with("layers.");
+  return parameter.dim() >= 2 && name.starts_with("layers.") && !name.ends_with(".bias");  // experts' biases are none
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const TrainConfig& config) {

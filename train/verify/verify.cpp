@@ -99,9 +99,8 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
       }
       if (!parameters.contains(network + ".w1.weight")) return;
       const auto gate = torch::linear(value, parameters[network + ".w1.weight"]);
-      const bool silu = core::info(model->config().family).gate == core::Gate::Silu;
-      auto hidden = (silu ? torch::silu(gate) : torch::gelu(gate, "tanh")) *
-                    torch::linear(value, parameters[network + ".w3.weight"]);
+      auto hidden = nn::gated(core::info(model->config().family).gate, gate,
+                              torch::linear(value, parameters[network + ".w3.weight"]));
       if (const auto* gate_of_shared = parameters.find(layer + "ffn.shared_gate.weight")) {
         hidden = hidden * torch::sigmoid(torch::matmul(value, *gate_of_shared)).unsqueeze(-1);
       }

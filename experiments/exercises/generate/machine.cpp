@@ -72,7 +72,7 @@ void ExerciseStage::project(Slot in, std::span<const infer::Projection> projecti
   }
 }
 
-void ExerciseStage::project_to_residual(Slot in, WeightId w, WeightId /*post_norm*/) {
+void ExerciseStage::project_to_residual(Slot in, WeightId w, WeightId /*bias*/, WeightId /*post_norm*/) {
   const size_t dim = width(Slot::Residual);
   scratch_.resize(n_rows_ * dim);
   parts_.matmul(at(in), weight(w), n_rows_, width(in), dim, scratch_.data());
@@ -109,7 +109,7 @@ void ExerciseStage::rotate_and_store(int64_t layer) {
 }
 
 // The rows of a sequence attend together, to its keys and values side by side.
-void ExerciseStage::attend(int64_t layer) {
+void ExerciseStage::attend(int64_t layer, WeightId /*sinks*/) {
   const size_t kv_dim = width(Slot::Key);
   std::vector<float> keys;
   std::vector<float> values;

@@ -30,9 +30,10 @@ class ExerciseStage final : public infer::Stage {
   void norm(WeightId weight) override;
   void norm_heads(Slot slot, WeightId weight) override;
   void project(Slot in, std::span<const infer::Projection> projections) override;
-  void project_to_residual(infer::Slot in, infer::WeightId weight, infer::WeightId post_norm) override;
+  void project_to_residual(infer::Slot in, infer::WeightId weight, infer::WeightId bias,
+                           infer::WeightId post_norm) override;
   void rotate_and_store(int64_t layer) override;
-  void attend(int64_t layer) override;
+  void attend(int64_t layer, infer::WeightId sinks) override;
   void activate(infer::Slot gate, infer::Slot up) override;
   void finish_logits() override {}
   void gather() override;

@@ -139,7 +139,8 @@ class ExpertTable {
         2 * rows * static_cast<double>(m.width));
     const DeviceMemory residual = zeros(bench_.stream, n_ * m.dim * sizeof(float));
     add("experts: combine", name, 4 * rows + 8 * static_cast<double>(n_ * m.dim), 1, [&](size_t) {
-      combine_experts(bench_.stream, residual.as<float>(), outs.as<float>(), routed_.taken(), m.n_chosen, n_, m.dim);
+      combine_experts(bench_.stream, residual.as<float>(), outs.as<float>(), nullptr, routed_.taken(), m.n_chosen, n_,
+                      m.dim);
     });
   }
 

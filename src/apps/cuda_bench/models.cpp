@@ -89,7 +89,7 @@ core::StoredModel random_model(const core::ModelConfig& config, DType type, core
                           .gguf = {}};
   std::map<Role, std::shared_ptr<const std::vector<std::byte>>> made;
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
-    const bool is_matrix = spec.shape.size() > 1;
+    const bool is_matrix = spec.is_matrix();
     const DType stored = !is_matrix ? DType::F32 : type == DType::Q4_0 && is_end(spec.role) ? DType::Q8_0 : type;
     auto& bytes = made[spec.role];
     if (bytes == nullptr) {

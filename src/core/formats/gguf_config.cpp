@@ -82,6 +82,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.factor = factor;
   }
   if (s.type == RopeScalingType::Yarn) {
+    s.whole_pairs = !info(c.family).gguf_names.yarn_between_pairs;
     s.original_context = file.integer(key(kOriginalContext), c.context_length);
     s.low_freq_factor = file.real(key("rope.scaling.yarn_beta_slow"), 1.0F);
     s.high_freq_factor = file.real(key("rope.scaling.yarn_beta_fast"), 32.0F);
@@ -98,7 +99,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   if (!s.active()) s = {};
 }
 
-void write_rope_scaling(const Keys& key, const RopeScaling& s, GgufMetadata& metadata) {
+void write_rope_scaling(const FamilyInfo& family, const Keys& key, const RopeScaling& s, GgufMetadata& metadata) {
   if (s == RopeScaling{}) return;
   const auto context = static_cast<uint32_t>(s.original_context);
   if (s.type == RopeScalingType::Llama3) {
@@ -116,7 +117,9 @@ void write_rope_scaling(const Keys& key, const RopeScaling& s, GgufMetadata& met
   metadata.emplace_back(key("rope.scaling.type"), fmt::format("{}", s.type));
   metadata.emplace_back(key("rope.scaling.factor"), s.factor);
   if (s.type == RopeScalingType::Linear) return;
-  require(s.whole_pairs, "a GGUF can't say that YaRN's borders are between pairs; take --format hf");
+  require(s.whole_pairs != family.gguf_names.yarn_between_pairs,
+          "a GGUF of architecture {} can't say that YaRN's borders are {} pairs; take --format hf", family.gguf,
+          s.whole_pairs ? "whole" : "between");
   metadata.emplace_back(key(kOriginalContext), context);
   metadata.emplace_back(key("rope.scaling.yarn_beta_slow"), s.low_freq_factor);
   metadata.emplace_back(key("rope.scaling.yarn_beta_fast"), s.high_freq_factor);
@@ -380,7 +383,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
   write_window(family, key, c, metadata);
   write_scales(family, key, c, metadata);
-  write_rope_scaling(key, c.rope_scaling, metadata);
+  write_rope_scaling(family, key, c.rope_scaling, metadata);
   return metadata;
 }
 

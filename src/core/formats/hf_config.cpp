@@ -152,14 +152,18 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
       {"rope_theta", shortest(c.rope_theta)},
       {"rms_norm_eps", shortest(c.norm_eps)},
       {"tie_word_embeddings", c.tie_embeddings},
-      {family.gate == Gate::Silu ? "hidden_act" : "hidden_activation",
-       family.gate == Gate::Silu ? "silu" : "gelu_pytorch_tanh"},
+      {family.gate == Gate::Gelu ? "hidden_activation" : "hidden_act",
+       family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu"},
       {"bos_token_id", begin_of_text},
       {"eos_token_id", end_of_text},
       {"pad_token_id", nullptr},  // some classes have an id of their published vocabulary instead
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
+  if (family.gate == Gate::Clamped) {
+    json["swiglu_limit"] = shortest(kGateLimit);
+    json["swiglu_alpha"] = shortest(kGateSlope);
+  }
   if (family.hf.says_bias) json["attention_bias"] = family.qkv_bias;
   if (c.rotated() != c.head_dim || family.hf.rotary_factor != 1.0F) {
     json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
@@ -171,6 +175,8 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
     json["rope_scaling"] = rope_scaling_json(s);
     // Some classes take it from here.
     if (s.type == RopeScalingType::LongRope) json["original_max_position_embeddings"] = s.original_context;
+  } else if (family.gguf_names.yarn_between_pairs) {  // transformers scales its rotations where nothing is said
+    json["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", shortest(c.rope_theta)}};
   }
   return json.dump(2) + "\n";
 }
@@ -321,7 +327,7 @@ void read_window(const nlohmann::json& json, const std::string& where, ModelConf
   const std::optional<int64_t> period = period_of(windows, family.window_period);
   require(period.has_value(), "{}: a sliding window in {} of {} layers, in this order, is not supported here", where,
           layers, c.n_layers);
-  const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : 4096;
+  const int64_t positions = said ? json_get<int64_t>(json, "sliding_window", where) : family.hf_window;
   require(positions > 0, "{}: sliding_window is {}, but has to be positive", where, positions);
   c.sliding_window = positions;
   c.window_period = *period;
@@ -404,9 +410,13 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
     require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported here", where, key,
             [&] { return printable(json[key].dump()); });
   };
-  const char* const gate = family.gate == Gate::Silu ? "silu" : "gelu_pytorch_tanh";
+  const char* const gate = family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu";
   refuse("hidden_act", gate);
   refuse("hidden_activation", gate);
+  if (family.gate == Gate::Clamped) {
+    refuse("swiglu_limit", shortest(kGateLimit));
+    refuse("swiglu_alpha", shortest(kGateSlope));
+  }
   refuse("attention_bias", family.hf.says_bias && family.qkv_bias);
   require(!family.hf.says_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
   refuse("mlp_bias", false);
@@ -439,6 +449,8 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   c.local_rope_theta =
       family.local_theta > 0.0F ? get_or(json, "rope_local_base_freq", where, family.local_theta) : 0.0F;
   read_rotated(json, where, family.hf.rotary_factor, c);
+  require(!family.gguf_names.yarn_between_pairs || json.contains("rope_scaling") || json.contains("rope_parameters"),
+          "{}: the key \"rope_parameters\" is missing", where);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key)) continue;
     nlohmann::json rope = json[key];

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/hf_packed.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
 #include "core/rope_layout.h"
@@ -34,19 +35,25 @@ struct Shards {
     }
   }
 
+  /// The tensor of this name and shape. `last`: it is then no longer here.
+  TensorView take(const std::string& name, const std::vector<int64_t>& shape, bool last, const std::string& where) {
+    const auto found = tensors.find(name);
+    require(found != tensors.end(), "{}: the tensor {} of shape {} is missing", where, name, shape_string(shape));
+    TensorView view = *found->second;
+    if (last) tensors.erase(found);
+    require(view.shape == shape, "{}: tensor {} has shape {}, but config.json requires {}", where, name,
+            shape_string(view.shape), shape_string(shape));
+    return view;
+  }
+
   /// A part of a tensor of the manifest, which is then no longer here.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const Fused& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
     std::vector<int64_t> shape = spec.hf_shape();
     if (!fused.name.empty()) shape[0] = fused.rows;
-    const auto found = tensors.find(name);
-    require(found != tensors.end(), "{}: the tensor {} of shape {} is missing", where, name, shape_string(shape));
-    TensorView view = *found->second;
     const bool last = fused.name.empty() || fused.first + spec.shape[0] == fused.rows;
-    if (last) tensors.erase(found);
-    require(view.shape == shape, "{}: tensor {} has shape {}, but config.json requires {}", where, name,
-            shape_string(view.shape), shape_string(shape));
+    TensorView view = take(name, shape, last, where);
     require_weight_type(view, where);
     if (!fused.name.empty()) view = rows_of(view, fused.first, spec.shape[0]);
     return view;
@@ -81,6 +88,35 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   all.bytes = *bytes;
   storage.push_back(std::move(bytes));
   return all;
+}
+
+// Rows of a stack that several are woven into: a copy, in the manifest's order.
+TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
+                    std::vector<std::shared_ptr<const void>>& storage) {
+  const HfPacked& packed = spec.hf_packed;
+  const bool last = packed.first + 1 == packed.step;
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  TensorView view{.name = packed.name, .type = DType::MXFP4, .shape = spec.shape, .bytes = {}};
+  if (spec.is_stack() && shards.tensors.contains(packed.name + "_blocks")) {
+    require(spec.shape[2] % 32 == 0, "{}: tensor {}_blocks has rows of {}, which are no whole blocks of 32", where,
+            packed.name, spec.shape[2]);
+    const int64_t rows = spec.shape[1] * packed.step, blocks = spec.shape[2] / 32;
+    const TensorView quants = shards.take(packed.name + "_blocks", {spec.shape[0], rows, blocks, 16}, last, where);
+    const TensorView scales = shards.take(packed.name + "_scales", {spec.shape[0], rows, blocks}, last, where);
+    for (const TensorView& tensor : {quants, scales}) {
+      require(tensor.type == DType::U8, "{}: tensor {} has type {}, but U8 is needed", where, tensor.name,
+              info(tensor.type).name);
+    }
+    *bytes = unpack_mxfp4(spec, quants.bytes, scales.bytes);
+  } else {
+    const TensorView whole = shards.take(packed.name, spec.hf_shape(), last, where);
+    require_weight_type(whole, where);
+    view.type = whole.type;
+    *bytes = unpack_hf(spec, whole.bytes, info(whole.type).block_bytes);
+  }
+  view.bytes = *bytes;
+  storage.push_back(std::move(bytes));
+  return view;
 }
 
 Shards open_index(const fs::path& path) {
@@ -142,7 +178,9 @@ StoredModel read_hf_model(const fs::path& directory) {
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
   const int64_t head_dim = model.config.head_dim;
   for (const TensorSpec& spec : tensor_manifest(model.config)) {
-    TensorView view = spec.is_stack() ? stacked(shards, spec, where, model.storage) : shards.take(spec, 0, where);
+    TensorView view = !spec.hf_packed.name.empty() ? unpacked(shards, spec, where, model.storage)
+                      : spec.is_stack()            ? stacked(shards, spec, where, model.storage)
+                                                   : shards.take(spec, 0, where);
     view.shape = spec.shape;
     if (info(model.config.family).hf_norms_less_1 && is_norm(spec.role)) {
       auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
@@ -198,10 +236,10 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorSpec& spec = manifest[i];
     const TensorView& tensor = stream.tensors.at(i);
-    if (spec.hf_fused.first > 0) {
+    if (spec.hf_fused.first > 0 || spec.hf_packed.first > 0) {
       ++sources.back().count;
       require(tensor.type == tensors.back().type, "{} has tensors of the types {} and {}; take --type f16, bf16 or f32",
-              spec.hf_fused.name, info(tensor.type).name, info(tensors.back().type).name);
+              tensors.back().name, info(tensor.type).name, info(tensors.back().type).name);
       continue;
     }
     for (int64_t part = 0; part < spec.hf_parts(); ++part) {
@@ -217,6 +255,12 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   return {tensors, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
             const auto [i, count, part] = sources[at];
             const TensorSpec& spec = manifest[i];
+            if (!spec.hf_packed.name.empty()) {
+              const size_t size = info(tensors[at].type).block_bytes;
+              copy.resize(static_cast<size_t>(spec.hf_packed.step * spec.elements()) * size);
+              for (size_t n = 0; n < count; ++n) pack_hf(manifest[i + n], checked_bytes(stream, i + n), size, copy);
+              return std::span<const std::byte>(copy);
+            }
             if (spec.is_stack()) {
               if (part == 0) stack = checked_bytes(stream, i);
               const size_t n = stack.size() / static_cast<size_t>(spec.hf_parts());

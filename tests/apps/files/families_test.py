@@ -111,6 +111,48 @@ def test_a_hugging_face_directory_comes_back_bit_for_bit(tmp_path, name):
     np.testing.assert_array_equal(by_transformers(again, IDS).numpy(), by_transformers(model, IDS).numpy())
 
 
+def test_gpt_oss_as_it_is_published(tmp_path):
+    """Experts in MXFP4: transformers widens them, and so do we for other types; else they stay as they are."""
+    theirs = random_models.write_mxfp4(random_models.make("gpt_oss yarn", hidden_size=64), tmp_path / "theirs")
+    model = transformers.AutoModelForCausalLM.from_pretrained(theirs, dtype=torch.bfloat16).float()
+    expected = by_transformers(model, IDS)
+    for type_ in ("f32", "bf16"):  # the numbers are bfloat16's, too
+        succeed("export", theirs, "--out", tmp_path / f"{type_}.gguf", "--type", type_)
+        assert (log_probabilities(tmp_path / f"{type_}.gguf", IDS) - expected).abs().max() <= 1e-4
+    succeed("export", theirs, "--out", tmp_path / "m.gguf")
+    tensors = {t.name: t for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    assert {n.split(".")[2] for n, t in tensors.items() if t.tensor_type.name == "MXFP4"} == {
+        "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}
+    assert {t.tensor_type.name for t in tensors.values()} == {"F32", "BF16", "MXFP4"}
+    gate_up = model.state_dict()["model.layers.1.mlp.experts.gate_up_proj"].transpose(1, 2)
+    for name, first in (("gate", 0), ("up", 1)):
+        ours = tensors[f"blk.1.ffn_{name}_exps.weight"]
+        np.testing.assert_array_equal(gguf.quants.dequantize(ours.data, ours.tensor_type), gate_up[:, first::2])
+    # The engine rounds what it multiplies with blocks to 8 bits; where a router's best are close, it takes another expert.
+    in_blocks = log_probabilities(tmp_path / "m.gguf", IDS)
+    assert (in_blocks == log_probabilities(theirs, IDS)).all()
+    assert (in_blocks.argmax(-1) == expected.argmax(-1)).double().mean() >= 0.9
+    succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf", "--type", "f32")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[key], tensor), key
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda t, key: t.pop(key + "_scales"), "gate_up_proj_scales of shape [6, 128, 2] is missing"),
+    (lambda t, key: t.update({key + "_scales": t[key + "_scales"].to(torch.int16)}), "has type I16, but U8 is needed"),
+    (lambda t, key: t.update({key + "_blocks": t[key + "_blocks"][:5]}), "has shape [5, 128, 2, 16], but config.json"),
+    (lambda t, key: t.update({key: torch.ones(2)}), "gate_up_proj is not one of the experts that there are"),
+])
+def test_damaged_mxfp4_is_refused_by_name(tmp_path, change, why):
+    from safetensors.torch import load_file, save_file
+    directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
+    tensors = load_file(directory / "model.safetensors")
+    change(tensors, "model.layers.1.mlp.experts.gate_up_proj")
+    save_file(tensors, directory / "model.safetensors")
+    assert_refused(run("export", directory, "--out", tmp_path / "m.gguf"), FAILED, why)
+
+
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])
 def test_a_gguf_that_the_package_gguf_wrote(tmp_path, name):
     """With the names and keys of llama.cpp's converter, not ours; RoPE's halves stay where they are."""
@@ -214,6 +256,8 @@ def changed(name, folder, change):
      "RoPE's parameters of kinds of layers"),
     ("phi3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "\"short_factor\" is missing"),
     ("glm", {"attention_bias": False}, "attention_bias = false"),
+    ("gpt_oss", {"attention_bias": False}, "attention_bias = false"),
+    ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit = 5.0"),
     ("glm4", {"attention_bias": True}, "attention_bias = true"),
     ("glm4_moe", {"use_qk_norm": True}, "use_qk_norm = true"),
     ("granite", {"mlp_bias": True}, "mlp_bias = true"),

@@ -2,6 +2,9 @@
 
 import json
 
+import gguf
+import numpy as np
+import safetensors.torch
 import sound
 import torch
 import transformers
@@ -65,14 +68,21 @@ MODELS = {
     "phi3 window": (transformers.Phi3Config, dict(sliding_window=37)),
     "glm": (transformers.GlmConfig, dict(head_dim=8, attention_bias=True)),
     "glm4": (transformers.Glm4Config, dict(head_dim=16, attention_bias=False)),
+    "gpt_oss": (transformers.GptOssConfig,
+                dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37, rope_theta=1e4)),
+    # As published: borders between pairs.
+    "gpt_oss yarn": (transformers.GptOssConfig,
+                     dict(head_dim=16, num_local_experts=6, num_experts_per_tok=2, sliding_window=37,
+                          rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=8.0, beta_fast=32.0,
+                                               beta_slow=1.0, truncate=False, original_max_position_embeddings=64))),
 }
 # Whose scores have another factor: llama.cpp's GGUFs of so many layers say it by that.
 GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
 # GGUF's architectures where they are not Hugging Face's model_type without "_", and what such a file is read as.
 ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
-                 "glm": ("chatglm", "glm")}
-GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3")  # whose GGUFs can say a window
+                 "glm": ("chatglm", "glm"), "gpt_oss": ("gpt-oss", "gpt_oss")}
+GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # whose GGUFs can say a window
 
 
 def make(name, **more):
@@ -88,6 +98,8 @@ def make(name, **more):
                 parameter.normal_(0.0, 0.2)
             else:
                 parameter.normal_(0.0 if key.endswith("bias") else 1.0, 0.3)
+            if "gpt_oss" in name and key.endswith("gate_up_proj"):
+                parameter.mul_(6)  # some are clamped
             if "gemma" in name and parameter.dim() == 1:  # as published: 1 + w is exact in float32
                 parameter.copy_((parameter - 1).bfloat16().float())
         for key, buffer in model.named_buffers():
@@ -100,6 +112,24 @@ def write(model, folder):
     """As people have it on disk, with a tokenizer of six tokens."""
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(sound.character_json()))
+    return folder
+
+
+def write_mxfp4(model, folder):
+    """As gpt-oss is published: experts in MXFP4, all else in bfloat16. A byte has an even element and the next one."""
+    model.to(torch.bfloat16)
+    write(model, folder)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    for key in [key for key in tensors if key.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        rows = tensors.pop(key).float().transpose(1, 2).contiguous().numpy()
+        blocks = gguf.quants.quantize(rows, gguf.GGMLQuantizationType.MXFP4).reshape(*rows.shape[:2], -1, 17)
+        halves = np.concatenate([blocks[..., 1:] & 15, blocks[..., 1:] >> 4], -1)
+        tensors[key + "_blocks"] = torch.from_numpy(halves[..., ::2] | halves[..., 1::2] << 4)
+        tensors[key + "_scales"] = torch.from_numpy(blocks[..., 0].copy())
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 

@@ -27,8 +27,8 @@ using test::kRanges;
 using test::random_floats;
 using test::same_bits;
 
-constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0,
-                            DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
+                            DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4};
 
 // A matrix of a block type, and its tiles.
 struct Packed {

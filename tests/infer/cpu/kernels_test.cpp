@@ -173,7 +173,7 @@ TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
 }
 
 TEST_P(KernelsOfIsa, GatesGiveTheReferencesBits) {
-  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu}) {
+  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
     auto lengths = short_lengths();
     lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
     for (const size_t n : lengths) {
@@ -268,15 +268,17 @@ TEST_P(KernelsOfIsa, GatesGiveTheReferencesBitsAtExtremes) {
   const std::vector<float> up(gate.size(), 1.0F);
   std::vector<float> expected(gate.size());
   std::vector<float> got(gate.size());
-  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu}) {
+  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
     (reference_.*gated)(gate.data(), up.data(), gate.size(), expected.data());
     (fast_.*gated)(gate.data(), up.data(), gate.size(), got.data());
     EXPECT_TRUE(same_bits(got, expected));
   }
   // Damage has to stay visible: the sampler refuses a logit that is not finite.
   std::fill(gate.begin(), gate.end(), kNaN);
-  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu}) {
+  for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
     (fast_.*gated)(gate.data(), up.data(), gate.size(), got.data());
+    EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return std::isnan(x); }));
+    (fast_.*gated)(up.data(), gate.data(), gate.size(), got.data());
     EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return std::isnan(x); }));
   }
 }

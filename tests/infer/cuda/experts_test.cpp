@@ -345,7 +345,7 @@ TEST(Experts, AreCombinedInTheirOrder) {
     const DeviceMemory device_experts = on_device(stream, experts);
     const DeviceMemory device_weights = on_device(stream, weights);
     const DeviceMemory device_outs = on_device(stream, outs);
-    combine_experts(stream, x.as<float>(), device_outs.as<float>(),
+    combine_experts(stream, x.as<float>(), device_outs.as<float>(), nullptr,
                     {device_experts.as<int32_t>(), device_weights.as<float>()}, n_chosen, n_rows, dim);
     EXPECT_TRUE(same_bits(on_host<float>(stream, x), expected)) << dim;
   }

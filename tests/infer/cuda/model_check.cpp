@@ -68,18 +68,18 @@ class PerturbedStage final : public PassThroughStage {
     perturb_input(in, projections.front().out == Slot::Logits ? output_type_ : type_);
     PassThroughStage::project(in, projections);
   }
-  void project_to_residual(Slot in, WeightId weight, WeightId post_norm) override {
+  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) override {
     perturb_input(in, type_);
-    PassThroughStage::project_to_residual(in, weight, post_norm);
+    PassThroughStage::project_to_residual(in, weight, bias, post_norm);
   }
   // Normed is read several times, and each product rounds it anew.
   void route(const Router& router) override {
     perturb_for(Slot::Normed, router_type_, [&] { PassThroughStage::route(router); });
   }
-  void project_experts(WeightId gate, WeightId up) override {
+  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) override {
     perturb_for(Slot::Normed, expert_type_, [&] { PassThroughStage::project_experts(gate, up); });
   }
-  void combine_experts(WeightId down) override {
+  void combine_experts(const ExpertMatrix& down) override {
     const size_t k = width(Slot::ExpertGate) / static_cast<size_t>(config_.experts_per_token);
     perturb(Slot::ExpertGate, error_of_product(expert_type_, k) + error_of_norm(config_.dim));
     PassThroughStage::combine_experts(down);
@@ -92,9 +92,9 @@ class PerturbedStage final : public PassThroughStage {
     perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
     PassThroughStage::rotate_and_store(layer);
   }
-  void attend(int64_t layer) override {
+  void attend(int64_t layer, WeightId sinks) override {
     perturb(Slot::Query, attention_ + (static_cast<double>(config_.head_dim) + 8.0) * 0x1p-23);
-    PassThroughStage::attend(layer);
+    PassThroughStage::attend(layer, sinks);
   }
   void gather() override {
     PassThroughStage::gather();

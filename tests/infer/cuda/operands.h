@@ -18,7 +18,7 @@ using core::DType;
 using infer::test::random_floats;
 
 inline constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
-                                   DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K};
+                                   DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4};
 
 inline bool in_blocks(DType type) { return core::quant_info(type) != nullptr; }
 

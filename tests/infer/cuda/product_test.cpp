@@ -113,6 +113,7 @@ TEST(Packed, TakesNoMoreThanTheFileButForWiderQuantsAndScales) {
   EXPECT_EQ(bits(DType::Q4_1), 5.0);
   EXPECT_EQ(bits(DType::Q4_K), 6.0);
   EXPECT_EQ(bits(DType::Q6_K), 10.0);
+  EXPECT_EQ(bits(DType::MXFP4), 9.0);
 }
 
 class ProductOf : public ::testing::TestWithParam<DType> {

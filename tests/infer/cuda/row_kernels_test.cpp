@@ -117,6 +117,7 @@ TEST(Activation, HasTheReferencesBits) {
     };
     expect(Activation::Silu, kernels::reference::swiglu);
     expect(Activation::Gelu, kernels::reference::geglu);
+    expect(Activation::Clamped, kernels::reference::clamped_swiglu);
   }
 }
 

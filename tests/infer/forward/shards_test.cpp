@@ -93,7 +93,7 @@ TEST_P(ShardsOf, TheirWeightsAreTheModelsOnce) {
   const uint64_t whole = Runner(model, one).load_report().weight_bytes;
   uint64_t vectors = 0;  // each shard has all of them
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
-    if (spec.shape.size() == 1) vectors += static_cast<uint64_t>(spec.elements()) * sizeof(float);
+    if (!spec.is_matrix()) vectors += static_cast<uint64_t>(spec.elements()) * sizeof(float);
   }
   for (size_t n = 2; n <= most_shards(model.config); ++n) {
     ShardedCpu machine(n, {.n_threads = 1}, core::memory_nodes());

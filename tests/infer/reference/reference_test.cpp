@@ -188,6 +188,20 @@ TEST(Reference, GegluIsWithinItsRoundings) {
   }
 }
 
+// As SwiGLU, with a rounding more in the argument of e^, and two in up + 1 and its product.
+TEST(Reference, ClampedSwigluIsWithinItsRoundings) {
+  const auto gate = random_floats(5000, 1, 20.0);
+  const auto up = random_floats(5000, 2, 20.0);
+  std::vector<float> out(gate.size());
+  reference::clamped_swiglu(gate.data(), up.data(), gate.size(), out.data());
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double g = std::min<double>(gate[i], 7.0);
+    const double argument = 1.702 * g;
+    const double exact = g / (1.0 + std::exp(-argument)) * (std::clamp<double>(up[i], -7.0, 7.0) + 1.0);
+    ASSERT_LE(std::abs(out[i] - exact), (kExpError + (5 + 2 * std::abs(argument)) * kU) * std::abs(exact)) << gate[i];
+  }
+}
+
 // cap · tanh(x / cap) is a difference of two numbers of the size of the cap, each with e^'s error and 3 roundings.
 TEST(Reference, SoftCapIsWithinItsRoundings) {
   const float cap = 30.0F;

@@ -145,22 +145,28 @@ class Textbook {
         p[j] = std::exp(capped(p[j] * scale, c_.attention_cap));
         sum += p[j];
       }
+      if (!w[Role::AttentionSinks].empty())
+        sum += std::exp(static_cast<double>(w[Role::AttentionSinks][static_cast<size_t>(h)]));
       for (size_t j = first_seen; j <= position; ++j) {
         for (size_t d = 0; d < head_dim; ++d) heads[from + d] += p[j] / sum * values_[l][j][kv + d];
       }
     }
-    add_branch(times(w[Role::Wo], heads), w[Role::PostAttentionNorm], x);
+    Vector attended = times(w[Role::Wo], heads);
+    add(attended, w[Role::Bo]);
+    add_branch(std::move(attended), w[Role::PostAttentionNorm], x);
 
     const Vector ffn_in = pre_norms ? normed(x, w[Role::FfnNorm]) : x;
     const Vector routes = c_.has_experts(static_cast<int64_t>(l)) ? routes_of(l, position, ffn_in) : Vector{};
     for (size_t e = 0; e < routes.size(); ++e) {
       if (routes[e] == 0.0) continue;
-      const auto expert = [&](Role role) {  // its matrix
+      const auto expert = [&](Role role) {  // its matrix, or bias
         const auto size = static_cast<ptrdiff_t>(w[role].size() / routes.size());
         const auto first = w[role].begin() + static_cast<ptrdiff_t>(e) * size;
         return std::vector<float>(first, first + size);
       };
-      Vector out = feed_forward(ffn_in, expert(Role::ExpertW1), expert(Role::ExpertW3), expert(Role::ExpertW2));
+      Vector out = feed_forward(ffn_in, expert(Role::ExpertW1), expert(Role::ExpertW3), expert(Role::ExpertW2),
+                                expert(Role::ExpertB1), expert(Role::ExpertB3));
+      add(out, expert(Role::ExpertB2));
       for (size_t i = 0; i < dim; ++i) x[i] += routes[e] * out[i];
     }
     if (w[Role::W1].empty()) return;
@@ -176,16 +182,24 @@ class Textbook {
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
   }
 
-  // W2 (silu(W1 in) * W3 in), or with gelu as tanh approximates it
+  // W2 (silu(W1 in + b1) * (W3 in + b3)), or with another gate
   [[nodiscard]] Vector feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
-                                    const std::vector<float>& w2) const {
+                                    const std::vector<float>& w2, const std::vector<float>& b1 = {},
+                                    const std::vector<float>& b3 = {}) const {
     Vector gate = times(w1, in);
-    const Vector up = times(w3, in);
-    const bool silu = core::info(c_.family).gate == core::Gate::Silu;
+    Vector up = times(w3, in);
+    add(gate, b1);
+    add(up, b3);
+    const core::Gate kind = core::info(c_.family).gate;
     for (size_t i = 0; i < gate.size(); ++i) {
+      if (kind == core::Gate::Clamped) {
+        const double g = std::min(gate[i], 7.0);
+        gate[i] = g * sigmoid(1.702 * g) * (std::clamp(up[i], -7.0, 7.0) + 1.0);
+        continue;
+      }
       const double g = gate[i];
       const double inner = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
-      gate[i] = (silu ? g * sigmoid(g) : 0.5 * g * (1.0 + std::tanh(inner))) * up[i];
+      gate[i] = (kind == core::Gate::Silu ? g * sigmoid(g) : 0.5 * g * (1.0 + std::tanh(inner))) * up[i];
     }
     return times(w2, gate);
   }
@@ -197,6 +211,7 @@ class Textbook {
   Vector routes_of(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     Vector scores = times(w[Role::Router], in);
+    add(scores, w[Role::RouterBias]);
     const bool softmax = core::info(c_.family).mixture.score == core::RouterScore::Softmax;
     double sum = 0.0;
     for (const double s : scores) largest_route_ = std::max(largest_route_, std::abs(s));
