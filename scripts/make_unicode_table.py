@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Write data/tokenizers/unicode_table.h: which characters are letters, numbers and white space in Unicode 16.
+"""Write data/tokenizers/unicode_table.h: which characters are letters, numbers and white space in Unicode 16, and the
+cases of letters.
 
 Usage: make_unicode_table.py > data/tokenizers/unicode_table.h
 
@@ -27,22 +28,39 @@ def class_of(code_point):
     return {"L": LETTER, "N": NUMBER}.get(unicodedata.category(chr(code_point))[0], OTHER)
 
 
-def main():
-    if unicodedata.unidata_version != VERSION:
-        sys.exit(f"this Python knows Unicode {unicodedata.unidata_version}; pip install unicodedata2=={VERSION}")
+NO_CASE, UPPER, LOWER, EITHER = range(4)  # LetterCase there
+
+
+def case_of(code_point):
+    category = unicodedata.category(chr(code_point))
+    if category[0] == "M":
+        return EITHER
+    return {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER, "Lm": EITHER, "Lo": EITHER}.get(category, NO_CASE)
+
+
+def print_table(name, kind_of):
     starts = []
     previous = None
     for code_point in range(0x110000):
-        current = class_of(code_point)
+        current = kind_of(code_point)
         if current != previous:
             starts.append(f"0x{code_point << 2 | current:06X}")
         previous = current
-    print(f"// Written by scripts/make_unicode_table.py from Unicode {VERSION}: where a class begins, as first << 2 | class.")
-    print("#pragma once\n\n#include <array>\n#include <cstdint>\n\nnamespace folio::data {\n\n// clang-format off")
-    print(f"inline constexpr std::array<uint32_t, {len(starts)}> kUnicodeClasses = {{")
+    print(f"inline constexpr std::array<uint32_t, {len(starts)}> {name} = {{")
     for i in range(0, len(starts), 12):
         print("    " + ", ".join(starts[i:i + 12]) + ",")
-    print("};\n// clang-format on\n\n}  // namespace folio::data")
+    print("};")
+
+
+def main():
+    if unicodedata.unidata_version != VERSION:
+        sys.exit(f"this Python knows Unicode {unicodedata.unidata_version}; pip install unicodedata2=={VERSION}")
+    print(f"// Written by scripts/make_unicode_table.py from Unicode {VERSION}: where a class begins, as first << 2 | class.")
+    print("#pragma once\n\n#include <array>\n#include <cstdint>\n\nnamespace folio::data {\n\n// clang-format off")
+    print_table("kUnicodeClasses", class_of)
+    print()
+    print_table("kUnicodeCases", case_of)
+    print("// clang-format on\n\n}  // namespace folio::data")
 
 
 if __name__ == "__main__":

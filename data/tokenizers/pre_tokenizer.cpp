@@ -21,6 +21,7 @@ class Scanner {
   /// At the end: neither a character nor a class.
   [[nodiscard]] bool is(uint32_t code_point) const { return !at_end() && code_point_ == code_point; }
   [[nodiscard]] bool is(CharClass c) const { return !at_end() && class_ == c; }
+  [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
   [[nodiscard]] bool is_newline() const { return is('\n') || is('\r'); }
 
   void next() { move_to(at_ + length_); }
@@ -139,6 +140,67 @@ size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
   return newline > 0 ? newline : space_end(begin, false);
 }
 
+bool has_upper(const Scanner& in) {
+  return !in.at_end() && in.letter_case() != LetterCase::None && in.letter_case() != LetterCase::Lower;
+}
+bool has_lower(const Scanner& in) {
+  return !in.at_end() && in.letter_case() != LetterCase::None && in.letter_case() != LetterCase::Upper;
+}
+
+// U*L+ of o200k: all that can be capitals, and behind it small letters. If there are none, the last of the former that
+// can be a small letter is one. 0: no match.
+size_t lower_word_end(Scanner in) {
+  size_t end = 0;
+  for (; has_upper(in); in.next()) {
+    if (!has_lower(in)) continue;
+    Scanner behind = in;
+    behind.next();
+    end = behind.at();
+  }
+  for (; has_lower(in); in.next()) {
+    Scanner behind = in;
+    behind.next();
+    end = behind.at();
+  }
+  return end;
+}
+
+// U+L* where U*L+ does not match.
+size_t upper_word_end(Scanner in) {
+  const size_t begin = in.at();
+  while (has_upper(in)) in.next();
+  return in.at() == begin ? 0 : in.at();
+}
+
+size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_numbers) {
+  const Scanner begin(text, at);
+  Scanner behind_first = begin;  // [^\r\n\p{L}\p{N}]?
+  const bool has_first = !begin.is(CharClass::Letter) && !begin.is(CharClass::Number) && !begin.is_newline();
+  if (has_first) behind_first.next();
+  size_t end = lower_word_end(behind_first);
+  if (end == 0 && has_first) end = lower_word_end(begin);
+  if (end == 0) end = upper_word_end(behind_first);
+  if (end == 0 && has_first) end = upper_word_end(begin);
+  if (end > 0) {
+    if (!contractions || end == text.size() || text[end] != '\'') return end;
+    const size_t n = contraction(text.substr(end + 1), true);
+    return n > 0 ? end + 1 + n : end;
+  }
+  Scanner in = begin;
+  if (in.is(CharClass::Number)) {
+    for (int i = 0; i < most_numbers && in.is(CharClass::Number); ++i) in.next();
+    return in.at();
+  }
+  if (in.is(' ')) in.next();
+  if (in.is(CharClass::Other)) {
+    in.skip(CharClass::Other);
+    while (in.is_newline() || in.is('/')) in.next();
+    return in.at();
+  }
+  const size_t newline = newline_end(begin);
+  return newline > 0 ? newline : space_end(begin, false);
+}
+
 // The first of a kind is the one that is written. The others are synonyms in llama.cpp (src/llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
@@ -158,6 +220,8 @@ constexpr std::array kNames = {
     PreTokenizerName{.name = "chatglm-bpe", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "dbrx", .kind = PreTokenizer::Llama3},
     PreTokenizerName{.name = "qwen2", .kind = PreTokenizer::Qwen2, .nfc = true},
+    PreTokenizerName{.name = "gpt-4o", .kind = PreTokenizer::O200k},
+    PreTokenizerName{.name = "tekken", .kind = PreTokenizer::Tekken, .ignore_merges = true},
 };
 
 }  // namespace
@@ -170,6 +234,10 @@ size_t word_end(PreTokenizer kind, std::string_view text, size_t at) {
       return digits_end(text, at);
     case PreTokenizer::Llama3:
       return llama3_end(text, at, 3);
+    case PreTokenizer::O200k:
+      return o200k_end(text, at, true, 3);
+    case PreTokenizer::Tekken:
+      return o200k_end(text, at, false, 1);
     default:
       return llama3_end(text, at, 1);
   }
@@ -178,7 +246,8 @@ size_t word_end(PreTokenizer kind, std::string_view text, size_t at) {
 size_t word_border(std::string_view text, size_t from) {
   for (size_t at = text.find('\n', from == 0 ? 0 : from - 1); at != std::string_view::npos;
        at = text.find('\n', at + 1)) {
-    if (at + 1 >= from && at + 1 < text.size() && text[at + 1] > ' ' && text[at + 1] < 0x7F) return at + 1;
+    if (at + 1 >= from && at + 1 < text.size() && text[at + 1] > ' ' && text[at + 1] < 0x7F && text[at + 1] != '/')
+      return at + 1;
   }
   return text.size();
 }

@@ -23,6 +23,15 @@ enum class PreTokenizer {
   /// The same with \p{N} for \p{N}{1,3}: each number is a word.
   /// (https://huggingface.co/Qwen/Qwen2-0.5B/blob/main/tokenizer.json)
   Qwen2,
+  /// Words of letters are [A a]: capitals, then small letters, and behind them a contraction.
+  /// [^\r\n\p{L}\p{N}]?U*L+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?U+L*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|
+  /// ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
+  /// L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] (o200k_base:
+  /// https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py)
+  O200k,
+  /// The same without contractions, and with \p{N} for \p{N}{1,3}.
+  /// (https://huggingface.co/mistralai/Mistral-Nemo-Base-2407/blob/main/tokenizer.json)
+  Tekken,
 };
 
 /// The end of the word that begins at `at` < text.size(), which is 0 or the end of another word. A byte that is not
@@ -30,7 +39,7 @@ enum class PreTokenizer {
 [[nodiscard]] size_t word_end(PreTokenizer kind, std::string_view text, size_t at);
 
 /// The next place at or behind `from` where a word of every pre-tokenizer ends, whatever stands around it: behind a
-/// line break and before a visible ASCII character. The end of the text if there is none.
+/// line break and before a visible ASCII character but a slash. The end of the text if there is none.
 [[nodiscard]] size_t word_border(std::string_view text, size_t from);
 
 /// Calls take(part) for parts of a text that end at a word_border(), each of at least `n_bytes` but the last.

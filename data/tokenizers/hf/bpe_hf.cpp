@@ -20,8 +20,10 @@ constexpr const char* kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// How the pattern of tekken, Mistral's later tokenizer, begins.
-constexpr const char* kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
+constexpr const char* kO200kPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 Json byte_level(bool use_regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
@@ -43,6 +45,10 @@ Json pre_tokenizer_of(PreTokenizer kind) {
       return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
     case PreTokenizer::Llama3:
       return sequence(split(kLlama3Pattern), byte_level(false));
+    case PreTokenizer::O200k:
+      return sequence(split(kO200kPattern), byte_level(false));
+    case PreTokenizer::Tekken:
+      return sequence(split(kTekkenPattern), byte_level(false));
     default:
       return sequence(split(kQwen2Pattern), byte_level(false));
   }
@@ -62,13 +68,10 @@ nlohmann::json plain(nlohmann::json pre_tokenizer) {
 PreTokenizer read_pre_tokenizer(const hf::Source& source) {
   const nlohmann::json& theirs = hf::value(source.tokenizer, "pre_tokenizer");
   const nlohmann::json simple = plain(theirs);
-  for (const PreTokenizer kind :
-       {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
+  for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2,
+                                  PreTokenizer::O200k, PreTokenizer::Tekken}) {
     if (simple == plain(pre_tokenizer_of(kind))) return kind;
   }
-  const std::string tekken = nlohmann::json(kTekken).dump();  // in quotes
-  hf::supported(theirs.dump().find(tekken.substr(0, tekken.size() - 1)) == std::string::npos, source.where,
-                "the pre-tokenizer tekken");
   hf::supported(simple == plain(sequence(split(kGpt2Pattern), byte_level(false))), source.where, "the pre-tokenizer {}",
                 hf::shown(theirs));
   return PreTokenizer::Gpt2;

@@ -94,6 +94,14 @@ TEST(PreTokenizer, WordsAreThoseOfThePatterns) {
                                                           "\t", "\tx", " \n\n", " y", "!!\r\n", "end", "  "}));
 }
 
+TEST(PreTokenizer, AWordOfO200kHasCapitalsBeforeSmallLetters) {
+  const std::string text = "iPhone HTTPServer's ABC'LL \u4E2DA\u4E2Da 1234 !/\n/x";
+  EXPECT_EQ(words_of(PreTokenizer::O200k, text),
+            (Strings{"i", "Phone", " HTTPServer's", " ABC'LL", " \u4E2DA\u4E2Da", " ", "123", "4", " !/\n/", "x"}));
+  EXPECT_EQ(words_of(PreTokenizer::Tekken, text), (Strings{"i", "Phone", " HTTPServer", "'s", " ABC", "'LL",
+                                                           " \u4E2DA\u4E2Da", " ", "1", "2", "3", "4", " !/\n/", "x"}));
+}
+
 TEST(Nfc, ComposesWhatIsUtf8) {
   EXPECT_EQ(to_nfc("plain"), "plain");
   EXPECT_EQ(to_nfc("e\u0301 a\u0323\u0308 \u1100\u1161\u11A8"), "\u00E9 \u1EA1\u0308 \uAC01");
@@ -118,8 +126,8 @@ TEST(PreTokenizer, ABrokenByteIsASymbolAndNoByteIsLost) {
   for (int round = 0; round < 300; ++round) {
     std::string bytes;
     for (size_t n = random() % 40; n > 0; --n) bytes.push_back(static_cast<char>(random()));
-    for (const PreTokenizer kind :
-         {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2}) {
+    for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2,
+                                    PreTokenizer::O200k, PreTokenizer::Tekken}) {
       std::string again;
       for (const std::string& word : words_of(kind, bytes)) again += word;
       ASSERT_EQ(again, bytes);
@@ -305,7 +313,7 @@ TEST(Bpe, AGgufThatIsNotSoundIsRefused) {
     return load_tokenizer(folder / "a.gguf", 0);
   };
   EXPECT_ERROR(read("tokenizer.ggml.pre", {}), "tokenizer.ggml.pre is missing");
-  EXPECT_ERROR(read("tokenizer.ggml.pre", "tekken"), "\"tekken\" is not known");
+  EXPECT_ERROR(read("tokenizer.ggml.pre", "gpt-5"), "\"gpt-5\" is not known");
   EXPECT_ERROR(read("tokenizer.ggml.merges", {}), "tokenizer.ggml.merges is missing");
   for (const char* merge : {"ab", "a  b", "a c", "zz b", "", " "}) {
     EXPECT_ERROR(read("tokenizer.ggml.merges", core::GgufArray{Strings{merge}}), "is not of two tokens that make");
