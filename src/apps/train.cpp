@@ -180,6 +180,8 @@ int run(apps::TrainOptions& o) {
   trainer.train_for(o.minutes);
   if (o.init && !adapters) trainer.init_from(*o.init);
   trainer.dump(o.dump_batches, o.dump_grads);
+  std::optional<train::StepTrace> trace;
+  if (!o.trace.empty()) trace.emplace(o.trace, o.session ? &o.session->world() : nullptr);
   // Nothing was written or removed before, so an error above leaves an earlier run as it was.
   const bool first = o.is_first_rank();  // of several, the one that writes
   if (first) {
@@ -228,8 +230,6 @@ int run(apps::TrainOptions& o) {
   apps::watch_interrupt();
   if (o.session) apps::watch_termination();  // torchrun's way to ask ranks to end
   const auto start = std::chrono::steady_clock::now();
-  std::optional<train::StepTrace> trace;
-  if (!o.trace.empty()) trace.emplace(o.trace, o.session ? &o.session->world() : nullptr);
   const bool finished = train::run_to_end(trainer, {.run = run,
                                                     .baseline = baseline.loss,
                                                     .baseline_name = baseline.name,
@@ -238,6 +238,9 @@ int run(apps::TrainOptions& o) {
                                                     .note = note_of(o, trace ? &*trace : nullptr),
                                                     .explain = explain_of(o)});
   write_config();  // --minutes sets the number of steps
+  if (first && trace && !trace->is_written())
+    fmt::print(stderr, "note: there were fewer than {} steps, so --trace has written nothing\n",
+               train::StepTrace::kLast);
   if (!finished) return apps::kExitInterrupted;
   if (!first) return 0;
   const double seconds = core::seconds_since(start);

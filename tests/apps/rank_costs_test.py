@@ -1,14 +1,16 @@
 """What ranks of a training hold and send: the table of bench --train against its formulas, and timelines."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
 from exactness import make_home
-from support import BUILD, LONG, environment
+from support import BUILD, FAILED, LONG, ROOT, assert_refused, environment, run
 
 # Heads, positions and layers that 2 ranks divide.
 SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "96", "--context", "32",
@@ -57,11 +59,11 @@ def cells_of(table):
 
 
 EXPERTS = ["--family", "qwen3_moe", "--experts", "4", "--experts-per-token", "2", "--expert-dim", "32"]
-CASES = [(torchrun, 2, ["--tensor-parallel", "2"]), (by_hand, 2, ["--context-parallel", "2"]),
+CASES = [(torchrun, 2, ["--tensor-parallel", "2"]), (by_hand, 2, ["--pipeline-parallel", "2"]),
          (by_hand, 2, ["--zero", "2"])]
 if LONG:
     CASES += [(by_hand, 2, []), (by_hand, 2, ["--zero", "1"]), (by_hand, 2, ["--zero", "3"]),
-              (by_hand, 2, ["--pipeline-parallel", "2"]), (by_hand, 2, ["--expert-parallel", "2", *EXPERTS]),
+              (by_hand, 2, ["--context-parallel", "2"]), (by_hand, 2, ["--expert-parallel", "2", *EXPERTS]),
               (by_hand, 4, ["--tensor-parallel", "2", "--zero", "3"]),
               (by_hand, 4, ["--tensor-parallel", "2", "--context-parallel", "2"]),
               (by_hand, 4, ["--pipeline-parallel", "2", "--pipeline-chunks", "2", "--zero", "1"])]
@@ -97,6 +99,13 @@ def test_a_timeline_has_all_ranks_what_they_compute_and_what_is_under_way(home):
         assert abs(mine["ts"] - other["ts"]) < 1e6
     assert not list(home.glob("steps.json.*"))
 
+    said = subprocess.run([sys.executable, ROOT / "scripts" / "draw_trace.py", trace, home / "step.svg"], check=True,
+                          capture_output=True, text=True).stdout
+    for line, rank in zip(said.splitlines(), names, strict=True):
+        step, computes, waits, sends, both = map(float, re.findall(r"[\d.]+", line)[1:])
+        assert line.startswith(f"rank {rank}: a step of") and 0 <= both <= min(computes, sends) < step
+    assert ElementTree.parse(home / "step.svg").getroot().tag.endswith("svg")
+
 
 def test_one_process_has_a_timeline_too(home):
     trace = home / "steps.json"
@@ -105,3 +114,12 @@ def test_one_process_has_a_timeline_too(home):
     events = json.loads(trace.read_text())["traceEvents"]
     assert sum(e["name"] == "folio::update" for e in events) == 3
     assert any(e["name"] == "aten::mm" for e in events)
+
+
+def test_a_timeline_that_cannot_be_is_said(home):
+    done = run("train", home / "cats.txt", *SHAPE, "--trace", home / "nowhere" / "steps.json", home=home)
+    assert_refused(done, FAILED, "--trace", "there is no folder")
+    done = run("train", home / "cats.txt", *SHAPE, "--steps", "5", "--out", home / "run", "--trace", home / "steps.json",
+               home=home)
+    assert done.returncode == 0 and "note: there were fewer than 6 steps" in done.stderr
+    assert not (home / "steps.json").exists()

@@ -79,7 +79,10 @@ json merged(const std::vector<std::string>& traces) {
 
 }  // namespace
 
-StepTrace::StepTrace(fs::path file, parallel::World* world) : file_(std::move(file)), world_(world) {}
+StepTrace::StepTrace(fs::path file, parallel::World* world) : file_(std::move(file)), world_(world) {
+  const fs::path folder = fs::absolute(file_).parent_path();
+  core::require(fs::is_directory(folder), "--trace {}: there is no folder {}", file_.string(), folder.string());
+}
 
 StepTrace::~StepTrace() {
   if (recording_) profiler::disableProfiler();

@@ -14,7 +14,7 @@ class StepTrace {
   static constexpr int64_t kFirst = 4, kLast = 6;  ///< the steps of this process that are recorded
 
   /// Nothing is recorded before kFirst. Null: a process alone; else all ranks make the same calls, and the file, which
-  /// the first one writes, has a process for each rank.
+  /// the first one writes, has a process for each rank. Throws core::Error where its folder does not exist.
   StepTrace(std::filesystem::path file, parallel::World* world);
   ~StepTrace();
   StepTrace(const StepTrace&) = delete;
