@@ -18,6 +18,7 @@ using Kind = Action::Kind;
 constexpr double kLeft = 64;
 constexpr double kWidth = 1000;  // of the longest panel
 constexpr double kLine = 16;
+constexpr double kBox = 13;    // high
 constexpr double kNumber = 9;  // a box has to be as wide to have one
 
 struct Named {
@@ -33,12 +34,14 @@ const Named& named(Kind kind) {
   return *std::find_if(kKinds.begin(), kKinds.end(), [&](const Named& named) { return named.kind == kind; });
 }
 
-std::string rectangle(double x, double y, double width, double height) {
-  return fmt::format("M{:.1f} {:.1f}h{:.1f}v{:.1f}h-{:.1f}z", x, y, width, height, width);
+// A box is a thick line: half the characters of a rectangle.
+std::string thick_line(double x, double y, double width) {
+  return fmt::format("M{:.1f} {:g}h{:.1f}", x, y + kBox / 2, width);
 }
 
 std::string path(Kind kind, const std::string& d) {
-  return d.empty() ? "" : fmt::format("<path class=\"{} fill\" d=\"{}\"/>\n", svg::colour(named(kind).colour), d);
+  if (d.empty()) return "";
+  return fmt::format("<path class=\"{}\" stroke-width=\"{:g}\" d=\"{}\"/>\n", svg::colour(named(kind).colour), kBox, d);
 }
 
 class PanelPicture {
@@ -63,7 +66,7 @@ class PanelPicture {
     const double each = std::max(0.5, width / static_cast<double>(box.actions.size()));
     double x = kLeft + pixels_ * static_cast<double>(box.start);
     for (const Action& action : box.actions) {
-      paths_[static_cast<size_t>(&named(action.kind) - kKinds.data())] += rectangle(x, y + 1, each, kLine - 3);
+      paths_[static_cast<size_t>(&named(action.kind) - kKinds.data())] += thick_line(x, y + 1, each);
       if (each >= kNumber) {
         numbers_ +=
             fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>", x + each / 2, y + kLine - 6, action.microbatch);
@@ -95,11 +98,11 @@ std::string legend(const std::vector<Panel>& panels) {
   };
   for (const Named& kind : kKinds) {
     if (!shows(panels, [&](const Box& box) { return box.actions.front().kind == kind.kind; })) continue;
-    out += path(kind.kind, rectangle(x, 62, 12, 12));
+    out += path(kind.kind, thick_line(x, 62, 12));
     name(kind.text);
   }
   if (shows(panels, [](const Box& box) { return box.actions.size() > 1; })) {
-    out += path(Kind::Forward, rectangle(x, 62, 6, 12)) + path(Kind::Backward, rectangle(x + 6, 62, 6, 12));
+    out += path(Kind::Forward, thick_line(x, 62, 6)) + path(Kind::Backward, thick_line(x + 6, 62, 6));
     name("both at once");
   }
   return out;

@@ -92,6 +92,7 @@ std::optional<int> run_as_rank(
   try {
     const auto launch = train::parallel::launch_from_environment();
     if (!launch) return {};
+    core::require(argc > 2, "RANK is set, but a study starts its ranks itself: run it without RANK and WORLD_SIZE");
     at::set_num_threads(1);
     try {
       as_rank(*launch, {argv + 1, argv + argc});
