@@ -283,7 +283,7 @@ def test_auto_is_float32_where_a_processor_has_no_bfloat16(home):
 def test_help_groups_the_flags_and_shows_the_presets(tmp_path):
     shown = succeed("train", "--help", home=tmp_path).stdout
     groups = re.findall(r"^([A-Z][\w ]+):$", shown, re.MULTILINE)
-    assert groups == ["Positionals", "Run", "Model", "Batches", "Experts", "LoRA", "Optimizer", "Schedule", "Evaluation",
+    assert groups == ["Positionals", "Run", "Ranks", "Model", "Batches", "Experts", "LoRA", "Optimizer", "Schedule", "Evaluation",
                       "Checkpoints and log"]
     header, *rows = shown[shown.index("Presets:"):].strip().splitlines()
     assert header.split() == ["Presets:", "tiny", "race", "blog", "baby", "lora", "experts"]

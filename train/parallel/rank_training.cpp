@@ -25,6 +25,11 @@ bool is_of_a_rank(const std::exception& error) {
 
 RankTraining::RankTraining(const TrainConfig& config, World& world, const RankOptions& options, torch::ScalarType type)
     : config_(config), world_(world), model_(config, world, options.pipeline_chunks, wrapper(options)) {
+  if (config.optimizer == OptimizerKind::GaLore && (options.zero > 0 || !is_data_alone(world.mesh().shape()))) {
+    throw core::UsageError(
+        "--optimizer galore: its state has shapes of its own, and is not divided; take data parallel ranks alone, "
+        "without --zero");
+  }
   for (nn::Llama& chunk : model_.chunks()) chunk->to(type);
   if (config.ema > 0.0) average_ = std::make_unique<RankModel>(config, world, options.pipeline_chunks);
   zero_ = std::make_unique<Zero>(model_.pieces(), world, options.zero);
@@ -189,7 +194,7 @@ std::vector<Optimizer::State> RankTraining::whole_state(const Optimizer& optimiz
   for (const Optimizer::State& state : optimizer.state()) own.emplace(state.name, state.tensor);
   std::vector<Optimizer::State> all;
   for (const core::TensorSpec& spec : core::tensor_manifest(config_.model)) {
-    for (const char* kind : {"exp_avg.", "exp_avg_sq.", "momentum_buffer."}) {
+    for (const char* kind : {"exp_avg.", "exp_avg_sq.", "momentum_buffer.", "ortho_matrix."}) {
       const std::string name = kind + spec.module_name;
       const auto found = own.find(name);
       const Tensor value =

@@ -18,6 +18,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAnswer{3000};    // that a living process takes at most to answer, on a busy machine
 constexpr milliseconds kVerdict{12000};  // until the rank that rang has told what it found
 constexpr milliseconds kPatience{5000};  // of the answering thread with its main thread, then
+constexpr milliseconds kHearing{1000};   // that the answering thread takes to hear it
 constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
 
 std::string alarm_for(int64_t rank) { return fmt::format("alarm {}", rank); }
@@ -77,11 +78,15 @@ void RollCall::listen() {
     put(*listener_, answer_of(launch_.rank), fmt::format("{} {}", in_step_ ? "in" : "before", step_.load()));
     if (!comes(*listener_, "verdict", kVerdict)) return;
     verdict = get(*listener_, "verdict");
-    put(*listener_, heard_by(launch_.rank), "");
+    const std::lock_guard lock(mutex_);
+    verdict_ = verdict;
   } catch (const std::exception&) {
     if (stopped_) return;
-    verdict = fmt::format("{} is gone, and with it the store at {}:{}", launch_.agent_has_store ? "torchrun" : "rank 0",
-                          launch_.address, launch_.port);
+    verdict = store_is_gone();
+  }
+  try {
+    put(*listener_, heard_by(launch_.rank), "");
+  } catch (const std::exception&) {  // then nobody waits for it
   }
   for (milliseconds waited{0}; waited < kPatience; waited += milliseconds(50)) {
     if (stopped_) return;
@@ -90,28 +95,39 @@ void RollCall::listen() {
   end_(verdict);
 }
 
+std::string RollCall::store_is_gone() const {
+  return fmt::format("{} is gone, and with it the store at {}:{}", launch_.agent_has_store ? "torchrun" : "rank 0",
+                     launch_.address, launch_.port);
+}
+
+std::string RollCall::heard_or_gone() {
+  for (milliseconds waited{0}; waited < kHearing; waited += milliseconds(20)) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!verdict_.empty()) return verdict_;
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return store_is_gone();
+}
+
 std::string RollCall::explain(const std::exception& error) {
   const std::string why = first_line(error);
   if (std::exchange(told_, true)) return why;
   std::signal(SIGTERM, SIG_IGN);  // torchrun sends it as soon as one rank has ended
   const bool own = dynamic_cast<const RankLost*>(&error) == nullptr;
-  const std::string named = fmt::format("rank {}: {}", launch_.rank, why);
   try {
     // The first one rings; the others learn from it what it found.
     const std::string first = std::to_string(launch_.rank);
     const std::vector<uint8_t> ours(first.begin(), first.end());
     if (store_->compareSet("first to fail", {}, ours) != ours) {
-      if (!comes(*store_, "verdict", kVerdict)) return own ? why : named;
-      const std::string verdict = get(*store_, "verdict");
-      put(*store_, heard_by(launch_.rank), "");
-      return own ? why : verdict;
+      if (own) return why;
+      return comes(*store_, "verdict", kVerdict) ? get(*store_, "verdict") : why;
     }
-    const std::string verdict = own ? named : call_roll(why);
-    if (own) {
-      for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-        if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
-      }
+    for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+      if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
     }
+    const std::string verdict = own ? fmt::format("rank {}: {}", launch_.rank, why) : call_roll(why);
     put(*store_, "verdict", verdict);
     // If this process has the store, it has to stay until all who can have read it.
     const auto until = std::chrono::steady_clock::now() + kAnswer;
@@ -121,16 +137,11 @@ std::string RollCall::explain(const std::exception& error) {
     }
     return own ? why : verdict;
   } catch (const std::exception&) {
-    if (own) return why;
-    return fmt::format("{} is gone, and with it the store at {}:{}", launch_.agent_has_store ? "torchrun" : "rank 0",
-                       launch_.address, launch_.port);
+    return own ? why : heard_or_gone();
   }
 }
 
 std::string RollCall::call_roll(const std::string& why) {
-  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-    if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
-  }
   std::vector<std::string> gone, away;
   const auto until = std::chrono::steady_clock::now() + kAnswer;
   for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {

@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -41,6 +42,9 @@ class RollCall {
 
  private:
   void listen();
+  /// What the listener has heard, or hears soon; else why the store does not say it.
+  [[nodiscard]] std::string heard_or_gone();
+  [[nodiscard]] std::string store_is_gone() const;
   void stop();
   [[nodiscard]] std::string call_roll(const std::string& why);
 
@@ -50,6 +54,8 @@ class RollCall {
   std::atomic<int64_t> step_{0};
   std::atomic<bool> in_step_{false}, stopped_{false};
   bool told_ = false;
+  std::mutex mutex_;
+  std::string verdict_;  ///< what the listener has heard, guarded by mutex_; empty: nothing yet
   std::thread thread_;
 };
 

@@ -19,6 +19,14 @@ MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
   shape[Axis::Context] = flags.context;
   shape[Axis::Expert] = flags.expert;
   shape[Axis::Data] = flags.data > 0 ? flags.data : std::max<int64_t>(1, n_ranks / shape.n_ranks());
+  if (flags.zero > 0 && shape[Axis::Data] == 1) {
+    throw core::UsageError(fmt::format(
+        "--zero {} divides what data parallel ranks have, and there is one such rank; leave it out", flags.zero));
+  }
+  if (flags.pipeline_chunks > 1 && shape[Axis::Pipeline] == 1) {
+    throw core::UsageError(fmt::format("--pipeline-chunks {}: there is no pipeline; take --pipeline-parallel, too",
+                                       flags.pipeline_chunks));
+  }
   if (shape.n_ranks() == n_ranks) return shape;
   throw core::UsageError(
       n_ranks == 1
@@ -52,8 +60,12 @@ std::string Session::from_first(const std::string& key, const std::function<std:
     put(*store_, key, text);
     return text;
   }
-  store_->wait({key}, timeout_);
-  return get(*store_, key);
+  try {
+    store_->wait({key}, timeout_);
+    return get(*store_, key);
+  } catch (const std::exception&) {
+    throw RankLost("rank 0 did not come");
+  }
 }
 
 }  // namespace folio::train::parallel
