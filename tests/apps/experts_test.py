@@ -1,11 +1,13 @@
 """train --experts: gradients beside transformers' modules, the families that follow from the flags, and what is refused."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from exactness import assert_a_killed_run_repeats
 from published import loss_by_transformers
@@ -37,6 +39,14 @@ CONFIGS = {
 def home(tmp_path):
     (tmp_path / "cats.txt").write_text(TEXT)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def run_of_gpt_oss(tmp_path_factory):
+    home = tmp_path_factory.mktemp("gpt_oss")
+    (home / "cats.txt").write_text(TEXT)
+    succeed("train", home / "cats.txt", *EXPERTS, *FAMILIES["gpt_oss"], "--out", home / "r", *FLAGS, home=home)
+    return home / "r/checkpoints/best"
 
 
 def random_model(home, name, tokens):
@@ -124,6 +134,19 @@ def test_a_family_follows_from_its_parts(home, family):
         done = succeed("verify", best, file, home=home)
         assert "LibTorch and the engine agree" in done.stdout and "layers.1.routes" in done.stdout
         assert generate(file, "-n", "5", "--temp", "0", "The cat", home=home)["text"]
+
+
+@pytest.mark.parametrize("tensor, place", [("self_attn.sinks", "heads"), ("self_attn.o_proj.bias", "attention_residual"),
+                                          ("mlp.router.bias", "routes"), ("mlp.experts.down_proj_bias", "ffn_residual"),
+                                          ("mlp.experts.gate_up_proj_bias", "ffn_residual")])
+def test_verify_names_where_a_gpt_oss_differs(home, run_of_gpt_oss, tensor, place):
+    best, other = run_of_gpt_oss, home / "other"
+    shutil.copytree(best, other)
+    tensors = load_file(other / "model.safetensors")
+    tensors[f"model.layers.1.{tensor}"].view(-1)[1] += 0.5
+    save_file(tensors, other / "model.safetensors", {"format": "pt"})
+    done = run("verify", best, other, home=home)
+    assert done.returncode == 1 and f"layers.1.{place}" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("family", ["mixtral", "dots1"])
