@@ -50,7 +50,7 @@ class Peers {
 
   [[nodiscard]] const World& world() const;
 
-  /// Sends a copy. Waits only until the message before has been taken, where that was long.
+  /// Sends a copy. Waits until the rank has taken the message before on this channel.
   void send(size_t to, Channel channel, std::span<const std::byte> bytes);
   /// From now on a message of the rank is wanted: it then comes without a question and an answer.
   void expect(size_t from, Channel channel);

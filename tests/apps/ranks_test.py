@@ -284,7 +284,9 @@ def test_soak_with_kills(tmp_path):
             clients = [threading.Thread(target=client, args=(c,)) for c in range(6)]
             for c in clients:
                 c.start()
-            time.sleep(random.uniform(0.2, 1.0))
+            while not ends:
+                time.sleep(0.01)
+            time.sleep(random.uniform(0, 0.8))
             victim = random.randrange(1, n)
             ranks.kill(victim)
             codes = ranks.wait(20)
