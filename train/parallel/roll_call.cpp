@@ -111,6 +111,15 @@ std::string RollCall::heard_or_gone() {
   return store_is_gone();
 }
 
+// The process that has the store stays until all who can have read it.
+void RollCall::await_hearing() {
+  const auto until = std::chrono::steady_clock::now() + kAnswer;
+  for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+    const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+    comes(*store_, heard_by(rank), std::max(left, milliseconds(1)));
+  }
+}
+
 std::string RollCall::explain(const std::exception& error) {
   const std::string why = first_line(error);
   if (std::exchange(told_, true)) return why;
@@ -120,21 +129,18 @@ std::string RollCall::explain(const std::exception& error) {
     // The first one rings; the others learn from it what it found.
     const std::string first = std::to_string(launch_.rank);
     const std::vector<uint8_t> ours(first.begin(), first.end());
-    if (store_->compareSet("first to fail", {}, ours) != ours) {
-      if (own) return why;
-      return comes(*store_, "verdict", kVerdict) ? get(*store_, "verdict") : why;
+    std::string verdict = own ? fmt::format("rank {}: {}", launch_.rank, why) : why;
+    if (store_->compareSet("first to fail", {}, ours) == ours) {
+      for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
+        if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
+      }
+      if (!own) verdict = call_roll(why);
+      put(*store_, "verdict", verdict);
+    } else if (comes(*store_, "verdict", kVerdict)) {
+      verdict = get(*store_, "verdict");
     }
-    for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-      if (rank != launch_.rank) put(*store_, alarm_for(rank), "");
-    }
-    const std::string verdict = own ? fmt::format("rank {}: {}", launch_.rank, why) : call_roll(why);
-    put(*store_, "verdict", verdict);
-    // If this process has the store, it has to stay until all who can have read it.
-    const auto until = std::chrono::steady_clock::now() + kAnswer;
-    for (int64_t rank = 0; rank < launch_.n_ranks; ++rank) {
-      const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
-      if (rank != launch_.rank) comes(*store_, heard_by(rank), std::max(left, milliseconds(1)));
-    }
+    put(*store_, heard_by(launch_.rank), "");
+    if (launch_.rank == 0 && !launch_.agent_has_store) await_hearing();
     return own ? why : verdict;
   } catch (const std::exception&) {
     return own ? why : heard_or_gone();

@@ -45,6 +45,7 @@ class RollCall {
   /// What the listener has heard, or hears soon; else why the store does not say it.
   [[nodiscard]] std::string heard_or_gone();
   [[nodiscard]] std::string store_is_gone() const;
+  void await_hearing();
   void stop();
   [[nodiscard]] std::string call_roll(const std::string& why);
 
