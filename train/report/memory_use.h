@@ -1,14 +1,12 @@
-// How much memory the tensors of a thread take, counted where LibTorch takes and frees it.
+// How much memory the tensors of the process take on a CPU, counted where LibTorch takes and frees it.
 #pragma once
-
-#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <cstdint>
 #include <memory>
 
 namespace folio::train {
 
-/// Counts from its construction on, on the thread that made it; what is older is not known to it.
+/// Counts from its construction on, on all threads; what is older is not known to it. One at a time.
 class MemoryUse {
  public:
   MemoryUse();
@@ -22,9 +20,8 @@ class MemoryUse {
   void reset_peak();
 
  private:
-  class Tally;
-  std::shared_ptr<Tally> tally_;
-  c10::DebugInfoGuard guard_;
+  class Counting;
+  std::unique_ptr<Counting> counting_;
 };
 
 }  // namespace folio::train
