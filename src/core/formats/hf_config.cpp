@@ -266,7 +266,8 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (has(rope, "partial_rotary_factor")) read_rotated(rope, where, 1.0F, c);
   const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
   const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
-  if (type == "default") return;
+  // Dynamic scaling turns by other angles only behind max_position_embeddings, and no sequence is longer here.
+  if (type == "default" || type == "dynamic") return;
   c.rope_scaling = read_rope_scaling(rope, rope_scaling_named(type, where), where, c);
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }

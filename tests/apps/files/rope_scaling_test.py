@@ -113,7 +113,16 @@ def test_llama2c_has_no_place_for_it(tmp_path):
     assert not (tmp_path / "m.bin").exists()
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "su", "mrope"])
+def test_dynamic_scaling_is_none_within_the_context(tmp_path):
+    model = llama(dict(rope_type="dynamic", factor=8.0))
+    with torch.no_grad():
+        expected = model(torch.tensor([IDS])).logits[0].numpy()
+    assert np.abs(logits_of(written(model, tmp_path / "theirs")) - expected).max() < 1e-4
+    done = run("generate", "--model", tmp_path / "theirs", "--max-tokens", "1", "a" * 600)
+    assert_refused(done, FAILED, "context")  # of 512, behind which the angles would be others
+
+
+@pytest.mark.parametrize("kind", ["su", "mrope"])
 def test_other_kinds_are_refused_by_name(tmp_path, kind):
     theirs = written(scaled_llama(8.0, 8192), tmp_path / "theirs")
     config = json.loads((theirs / "config.json").read_text())

@@ -117,7 +117,7 @@ TEST_F(HfConfig, RefusesWhatIsNotSupportedByName) {
       {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}})", "\"low_freq_factor\" is missing"},
       {R"({"rope_scaling": {"rope_type": "linear"}})", "\"factor\" is missing"},
       {R"({"rope_scaling": {"rope_type": "linear", "factor": -2.0}})", "rope_scaling_factor is -2"},
-      {R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})", "RoPE scaling of type dynamic is not supported"},
+      {R"({"rope_scaling": {"type": "mrope", "factor": 2.0}})", "RoPE scaling of type mrope is not supported"},
       {R"({"rope_scaling": {"type": "longrope"}})", "\"short_factor\" is missing"},
       {R"({"rope_scaling": {"rope_type": "new"}})", "RoPE scaling of type new is not supported"},
       {R"({"rope_scaling": "yarn"})", "the RoPE scaling \"yarn\" is not supported"},
