@@ -3,7 +3,7 @@ PRESET ?= $(if $(CI),ci,default)
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo programs wheel test studies long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help demo programs wheel test studies ranks long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## show these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,14 @@ studies: ## the short forms of experiments/ with a table of their claims, and th
 	@cmake --build --preset $(PRESET) --target all studies
 	@ctest --preset studies
 	@scripts/ladder.py --results build/experiments/short
+
+ranks: ## training and serving as several processes: every mesh of up to eight ranks, kills, what is sent (minutes)
+	@scripts/bootstrap.sh test
+	@$(CORPUS)
+	@$(SMOLLM2)
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@cmake --build --preset $(PRESET)
+	@ctest --preset ranks
 
 long: ## what make test runs in a shorter form, at its full length, and the engine's laws on half a GPU (minutes)
 	@scripts/bootstrap.sh test

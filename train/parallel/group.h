@@ -1,4 +1,4 @@
-// Ranks that send each other tensors. c10d does the work: its Gloo backend on CPUs, NCCL where LibTorch has it.
+// Ranks that send each other tensors. c10d does the work, with its Gloo backend: tensors are on CPUs.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

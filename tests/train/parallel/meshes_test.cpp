@@ -169,7 +169,7 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
   return info.param.chunks > 1 ? name + "_interleaved" : name;
 }
 
-// In make test those of a few ranks; in make studies the others, too, which take a minute.
+// make test runs those of a few ranks, make ranks the others, which take a minute.
 std::vector<Case> cases_of(int64_t least, int64_t most) {
   std::vector<Case> cases = all_cases();
   std::erase_if(cases, [&](const Case& c) { return c.mesh.n_ranks() < least || c.mesh.n_ranks() > most; });
