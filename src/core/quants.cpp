@@ -161,8 +161,6 @@ const Format& format_of(DType type) {
 
 }  // namespace
 
-float half_scale_of(uint8_t bits) { return std::ldexp(1.0F, bits - 128); }
-
 const QuantInfo* quant_info(DType type) {
   const Format* format = find_format(type);
   return format == nullptr ? nullptr : &format->info;

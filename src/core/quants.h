@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -16,7 +17,7 @@ namespace folio::core {
 inline constexpr std::array<uint8_t, 16> kFp4Quants{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
 
 /// Half of a scale in eight bits, E8M0: 2^(bits - 128).
-[[nodiscard]] float half_scale_of(uint8_t bits);
+[[nodiscard]] inline float half_scale_of(uint8_t bits) { return std::ldexp(1.0F, bits - 128); }
 
 /// How a block type stores its groups.
 struct QuantInfo {

@@ -17,7 +17,7 @@ constexpr double kNorms[] = {1.879591524, 1.952426146, 1.720072064, 1.142157618,
 
 // Float32 differs from these float64 numbers by 4e-7 in PyTorch. A wrong eps, theta, decay group, clipping, bias
 // correction or schedule moves a loss by more than 1e-4 within the ten steps.
-constexpr double kTolerance = 1e-5;
+constexpr double kGoldenTolerance = 1e-5;
 
 TrainConfig golden_config(bool fused = true) {
   TrainConfig c = test::small_config();
@@ -50,8 +50,8 @@ void expect_golden_losses(const TrainConfig& config) {
   small.trainer.init_from(directory.path());
   for (size_t step = 0; step < std::size(kLosses); ++step) {
     const StepResult result = small.trainer.step();
-    EXPECT_NEAR(result.loss, kLosses[step], kTolerance) << "step " << step;
-    EXPECT_NEAR(result.grad_norm, kNorms[step], 10 * kTolerance) << "step " << step;
+    EXPECT_NEAR(result.loss, kLosses[step], kGoldenTolerance) << "step " << step;
+    EXPECT_NEAR(result.grad_norm, kNorms[step], 10 * kGoldenTolerance) << "step " << step;
   }
 }
 
@@ -60,7 +60,7 @@ TEST(Trainer, TenGoldenLossesOfThePlainForm) { expect_golden_losses(golden_confi
 
 TEST(Trainer, TheGoldenLossesAreNotThoseOfTheSeedsOwnWeights) {
   test::Small small(golden_config());
-  EXPECT_GT(std::abs(small.trainer.step().loss - kLosses[0]), 100 * kTolerance);
+  EXPECT_GT(std::abs(small.trainer.step().loss - kLosses[0]), 100 * kGoldenTolerance);
 }
 
 }  // namespace

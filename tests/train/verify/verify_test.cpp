@@ -17,7 +17,7 @@
 namespace folio::train {
 namespace {
 
-constexpr double kTolerance = 1e-4;
+constexpr double kVerifyTolerance = 1e-4;
 
 core::ModelConfig shape(const std::string& name) {
   core::ModelConfig c = test::small_config().model;
@@ -85,7 +85,7 @@ struct Exported {
 
 const Divergence* first_apart(const std::vector<Divergence>& all) {
   const auto found =
-      std::find_if(all.begin(), all.end(), [](const Divergence& d) { return !(d.relative_error <= kTolerance); });
+      std::find_if(all.begin(), all.end(), [](const Divergence& d) { return !(d.relative_error <= kVerifyTolerance); });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -97,7 +97,7 @@ TEST_P(Verify, ARandomModelAgreesAtEveryPlace) {
   const auto divergences = compare_forward(reference, exported.side(), some_tokens(64));
   std::vector<std::string> names;
   for (const auto& d : divergences) {
-    EXPECT_LE(d.relative_error, kTolerance) << d.name;
+    EXPECT_LE(d.relative_error, kVerifyTolerance) << d.name;
     names.push_back(d.name);
   }
   std::vector<std::string> expected{"embedding",
