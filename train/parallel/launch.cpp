@@ -106,6 +106,15 @@ void require_same(c10d::Store& store, const Launch& launch, const std::string& w
       line_a = line_of(a);
       line_b = line_of(b);
     } while (line_a == line_b && !(a.empty() && b.empty()));
+    // Whoever has the store stays until the others have read it.
+    const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
+    put(store, told(launch.rank), "");
+    for (int64_t by = 1; launch.rank == 0 && !launch.agent_has_store && by < launch.n_ranks; ++by) {
+      try {
+        store.wait({told(by)}, std::chrono::seconds(5));
+      } catch (const std::exception&) {  // it is gone, or slow
+      }
+    }
     throw core::UsageError(fmt::format("rank {} has another {} than rank 0: {}, not {}; start all ranks alike", rank,
                                        what, core::printable(line_b), core::printable(line_a)));
   }

@@ -3,6 +3,7 @@
 #include <c10/util/Logging.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
@@ -39,6 +40,7 @@ MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
 Session::Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end)
     : launch_(launch), timeout_(static_cast<int64_t>(1000.0 * flags.timeout)) {
   const MeshShape shape = mesh_of(flags, launch.n_ranks);
+  std::signal(SIGPIPE, SIG_IGN);                              // Gloo writes to whoever has gone
   ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);  // c10d's own warnings, with traces of calls
   c10::initLogging();
   store_ = connect_store(launch, /*may_serve=*/true, timeout_);
