@@ -219,8 +219,9 @@ int run(apps::TrainOptions& o) {
   }
   const Baseline baseline = baseline_of(trainer, text, data.summary.n_documents > 1);
   const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
-  fmt::print("matrix peak: {:.0f} GFLOP/s, of a product of {} x {} in {}\n", 1e-9 * peak.operations_per_s, peak.size,
-             peak.size, c.dtype);
+  const double n_ranks = o.session ? static_cast<double>(o.session->launch().n_ranks) : 1.0;
+  fmt::print("matrix peak{}: {:.0f} GFLOP/s, of a product of {} x {} in {}\n", o.session ? " of a rank" : "",
+             1e-9 * peak.operations_per_s, peak.size, peak.size, c.dtype);
   fmt::print("validation loss: {}\n",
              c.eval_batches == 0 && text == nullptr ? "the mean over all answers of the split"
              : c.eval_batches == 0
@@ -233,7 +234,7 @@ int run(apps::TrainOptions& o) {
   const bool finished = train::run_to_end(trainer, {.run = run,
                                                     .baseline = baseline.loss,
                                                     .baseline_name = baseline.name,
-                                                    .operations_per_s = peak.operations_per_s,
+                                                    .operations_per_s = n_ranks * peak.operations_per_s,
                                                     .interrupted = apps::interrupted,
                                                     .note = note_of(o, trace ? &*trace : nullptr),
                                                     .explain = explain_of(o)});
