@@ -16,6 +16,7 @@
 #include "modules/fused/block.h"
 #include "modules/llama.h"
 #include "tests/modules/gradient_check.h"
+#include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
 
 namespace folio::test {
@@ -23,30 +24,6 @@ namespace {
 
 using core::Family;
 using nn::Form;
-
-core::ModelConfig mixture_config(Family family) {
-  core::ModelConfig c{.family = family,
-                      .vocab_size = 7,
-                      .dim = 8,
-                      .n_layers = 2,
-                      .n_heads = 2,
-                      .n_kv_heads = 1,
-                      .hidden_dim = 4,
-                      .n_experts = 4,
-                      .experts_per_token = 2,
-                      .expert_dim = 3,
-                      .context_length = 12};
-  const core::FamilyInfo& info = core::info(family);
-  c.normalize_routes = info.mixture.normalizes;
-  if (info.mixture.shared_gate || info.mixture.deepseek_keys) c.shared_dim = 3;
-  if (info.mixture.deepseek_keys) {
-    c.expert_groups = 2;
-    c.groups_per_token = 1;
-    c.route_scale = 2.5F;
-    c.dense_layers = 1;
-  }
-  return c;
-}
 
 std::vector<core::ModelConfig> all_families() {
   std::vector<core::ModelConfig> all;

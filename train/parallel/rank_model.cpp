@@ -3,7 +3,6 @@
 #include <torch/utils.h>
 
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "train/parallel/parts.h"
@@ -49,25 +48,6 @@ void RankModel::load(const nn::Llama& whole) {
   const torch::NoGradGuard no_grad;
   const auto parameters = whole->named_parameters();
   for (Piece& piece : pieces_) piece.local.copy_(part_of(parameters[piece.name], piece, world_.mesh()));
-}
-
-void RankModel::store(nn::Llama& whole) {
-  const torch::NoGradGuard no_grad;
-  std::map<std::string, const Piece*> here;
-  for (const Piece& piece : pieces_) here.emplace(piece.name, &piece);
-  // Stages go on in one order, that of the whole model: a parameter comes from the first stage that has it.
-  Group& line = world_.along({Axis::Pipeline});
-  for (auto& parameter : whole->named_parameters()) {
-    const auto found = here.find(parameter.key());
-    Tensor value = found == here.end() ? torch::zeros_like(parameter.value())
-                                       : whole_of(found->second->local.detach(), *found->second, world_).contiguous();
-    if (line.size() > 1) {
-      Tensor first = torch::full({1}, found == here.end() ? -line.size() : -line.index(), torch::kInt64);
-      line.largest(first);
-      line.broadcast(value, -first.item<int64_t>());
-    }
-    parameter.value().copy_(value);
-  }
 }
 
 std::vector<RankModel::Part> RankModel::cut(const std::vector<data::Batch>& batches) const {

@@ -36,8 +36,6 @@ class RankModel {
 
   /// Takes the rank's part of each parameter of the whole model.
   void load(const nn::Llama& whole);
-  /// The whole model's parameters, from all ranks, to all ranks: all of them call it.
-  void store(nn::Llama& whole);
 
   /// The mean loss of the step's batches, the same on all ranks; adds the rank's own part of their gradients.
   double pass(const std::vector<data::Batch>& batches);

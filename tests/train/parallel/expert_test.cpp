@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "tests/modules/mixtures.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
 #include "train/parallel/piece.h"
@@ -15,35 +16,12 @@ namespace {
 
 using folio::test::expect_close;
 using folio::test::largest;
+using folio::test::mixture_config;
 using folio::test::randn;
 using test::on_ranks;
 using torch::Tensor;
 
 constexpr int64_t kExperts = 4;
-
-core::ModelConfig mixture_of(core::Family family) {
-  core::ModelConfig c{.family = family,
-                      .vocab_size = 7,
-                      .dim = 8,
-                      .n_layers = 2,
-                      .n_heads = 2,
-                      .n_kv_heads = 1,
-                      .hidden_dim = 4,
-                      .n_experts = kExperts,
-                      .experts_per_token = 2,
-                      .expert_dim = 3,
-                      .context_length = 12};
-  const core::FamilyInfo& info = core::info(family);
-  c.normalize_routes = info.mixture.normalizes;
-  if (info.mixture.shared_gate || info.mixture.deepseek_keys) c.shared_dim = 3;
-  if (info.mixture.deepseek_keys) {
-    c.expert_groups = 2;
-    c.groups_per_token = 1;
-    c.route_scale = 2.5F;
-    c.dense_layers = 1;
-  }
-  return c;
-}
 
 MeshShape experts_of(int64_t n_ranks) {
   MeshShape shape;
@@ -120,7 +98,7 @@ TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
   for (const core::FamilyInfo& family : core::families()) {
     if (family.mixture.none) continue;
     SCOPED_TRACE(family.name);
-    const core::ModelConfig c = mixture_of(family.family);
+    const core::ModelConfig c = mixture_config(family.family);
     auto whole = folio::test::in_double(nn::Mixture(c), 0.5);
     for (const nn::Form form : {nn::Form::Plain, nn::Form::Fused}) {
       whole->form = form;
@@ -134,7 +112,7 @@ TEST(ExpertParallel, OutputsAndGradientsAreTheWholeMixtures) {
 // All rows take the same two experts of four: ranks with the others get none, and have to take part all the same.
 TEST(ExpertParallel, ARankWithoutRowsHasGradientsOfZero) {
   torch::manual_seed(3);
-  const core::ModelConfig c = mixture_of(core::Family::Mixtral);
+  const core::ModelConfig c = mixture_config(core::Family::Mixtral);
   for (const nn::Form form : {nn::Form::Plain, nn::Form::Fused}) {
     auto whole = folio::test::in_double(nn::Mixture(c), 0.5);
     whole->form = form;
@@ -148,7 +126,7 @@ TEST(ExpertParallel, ARankWithoutRowsHasGradientsOfZero) {
 
 TEST(ExpertParallel, SendsARowForEachExpertThatIsElsewhere) {
   torch::manual_seed(3);
-  const core::ModelConfig c = mixture_of(core::Family::Mixtral);
+  const core::ModelConfig c = mixture_config(core::Family::Mixtral);
   const auto router = randn({kExperts, c.dim});
   const auto x = randn({1, 6, c.dim});
   on_ranks(experts_of(2), [&](World& world) {
@@ -171,7 +149,7 @@ TEST(ExpertParallel, RanksThatDoNotDivideTheExpertsAreRefused) {
   folio::test::expect_error(
       [] {
         on_ranks(experts_of(3), [](World& world) {
-          ExpertParallelMixture(mixture_of(core::Family::Mixtral), world.along({Axis::Expert}));
+          ExpertParallelMixture(mixture_config(core::Family::Mixtral), world.along({Axis::Expert}));
         });
       },
       {"4 experts", "3 expert ranks"});

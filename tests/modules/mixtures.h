@@ -1,0 +1,33 @@
+// Configurations of models with experts for tests.
+#pragma once
+
+#include "core/model_config.h"
+
+namespace folio::test {
+
+/// Four experts, of which a token takes two, with all other parts that a mixture of this family can have.
+inline core::ModelConfig mixture_config(core::Family family) {
+  core::ModelConfig c{.family = family,
+                      .vocab_size = 7,
+                      .dim = 8,
+                      .n_layers = 2,
+                      .n_heads = 2,
+                      .n_kv_heads = 1,
+                      .hidden_dim = 4,
+                      .n_experts = 4,
+                      .experts_per_token = 2,
+                      .expert_dim = 3,
+                      .context_length = 12};
+  const core::FamilyInfo& info = core::info(family);
+  c.normalize_routes = info.mixture.normalizes;
+  if (info.mixture.shared_gate || info.mixture.deepseek_keys) c.shared_dim = 3;
+  if (info.mixture.deepseek_keys) {
+    c.expert_groups = 2;
+    c.groups_per_token = 1;
+    c.route_scale = 2.5F;
+    c.dense_layers = 1;
+  }
+  return c;
+}
+
+}  // namespace folio::test
