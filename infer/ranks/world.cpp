@@ -41,9 +41,10 @@ std::optional<World> world_of_environment() {
   if (world.address.empty()) {
     throw core::UsageError("MASTER_ADDR, the host of rank 0, is missing, but WORLD_SIZE and RANK are set; set it");
   }
-  const bool agent_has_port = variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  world.port = static_cast<uint16_t>(number_in("MASTER_PORT", 1, agent_has_port ? 65534 : 65535));
-  if (agent_has_port) ++world.port;
+  // Not the next port: where torchrun lets the system choose, Linux gives an odd one, and connections start from even
+  // ones, the agent's own to its store among them.
+  const uint16_t behind_agent = variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 2 : 0;
+  world.port = static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535 - behind_agent) + behind_agent);
   if (!variable("FOLIO_RANK_TIMEOUT").empty()) {
     world.timeout = std::chrono::seconds(number_in("FOLIO_RANK_TIMEOUT", 1, 86400));
   }

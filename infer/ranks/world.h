@@ -24,7 +24,7 @@ inline constexpr size_t kMostRanks = 64;
 
 /// Of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; LOCAL_WORLD_SIZE says how many ranks are on this host (all, where
 /// it is missing). Nothing where there is no WORLD_SIZE, or one process alone. torchrun's agent has a store of its own
-/// on MASTER_PORT, and says so (TORCHELASTIC_USE_AGENT_STORE); then rank 0 listens on the next port. FOLIO_RANK_TIMEOUT
+/// on MASTER_PORT, and says so (TORCHELASTIC_USE_AGENT_STORE); then rank 0 listens two ports on. FOLIO_RANK_TIMEOUT
 /// is the timeout in seconds; FOLIO_RANK_TRANSPORT=gloo leaves out shared memory. Throws core::UsageError that names
 /// the variable that is missing or no such number.
 [[nodiscard]] std::optional<World> world_of_environment();

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -17,18 +16,12 @@ from pathlib import Path
 import pytest
 
 from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment,
-                     generate, one_json, run, succeed)
+                     free_port, generate, one_json, run, succeed)
 
 TORCHRUN = Path(__file__).resolve().parents[2] / "build/venv/bin/torchrun"
 pytestmark = pytest.mark.skipif(
     b"libgloo" not in subprocess.run(["readelf", "-d", BUILD / "generate"], capture_output=True, check=True).stdout,
     reason="built without Gloo")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Ranks:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,12 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 def environment(home, **more):
     # Spinning threads would take time from working ones when other programs run.
     return {**os.environ, "FOLIO_HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def run(program, *args, home="/nonexistent", timeout=120, **more):

@@ -1,19 +1,12 @@
 """Runs ./train as several ranks: by hand, with the four variables that torchrun sets, or by torchrun itself."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from support import BUILD, environment
+from support import BUILD, environment, free_port
 
 TORCHRUN = Path(sys.executable).with_name("torchrun")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Ranks:

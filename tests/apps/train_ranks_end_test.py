@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from exactness import make_home
-from support import BUILD, FAILED, LONG, environment, log_of
-from train_ranks import TORCHRUN, Ranks, free_port, train_on_ranks
+from support import BUILD, FAILED, LONG, environment, free_port, log_of
+from train_ranks import TORCHRUN, Ranks, train_on_ranks
 from train_ranks_test import RUN, numbers, weights_digest
 
 ENDLESS = [*RUN, "--batch-size", "12", "--steps", "100000", "--checkpoint-every", "20"]

@@ -57,7 +57,7 @@ TEST_F(WorldOf, TorchrunsAgentKeepsItsPort) {
   set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCAL_WORLD_SIZE", "1"}, {"FOLIO_RANK_TIMEOUT", "5"}});
   set({{"FOLIO_RANK_TRANSPORT", "gloo"}});
   const auto world = world_of_environment();
-  EXPECT_EQ(world->port, 29501);
+  EXPECT_EQ(world->port, 29502);
   EXPECT_EQ(world->n_local, 1U);
   EXPECT_EQ(world->timeout.count(), 5);
   EXPECT_FALSE(world->shared_memory);
