@@ -96,7 +96,7 @@ tsan: ## the thread pool, the asynchronous engine, shards and the server under T
 	@cmake --preset tsan --log-level=ERROR
 	@cmake --build --preset tsan --target test_threads serve generate chat
 	@TSAN_OPTIONS=suppressions=tests/infer/tsan.supp build-tsan/tests/test_threads
-	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -p no:cacheprovider \
+	@FOLIO_BUILD_DIR=$(CURDIR)/build-tsan PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache build/venv/bin/python -m pytest -q -p no:cacheprovider \
 	  tests/infer/server/http_test.py tests/infer/server/load_test.py
 
 races: ## the GPU's kernels on the emulator, which sees each access and finds races (minutes)
@@ -129,7 +129,7 @@ soak: ## 100,000 requests to a server, each text compared (minutes; N=… for an
 	@scripts/bootstrap.sh test
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target serve generate
-	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m pytest -q -s \
+	@FOLIO_SOAK=$(or $(N),100000) FOLIO_BUILD_DIR=$(CURDIR)/build PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache build/venv/bin/python -m pytest -q -s \
 	  -p no:cacheprovider tests/infer/server/load_test.py 2>/dev/null
 
 SERVER ?= yes
