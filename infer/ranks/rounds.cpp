@@ -1,10 +1,7 @@
 #include "infer/ranks/rounds.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
-#include <random>
 #include <string>
 
 #include "infer/ranks/shared_memory.h"
@@ -75,21 +72,20 @@ std::unique_ptr<Rounds> make_rounds(Peers& peers, Channel channel, std::vector<s
   if (group.size() == 1 || !all_can(*messages, world.shared_memory, world.timeout)) return messages;
   const size_t size = shared_rounds_bytes(group.size());
   std::string name;
-  SharedMemory memory;
+  core::SharedMemory memory;
   if (index == 0) {
-    std::random_device random;
-    name = fmt::format("/folio-{:08x}{:08x}", random(), random());
-    memory = SharedMemory::create(name, size);
+    name = core::SharedMemory::new_name();
+    memory = core::SharedMemory::create(name, size);
   }
   messages->meet(
       bytes_of(name), {},
       [&](size_t, std::span<const std::byte> text) {
         name.assign(reinterpret_cast<const char*>(text.data()), text.size());
-        memory = SharedMemory::open(name, size);
+        memory = core::SharedMemory::open(name, size);
       },
       world.timeout);
   const bool all = all_can(*messages, static_cast<bool>(memory), world.timeout);
-  if (index == 0) SharedMemory::unlink(name);
+  if (index == 0) core::SharedMemory::unlink(name);
   if (!all) return messages;
   return make_shared_rounds(peers, std::move(memory), std::move(group), index);
 }

@@ -3,9 +3,7 @@
 // it: whoever has come to round r + 1 has read all of round r. What is longer than a place takes several rounds.
 #include "infer/ranks/shared_memory.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,7 +51,7 @@ void wake_all(std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_W
 
 class SharedRounds final : public Rounds {
  public:
-  SharedRounds(Peers& peers, SharedMemory memory, std::vector<size_t> group, size_t index)
+  SharedRounds(Peers& peers, core::SharedMemory memory, std::vector<size_t> group, size_t index)
       : peers_(peers),
         memory_(std::move(memory)),
         members_(reinterpret_cast<Member*>(memory_.data())),
@@ -124,7 +122,7 @@ class SharedRounds final : public Rounds {
   }
 
   Peers& peers_;
-  SharedMemory memory_;
+  core::SharedMemory memory_;
   Member* members_;
   std::vector<size_t> group_;
   size_t index_;
@@ -135,46 +133,10 @@ class SharedRounds final : public Rounds {
 
 }  // namespace
 
-SharedMemory SharedMemory::create(const std::string& name, size_t size) {
-  const int file = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0) return {};
-  const bool there = ::posix_fallocate(file, 0, static_cast<off_t>(size)) == 0;
-  ::close(file);
-  if (there) return open(name, size);
-  unlink(name);
-  return {};
-}
-
-SharedMemory SharedMemory::open(const std::string& name, size_t size) {
-  const int file = ::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0) return {};
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  ::close(file);
-  SharedMemory memory;
-  if (data == MAP_FAILED) return memory;
-  memory.data_ = static_cast<std::byte*>(data);
-  memory.size_ = size;
-  return memory;
-}
-
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
-
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) ::munmap(data_, size_);
-}
-
-void SharedMemory::unlink(const std::string& name) { ::shm_unlink(name.c_str()); }
-
 size_t shared_rounds_bytes(size_t n_members) { return n_members * sizeof(Member); }
 
-std::unique_ptr<Rounds> make_shared_rounds(Peers& peers, SharedMemory memory, std::vector<size_t> group, size_t index) {
+std::unique_ptr<Rounds> make_shared_rounds(Peers& peers, core::SharedMemory memory, std::vector<size_t> group,
+                                           size_t index) {
   return std::make_unique<SharedRounds>(peers, std::move(memory), std::move(group), index);
 }
 
