@@ -52,12 +52,14 @@ def alone(request, shared):
 
 def test_two_data_parallel_ranks_repeat_the_bits_of_half_batches(shared, alone):
     flags, _, halves, _ = alone
-    for zero in ("0", "1", "2") if LONG else ("0",):
-        out = shared / f"{halves.name}-data-{zero}"
-        train_on_ranks(2, shared, shared / "cats.txt", *flags, "--batch-size", "8", "--zero", zero, "--out", out)
+    ways = [("0", "shared"), ("0", "gloo"), *([("1", "shared"), ("1", "gloo"), ("2", "gloo")] if LONG else [])]
+    for zero, transport in ways:
+        out = shared / f"{halves.name}-data-{zero}-{transport}"
+        train_on_ranks(2, shared, shared / "cats.txt", *flags, "--batch-size", "8", "--zero", zero, "--out", out,
+                       FOLIO_RANK_TRANSPORT=transport)
         if zero != "2":  # there the norm of the gradients is put together from their owners'
-            assert numbers(out) == numbers(halves), zero
-            assert weights_digest(out) == weights_digest(halves), zero
+            assert numbers(out) == numbers(halves), (zero, transport)
+            assert weights_digest(out) == weights_digest(halves), (zero, transport)
         else:
             for mine, theirs in zip(numbers(out), numbers(halves), strict=True):
                 assert mine == pytest.approx(theirs, rel=1e-5)

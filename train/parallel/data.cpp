@@ -85,11 +85,17 @@ struct GradientSums::Overlapped {
 
 bool is_data_alone(const MeshShape& shape) { return shape.n_ranks() == shape[Axis::Data]; }
 
-GradientSums::GradientSums(std::vector<Piece>& pieces, World& world) : pieces_(pieces), world_(world) {
+GradientSums::GradientSums(std::vector<Piece>& pieces, World& world, const std::vector<int64_t>& owners)
+    : pieces_(pieces), world_(world) {
   const MeshShape& shape = world.mesh().shape();
-  if (shape.n_ranks() > 1 && is_data_alone(shape)) {
-    overlapped_ = std::make_unique<Overlapped>(parameters_of_pieces(pieces), world.everyone().process_group());
+  if (shape.n_ranks() == 1 || !is_data_alone(shape)) return;
+  std::vector<int64_t> owners_of_parameters;
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (pieces[i].local.requires_grad()) owners_of_parameters.push_back(owners[i]);
   }
+  const std::vector<Tensor> parameters = parameters_of_pieces(pieces);
+  shared_ = SharedGradients::open(parameters, std::move(owners_of_parameters), world.everyone());
+  if (!shared_) overlapped_ = std::make_unique<Overlapped>(parameters, world.everyone().process_group());
 }
 
 GradientSums::~GradientSums() = default;
@@ -101,7 +107,8 @@ void GradientSums::before_last_backward() {
 }
 
 void GradientSums::finish() {
-  if (overlapped_) return;  // it ends with the backward pass
+  if (shared_) shared_->sum();
+  if (shared_ || overlapped_) return;  // c10d's ends with the backward pass
   const torch::NoGradGuard no_grad;
   std::map<std::vector<Axis>, std::vector<Tensor>> by_copies;
   for (Piece& piece : pieces_) {
@@ -116,7 +123,13 @@ void GradientSums::finish() {
   }
 }
 
+bool GradientSums::share() {
+  if (shared_) shared_->share();
+  return shared_ != nullptr;
+}
+
 int64_t GradientSums::bytes_sent() const {
+  if (shared_) return shared_->bytes_sent();
   if (!overlapped_) return 0;
   const int64_t n = world_.everyone().size();
   return 2 * overlapped_->bytes * (n - 1) / n * overlapped_->sums;

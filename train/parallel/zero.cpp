@@ -32,7 +32,7 @@ Zero::Zero(std::vector<Piece>& pieces, World& world, int64_t stage)
       world_(world),
       stage_(world.mesh().size(Axis::Data) > 1 ? stage : 0),
       owners_(owners_of(pieces, world.mesh().size(Axis::Data))) {
-  if (stage_ < 2) sums_ = std::make_unique<GradientSums>(pieces, world);
+  if (stage_ < 2) sums_ = std::make_unique<GradientSums>(pieces, world, stage_ == 1 ? owners_ : std::vector<int64_t>{});
 }
 
 void Zero::before_last_backward() {
@@ -71,6 +71,7 @@ void Zero::to_owners() {
 
 void Zero::share() {
   if (stage_ == 0) return;
+  if (sums_ && sums_->share()) return;
   const torch::NoGradGuard no_grad;
   Group& data = world_.along({Axis::Data});
   for (size_t i = 0; i < pieces_.size(); ++i) {

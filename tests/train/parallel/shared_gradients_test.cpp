@@ -1,0 +1,109 @@
+#include "train/parallel/shared_gradients.h"
+
+#include <torch/utils.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/train/parallel/support.h"
+
+namespace folio::train::parallel {
+namespace {
+
+using torch::Tensor;
+
+const std::vector<std::vector<int64_t>> kShapes = {{3, 5}, {1}, {700, 431}, {16}};
+
+MeshShape ranks_along_data(int64_t n) {
+  MeshShape shape;
+  shape[Axis::Data] = n;
+  return shape;
+}
+
+std::vector<Tensor> parameters_of(int64_t rank) {
+  std::vector<Tensor> all;
+  for (const auto& shape : kShapes) all.push_back(torch::full(shape, static_cast<double>(rank)).requires_grad_());
+  return all;
+}
+
+// Of different magnitudes, so that the bits of a sum tell its order.
+Tensor gradient_of(int64_t rank, size_t i, double step) {
+  const Tensor places = torch::arange(torch::zeros(kShapes[i]).numel(), torch::kDouble).view(kShapes[i]);
+  return (torch::sin(places + static_cast<double>(rank) + step) * std::pow(10.0, static_cast<double>(rank)))
+      .to(torch::kFloat);
+}
+
+size_t pieces_in_use() {
+  size_t n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    n += entry.path().filename().string().starts_with("folio-") ? 1 : 0;
+  return n;
+}
+
+class SharedGradientsOf : public testing::TestWithParam<int64_t> {};
+
+TEST_P(SharedGradientsOf, AreAddedInTheOrderOfTheRanks) {
+  const size_t before = pieces_in_use();
+  test::on_ranks(ranks_along_data(GetParam()), [&](World& world) {
+    Group& group = world.everyone();
+    const std::vector<Tensor> parameters = parameters_of(group.index());
+    const auto gradients = SharedGradients::open(parameters, {}, group);
+    ASSERT_TRUE(gradients);
+    group.meet();
+    EXPECT_EQ(pieces_in_use(), before);  // their names are gone as soon as all have opened them
+    for (int step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        // The last rank has none for one of them, as one whose tokens chose other experts.
+        const bool none = i == 3 && group.index() == group.size() - 1;
+        parameters[i].mutable_grad() = none ? Tensor() : gradient_of(group.index(), i, step);
+      }
+      gradients->sum();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        Tensor sum = gradient_of(0, i, step);
+        for (int64_t rank = 1; rank < group.size() - (i == 3 ? 1 : 0); ++rank) sum += gradient_of(rank, i, step);
+        EXPECT_TRUE(torch::equal(parameters[i].grad(), sum)) << "parameter " << i << ", step " << step;
+      }
+    }
+    int64_t bytes = 0;
+    for (const Tensor& p : parameters) bytes += static_cast<int64_t>(p.nbytes());
+    EXPECT_EQ(gradients->bytes_sent(), 3 * (2 * bytes * (group.size() - 1) / group.size()));
+  });
+}
+
+TEST_P(SharedGradientsOf, BringEachParameterFromItsOwner) {
+  test::on_ranks(ranks_along_data(GetParam()), [](World& world) {
+    Group& group = world.everyone();
+    const std::vector<Tensor> parameters = parameters_of(group.index());
+    std::vector<int64_t> owners;
+    for (size_t i = 0; i < parameters.size(); ++i) owners.push_back(static_cast<int64_t>(i) % group.size());
+    const auto gradients = SharedGradients::open(parameters, owners, group);
+    ASSERT_TRUE(gradients);
+    for (int step = 0; step < 3; ++step) {
+      gradients->sum();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        const torch::NoGradGuard no_grad;
+        Tensor p = parameters[i];
+        p.fill_(static_cast<double>(100 * step + group.index()));
+      }
+      gradients->share();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        EXPECT_TRUE((parameters[i] == 100 * step + owners[i]).all().item<bool>()) << "parameter " << i;
+        EXPECT_TRUE((parameters[i].grad() == 0).all().item<bool>());
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedGradientsOf, testing::Values(2, 3));
+
+TEST(SharedGradients, AreNoneWhereTheRanksAreToTakeGloo) {
+  ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);
+  test::on_ranks(ranks_along_data(2), [](World& world) {
+    EXPECT_EQ(SharedGradients::open(parameters_of(0), {}, world.everyone()), nullptr);
+  });
+  ::unsetenv("FOLIO_RANK_TRANSPORT");
+}
+
+}  // namespace
+}  // namespace folio::train::parallel
