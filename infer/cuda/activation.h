@@ -1,6 +1,7 @@
 // What the gate of a feed-forward network goes through, with the bits of reference/swiglu.cpp.
 #pragma once
 
+#include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
@@ -19,6 +20,28 @@ namespace folio::infer::gpu {
   }
   const float inner = activation == Activation::Silu ? gate : fmaf(gate * gate * gate, kGeluCube, gate) * kGeluFactor;
   return gate / (1.0F + exp_of(0.0F - inner)) * up;
+}
+
+/// gate = gated(gate, up) of a row, which is packed as row `row` on the way, by the blocks of pack_grid(). Where a
+/// block has the whole row, it holds kHeld * kRowThreads numbers of it.
+template <Kind kKind, int kHeld>
+__device__ void gate_and_pack(Activation activation, float* gate, const float* up, const PackedInputs& to, size_t row) {
+  if constexpr (!kByRows<kKind>) {
+    pack_part<kKind>(to, row, [&](size_t i) { return gate[i] = gated(activation, gate[i], up[i]); });
+  } else {
+    Held<kHeld> held;
+    Held<kHeld> ups;
+    hold(held, to.k, [&](size_t i) { return gate[i]; });
+    hold(ups, to.k, [&](size_t i) { return up[i]; });
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {  // of 0 and 0: 0
+      if (static_cast<size_t>(j) * kRowThreads < to.k) held.x[j] = gated(activation, held.x[j], ups.x[j]);
+    }
+    visit(
+        held, to.k, [&](size_t i) { return gated(activation, gate[i], up[i]); },
+        [&](size_t i, float x) { gate[i] = x; });
+    pack_row<kKind>(to, row, held, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
+  }
 }
 
 }  // namespace folio::infer::gpu

@@ -14,7 +14,7 @@
 // A part is computed by the same function in both, and joined by the same formula in the same order, so a row's result
 // doesn't depend on how its prompt was cut. Parts that lie before a sliding window are left out.
 //
-// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 64 * dim * (4 - 2 * half) bytes
+// cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
 // cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
@@ -100,9 +100,11 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
                            int32_t n_parts) {
   constexpr int kStride = H::kPadded + 2;
   constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kPartThreads);
+  constexpr int kAtOnce = 8;  // numbers that are asked for together
   FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
-  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);
-  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);  // the largest score before a part
+  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // at first the largest score of the part
+  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // the largest score before the part
+  FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // its sum
   const int n_slots = item.n_rows * item.n_queries;
   const uint32_t part_numbers = in.n_slots * kStride;  // all fit 32 bits: kMostPartials of attention_plan.h
   const auto number = [&](int32_t part, int slot, int d) {
@@ -116,24 +118,29 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   const int thread = static_cast<int>(threadIdx.x);
   for (int32_t first = 0; first < n_parts; first += kJoinParts) {
     const int n = n_parts - first < kJoinParts ? n_parts - first : kJoinParts;
+    for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kPartThreads)) {
+      if (i % kJoinParts >= n) continue;
+      add[i] = number(first + i % kJoinParts, i / kJoinParts, H::kPadded);
+      of_part[i] = number(first + i % kJoinParts, i / kJoinParts, H::kPadded + 1);
+    }
+    __syncthreads();
     if (thread < n_slots) {
-      for (int i = 0; i < n; ++i) {
-        before[thread * kJoinParts + i] = most;
-        most = larger_of(most, number(first + i, thread, H::kPadded));
+      for (int i = thread * kJoinParts; i < thread * kJoinParts + n; ++i) {
+        before[i] = most;
+        most = larger_of(most, add[i]);
       }
     }
     __syncthreads();
     for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kPartThreads)) {
       if (i % kJoinParts >= n) continue;
-      const Join join = join_of(before[i], number(first + i % kJoinParts, i / kJoinParts, H::kPadded));
+      const Join join = join_of(before[i], add[i]);
       keep[i] = join.keep;
       add[i] = join.add;
     }
     __syncthreads();
     if (thread < n_slots) {
-      for (int i = 0; i < n; ++i) {
-        const Join join{keep[thread * kJoinParts + i], add[thread * kJoinParts + i]};
-        sum = joined(sum, number(first + i, thread, H::kPadded + 1), join);
+      for (int i = thread * kJoinParts; i < thread * kJoinParts + n; ++i) {
+        sum = joined(sum, of_part[i], Join{keep[i], add[i]});
       }
     }
 #pragma unroll
@@ -141,9 +148,18 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
       const int index = o * static_cast<int>(kPartThreads) + thread;
       const int slot = index / H::kPadded;
       if (slot >= n_slots) break;
-      for (int i = 0; i < n; ++i) {
-        const Join join{keep[slot * kJoinParts + i], add[slot * kJoinParts + i]};
-        totals[o] = joined(totals[o], number(first + i, slot, index % H::kPadded), join);
+      for (int part = 0; part < n; part += kAtOnce) {
+        float numbers[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          numbers[i] = part + i < n ? number(first + part + i, slot, index % H::kPadded) : 0.0F;
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (part + i >= n) break;
+          const Join join{keep[slot * kJoinParts + part + i], add[slot * kJoinParts + part + i]};
+          totals[o] = joined(totals[o], numbers[i], join);
+        }
       }
     }
     __syncthreads();
@@ -176,16 +192,26 @@ __global__ __launch_bounds__(kPartThreads,
 
   const unsigned warp = threadIdx.x / kWarp;
   const auto index = static_cast<int32_t>(blockIdx.x * kPartWarps + warp);
-  uint8_t* queries = shared + warp * H::kQueryBytes;
+  const int32_t part = first_part(slots) + index;
+  PartBlocks blocks{};
+  if (index < n_parts) {  // what attend_part() waits for several times is on its way while the queries are stored
+    blocks = blocks_of_part(in, slots, kv_head, part);
+    for (int b = 0; b < kBlocksOfPart; ++b) {
+      if (blocks.keys[b] == nullptr) break;
+      for (int at = static_cast<int>(lane_id()) * 128; at < H::kHeadBytes; at += static_cast<int>(kWarp) * 128) {
+        prefetch(blocks.keys[b] + at);
+        prefetch(blocks.values[b] + at);
+      }
+    }
+  }
+  store_queries<H>(in, item, kv_head, shared, threadIdx.x, kPartThreads);
+  __syncthreads();
   if (index < n_parts) {
-    store_queries<H>(in, item, kv_head, queries);
-    __syncwarp();
-    const int32_t part = first_part(slots) + index;
     float* to = partials + static_cast<size_t>(index) * in.n_slots * kStride;
     const unsigned g = lane_group();
     const unsigned t = lane_in_group();
     attend_part<H>(
-        queries, blocks_of_part(in, slots, kv_head, part), part * static_cast<int32_t>(kPartPositions), slots, in.cap,
+        shared, blocks, part * static_cast<int32_t>(kPartPositions), slots, in.cap,
         [&](const PartResult& result) {
           if (t != 0) return;
           for (unsigned h = 0; h < 2; ++h) {
@@ -244,7 +270,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
 
   uint8_t* queries = shared + warp * H::kQueryBytes;
   uint8_t* stages = shared + kWarps * H::kQueryBytes;
-  store_queries<H>(in, item, kv_head, queries);
+  store_queries<H>(in, item, kv_head, queries, lane_id(), kWarp);
   __syncwarp();
 
   float most[2] = {kNothing, kNothing};
@@ -325,7 +351,7 @@ template <typename H>
 void launch_attention(Stream& stream, const Attention& in) {
   if (in.partials == nullptr) return launch_rows<H>(stream, in);
   const Grid grid{static_cast<unsigned>(ceil_div(in.max_parts, kPartWarps)), in.heads.n_kv_heads, in.n_items};
-  launch(attention_parts<H>, grid, {kPartThreads}, kPartWarps * H::kQueryBytes, stream, in);
+  launch(attention_parts<H>, grid, {kPartThreads}, H::kQueryBytes, stream, in);
 }
 
 template <bool kHalf>

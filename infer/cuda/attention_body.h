@@ -79,11 +79,13 @@ __device__ inline Slots slots_of(const Attention& in, const AttentionItem& item,
   return s;
 }
 
-/// Writes the warp's queries, scaled, as operands: 16 bytes a lane for each step of k. The warp has to meet before they
-/// are read.
+/// Writes an item's queries, scaled, as operands: 16 bytes a lane for each step of k. `thread` of `n_threads` does its
+/// share; all have to meet before they are read.
 template <typename H>
-__device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to) {
-  for (unsigned i = lane_id(); i < static_cast<unsigned>(H::kQueryBytes) / 4; i += kWarp) {  // a word each
+__device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to,
+                              unsigned thread, unsigned n_threads) {
+#pragma unroll 4
+  for (unsigned i = thread; i < static_cast<unsigned>(H::kQueryBytes) / 4; i += n_threads) {  // a word each
     const unsigned lane = i / 4 % kWarp;
     const unsigned word = i % 4;
     const unsigned step = i / 128;
@@ -181,47 +183,64 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     if (position > slots.item_last) return 0U;
     return H::kHalf && position == slots.item_last ? word & 0xFFFFU : word;
   };
+  // Several tiles are asked for before the first is used: what take() writes might be what is read next, for all that
+  // the compiler knows, and it would wait for each.
+  constexpr int kAtOnce = (H::kHalf ? 4 : 2) / (H::kPadded > 128 ? 2 : 1);
+  constexpr int kLoads = H::kHalf ? 1 : 2;  // of a tile and a block
 #pragma unroll
-  for (int n = 0; n < H::kValueTiles; ++n) {
-    Sums sums{};
+  for (int first = 0; first < H::kValueTiles; first += kAtOnce) {
+    Words words[kAtOnce][2][kLoads] = {};
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       if (blocks.values[b] == nullptr) break;
-      const uint8_t* at = blocks.values[b] +
-                          ((n * 8 + static_cast<int>(lane_group())) * 32 + static_cast<int>(8 * t)) * H::kNumberBytes;
-      if constexpr (H::kHalf) {
-        Words v = load(at);
-        if (!whole) {
-          for (int j = 0; j < 4; ++j) v.w[j] = cleared(v.w[j], begin + 32 * b + 8 * j + static_cast<int32_t>(2 * t));
-        }
 #pragma unroll
-        for (int pair = 0; pair < 2; ++pair) {
-          const Sums& p0 = scores[b * 4 + pair * 2];
-          const Sums& p1 = scores[b * 4 + pair * 2 + 1];
-          multiply_f16(sums,
-                       TileA{{two_halves(p0.c[0], p0.c[1]), two_halves(p0.c[2], p0.c[3]), two_halves(p1.c[0], p1.c[1]),
-                              two_halves(p1.c[2], p1.c[3])}},
-                       tile_b(v, pair));
-        }
-      } else {
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int d = (first + i) * 8 + static_cast<int>(lane_group());
+        const uint8_t* at = blocks.values[b] + (d * 32 + static_cast<int>(8 * t)) * H::kNumberBytes;
 #pragma unroll
-        for (int two = 0; two < 2; ++two) {
-          Words v = load(at + two * 16);
+        for (int l = 0; l < kLoads; ++l) words[i][b][l] = load(at + l * 16);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      Sums sums{};
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        if (blocks.values[b] == nullptr) break;
+        if constexpr (H::kHalf) {
+          Words v = words[i][b][0];
           if (!whole) {
-            for (int i = 0; i < 4; ++i) {
-              v.w[i] = cleared(v.w[i], begin + 32 * b + 8 * (two * 2 + i / 2) + static_cast<int32_t>(2 * t) + i % 2);
-            }
+            for (int j = 0; j < 4; ++j) v.w[j] = cleared(v.w[j], begin + 32 * b + 8 * j + static_cast<int32_t>(2 * t));
           }
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const Sums& p = scores[b * 4 + two * 2 + i];
-            multiply_f32(sums, TileA{{bits_of(p.c[0]), bits_of(p.c[2]), bits_of(p.c[1]), bits_of(p.c[3])}},
-                         tile_b(v, i));
+          for (int pair = 0; pair < 2; ++pair) {
+            const Sums& p0 = scores[b * 4 + pair * 2];
+            const Sums& p1 = scores[b * 4 + pair * 2 + 1];
+            multiply_f16(sums,
+                         TileA{{two_halves(p0.c[0], p0.c[1]), two_halves(p0.c[2], p0.c[3]),
+                                two_halves(p1.c[0], p1.c[1]), two_halves(p1.c[2], p1.c[3])}},
+                         tile_b(v, pair));
+          }
+        } else {
+#pragma unroll
+          for (int two = 0; two < 2; ++two) {
+            Words v = words[i][b][two];
+            if (!whole) {
+              for (int j = 0; j < 4; ++j) {
+                v.w[j] = cleared(v.w[j], begin + 32 * b + 8 * (two * 2 + j / 2) + static_cast<int32_t>(2 * t) + j % 2);
+              }
+            }
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              const Sums& p = scores[b * 4 + two * 2 + j];
+              multiply_f32(sums, TileA{{bits_of(p.c[0]), bits_of(p.c[2]), bits_of(p.c[1]), bits_of(p.c[3])}},
+                           tile_b(v, j));
+            }
           }
         }
       }
+      take(first + i, sums);
     }
-    take(n, sums);
   }
 }
 

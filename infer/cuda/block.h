@@ -5,8 +5,12 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr unsigned kBlockThreads = 256;  ///< of the kernels that take a row a block
+inline constexpr unsigned kBlockThreads = 256;
 inline constexpr unsigned kBlockWarps = kBlockThreads / kWarp;
+inline constexpr unsigned kRowThreads =
+    1024;  ///< of the kernels that take a row a block: what one row needs is threads
+inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
+static_assert(kRowWarps == kWarp);
 
 /// Joins the values of a warp: each step adds (or takes the larger of) what the lane at distance 16, 8, 4, 2, 1 has, so
 /// every lane ends with the same.
@@ -23,26 +27,52 @@ __device__ inline uint32_t warp_max(uint32_t value) {
   return value;
 }
 
-/// The sum over the threads of a block of kBlockThreads, the same for all: warps first, then their sums in order.
+/// The sum over the threads of a block of kRowThreads, the same for all: warps first, then a warp of their sums.
 __device__ inline float block_sum(float value) {
-  FOLIO_SHARED(float, sums, kBlockWarps);
+  FOLIO_SHARED(float, sums, kRowWarps);
   value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = value;
   __syncthreads();
-  float total = 0.0F;
-  for (unsigned w = 0; w < kBlockWarps; ++w) total += sums[w];
+  const float total = warp_sum(sums[threadIdx.x % kWarp]);
   __syncthreads();  // the next call may write again
   return total;
 }
 __device__ inline uint32_t block_max(uint32_t value) {
-  FOLIO_SHARED(uint32_t, largest, kBlockWarps);
+  FOLIO_SHARED(uint32_t, largest, kRowWarps);
   value = warp_max(value);
   if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = value;
   __syncthreads();
-  uint32_t most = 0;
-  for (unsigned w = 0; w < kBlockWarps; ++w) most = largest[w] > most ? largest[w] : most;
+  const uint32_t most = warp_max(largest[threadIdx.x % kWarp]);
   __syncthreads();
   return most;
+}
+
+/// The numbers i = thread + j * kRowThreads, j < kCount, of a row, in a thread's registers. They are asked for one
+/// after the other before the first is used, so a row comes from memory in one trip.
+template <int kCount>
+struct Held {
+  float x[kCount];
+};
+
+/// Holds value(i) for i < n, and 0 behind them.
+template <int kCount, typename Value>
+__device__ void hold(Held<kCount>& held, size_t n, Value value) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    const size_t i = threadIdx.x + static_cast<size_t>(j) * kRowThreads;
+    held.x[j] = i < n ? value(i) : 0.0F;
+  }
+}
+
+/// Calls f(i, x) for the thread's numbers of a row of n: x is held, or value(i) where the row has more.
+template <int kCount, typename Value, typename F>
+__device__ void visit(const Held<kCount>& held, size_t n, Value value, F f) {
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    const size_t i = threadIdx.x + static_cast<size_t>(j) * kRowThreads;
+    if (i < n) f(i, held.x[j]);
+  }
+  for (size_t i = threadIdx.x + size_t{kCount} * kRowThreads; i < n; i += kRowThreads) f(i, value(i));
 }
 
 /// Whether this block is the last of n that come here. What the others wrote before can then be read. The counter is

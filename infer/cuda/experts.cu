@@ -1,6 +1,6 @@
 // What stands around the products of experts: their inputs are packed by group, and what they make is added up.
 //
-// pack      A block a taking, as inputs.cu; with the middle of the feed-forward on the way, as swiglu.cu. Blocks of
+// pack      As inputs.cu, a taking a row; with the middle of the feed-forward on the way, as swiglu.cu. Blocks of
 //           places that no taking has end at once.
 // bias      A thread a number.
 // combine   A thread a number: it reads the number of each expert of the row, 4 n_chosen bytes, and adds them in order.
@@ -21,24 +21,23 @@ __device__ int32_t taking_of(const Grouped& grouped, uint32_t slot) {
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void pack_taken_rows(const float* x, uint32_t of_row, Grouped grouped,
-                                                                 PackedInputs to) {
+__global__ __launch_bounds__(kPackThreads<kKind>) void pack_taken_rows(const float* x, uint32_t of_row, Grouped grouped,
+                                                                       PackedInputs to) {
   const int32_t taking = taking_of(grouped, blockIdx.x);
   if (taking < 0) return;
   x += static_cast<size_t>(taking) / of_row * to.k;
-  pack_row<kKind>(to, blockIdx.x, [&](size_t i) { return x[i]; });
+  pack_part<kKind>(to, blockIdx.x, [&](size_t i) { return x[i]; });
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void activate_taken_rows(Activation activation, float* gate,
-                                                                     const float* up, Grouped grouped,
-                                                                     PackedInputs to) {
+__global__ __launch_bounds__(kPackThreads<kKind>) void activate_taken_rows(Activation activation, float* gate,
+                                                                           const float* up, Grouped grouped,
+                                                                           PackedInputs to) {
   const int32_t taking = taking_of(grouped, blockIdx.x);
   if (taking < 0) return;
   gate += static_cast<size_t>(taking) * to.k;
   up += static_cast<size_t>(taking) * to.k;
-  for (size_t i = threadIdx.x; i < to.k; i += kBlockThreads) gate[i] = gated(activation, gate[i], up[i]);
-  pack_row<kKind>(to, blockIdx.x, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
+  gate_and_pack<kKind, 8>(activation, gate, up, to, blockIdx.x);
 }
 
 __global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, const float* biases, Taken taken,
@@ -64,28 +63,29 @@ __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const fl
   x[blockIdx.y * dim + i] = sum;
 }
 
-__global__ __launch_bounds__(kBlockThreads) void gate_each_row(float* x, size_t n, const float* normed,
-                                                               const float* weight, size_t dim) {
+__global__ __launch_bounds__(kRowThreads) void gate_each_row(float* x, size_t n, const float* normed,
+                                                             const float* weight, size_t dim) {
   x += blockIdx.x * n;
   normed += blockIdx.x * dim;
   float sum = 0.0F;
-  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) sum = fmaf(normed[i], weight[i], sum);
+  for (size_t i = threadIdx.x; i < dim; i += kRowThreads) sum = fmaf(normed[i], weight[i], sum);
   const float gate = 1.0F / (1.0F + exp_of(-block_sum(sum)));
-  for (size_t i = threadIdx.x; i < n; i += kBlockThreads) x[i] *= gate;
+  for (size_t i = threadIdx.x; i < n; i += kRowThreads) x[i] *= gate;
 }
 
 }  // namespace
 
 void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to) {
   with_kind(to.kind, [&]<Kind kKind>() {
-    launch(pack_taken_rows<kKind>, {to.n_rows}, {kBlockThreads}, 0, stream, x, of_row, grouped, to);
+    launch(pack_taken_rows<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, x, of_row, grouped, to);
   });
 }
 
 void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
                       const PackedInputs& to) {
   with_kind(to.kind, [&]<Kind kKind>() {
-    launch(activate_taken_rows<kKind>, {to.n_rows}, {kBlockThreads}, 0, stream, activation, gate, up, grouped, to);
+    launch(activate_taken_rows<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, activation, gate, up,
+           grouped, to);
   });
 }
 
@@ -102,7 +102,7 @@ void combine_experts(Stream& stream, float* x, const float* outs, const float* b
 
 void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows,
                size_t dim) {
-  launch(gate_each_row, {static_cast<unsigned>(n_rows)}, {kBlockThreads}, 0, stream, x, n, normed, weight, dim);
+  launch(gate_each_row, {static_cast<unsigned>(n_rows)}, {kRowThreads}, 0, stream, x, n, normed, weight, dim);
 }
 
 }  // namespace folio::infer::gpu

@@ -2,10 +2,12 @@
 // take it (layout.h), so that the product, which reads every input many times, neither rounds nor shuffles.
 //
 // plain  A thread a row. Threads of a warp read from rows that lie far apart: each 4 bytes cost a sector of 32.
-// fast   A block a row, thread i the numbers i, i + 256, …: neighbours read neighbours. A group of 32 numbers is a
-//        warp, so its maximum is five shuffles. Bytes: 4 k in, 1 to 4 k out for each row. For one row it is bound by
-//        the latency of two trips to memory, some 2 µs, and that is why norm.cu and swiglu.cu do it with their own
-//        work.
+// fast   A thread a number: neighbours read neighbours. A group of 32 numbers is a warp, so its maximum is five
+// shuffles.
+//        A row of F16 is one block's, which finds its largest number first; those of the other kinds are spread over
+//        many blocks. Bytes: 4 k in, 1 to 4 k out for each row. For one row it is bound by the latency of its trips to
+//        memory and by what one multiprocessor can do, some 2 to 4 µs, and that is why norm.cu and swiglu.cu do it
+//        with their own work.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
@@ -52,9 +54,9 @@ __global__ void pack_plain(const float* x, PackedInputs to) {
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void pack_fast(const float* x, PackedInputs to) {
+__global__ __launch_bounds__(kPackThreads<kKind>) void pack_fast(const float* x, PackedInputs to) {
   const size_t row = blockIdx.x;
-  pack_row<kKind>(to, row, [&](size_t i) { return x[row * to.k + i]; });
+  pack_part<kKind>(to, row, [&](size_t i) { return x[row * to.k + i]; });
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ void pack_inputs(Stream& stream, const float* x, const PackedInputs& to, Form fo
     if (form == Form::Plain) {
       launch(pack_plain<kKind>, {(to.n_rows + 31) / 32}, {32}, 0, stream, x, to);
     } else {
-      launch(pack_fast<kKind>, {to.n_rows}, {kBlockThreads}, 0, stream, x, to);
+      launch(pack_fast<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, x, to);
     }
   });
 }

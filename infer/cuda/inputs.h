@@ -1,5 +1,4 @@
-// Packs one row of inputs, by all threads of a block: what pack_inputs does, and what norm and SwiGLU do at once with
-// their own work.
+// Packs rows of inputs: what pack_inputs does, and what norm and SwiGLU do at once with their own work.
 #pragma once
 
 #include "infer/cuda/block.h"
@@ -61,28 +60,62 @@ __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t 
   if (threadIdx.x % kWarp == 0) put_group(to, block, row, c / kGroup, g.scale, sum);
 }
 
-/// Packs row `row`; value(i) gives its numbers for i < k, and is called once or twice for each, by any thread.
-template <Kind kKind, typename Value>
-__device__ void pack_row(PackedInputs to, size_t row, Value value) {
+/// Packs number i of the row, which is scaled before. Of groups: a lane for each number of one.
+template <Kind kKind>
+__device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, size_t i, float x) {
+  if constexpr (kKind == Kind::Groups) {
+    pack_group(to, tile, row, i, x);
+  } else {
+    put_number<kKind>(tile + i / kBlockK * to.block_bytes() + to.number_offset(row, i % kBlockK), x);
+  }
+}
+
+/// Packs row `row`, by a block of kRowThreads; value(i) gives the numbers that are not held. They are 0 from k on.
+template <Kind kKind, int kCount, typename Value>
+__device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, Value value) {
   to.kind = kKind;  // a constant from here on: places are shifts, not divisions
   uint8_t* tile = to.data + row / kTileColumns * to.tile_bytes();
-  const size_t r = row % kTileColumns;
   const size_t padded = to.k_blocks() * kBlockK;
-  if constexpr (kKind == Kind::Groups) {
-    for (size_t i = threadIdx.x; i < padded; i += kBlockThreads) pack_group(to, tile, r, i, i < to.k ? value(i) : 0.0F);
-    return;
-  }
-  [[maybe_unused]] float scale = 1.0F;
+  const auto padded_value = [&](size_t i) { return i < to.k ? value(i) : 0.0F; };
+  float scale = 1.0F;
   if constexpr (kKind == Kind::F16) {
     uint32_t largest = 0;
-    for (size_t i = threadIdx.x; i < to.k; i += kBlockThreads) largest = larger(largest, magnitude(value(i)));
+    visit(held, to.k, value, [&](size_t, float x) { largest = larger(largest, magnitude(x)); });
     scale = f16_scale(block_max(largest));
     if (threadIdx.x == 0) to.row_scales[row] = 1.0F / scale;
   }
-  for (size_t i = threadIdx.x; i < padded; i += kBlockThreads) {
-    uint8_t* number = tile + i / kBlockK * to.block_bytes() + to.number_offset(r, i % kBlockK);
-    const float x = i < to.k ? value(i) : 0.0F;
-    put_number<kKind>(number, kKind == Kind::F16 ? x * scale : x);
+  visit(held, padded, padded_value, [&](size_t i, float x) {
+    pack_number<kKind>(to, tile, row % kTileColumns, i, kKind == Kind::F16 ? x * scale : x);
+  });
+}
+
+/// Rows of F16 are packed by a block each, since they are scaled by their largest number. Of the other kinds each
+/// number or group is packed by itself, and a row takes as many blocks as it has numbers for.
+template <Kind kKind>
+inline constexpr bool kByRows = kKind == Kind::F16;
+template <Kind kKind>
+inline constexpr unsigned kPackThreads = kByRows<kKind> ? kRowThreads : kBlockThreads;
+template <Kind kKind>
+[[nodiscard]] Grid pack_grid(const PackedInputs& to) {
+  const size_t parts = kByRows<kKind> ? 1 : ceil_div(to.k_blocks() * kBlockK, kPackThreads<kKind>);
+  return {to.n_rows, static_cast<unsigned>(parts)};
+}
+
+/// Packs the part of row `row` that block blockIdx.y of pack_grid() has; value(i) gives its numbers for i < k, once or
+/// twice each.
+template <Kind kKind, typename Value>
+__device__ void pack_part(PackedInputs to, size_t row, Value value) {
+  if constexpr (kByRows<kKind>) {
+    Held<8> held;
+    hold(held, to.k, value);
+    pack_row<kKind>(to, row, held, value);
+  } else {
+    to.kind = kKind;
+    uint8_t* tile = to.data + row / kTileColumns * to.tile_bytes();
+    const size_t i = static_cast<size_t>(blockIdx.y) * kPackThreads<kKind> + threadIdx.x;
+    if (i < to.k_blocks() * kBlockK) {
+      pack_number<kKind>(to, tile, row % kTileColumns, i, i < to.k ? value(i) : 0.0F);
+    }
   }
 }
 

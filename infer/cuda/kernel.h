@@ -1,6 +1,6 @@
 // What the kernels are written in: CUDA C++, of which only what stands here is used. nvcc compiles it for a GPU. Any
-// other compiler gets the same words from tests/infer/cuda/host, where a fiber is a thread: so the kernels are tested on
-// machines without a GPU, and what a GPU would forgive most of the time is an error there.
+// other compiler gets the same words from tests/infer/cuda/host, where a fiber is a thread: so the kernels are tested
+// on machines without a GPU, and what a GPU would forgive most of the time is an error there.
 //
 // Both give the same bits: nvcc gets -fmad=false, the host -ffp-contract=off, and fused multiply-adds are written out.
 #pragma once
@@ -50,6 +50,8 @@ struct alignas(16) Words {
   return v;
 }
 __device__ inline void store(void* to, const Words& v) { *static_cast<Words*>(to) = v; }
+/// Asks for the 128 bytes around an address, into the L2 cache.
+__device__ inline void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
 /// Copies 16 bytes from global to shared memory, on their way until this thread's wait_copies(); the other threads see
 /// them after a barrier behind it.
@@ -88,6 +90,7 @@ void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_
 [[nodiscard]] Words load(const void* from);
 [[nodiscard]] Words load_once(const void* from);
 void store(void* to, const Words& v);
+inline void prefetch(const void* /*from*/) {}
 void copy_async(void* shared, const void* global);
 void commit_copies();
 template <int pending>

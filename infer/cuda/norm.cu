@@ -1,7 +1,7 @@
 // RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019).
 //
 // plain  A thread a row. 31 of 32 bytes of each sector that a warp fetches are for later, and one thread adds all up.
-// fast   A block a row, thread i the numbers i, i + 256, …. Each thread sums its squares, the sums are joined by
+// fast   A block a row, thread i the numbers i, i + 1024, …. Each thread sums its squares, the sums are joined by
 //        shuffles and through shared memory. Narrow vectors (the heads of Qwen3) get a warp each instead.
 // fused  The same with what stands beside it in a Llama: before it the product's result is added to the residual, and
 //        after it the row is packed for the next product. Three kernels' bytes, 4 dim (3 + 1 + 2 + 1) read and written,
@@ -36,31 +36,40 @@ __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const
   for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
 }
 
-__global__ __launch_bounds__(kBlockThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
-                                                            float* out) {
+__global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
+                                                          float* out) {
   x += blockIdx.x * dim;
   out += blockIdx.x * dim;
   float sum = 0.0F;
-  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) sum = fmaf(x[i], x[i], sum);
+  for (size_t i = threadIdx.x; i < dim; i += kRowThreads) sum = fmaf(x[i], x[i], sum);
   const float inverse = inverse_of(block_sum(sum), dim, eps);
-  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) out[i] = x[i] * inverse * weight[i];
+  for (size_t i = threadIdx.x; i < dim; i += kRowThreads) out[i] = x[i] * inverse * weight[i];
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void add_norm_pack_rows(float* x, Delta delta, const float* weight,
-                                                                    float eps, size_t dim, float* out,
-                                                                    PackedInputs packed) {
+__global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delta delta, const float* weight, float eps,
+                                                                  size_t dim, float* out, PackedInputs packed) {
   x += blockIdx.x * dim;
   out += blockIdx.x * dim;
+  const float* add = delta.numbers == nullptr ? nullptr : delta.numbers + blockIdx.x * dim;
+  const auto added = [&](size_t i) { return add == nullptr ? x[i] : x[i] + delta.scale * add[i]; };
+  constexpr int kHeld = 8;  // 8,192 numbers
+  Held<kHeld> held;
+  hold(held, dim, added);
   float sum = 0.0F;
-  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) {
-    float v = x[i];
-    if (delta.numbers != nullptr) x[i] = v = v + delta.scale * delta.numbers[blockIdx.x * dim + i];
+  visit(held, dim, added, [&](size_t i, float v) {
+    if (add != nullptr) x[i] = v;
     sum = fmaf(v, v, sum);
-  }
+  });
   const float inverse = inverse_of(block_sum(sum), dim, eps);
-  for (size_t i = threadIdx.x; i < dim; i += kBlockThreads) out[i] = x[i] * inverse * weight[i];
-  pack_row<kKind>(packed, blockIdx.x, [&](size_t i) { return out[i]; });  // each thread reads what it wrote
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const size_t i = threadIdx.x + static_cast<size_t>(j) * kRowThreads;
+    if (i < dim) held.x[j] = held.x[j] * inverse * weight[i];
+  }
+  visit(
+      held, dim, [&](size_t i) { return x[i] * inverse * weight[i]; }, [&](size_t i, float v) { out[i] = v; });
+  pack_row<kKind>(packed, blockIdx.x, held, [&](size_t i) { return out[i]; });  // each thread reads what it wrote
 }
 
 }  // namespace
@@ -74,14 +83,14 @@ void rms_norm(Stream& stream, const float* x, const float* weight, float eps, si
     launch(norm_warp, {(n + kBlockWarps - 1) / kBlockWarps}, {kBlockThreads}, 0, stream, x, weight, eps, n_vectors, dim,
            out);
   } else {
-    launch(norm_block, {n}, {kBlockThreads}, 0, stream, x, weight, eps, dim, out);
+    launch(norm_block, {n}, {kRowThreads}, 0, stream, x, weight, eps, dim, out);
   }
 }
 
 void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed) {
   with_kind(packed.kind, [&]<Kind kKind>() {
-    launch(add_norm_pack_rows<kKind>, {packed.n_rows}, {kBlockThreads}, 0, stream, x, delta, weight, eps,
+    launch(add_norm_pack_rows<kKind>, {packed.n_rows}, {kRowThreads}, 0, stream, x, delta, weight, eps,
            static_cast<size_t>(packed.k), out, packed);
   });
 }

@@ -12,12 +12,22 @@ namespace folio::infer::gpu {
 __device__ inline TileA tile_a(const Words& v) { return {{v.w[0], v.w[1], v.w[2], v.w[3]}}; }
 __device__ inline TileB tile_b(const Words& v, int half) { return {{v.w[2 * half], v.w[2 * half + 1]}}; }
 
+/// Two floats that lie at a multiple of eight bytes.
+__device__ inline void load_two(const uint8_t* from, float* to) {
+  struct alignas(8) Two {
+    float x[2];
+  };
+  const Two two = *reinterpret_cast<const Two*>(from);
+  to[0] = two.x[0];
+  to[1] = two.x[1];
+}
+
 /// Weights of F32, F16 or BF16: the numbers alone.
 template <Kind kFormat>
 struct Floats {
   static constexpr Kind kKind = kFormat;
   static constexpr size_t kStepColumns = 128 / number_bytes(kFormat);
-  static constexpr int kUnroll = 2;
+  static constexpr int kAhead = 2;             ///< steps that a warp has on their way
   static constexpr size_t kInputBytes = 1024;  ///< of a step
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix&) { return 2048; }
 
@@ -32,16 +42,20 @@ struct Floats {
       to.tiles[i] = kOnce ? load_once(at) : load(at);
     }
   }
-  static __device__ void multiply(const Weights& weights, const uint8_t* inputs, Sums& s) {
+  struct Inputs {
+    Words tiles[2];  ///< two tiles each
+  };
+  static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
 #pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const Words two = load(inputs + i / 2 * 512 + lane_id() * 16);
+    for (int i = 0; i < 2; ++i) to.tiles[i] = load(step + i * 512 + lane_id() * 16);
+  }
+  static __device__ void multiply(const Weights& weights, const Inputs& inputs, Sums& s) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if constexpr (kKind == Kind::F32) multiply_f32(s, tile_a(weights.tiles[i + j]), tile_b(two, j));
-        if constexpr (kKind == Kind::F16) multiply_f16(s, tile_a(weights.tiles[i + j]), tile_b(two, j));
-        if constexpr (kKind == Kind::BF16) multiply_bf16(s, tile_a(weights.tiles[i + j]), tile_b(two, j));
-      }
+    for (int i = 0; i < 4; ++i) {
+      const TileB b = tile_b(inputs.tiles[i / 2], i % 2);
+      if constexpr (kKind == Kind::F32) multiply_f32(s, tile_a(weights.tiles[i]), b);
+      if constexpr (kKind == Kind::F16) multiply_f16(s, tile_a(weights.tiles[i]), b);
+      if constexpr (kKind == Kind::BF16) multiply_bf16(s, tile_a(weights.tiles[i]), b);
     }
   }
 };
@@ -52,23 +66,36 @@ template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;
   static constexpr size_t kStepColumns = kBlockK;
-  static constexpr int kUnroll = kBits == 4 && !kMinimums ? 4 : 2;  // what the registers hold
+  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // what the registers hold
   static constexpr size_t kInputBytes = 1280;
   static constexpr int kLoads = kBits / 2;             ///< of 16 bytes a lane
   static constexpr int kScales = 128 / kGroupColumns;  ///< groups of a step
   static constexpr int kScalesOfTile = 32 / kGroupColumns;
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
+  static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< of a step
+  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< of a step, for each byte of a scale
+
+  /// Scales of rows g and g + 8, as they are stored: what is converted has to be there, and the steps behind it would
+  /// not be asked for before.
+  struct Pair {
+    uint32_t words[2];  ///< two floats, or in the first two F16
+    [[nodiscard]] __device__ float operator()(int row, bool half) const {
+      return half ? from_f16(static_cast<uint16_t>(words[0] >> (16 * row))) : float_of(words[row]);
+    }
+  };
   struct Weights {
     Words quants[kLoads];
-    float scales[kScales][2];  ///< of rows g and g + 8
-    float minimums[kMinimums ? kScales : 1][2];
+    Pair scales[kScales];
+    Pair minimums[kMinimums ? kScales : 1];
+    bool half;
     uint32_t zero_points;  ///< four times
   };
-  static __device__ void load_pair(const uint8_t* scales, int group, bool half, float* to) {
-    const size_t index = (static_cast<size_t>(group) * 8 + lane_group()) * 2;
-    to[0] = scale_at(scales, index, half);
-    to[1] = scale_at(scales, index + 1, half);
+  static __device__ void load_pair(const uint8_t* scales, int group, bool half, Pair& to) {
+    const unsigned index = static_cast<unsigned>(group) * 8 + lane_group();
+    const auto* words = reinterpret_cast<const uint32_t*>(scales + index * (half ? 4 : 8));
+    to.words[0] = words[0];
+    to.words[1] = half ? 0 : words[1];
   }
   template <bool kOnce>
   static __device__ void load_weights(const PackedMatrix& w, const uint8_t* step, Weights& to) {
@@ -77,11 +104,13 @@ struct Groups {
       const uint8_t* at = step + i * 512 + lane_id() * 16;
       to.quants[i] = kOnce ? load_once(at) : load(at);
     }
-    const uint8_t* scales = step + w.number_block_bytes();
+    to.half = w.half_scales;
+    const uint8_t* scales = step + kNumberBytes;
+    const uint8_t* minimums = scales + kScaleBytes * (to.half ? 2 : 4);
 #pragma unroll
     for (int j = 0; j < kScales; ++j) {
-      load_pair(scales, j, w.half_scales, to.scales[j]);
-      if constexpr (kMinimums) load_pair(scales + w.scale_block_bytes(), j, w.half_scales, to.minimums[j]);
+      load_pair(scales, j, to.half, to.scales[j]);
+      if constexpr (kMinimums) load_pair(minimums, j, to.half, to.minimums[j]);
     }
     to.zero_points = w.zero_point * 0x01010101U;
   }
@@ -99,18 +128,30 @@ struct Groups {
       return a;
     }
   }
-  static __device__ void multiply(const Weights& weights, const uint8_t* inputs, Sums& s) {
-    const auto* scales = reinterpret_cast<const float*>(inputs + 1024);
-    const auto* scaled_sums = scales + 4 * kTileColumns;
-    const unsigned t = lane_in_group();
+  struct Inputs {
+    Words quants[2];     ///< two tiles each
+    float scales[4][2];  ///< of a group, of rows 2 t and 2 t + 1
+    float scaled_sums[kMinimums ? 4 : 1][2];
+  };
+  static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) to.quants[i] = load(step + i * 512 + lane_id() * 16);
+    const uint8_t* scales = step + 1024 + lane_in_group() * 8;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      load_two(scales + j * 32, to.scales[j]);
+      if constexpr (kMinimums) load_two(scales + 128 + j * 32, to.scaled_sums[j]);
+    }
+  }
+  static __device__ void multiply(const Weights& weights, const Inputs& inputs, Sums& s) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const TileA a = tile(weights, j);
-      const TileB b = tile_b(load(inputs + j / 2 * 512 + lane_id() * 16), j % 2);
-      const float scale_x[2] = {scales[j * 8 + 2 * t], scales[j * 8 + 2 * t + 1]};
+      const TileB b = tile_b(inputs.quants[j / 2], j % 2);
 #pragma unroll
       for (int part = 0; part < kScalesOfTile; ++part) {
-        const float* scale_w = weights.scales[j * kScalesOfTile + part];
+        const Pair& pair = weights.scales[j * kScalesOfTile + part];
+        const float scale_w[2] = {pair(0, weights.half), pair(1, weights.half)};
         IntSums sums{};
         if constexpr (kScalesOfTile == 1) {
           multiply_s8(sums, a, b);
@@ -119,13 +160,13 @@ struct Groups {
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          s.c[i] = fmaf(static_cast<float>(sums.c[i]), scale_w[i / 2] * scale_x[i % 2], s.c[i]);
+          s.c[i] = fmaf(static_cast<float>(sums.c[i]), scale_w[i / 2] * inputs.scales[j][i % 2], s.c[i]);
         }
       }
       if constexpr (kMinimums) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          s.c[i] = fmaf(weights.minimums[j][i / 2], scaled_sums[j * 8 + 2 * t + i % 2], s.c[i]);
+          s.c[i] = fmaf(weights.minimums[j](i / 2, weights.half), inputs.scaled_sums[j][i % 2], s.c[i]);
         }
       }
     }

@@ -15,7 +15,7 @@ inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
-  constexpr int kUnroll = kColumnTiles == 1 ? Format::kUnroll : 1;  // many products hide what one load takes
+  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // many products hide what one load takes
   const size_t split = threadIdx.x / kWarp;
   const size_t steps_of_block = kBlockK / Format::kStepColumns;
   const size_t per_split = split_blocks(w.k_blocks());
@@ -30,27 +30,31 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
     weights[m] = data + tile * w.tile_bytes();
   }
 
-  Sums sums[kRowTiles][kColumnTiles] = {};
-  for (size_t step = begin; step < end; step += kUnroll) {
-    typename Format::Weights loaded[kUnroll][kRowTiles];
+  // While a step is multiplied, the kAhead - 1 behind it are on their way.
+  typename Format::Weights loaded[kAhead][kRowTiles];
+  const auto fetch = [&](typename Format::Weights(&to)[kRowTiles], size_t step) {
+    if (step >= end) return;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (step + u >= end) break;
-#pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) {
-        Format::template load_weights<true>(w, weights[m] + (step + u) * step_bytes, loaded[u][m]);
-      }
+    for (int m = 0; m < kRowTiles; ++m) {
+      Format::template load_weights<true>(w, weights[m] + step * step_bytes, to[m]);
     }
+  };
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+  for (int u = 0; u < kAhead; ++u) fetch(loaded[u], begin + u);
+  Sums sums[kRowTiles][kColumnTiles] = {};
+  for (size_t step = begin; step < end; step += kAhead) {
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) {
       if (step + u >= end) break;
 #pragma unroll
       for (int n = 0; n < kColumnTiles; ++n) {
         if (static_cast<size_t>(n) >= column_tiles) break;
-        const uint8_t* column = inputs + n * input_bytes + (step + u) * Format::kInputBytes;
+        typename Format::Inputs input;
+        Format::load_inputs(inputs + n * input_bytes + (step + u) * Format::kInputBytes, input);
 #pragma unroll
-        for (int m = 0; m < kRowTiles; ++m) Format::multiply(loaded[u][m], column, sums[m][n]);
+        for (int m = 0; m < kRowTiles; ++m) Format::multiply(loaded[u][m], input, sums[m][n]);
       }
+      fetch(loaded[u], step + u + kAhead);
     }
   }
 

@@ -20,53 +20,67 @@
 namespace folio::infer::gpu {
 namespace {
 
-constexpr unsigned kThreads = 8 * kWarp;  // two warps along the outputs, four along the rows
-constexpr int kStages = 3;                // steps that shared memory holds
-constexpr int kRowTiles = 4;              // of a warp
-constexpr size_t kRowTilesOfBlock = 2 * kRowTiles;
+constexpr unsigned kWarps = 8;  // two along the outputs, four along the rows
+constexpr unsigned kThreads = kWarps * kWarp;
+constexpr int kStages = 3;    // steps that shared memory holds
+constexpr int kRowTiles = 4;  // of a warp
+constexpr unsigned kRowTilesOfBlock = 2 * kRowTiles;
 
 template <typename Format>
 inline constexpr int kColumnTilesOf = Format::kKind == Kind::Groups ? 2 : 4;  // of a warp
 template <typename Format>
-inline constexpr size_t kColumnTilesOfBlock = 4 * kColumnTilesOf<Format>;
+inline constexpr unsigned kColumnTilesOfBlock = 4 * kColumnTilesOf<Format>;
 
-// Brings `n_tiles` times `bytes` to shared memory, from addresses that lie `stride` apart; behind the last tile, the
-// last one again.
-__device__ void copy_tiles(uint8_t* to, const uint8_t* from, size_t stride, size_t n_tiles, size_t n_there,
-                           size_t bytes) {
-  for (size_t at = threadIdx.x * sizeof(Words); at < n_tiles * bytes; at += kThreads * sizeof(Words)) {
-    const size_t tile = at / bytes;
-    copy_async(to + at, from + (tile < n_there ? tile : n_there - 1) * stride + at % bytes);
-  }
+// A warp's copy to shared memory; both addresses are the lane's.
+__device__ void copy_tile(uint8_t* to, const uint8_t* from, unsigned bytes) {
+#pragma unroll
+  for (unsigned at = 0; at + lane_id() * sizeof(Words) < bytes; at += kWarp * sizeof(Words))
+    copy_async(to + at, from + at);
 }
 
 template <typename Format, bool kFastSums>
 __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_constant__ Products products,
                                                              const PackedInputs x) {
   constexpr int kColumnTiles = kColumnTilesOf<Format>;
-  constexpr size_t kBlockColumns = kColumnTilesOfBlock<Format>;
+  constexpr unsigned kBlockColumns = kColumnTilesOfBlock<Format>;
   const Work work = work_of(products, blockIdx.y, kRowTilesOfBlock);
   const PackedMatrix& w = work.product->weight;
   const size_t first_column = static_cast<size_t>(blockIdx.x) * kBlockColumns;
-  const size_t step_bytes = Format::step_bytes(w);
-  const size_t weights_bytes = kRowTilesOfBlock * step_bytes;
-  const size_t stage_bytes = weights_bytes + kBlockColumns * Format::kInputBytes;
+  const auto step_bytes = static_cast<unsigned>(Format::step_bytes(w));
+  const unsigned weights_bytes = kRowTilesOfBlock * step_bytes;
+  const unsigned stage_bytes = weights_bytes + kBlockColumns * Format::kInputBytes;
   const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
   const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
+
+  // A warp fetches one row tile of each step and one or two column tiles; behind the last tile, the last one again.
+  static_assert(kRowTilesOfBlock == kWarps && kBlockColumns % kWarps == 0);
+  constexpr unsigned kFetched = kBlockColumns / kWarps;
+  const unsigned warp = threadIdx.x / kWarp;
+  const unsigned lane_bytes = lane_id() * sizeof(Words);
+  const auto tile_at = [&](const uint8_t* data, size_t tile, size_t n_tiles, size_t bytes) {
+    return data + (tile < n_tiles ? tile : n_tiles - 1) * bytes + lane_bytes;
+  };
+  const uint8_t* weights_from = tile_at(w.data, work.first_tile + warp, w.row_tiles(), w.tile_bytes());
+  const uint8_t* inputs_from[kFetched];
+#pragma unroll
+  for (unsigned c = 0; c < kFetched; ++c) {
+    inputs_from[c] = tile_at(x.data, first_column + warp + c * kWarps, x.column_tiles(), x.tile_bytes());
+  }
 
   FOLIO_DYNAMIC_SHARED(shared);
   const auto fetch = [&](size_t step) {
     if (step < n_steps) {
-      uint8_t* stage = shared + step % kStages * stage_bytes;
-      copy_tiles(stage, w.data + work.first_tile * w.tile_bytes() + step * step_bytes, w.tile_bytes(), kRowTilesOfBlock,
-                 w.row_tiles() - work.first_tile, step_bytes);
-      copy_tiles(stage + weights_bytes, x.data + first_column * x.tile_bytes() + step * Format::kInputBytes,
-                 x.tile_bytes(), kBlockColumns, x.column_tiles() - first_column, Format::kInputBytes);
+      uint8_t* stage = shared + step % kStages * stage_bytes + lane_bytes;
+      copy_tile(stage + warp * step_bytes, weights_from + step * step_bytes, step_bytes);
+#pragma unroll
+      for (unsigned c = 0; c < kFetched; ++c) {
+        copy_tile(stage + weights_bytes + (warp + c * kWarps) * Format::kInputBytes,
+                  inputs_from[c] + step * Format::kInputBytes, Format::kInputBytes);
+      }
     }
     commit_copies();
   };
 
-  const unsigned warp = threadIdx.x / kWarp;
   const size_t row_tile = warp % 2 * kRowTiles;  // of the block's
   const size_t column_tile = warp / 2 * kColumnTiles;
   Sums sums[kRowTiles][kColumnTiles] = {};
@@ -77,14 +91,17 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
     __syncthreads();  // this step is there for all, and all are done with the one before, whose place is next
     fetch(step + kStages - 1);
     const uint8_t* stage = shared + step % kStages * stage_bytes;
+    typename Format::Inputs inputs[kColumnTiles];
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      Format::load_inputs(stage + weights_bytes + (column_tile + n) * Format::kInputBytes, inputs[n]);
+    }
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       typename Format::Weights weights;
       Format::template load_weights<false>(w, stage + (row_tile + m) * step_bytes, weights);
 #pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-        Format::multiply(weights, stage + weights_bytes + (column_tile + n) * Format::kInputBytes, sums[m][n]);
-      }
+      for (int n = 0; n < kColumnTiles; ++n) Format::multiply(weights, inputs[n], sums[m][n]);
     }
     if constexpr (!kFastSums) {
       if ((step + 1) % steps_of_split != 0 && step + 1 != n_steps) continue;

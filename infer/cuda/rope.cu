@@ -7,7 +7,8 @@
 // every token after it.
 //
 // plain  A thread a row, one pair after the other: a decoding step keeps as many threads busy as it has rows.
-// fast   A block a row, thread i the pairs i, i + 256, …: neighbours read neighbours, and all latencies overlap.
+// fast   A thread a pair: neighbours read neighbours, and all latencies overlap. A row takes as many blocks as it has
+//        pairs for.
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
@@ -100,7 +101,7 @@ __global__ void rotate_plain(const __grid_constant__ Rotation r) {
 
 template <bool kHalf>
 __global__ __launch_bounds__(kThreads) void rotate_fast(const __grid_constant__ Rotation r) {
-  rotate_row<kHalf>(r, blockIdx.x, threadIdx.x, kThreads);
+  rotate_row<kHalf>(r, blockIdx.y, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
 }
 
 __global__ __launch_bounds__(kThreads) void copy_cache_blocks(CacheView cache, const int32_t* pairs) {
@@ -119,7 +120,9 @@ void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, 
   if (form == Form::Plain) {
     launch(cache.half ? rotate_plain<true> : rotate_plain<false>, {(rows.n_rows + 31) / 32}, {32}, 0, stream, rotation);
   } else {
-    launch(cache.half ? rotate_fast<true> : rotate_fast<false>, {rows.n_rows}, {kThreads}, 0, stream, rotation);
+    const uint32_t pairs = (heads.n_heads + heads.n_kv_heads) * heads.head_dim / 2;
+    const Grid grid{static_cast<unsigned>(ceil_div(pairs, kThreads)), rows.n_rows};
+    launch(cache.half ? rotate_fast<true> : rotate_fast<false>, grid, {kThreads}, 0, stream, rotation);
   }
 }
 

@@ -1,7 +1,7 @@
 // SwiGLU's middle: gate = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020), or the same with gelu.
 //
 // plain  A thread a number: 8 bytes read and 4 written for a dozen operations, so memory bounds it.
-// fused  A block a row, and the result is packed for the next product on the way, which saves reading it again.
+// fused  The result is packed for the next product on the way (inputs.cu), which saves reading it again.
 #include "infer/cuda/activation.h"
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
@@ -16,13 +16,11 @@ __global__ __launch_bounds__(kBlockThreads) void swiglu_plain(Activation activat
 }
 
 template <Kind kKind>
-__global__ __launch_bounds__(kBlockThreads) void swiglu_pack_rows(Activation activation, float* gate, const float* up,
-                                                                  PackedInputs packed) {
-  const size_t k = packed.k;
-  gate += blockIdx.x * k;
-  up += blockIdx.x * k;
-  for (size_t i = threadIdx.x; i < k; i += kBlockThreads) gate[i] = gated(activation, gate[i], up[i]);
-  pack_row<kKind>(packed, blockIdx.x, [&](size_t i) { return gate[i]; });  // each thread reads what it wrote
+__global__ __launch_bounds__(kPackThreads<kKind>) void swiglu_pack_rows(Activation activation, float* gate,
+                                                                        const float* up, PackedInputs packed) {
+  gate += blockIdx.x * size_t{packed.k};
+  up += blockIdx.x * size_t{packed.k};
+  gate_and_pack<kKind, 14>(activation, gate, up, packed, blockIdx.x);
 }
 
 }  // namespace
@@ -34,7 +32,8 @@ void activate(Stream& stream, Activation activation, float* gate, const float* u
 
 void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed) {
   with_kind(packed.kind, [&]<Kind kKind>() {
-    launch(swiglu_pack_rows<kKind>, {packed.n_rows}, {kBlockThreads}, 0, stream, activation, gate, up, packed);
+    launch(swiglu_pack_rows<kKind>, pack_grid<kKind>(packed), {kPackThreads<kKind>}, 0, stream, activation, gate, up,
+           packed);
   });
 }
 

@@ -1,6 +1,7 @@
 // Laws of packed weights and of the products. Packing moves numbers and changes none. Both forms lie within their
 // rounding errors of the exact product, for every type and size. A row's result does not depend on the number of rows,
 // and no result on the order of blocks and threads.
+#include <bit>
 #include <cmath>
 
 #include "infer/reference/reference.h"
@@ -302,11 +303,12 @@ TEST(PackedInputs, OfGroupsAreTheReferencesBits) {
           float sum = 0.0F;
           std::memcpy(&scale, block + x.packed.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
           std::memcpy(&sum, block + x.packed.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
-          if (std::isnan(scales[i / 32])) {
-            ASSERT_TRUE(std::isnan(scale) && std::isnan(sum));
-          } else {
-            ASSERT_TRUE(same_bits(std::vector{scale, sum}, std::vector{scales[i / 32], scaled_sums[i / 32]}));
-          }
+          const auto same = [](float got, float expected) {  // a NaN has the sign that its machine gives it
+            return std::isnan(expected) ? std::isnan(got)
+                                        : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected);
+          };
+          ASSERT_TRUE(same(scale, scales[i / 32])) << scale << " is not " << scales[i / 32];
+          ASSERT_TRUE(same(sum, scaled_sums[i / 32])) << sum << " is not " << scaled_sums[i / 32];
         }
       }
     }

@@ -157,6 +157,7 @@ TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
   // On the emulator those beside the borders of blocks (32 positions) and of the kernels' tiles (8 and 16 rows).
   if (is_emulated(kind()) && std::getenv("FOLIO_LONG") == nullptr) {
     cuts = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 67};
+    std::erase_if(cuts, [&](size_t cut) { return cut >= text.size(); });
   }
   for (const size_t cut : cuts) {
     const auto sequence = engine.cache().add_sequence();
