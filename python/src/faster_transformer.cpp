@@ -97,7 +97,7 @@ void forward(Llama& model, const nb::dict& outputs, const nb::dict& inputs) {
   model.with([&](ft::Llama& llama, const ft::LlamaWeight& weights) { llama.forward(&out, &in, &weights); });
 }
 
-nb::dict statistics(Llama& model) {
+nb::dict statistics_of(Llama& model) {
   return dict_of(model.with([](ft::Llama& llama, const ft::LlamaWeight&) { return llama.statistics(); }));
 }
 
@@ -122,7 +122,7 @@ void bind_faster_transformer(nb::module_& m) {
       .def("has_buffer",
            [](Llama& model) { return model.with([](ft::Llama& l, const auto&) { return l.has_buffer(); }); })
       .def("forward", &forward)
-      .def("statistics", &statistics)
+      .def("statistics", &statistics_of)
       .def_prop_ro("vocab_size", [](const Llama& model) { return model.weights().file().config.vocab_size; })
       .def_prop_ro("context_length", [](const Llama& model) { return model.weights().file().config.context_length; })
       .def_prop_ro("end_tokens", [](const Llama& model) {

@@ -32,9 +32,7 @@ bool has_amx() {
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-}  // namespace
-
-std::vector<Isa> supported_isas() {
+std::vector<Isa> find_isas() {
   std::vector<Isa> isas{Isa::Reference};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) isas.push_back(Isa::Avx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -48,6 +46,13 @@ std::vector<Isa> supported_isas() {
       }
     }
   }
+  return isas;
+}
+
+}  // namespace
+
+std::vector<Isa> supported_isas() {
+  static const std::vector<Isa> isas = find_isas();  // in a virtual machine each question to the processor takes long
   return isas;
 }
 

@@ -11,20 +11,20 @@
 namespace folio::infer::forms {
 namespace {
 
-FormOptions regex(std::string text) { return {.kind = FormOptions::Kind::Regex, .text = std::move(text)}; }
+FormOptions regex_of(std::string text) { return {.kind = FormOptions::Kind::Regex, .text = std::move(text)}; }
 
 TEST(FormCache, KeepsFormsByWhatTheySay) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "{", "}", "\""});
   FormCache cache(tokenizer, 2);
   EXPECT_EQ(cache.form({}), nullptr);
-  const auto a = cache.form(regex("a*"));
-  EXPECT_EQ(cache.form(regex("a*")), a);
-  EXPECT_NE(cache.form(regex("b*")), a);
+  const auto a = cache.form(regex_of("a*"));
+  EXPECT_EQ(cache.form(regex_of("a*")), a);
+  EXPECT_NE(cache.form(regex_of("b*")), a);
   EXPECT_NE(cache.form({.kind = FormOptions::Kind::Grammar, .text = "root ::= \"a\""}), a);  // a third: a* is forgotten
-  EXPECT_NE(cache.form(regex("a*")), a);
+  EXPECT_NE(cache.form(regex_of("a*")), a);
   const auto one = cache.form({.kind = FormOptions::Kind::Choice, .choices = {"ab"}});
   EXPECT_NE(cache.form({.kind = FormOptions::Kind::Choice, .choices = {"a", "b"}}), one);
-  EXPECT_THROW(static_cast<void>(cache.form(regex("("))), core::Error);
+  EXPECT_THROW(static_cast<void>(cache.form(regex_of("("))), core::Error);
   EXPECT_TRUE(test::takes(*a, "aaa"));
 }
 
@@ -36,7 +36,7 @@ TEST(FormCache, AnswersSeveralThreads) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 200; ++i) {
         const int n = (i * 7 + t) % 6 + 1;
-        const auto form = cache.form(regex("a{" + std::to_string(n) + "}"));
+        const auto form = cache.form(regex_of("a{" + std::to_string(n) + "}"));
         EXPECT_EQ(form->may_end(form->start()), false);
       }
     });

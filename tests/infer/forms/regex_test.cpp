@@ -24,7 +24,7 @@ std::shared_ptr<Form> regex_form(std::string_view expression, RegexMatch match =
   return std::make_shared<Form>(std::move(grammar), tokens);
 }
 
-std::string refusal(std::string_view expression) {
+std::string regex_refusal(std::string_view expression) {
   try {
     static_cast<void>(parse_regex(expression));
   } catch (const core::Error& error) {
@@ -153,10 +153,10 @@ TEST(Regex, RefusesByNameWhatItDoesNotSupport) {
       {"(^a)*", "character 2: ^ is supported at the beginning only; write \\^ for the character"},
       {"a\xFF", "character 2: not UTF-8"},
   };
-  for (const auto& [expression, message] : cases) EXPECT_EQ(refusal(expression), message) << expression;
-  EXPECT_EQ(refusal(std::string(300, '(') + std::string(300, ')')),
+  for (const auto& [expression, message] : cases) EXPECT_EQ(regex_refusal(expression), message) << expression;
+  EXPECT_EQ(regex_refusal(std::string(300, '(') + std::string(300, ')')),
             "character 201: groups are nested more than 200 deep");
-  EXPECT_EQ(refusal(std::string(70'000, 'a')), "it has 70000 bytes; at most 65536 are read");
+  EXPECT_EQ(regex_refusal(std::string(70'000, 'a')), "it has 70000 bytes; at most 65536 are read");
 }
 
 TEST(Regex, ClassesOfUnicodeAreItsGeneralCategories) {
