@@ -1,11 +1,13 @@
 #include "train/parallel/shared_rooms.h"
 
+#include <fmt/format.h>
 #include <torch/utils.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <utility>
+
+#include "core/error.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -29,8 +31,12 @@ struct Name {
 };
 
 bool is_wanted() {
-  const char* transport = std::getenv("FOLIO_RANK_TRANSPORT");
-  return transport == nullptr || std::strcmp(transport, "gloo") != 0;
+  const char* variable = std::getenv("FOLIO_RANK_TRANSPORT");
+  const std::string transport = variable == nullptr ? "" : variable;
+  if (transport.empty() || transport == "shared") return true;
+  if (transport == "gloo") return false;
+  throw core::UsageError(fmt::format("FOLIO_RANK_TRANSPORT is \"{}\", but has to be gloo or shared (the default)",
+                                     core::printable(transport)));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace folio::train::parallel {
 class SharedRooms {
  public:
   /// Room for n numbers of each rank. A collective. Null where the ranks are on several hosts, where /dev/shm lacks the
-  /// room, and where $FOLIO_RANK_TRANSPORT is "gloo".
+  /// room, and where $FOLIO_RANK_TRANSPORT is "gloo". Throws core::UsageError if it is neither that nor "shared".
   static std::unique_ptr<SharedRooms> open(Group& group, int64_t n, torch::ScalarType type);
 
   /// [n], of the rank with this index.
