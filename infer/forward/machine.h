@@ -195,8 +195,8 @@ class Stage {
 
   /// Asks for Slot::Logits in the host's memory.
   virtual Ticket fetch_logits() = 0;
-  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin(). Tickets come
-  /// in order; one that is left out is never asked for again.
+  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin(). Tickets
+  /// come in order; one that is left out is never asked for again.
   virtual std::span<float> wait(Ticket ticket) = 0;
   /// Whether it draws tokens itself. Otherwise steps come without draws, and the host draws from the logits.
   [[nodiscard]] virtual bool draws() const { return false; }
