@@ -50,6 +50,7 @@ void Branch::started() {
 }
 
 void Branch::was_preempted() {
+  in_flight_ = 0;
   drafted_.resize(n_copied_);
   draft_memory_.reset();
   candidates_.clear();  // its last row is computed again, too
@@ -134,6 +135,7 @@ size_t Branch::n_drafts() const { return drafted_.size() - std::min(drafted_.siz
 // As many as may be right: the text goes on behind the last of them. A text whose last row alone is missing draws in
 // the next step.
 std::optional<Drafter::Text> Branch::to_draft(size_t most) {
+  if (in_flight_ > 0) return {};  // perhaps with drafts
   drafted_.resize(n_copied_);
   const bool has_form = sampler_.form() != nullptr;
   if (!has_form) most = std::min(most, pace_.n_wanted());

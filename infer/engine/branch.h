@@ -41,7 +41,7 @@ class Branch final : public ScheduledBranch {
 
   /// It runs from now on. Its times count from the first call.
   void started();
-  /// It waits from now on, and holds no blocks and no drafts.
+  /// It waits from now on, holds no blocks and no drafts, and has no rows in flight.
   void was_preempted();
 
   /// The text that drafts are for, at most `most`; nothing where none are to be tried in the next step. Drafts that

@@ -12,8 +12,9 @@ namespace {
 
 constexpr size_t kLogitsAtOnce = 3'000'000;  // numbers of prompts' rows in a step: 61 rows of a vocabulary of 49,152
 
-SchedulerLimits within(SchedulerLimits limits, size_t max_rows) {
-  limits.max_rows = std::min(limits.max_rows, max_rows);
+SchedulerLimits within(SchedulerLimits limits, const Runner& runner) {
+  limits.max_rows = std::min(limits.max_rows, runner.max_rows());
+  limits.n_steps = runner.steps_in_flight();
   return limits;
 }
 
@@ -27,7 +28,7 @@ Engine::Engine(const core::StoredModel& model, Machine& machine, const CacheOpti
 
 Engine::Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options,
                const SchedulerLimits& limits)
-    : runner_(model, placements, options), scheduler_(runner_.cache(), within(limits, runner_.max_rows())) {}
+    : runner_(model, placements, options), scheduler_(runner_.cache(), within(limits, runner_)) {}
 
 void Engine::draft_with(Drafter& drafter) {
   core::require(active_.empty(), "{} requests have drafts from elsewhere", active_.size());
@@ -59,18 +60,20 @@ bool Engine::step() {
   const auto start = std::chrono::steady_clock::now();
   failed_.reset();
   retire_done();
+  while (!flights_.empty() && flights_.front().planned.empty()) flights_.pop_front();  // of requests that are gone
+  if (!flights_.empty() && runner_.n_issued() != n_issued_) recall();                  // somebody else ran a step
+  // What is thrown here is thrown by a step that does not begin: those in flight go on.
+  while (flights_.size() < runner_.steps_in_flight() && issue(plan())) continue;
+  if (flights_.empty()) {
+    core::require(active_.empty(), "the KV cache is full: sequences that are kept hold {} of its {} blocks",
+                  cache().blocks_in_use(), cache().n_blocks());
+    return false;
+  }
   try {
-    if (!step_.planned.empty() && !runner_.is_last(step_.issued)) recall();  // somebody else ran a step
-    if (step_.planned.empty()) step_ = issue(plan());
-    if (step_.planned.empty()) {
-      core::require(active_.empty(), "the KV cache is full: sequences that are kept hold {} of its {} blocks",
-                    cache().blocks_in_use(), cache().n_blocks());
-      return false;
-    }
-    Flight next = issue(plan_ahead());
-    hand_out(runner_.collect(step_.issued));
-    if (on_step_) on_step_(step_.report);
-    step_ = std::move(next);
+    issue(plan_ahead());
+    hand_out(flights_.front(), runner_.collect(flights_.front().issued));
+    if (on_step_) on_step_(flights_.front().report);
+    flights_.pop_front();
   } catch (...) {
     if (in_hand_ != nullptr) failed_ = in_hand_->request();
     in_hand_ = nullptr;
@@ -97,20 +100,26 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   const auto start = std::chrono::steady_clock::now();
   rows_.clear();
   size_t n_draws = 0;
+  size_t n_logit_rows = 0;
   size_t most_reported =
       std::clamp(kLogitsAtOnce / static_cast<size_t>(config().vocab_size), size_t{1}, runner_.max_rows());
   std::vector<PlannedRows> planned;
   const auto& trace = scheduler_.plan([&](Branch& branch, size_t most) {
     const size_t n = branch.append_rows(rows_, most, most_reported);
-    if (n > 0) {
-      planned.push_back({.branch = &branch, .n_rows = n, .draw = n_draws});
-      n_draws += rows_.back().sampler != nullptr ? branch.n_draws() : 0;
-    }
+    if (n == 0) return n;
+    const size_t draws = rows_.back().sampler != nullptr ? branch.n_draws() : 0;
+    planned.push_back({.branch = &branch, .n_rows = n, .n_draws = draws, .draw = n_draws, .logit_row = n_logit_rows});
+    n_draws += draws;
+    const auto own = std::span(rows_).last(n);
+    n_logit_rows += static_cast<size_t>(std::ranges::count_if(own, &Row::wants_logits));
     return n;
   });
   for (const Branch* branch : trace.started) done_.cached_tokens += static_cast<uint64_t>(branch->n_cached());
   done_.preemptions += trace.preempted.size();
-  for (Branch* branch : trace.preempted) branch->was_preempted();
+  for (Branch* branch : trace.preempted) {
+    leave_flights(*branch);
+    branch->was_preempted();
+  }
   for (const PlannedRows& rows : planned) rows.branch->started();
   if (on_step_) {
     for (const Branch* b : trace.started) report_.started.push_back({.branch = id_of(*b), .n_cached = b->n_cached()});
@@ -130,9 +139,9 @@ std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   }
   std::vector<PlannedRows> planned;
   std::vector<Branch*> branches;
-  for (const PlannedRows& rows : step_.planned) {
+  for (const PlannedRows& rows : flights_.back().planned) {
     if (rows.branch->ends_next()) continue;
-    planned.push_back({.branch = rows.branch, .n_rows = 1, .draw = rows_.size()});
+    planned.push_back({.branch = rows.branch, .n_rows = 1, .n_draws = 1, .draw = rows_.size()});
     branches.push_back(rows.branch);
     rows_.push_back(rows.branch->row_ahead(rows.draw));
   }
@@ -141,10 +150,12 @@ std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   return planned;
 }
 
-Engine::Flight Engine::issue(std::vector<PlannedRows> planned) {
-  if (planned.empty()) return {};
+// Whether there was something to issue.
+bool Engine::issue(std::vector<PlannedRows> planned) {
+  if (planned.empty()) return false;
   Flight flight{.issued = runner_.issue(rows_, planned.front().branch->asked().observer),
                 .planned = std::move(planned)};
+  n_issued_ = runner_.n_issued();
   for (const PlannedRows& rows : flight.planned) rows.branch->issued(rows.n_rows);
   if (on_step_) {
     flight.report = std::exchange(report_, {});
@@ -154,20 +165,22 @@ Engine::Flight Engine::issue(std::vector<PlannedRows> planned) {
   }
   ++done_.steps;
   done_.rows += rows_.size();
-  return flight;
+  flights_.push_back(std::move(flight));
+  return true;
 }
 
-void Engine::hand_out(StepOutput output) {
-  const std::span<const int32_t> tokens = output.tokens;
-  for (const PlannedRows& rows : step_.planned) {
+void Engine::hand_out(const Flight& flight, const StepOutput& output) {
+  const auto vocab_size = static_cast<size_t>(config().vocab_size);
+  for (const PlannedRows& rows : flight.planned) {
     in_hand_ = rows.branch;
-    output.tokens = tokens.subspan(rows.draw);
     const size_t n_before = rows.branch->n_generated();
-    output = rows.branch->take(output, rows.n_rows);
+    static_cast<void>(rows.branch->take(
+        {.logits = output.logits.subspan(rows.logit_row * vocab_size), .tokens = output.tokens.subspan(rows.draw)},
+        rows.n_rows));
     done_.tokens += rows.branch->has_candidates() ? 1 : rows.branch->n_generated() - n_before;
     rows.branch->remember();
   }
-  for (const PlannedRows& rows : step_.planned) {
+  for (const PlannedRows& rows : flight.planned) {
     if (!rows.branch->has_candidates()) continue;
     in_hand_ = rows.branch;
     active_.at(rows.branch->request()).follow_beams(scheduler_);
@@ -180,7 +193,7 @@ void Engine::recall() {
   for (auto& [id, request] : active_) {
     for (Branch& branch : request.branches()) branch.recall();
   }
-  step_ = {};
+  flights_.clear();
 }
 
 void Engine::retire_done() {
@@ -201,9 +214,20 @@ void Engine::retire_done() {
 // A row of it that is in flight is computed for nobody. Its blocks may be taken at once: steps are done in order.
 void Engine::forget(Branch& branch) {
   branch.recall();
-  std::erase_if(step_.planned, [&](const PlannedRows& rows) { return rows.branch == &branch; });
+  leave_flights(branch);
   branch.remember_tail();
   scheduler_.remove(branch);
+}
+
+// Nothing is drawn for it: its sampler may go.
+void Engine::leave_flights(const Branch& branch) {
+  for (Flight& flight : flights_) {
+    std::erase_if(flight.planned, [&](const PlannedRows& rows) {
+      if (rows.branch != &branch) return false;
+      for (Draw& draw : std::span(flight.issued.draws).subspan(rows.draw, rows.n_draws)) draw.sampler = nullptr;
+      return true;
+    });
+  }
 }
 
 void Engine::forget(std::map<RequestId, ActiveRequest>::iterator active) {

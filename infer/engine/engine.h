@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -102,9 +103,10 @@ class Engine {
   /// For a request that is added later. Any thread may ask.
   [[nodiscard]] RequestId new_id() { return next_id_++; }
 
-  /// Runs one forward pass: plans its rows, unless the step before did so, samples tokens and hands out the
-  /// requests' results. Where one machine has all layers and draws itself, the next pass is issued before this one's
-  /// tokens are there, as long as each request just goes on: so the machine doesn't wait for the host between them.
+  /// Runs one forward pass: plans its rows, unless a step before did so, samples tokens and hands out the requests'
+  /// results. Where one machine has all layers and draws itself, the next pass is issued before this one's tokens are
+  /// there, as long as each request just goes on: so the machine doesn't wait for the host between them. Where a
+  /// machine does several steps at once, so many are under way, each with other texts; the oldest is waited for.
   /// Returns false, and does nothing, if no request is left. Whatever is thrown, from a callback too, every request can
   /// go on with the next step.
   bool step();
@@ -134,7 +136,9 @@ class Engine {
   struct PlannedRows {
     Branch* branch;
     size_t n_rows;
-    size_t draw;  ///< index of its first draw, if it has one
+    size_t n_draws;
+    size_t draw;         ///< index of its first draw, if it has one
+    size_t logit_row{};  ///< index of its first row of logits, if it wants some
   };
   // A step that was issued.
   struct Flight {
@@ -146,8 +150,9 @@ class Engine {
   void draft();
   [[nodiscard]] std::vector<PlannedRows> plan();
   [[nodiscard]] std::vector<PlannedRows> plan_ahead();
-  [[nodiscard]] Flight issue(std::vector<PlannedRows> planned);
-  void hand_out(StepOutput output);
+  bool issue(std::vector<PlannedRows> planned);
+  void hand_out(const Flight& flight, const StepOutput& output);
+  void leave_flights(const Branch& branch);
   void recall();
   void retire_done();
   void forget(Branch& branch);
@@ -160,9 +165,10 @@ class Engine {
   std::atomic<RequestId> next_id_ = 0;
   std::map<RequestId, ActiveRequest> active_;  ///< in the order in which they came
   std::map<RequestId, std::vector<GenerateResult>> ended_;
-  std::vector<Row> rows_;  ///< that were planned
-  Flight step_;            ///< in flight, and collected next
-  StepReport report_;      ///< what the last plan decided, while somebody watches
+  std::vector<Row> rows_;       ///< that were planned
+  std::deque<Flight> flights_;  ///< in the order in which they were issued, and are collected
+  uint64_t n_issued_ = 0;       ///< steps of the runner, when the engine had issued its last one
+  StepReport report_;           ///< what the last plan decided, while somebody watches
   std::function<void(const StepReport&)> on_step_{};
   const Branch* in_hand_ = nullptr;  ///< whose results are handed out
   std::optional<RequestId> failed_{};

@@ -1,8 +1,8 @@
 // Who runs next, as in vLLM's V1 (Kwon et al. 2023): a step has a budget of rows. Each request that runs gets its next
 // rows, the oldest first; what is left goes to those that wait, in the order in which they came. When the blocks of the
 // cache run out, the youngest is preempted and computed again later. So those that run are always the oldest, nobody
-// waits for ever behind younger ones, and the oldest always goes on. Knows no model:
-// tests/infer/engine/scheduler_test.cpp.
+// waits for ever behind younger ones, and the oldest always goes on. Where several steps are under way, each takes its
+// share of the branches. Knows no model: tests/infer/engine/scheduler_test.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,6 +27,7 @@ struct SchedulerLimits {
   size_t max_rows = 4096;      ///< of a step, if the machine allows so many
   size_t max_sequences = 256;  ///< that run
   size_t max_drafts = 15;      ///< rows of a step that may turn out to be wrong
+  size_t n_steps = 1;          ///< under way at once, each with a part of the branches
 };
 
 /// What a scheduler keeps of a branch of a request: one sequence of tokens. Its class derives from this and has:
@@ -189,6 +190,9 @@ const typename Scheduler<Branch>::Trace& Scheduler<Branch>::plan(const Append& a
   const auto drafts_each = static_cast<int64_t>(n_drafts_each());
   bool open = true;  // younger ones may take part
   const auto joins = [&](const Branch& branch) { return !branch.alone() || trace_.shares.empty(); };
+  const auto has_room = [&, n = limits_.n_steps](size_t n_branches) {  // for one more of so many
+    return open && rows > 0 && trace_.shares.size() < (n_branches + n - 1) / n;
+  };
   const auto give = [&](Branch& branch) {
     int64_t most = std::min(rows, fresh(branch));
     if (most == 0) return;
@@ -199,7 +203,8 @@ const typename Scheduler<Branch>::Trace& Scheduler<Branch>::plan(const Append& a
     rows -= static_cast<int64_t>(n);
     open = n > 0 && !branch.alone();
   };
-  for (size_t i = 0; open && rows > 0 && i < n_running_;) {
+  const size_t n_ran = n_running_;
+  for (size_t i = 0; has_room(n_ran) && i < n_running_;) {
     const auto unit = unit_at(i, n_running_);
     open = joins(*unit.front());
     while (open && blocks_needed(unit, rows) > free) {
@@ -208,10 +213,10 @@ const typename Scheduler<Branch>::Trace& Scheduler<Branch>::plan(const Append& a
       free += cache_.free_blocks() - before;
       open = unit.front()->runs();
     }
-    for (size_t b = 0; open && rows > 0 && b < unit.size(); ++b) give(*unit[b]);
+    for (size_t b = 0; has_room(n_ran) && b < unit.size(); ++b) give(*unit[b]);
     i += unit.size();
   }
-  while (open && rows > 0 && trace_.preempted.empty() && next_fits(free) && joins(*branches_[n_running_])) {
+  while (has_room(branches_.size()) && trace_.preempted.empty() && next_fits(free) && joins(*branches_[n_running_])) {
     const int64_t before = cache_.free_blocks();
     free -= copies_by_fork(*branches_[n_running_]);
     start_next();

@@ -128,6 +128,9 @@ class Stage {
   [[nodiscard]] virtual const StageWeights& weights() const = 0;
   /// Numbers of a row in the slot.
   [[nodiscard]] virtual size_t width(Slot slot) const = 0;
+  /// Steps that may be under way: with a step whose logits are waited for, the others that were begun since. They are
+  /// done in order, and overlap.
+  [[nodiscard]] virtual size_t steps_in_flight() const { return 1; }
   /// Rows that a step may have.
   [[nodiscard]] virtual size_t max_rows() const { return kMaxRows; }
   [[nodiscard]] virtual CacheFit cache_fit() const = 0;
@@ -192,7 +195,8 @@ class Stage {
 
   /// Asks for Slot::Logits in the host's memory.
   virtual Ticket fetch_logits() = 0;
-  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin().
+  /// Waits for them: (rows that need logits, vocab_size), the caller's to overwrite until the next begin(). Tickets
+  /// come in order; one that is left out is never asked for again.
   virtual std::span<float> wait(Ticket ticket) = 0;
   /// Whether it draws tokens itself. Otherwise steps come without draws, and the host draws from the logits.
   [[nodiscard]] virtual bool draws() const { return false; }

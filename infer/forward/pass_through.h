@@ -16,6 +16,7 @@ class PassThroughStage : public Stage {
   [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
   [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
   [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
+  [[nodiscard]] size_t steps_in_flight() const override { return inner_->steps_in_flight(); }
   [[nodiscard]] size_t max_rows() const override { return inner_->max_rows(); }
   [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
   void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }

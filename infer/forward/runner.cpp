@@ -121,51 +121,57 @@ Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
 Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   check(rows);
   for (const SequenceRows& part : sequences_) cache_.reserve(part.sequence, part.count);
-  build_step(rows);
+  Issued issued = build_step(rows);
   Stage& last = *stages_.back();
   const bool on_host =
-      !last.draws() || std::any_of(draws_.begin(), draws_.end(), [](const Draw& d) { return d.sampler->on_host(); });
+      !last.draws() || std::ranges::any_of(issued.draws, [](const Draw& d) { return d.sampler->on_host(); });
   const Step step{.rows = rows_,
                   .tables = tables_,
                   .table_starts = table_starts_,
                   .copies = cache_.copies(),
                   .n_logit_rows = n_logit_rows_,
-                  .draws = on_host ? std::span<const Draw>{} : draws_,
+                  .draws = on_host ? std::span<const Draw>{} : issued.draws,
                   .observed = static_cast<bool>(observer)};
-  Issued issued{.number = ++n_issued_, .drawn_on_host = on_host};
+  ++n_issued_;
+  issued.drawn_on_host = on_host;
   n_fed_ = 0;  // until all of the step is issued
   infer::forward(stages_, step, observer);
-  if (on_host ? n_logit_rows_ > 0 : !reported_.empty()) issued.logits = last.fetch_logits();
+  if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.fetch_tokens();
   if (stages_.size() == 1 && !issued.logits && !observer) n_fed_ = step.draws.size();
   return issued;
 }
 
-// Where the stage does not draw, the host does, from the logits. A step with logits is the last one that was issued.
+// Where the stage does not draw, the host does, from the logits.
 StepOutput Runner::collect(const Issued& issued) {
   Stage& last = *stages_.back();
   std::span<float> logits;  // of the rows that need them
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;
   if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
-  if (issued.drawn_on_host) tokens = draw_on_host(logits);
+  if (issued.drawn_on_host) tokens = draw_on_host(issued, logits);
   if (!issued.logits) return {.logits = {}, .tokens = tokens};
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
-  for (size_t i = 0; i < reported_.size(); ++i) {
-    if (reported_[i] == i) continue;
-    std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(reported_[i] * vocab_size), vocab_size,
+  const std::vector<size_t>& reported = issued.reported;
+  for (size_t i = 0; i < reported.size(); ++i) {
+    if (reported[i] == i) continue;
+    std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(reported[i] * vocab_size), vocab_size,
                 logits.begin() + static_cast<std::ptrdiff_t>(i * vocab_size));
   }
-  return {.logits = logits.first(reported_.size() * vocab_size), .tokens = tokens};
+  return {.logits = logits.first(reported.size() * vocab_size), .tokens = tokens};
 }
 
 // A sampler overwrites the logits that it draws from: those that somebody wants are copied before.
-std::span<const int32_t> Runner::draw_on_host(std::span<float> logits) {
+std::span<const int32_t> Runner::draw_on_host(const Issued& issued, std::span<float> logits) {
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   tokens_.clear();
-  for (const Draw& draw : draws_) {
+  for (const Draw& draw : issued.draws) {
+    if (draw.sampler == nullptr) {
+      tokens_.push_back(kNothingLeft);
+      continue;
+    }
     std::span<float> row = logits.subspan(draw.row * vocab_size, vocab_size);
-    if (std::binary_search(reported_.begin(), reported_.end(), draw.row)) {
+    if (std::ranges::binary_search(issued.reported, draw.row)) {
       scratch_.assign(row.begin(), row.end());
       row = scratch_;
     }
@@ -202,7 +208,7 @@ void Runner::check(std::span<const Row> rows) {
   }
 }
 
-void Runner::build_step(std::span<const Row> rows) {
+Issued Runner::build_step(std::span<const Row> rows) {
   tables_.clear();
   table_starts_.assign(1, 0);
   for (const SequenceRows& part : sequences_) {
@@ -211,9 +217,8 @@ void Runner::build_step(std::span<const Row> rows) {
     table_starts_.push_back(static_cast<int32_t>(tables_.size()));
   }
   rows_.clear();
-  draws_.clear();
-  reported_.clear();
   n_logit_rows_ = 0;
+  Issued issued;
   for (const Row& row : rows) {
     const bool needs_logits = row.wants_logits || row.sampler != nullptr;
     rows_.push_back({.token = row.token,
@@ -221,15 +226,16 @@ void Runner::build_step(std::span<const Row> rows) {
                      .position = row.position,
                      .needs_logits = needs_logits,
                      .adapter = cache_.adapter(row.sequence)});
-    if (row.wants_logits) reported_.push_back(n_logit_rows_);
+    if (row.wants_logits) issued.reported.push_back(n_logit_rows_);
     if (row.sampler != nullptr) {
-      draws_.push_back({.row = n_logit_rows_,
-                        .sampler = row.sampler,
-                        .history = row.history,
-                        .position = static_cast<int64_t>(row.history.size() + (row.token < 0 ? 1 : 0))});
+      issued.draws.push_back({.row = n_logit_rows_,
+                              .sampler = row.sampler,
+                              .history = row.history,
+                              .position = static_cast<int64_t>(row.history.size() + (row.token < 0 ? 1 : 0))});
     }
     n_logit_rows_ += needs_logits ? 1 : 0;
   }
+  return issued;
 }
 
 }  // namespace folio::infer

@@ -27,10 +27,11 @@ struct Row {
 
 /// A step that was issued: what is on its way to the host.
 struct Issued {
-  uint64_t number = 0;  ///< steps are counted from 1
   std::optional<Ticket> logits{};
   std::optional<Ticket> tokens{};
-  bool drawn_on_host = false;  ///< from the logits
+  bool drawn_on_host = false;      ///< from the logits
+  std::vector<Draw> draws{};       ///< one without a sampler draws nothing
+  std::vector<size_t> reported{};  ///< of the rows that need logits, those that the caller gets
 };
 
 /// What a step gives, in the order of its rows; until the next one is issued.
@@ -70,6 +71,8 @@ class Runner {
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
   /// Rows that a step may have: of all stages the fewest.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
+  /// Steps that may be issued and not collected. They are collected in order.
+  [[nodiscard]] size_t steps_in_flight() const { return stages_.size() == 1 ? stages_.front()->steps_in_flight() : 1; }
 
   /// Brings the adapter to all machines, or, if it throws, to none. Its number is one that no other had. What a CPU
   /// adds to matrices in blocks is rounded to 8 bits a number.
@@ -88,20 +91,20 @@ class Runner {
 
   /// The first half of forward(): the step is on its way, and the cache holds the rows. Throws as forward() does.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
-  /// The second half: waits. At most one step is issued between, and only where feeds() was true. A step that nobody
-  /// collects is computed all the same.
+  /// The second half: waits. Between may be issued what steps_in_flight() allows, or one step where feeds() was true. A
+  /// step that nobody collects is computed all the same.
   [[nodiscard]] StepOutput collect(const Issued& issued);
   /// Whether the next step may take the tokens that the last one draws, and be issued before that one is collected: a
   /// machine with all layers draws them itself, and no logits are on their way.
   [[nodiscard]] bool feeds() const { return n_fed_ > 0; }
-  /// Whether no other step was issued since.
-  [[nodiscard]] bool is_last(const Issued& issued) const { return issued.number == n_issued_; }
+  /// Steps that were issued so far.
+  [[nodiscard]] uint64_t n_issued() const { return n_issued_; }
 
  private:
   [[nodiscard]] Issued start(std::span<const Row> rows, const Observer& observer);
   void check(std::span<const Row> rows);
-  void build_step(std::span<const Row> rows);
-  [[nodiscard]] std::span<const int32_t> draw_on_host(std::span<float> logits);
+  [[nodiscard]] Issued build_step(std::span<const Row> rows);
+  [[nodiscard]] std::span<const int32_t> draw_on_host(const Issued& issued, std::span<float> logits);
 
   const core::StoredModel& model_;
   std::vector<std::unique_ptr<Stage>> stages_;
@@ -122,8 +125,6 @@ class Runner {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  std::vector<Draw> draws_;
-  std::vector<size_t> reported_;  ///< of the rows that need logits, those that the caller gets
   size_t n_logit_rows_ = 0;
   size_t n_fed_ = 0;             ///< draws of the last step that rows of the next may take
   uint64_t n_issued_ = 0;        ///< steps

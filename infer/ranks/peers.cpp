@@ -62,6 +62,10 @@ class Buffer {
   }
   [[nodiscard]] gloo::transport::UnboundBuffer& gloo() { return *gloo_; }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
+  /// Who waits for it doesn't any more.
+  void abort() {
+    if (gloo_) gloo_->abortWaitRecv();
+  }
 
  private:
   std::vector<std::byte> bytes_;
@@ -100,6 +104,9 @@ struct Peers::Own {
     if (lost) return;
     why_lost = why;
     lost = true;
+    for (auto& boxes : in) {  // who waits for another rank has no use for what that says
+      for (Inbox& box : boxes) box.frame.abort();
+    }
     for (const auto& [number, call] : calls) call();
   }
 
@@ -160,6 +167,9 @@ Peers::Peers(const World& world) : own_(std::make_unique<Own>(world)) {
       own_->out[rank][c].frame.resize(*own_->context, kFrame);
       own_->in[rank][c].frame.resize(*own_->context, kFrame);
     }
+  }
+  for (size_t rank = 0; rank < world.n_ranks; ++rank) {
+    if (rank == world.rank) continue;
     expect(rank, Channel::Watch);
     own_->watchers.emplace_back([this, rank] {  // until the rank takes leave, or is gone
       gloo::transport::UnboundBuffer& buffer = own_->in[rank][static_cast<size_t>(Channel::Watch)].frame.gloo();
@@ -187,11 +197,9 @@ Peers::~Peers() {
 const World& Peers::world() const { return own_->world; }
 
 void Peers::send(size_t to, Channel channel, std::span<const std::byte> bytes) {
+  wait_until_taken(to, channel);
   Outbox& box = own_->out[to][static_cast<size_t>(channel)];
-  const auto timeout = own_->world.timeout;
-  own_->with(to, timeout, [&] {
-    if (std::exchange(box.frame_is_out, false)) box.frame.gloo().waitSend(timeout);
-    if (std::exchange(box.rest_is_out, false)) box.rest.gloo().waitSend(timeout);
+  own_->with(to, own_->world.timeout, [&] {
     const uint64_t size = bytes.size();
     const size_t first = std::min(bytes.size(), kFrame - kHead);
     std::memcpy(box.frame.data(), &size, kHead);
@@ -204,6 +212,15 @@ void Peers::send(size_t to, Channel channel, std::span<const std::byte> bytes) {
       box.rest.gloo().send(static_cast<int>(to), Own::slot(channel, true), 0, bytes.size() - first);
       box.rest_is_out = true;
     }
+  });
+}
+
+void Peers::wait_until_taken(size_t to, Channel channel) {
+  Outbox& box = own_->out[to][static_cast<size_t>(channel)];
+  const auto timeout = own_->world.timeout;
+  own_->with(to, timeout, [&] {
+    if (std::exchange(box.frame_is_out, false)) box.frame.gloo().waitSend(timeout);
+    if (std::exchange(box.rest_is_out, false)) box.rest.gloo().waitSend(timeout);
   });
 }
 

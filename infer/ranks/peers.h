@@ -20,8 +20,8 @@ namespace folio::infer {
 /// Whether this build has ranks.
 [[nodiscard]] bool ranks_built();
 
-enum class Channel : uint8_t { Watch, Rounds, Groups, Residual, Logits };
-inline constexpr size_t kChannels = 5;
+enum class Channel : uint8_t { Watch, Rounds, Groups, Orders, Residual, Logits };
+inline constexpr size_t kChannels = 6;
 
 inline constexpr std::chrono::seconds kForever{365L * 24 * 3600};
 
@@ -52,11 +52,13 @@ class Peers {
 
   /// Sends a copy. Waits until the rank has taken the message before on this channel.
   void send(size_t to, Channel channel, std::span<const std::byte> bytes);
+  /// Waits until the rank has taken the last message.
+  void wait_until_taken(size_t to, Channel channel);
   /// From now on a message of the rank is wanted: it then comes without a question and an answer.
   void expect(size_t from, Channel channel);
   /// Waits for the next message of the rank, which stays until the next one is expected.
   std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout);
-  // The first and the last throw MachineLost if a rank is gone, has not answered in time, or give_up() was called.
+  // All but expect() throw MachineLost if a rank is gone, has not answered in time, or give_up() was called.
 
   /// This rank ends as it should.
   void take_leave();

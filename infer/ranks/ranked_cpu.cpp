@@ -88,10 +88,14 @@ RankedCpu::RankedCpu(const World& world, size_t n_stages, const CpuOptions& opti
             .kernels = options.kernels,
             .fast = options.fast,
             .copies_weights = options.copies_weights}),
-      peers_(world) {
+      peers_(world),
+      logits_(peers_, world.n_ranks - n_shards_) {
   std::vector<size_t> all(world_.n_ranks);
   std::iota(all.begin(), all.end(), size_t{0});
-  orders_ = make_rounds(peers_, Channel::Rounds, all);
+  all_ = make_rounds(peers_, Channel::Rounds, all);
+  if (n_stages_ > 1 && world_.rank + n_shards_ < world_.n_ranks) next_.push_back(world_.rank + n_shards_);
+  for (size_t rank = 1; n_stages_ > 1 && leads() && rank < n_shards_; ++rank) next_.push_back(rank);
+  if (n_stages_ > 1 && !leads()) peers_.expect(before(), Channel::Orders);
   if (n_shards_ == 1) return;
   const size_t first = world_.rank / n_shards_ * n_shards_;
   std::vector<size_t> stage(n_shards_);
@@ -104,8 +108,9 @@ RankedCpu::~RankedCpu() {
   if (!leads() || std::uncaught_exceptions() > 0) return;
   try {
     const Order end;
+    logits_.receive_all_but(0);  // the last stage waits until they are taken
     tell(to_bytes(end.kind, 0, end.step()));
-    peers_.take_leave();
+    take_leave();
   } catch (const std::exception&) {
     // a rank is gone, and the others know
   }
@@ -119,19 +124,38 @@ std::string RankedCpu::describe() const {
 
 std::optional<std::string> RankedCpu::loss() const { return peers_.loss(); }
 
+// All ranks meet for an order, unless there is a pipeline: then rank 0 need not wait until the last stage has done the
+// order before.
 void RankedCpu::tell(std::span<const std::byte> order) {
-  orders_->meet(
+  if (n_stages_ > 1) return hand_on(order);
+  all_->meet(
       order, {}, [](size_t, std::span<const std::byte>) {}, world_.timeout);
+}
+
+void RankedCpu::hand_on(std::span<const std::byte> order) {
+  for (const size_t rank : next_) peers_.send(rank, Channel::Orders, order);
+}
+
+void RankedCpu::take_leave() {
+  for (const size_t rank : next_) peers_.wait_until_taken(rank, Channel::Orders);
+  peers_.take_leave();
 }
 
 void RankedCpu::follow() {
   for (Order order;;) {
-    orders_->meet(
-        {}, {}, [&](size_t, std::span<const std::byte> bytes) { order = to_order(bytes); }, kForever);
+    if (n_stages_ > 1) {
+      const auto bytes = peers_.receive(before(), Channel::Orders, kForever);
+      order = to_order(bytes);
+      hand_on(bytes);
+      peers_.expect(before(), Channel::Orders);
+    } else {
+      all_->meet(
+          {}, {}, [&](size_t, std::span<const std::byte> bytes) { order = to_order(bytes); }, kForever);
+    }
     if (order.kind == OrderKind::End) break;
     stages_.at(order.stage)->do_order(order);
   }
-  peers_.take_leave();
+  take_leave();
 }
 
 std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
@@ -161,7 +185,7 @@ std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Sha
                       .n_blocks = fit.n_blocks};
   std::vector<Loaded> all(world_.n_ranks);
   all[world_.rank] = loaded;
-  orders_->meet(
+  all_->meet(
       std::as_bytes(std::span(&loaded, 1)), {},
       [&](size_t rank, std::span<const std::byte> bytes) {
         if (bytes.size() == sizeof(Loaded)) std::memcpy(&all[rank], bytes.data(), sizeof(Loaded));

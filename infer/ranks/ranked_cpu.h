@@ -15,6 +15,7 @@
 
 #include "infer/cpu/cpu.h"
 #include "infer/forward/machine.h"
+#include "infer/ranks/logits_inbox.h"
 #include "infer/ranks/ranked_exchange.h"
 #include "infer/ranks/world.h"
 
@@ -50,13 +51,19 @@ class RankedCpu final : public Machine {
  private:
   friend class RankedStage;
   void tell(std::span<const std::byte> order);
+  /// The rank that orders come from, in a pipeline.
+  [[nodiscard]] size_t before() const { return world_.rank < n_shards_ ? 0 : world_.rank - n_shards_; }
+  void hand_on(std::span<const std::byte> order);
+  void take_leave();
 
   World world_;
   size_t n_stages_;
   size_t n_shards_;  ///< ranks of a stage
   Cpu cpu_;
   Peers peers_;
-  std::unique_ptr<Rounds> orders_;            ///< of all ranks
+  std::unique_ptr<Rounds> all_;               ///< of all ranks
+  std::vector<size_t> next_;                  ///< ranks that this one hands orders on to, in a pipeline
+  LogitsInbox logits_;                        ///< of rank 0 of a pipeline
   std::unique_ptr<RankedExchange> exchange_;  ///< of the ranks of this stage; none if that has one alone
   std::vector<class RankedStage*> stages_;    ///< of the models that were loaded, in their order
 };

@@ -28,7 +28,9 @@ class RankPart final : public PassThroughStage {
         n_experts_(static_cast<size_t>(config.n_experts)),
         n_shards_(peers.world().n_ranks / n_stages),
         last_(layers().last == config.n_layers),
-        keeps_logits_(n_stages > 1 && last_ && peers.world().rank % n_shards_ == 0) {}
+        keeps_logits_(n_stages > 1 && last_ && peers.world().rank % n_shards_ == 0) {
+    if (layers().first > 0) peers_.expect(before(), Channel::Residual);
+  }
 
   void begin(const Step& step) override {
     PassThroughStage::begin(step);
@@ -37,12 +39,11 @@ class RankPart final : public PassThroughStage {
     const auto has_adapter = [](const StepRow& row) { return row.adapter != kNoAdapter; };
     needs_floats_ = step.observed || std::ranges::any_of(step.rows, has_adapter);
     if (layers().first == 0) return;
-    const size_t before = peers_.world().rank - n_shards_;
-    const auto bytes = peers_.receive(before, Channel::Residual, peers_.world().timeout);
+    const auto bytes = peers_.receive(before(), Channel::Residual, peers_.world().timeout);
     residual_.resize(n_rows_ * width(Slot::Residual));
     core::require(bytes.size() == residual_.size() * sizeof(float), "a residual is of another step");
     std::memcpy(residual_.data(), bytes.data(), bytes.size());
-    peers_.expect(before, Channel::Residual);
+    peers_.expect(before(), Channel::Residual);
     write(Slot::Residual, residual_);
   }
 
@@ -76,6 +77,7 @@ class RankPart final : public PassThroughStage {
   }
 
  private:
+  [[nodiscard]] size_t before() const { return peers_.world().rank - n_shards_; }
   void is_input_of(Slot slot, core::Role role, size_t n_matrices) {
     if (exchange_ == nullptr) return;
     const CpuWeights& weights = static_cast<CpuStage&>(inner()).cpu_weights();
@@ -122,7 +124,7 @@ void RankedStage::unload_adapter(int32_t number) {
 
 void RankedStage::begin(const Step& step) {
   core::require(!in_pipeline() || !step.observed, "the operations of a pipeline of ranks can't be observed");
-  if (n_pending_ > 0) static_cast<void>(logits_of_last_stage());  // that nobody wanted
+  if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
   machine_.tell(to_bytes(OrderKind::Step, number_, step));
   step_ = step;
   if (!in_pipeline()) or_give_up([&] { inner().begin(step); });
@@ -130,13 +132,13 @@ void RankedStage::begin(const Step& step) {
 
 bool RankedStage::replay() {
   if (!in_pipeline()) return false;
+  if (step_.n_logit_rows > 0) logits_ = machine_.logits_.expect(number_, step_.n_logit_rows * width(Slot::Logits));
   run(step_);
-  n_pending_ = step_.n_logit_rows;
   return true;
 }
 
 std::span<float> RankedStage::wait(Ticket ticket) {
-  return in_pipeline() ? logits_of_last_stage() : inner().wait(ticket);
+  return in_pipeline() ? machine_.logits_.wait(ticket) : inner().wait(ticket);
 }
 
 void RankedStage::run(const Step& step) {
@@ -165,14 +167,11 @@ void RankedStage::or_give_up(Work&& work) {
   }
 }
 
-std::span<float> RankedStage::logits_of_last_stage() {
-  const World& world = machine_.world();
-  const size_t from = world.n_ranks - world.n_ranks / machine_.n_stages();
-  const auto bytes = machine_.peers_.receive(from, Channel::Logits, world.timeout);
-  logits_.resize(std::exchange(n_pending_, 0) * width(Slot::Logits));
-  core::require(bytes.size() == logits_.size() * sizeof(float), "logits are of another step");
-  std::memcpy(logits_.data(), bytes.data(), bytes.size());
-  return logits_;
+// Between two ranks there is room for two messages of a kind. The last stage waits until rank 0 takes the logits before
+// it sends the next ones. Meanwhile a step of one piece has room in the pipeline; several pieces may have not, and rank
+// 0 would wait for the last stage.
+size_t RankedStage::most_on_their_way(const Step& step) const {
+  return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }
 
 std::vector<Step> pieces_of(const Step& step, size_t n_stages) {

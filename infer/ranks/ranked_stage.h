@@ -18,6 +18,8 @@ class RankedStage final : public PassThroughStage {
   RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, const core::ModelConfig& config, uint32_t number,
               const LoadReport& report, CacheFit fit);
 
+  /// As many as there are pipeline stages: each has another one in hand.
+  [[nodiscard]] size_t steps_in_flight() const override { return machine_.n_stages(); }
   [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
   [[nodiscard]] const LoadReport& load_report() const override { return report_; }
   void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
@@ -25,6 +27,7 @@ class RankedStage final : public PassThroughStage {
   /// Throws core::Error for a step of a pipeline that is observed.
   void begin(const Step& step) override;
   bool replay() override;
+  Ticket fetch_logits() override { return in_pipeline() ? logits_ : inner().fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
 
   /// Of another rank than 0.
@@ -32,10 +35,10 @@ class RankedStage final : public PassThroughStage {
 
  private:
   [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }
+  [[nodiscard]] size_t most_on_their_way(const Step& step) const;
   void run(const Step& step);
   template <typename Work>
   void or_give_up(Work&& work);
-  std::span<float> logits_of_last_stage();
 
   class RankPart& part_;
   RankedCpu& machine_;
@@ -43,8 +46,7 @@ class RankedStage final : public PassThroughStage {
   LoadReport report_;
   CacheFit fit_;
   Step step_{};
-  size_t n_pending_ = 0;  ///< rows of logits that are on their way
-  std::vector<float> logits_;
+  Ticket logits_{};  ///< of the last step
 };
 
 /// The steps that a step of several pipeline stages is done in: its rows in order, in pieces of nearly the same length,

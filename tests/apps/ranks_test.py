@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,8 @@ PROMPTS = "Once upon a time\nROMEO: what say you, and why do you say it?\nO\n"
 
 @pytest.mark.parametrize("model, grids", [
     (GOLDEN, [(2, {}), (3, {}), (2, {"pipeline": 2}), (2, {"FOLIO_RANK_TRANSPORT": "gloo"})]),
-    (SMOLLM2, [(2, {}), (3, {}), (4, {}), (4, {"pipeline": 2}), (4, {"FOLIO_RANK_TRANSPORT": "gloo"})] if LONG
-     else [(4, {"pipeline": 2})]),
+    (SMOLLM2, [(2, {}), (3, {}), (4, {}), (4, {"pipeline": 2}), (4, {"pipeline": 4}),
+               (4, {"FOLIO_RANK_TRANSPORT": "gloo"})] if LONG else [(4, {"pipeline": 2}), (3, {"pipeline": 3})]),
 ], ids=["characters", "smollm2"])
 def test_texts_are_the_same_on_any_grid(model, grids, tmp_path):
     file = tmp_path / "prompts.txt"
@@ -118,6 +119,8 @@ def test_a_draft_model_and_drafts_from_the_text_run_on_ranks_too(tmp_path):
     plain = one_json(succeed("generate", "--json", *flags).stdout)["tokens"]
     assert text_of(2, tmp_path / "a", *flags, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain
     assert text_of(2, tmp_path / "b", *flags, "--speculate", 4)["tokens"] == plain
+    assert text_of(2, tmp_path / "c", *flags, "--speculate", 4, "--draft-model", GOLDEN,
+                   "--pipeline-parallel", 2)["tokens"] == plain
 
 
 def test_torchrun_starts_them():
@@ -136,8 +139,10 @@ def test_bench_says_how_many_ranks(tmp_path):
     assert done["decode_tokens_per_s"] > 0
 
 
-def test_ctrl_c_ends_all(tmp_path):
-    with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "ROMEO:") as ranks:
+@pytest.mark.parametrize("stages", [1, 2])
+def test_ctrl_c_ends_all(stages, tmp_path):
+    with Ranks(2, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel",
+               stages, "ROMEO:") as ranks:
         while len(ranks.out(0)) < 50:
             time.sleep(0.02)
         for process in ranks.processes.values():
@@ -177,6 +182,17 @@ def test_a_rank_that_hangs_is_named_after_the_timeout(tmp_path):
         assert "generate: rank 1 of 2 did not answer within 1 s" in ranks.line(0)
         ranks.processes[1].send_signal(signal.SIGCONT)
         assert ranks.wait(10) == {0: FAILED, 1: FAILED}
+
+
+def test_a_rank_that_hangs_keeps_nobody_in_a_pipeline(tmp_path):
+    """Rank 3 gets its orders from rank 1."""
+    with Ranks(4, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel", 2,
+               "ROMEO:", FOLIO_RANK_TIMEOUT="2") as ranks:
+        while len(ranks.out(0)) < 50:
+            time.sleep(0.02)
+        ranks.processes[1].send_signal(signal.SIGSTOP)
+        assert [ranks.processes[rank].wait(15) for rank in (0, 2, 3)] == [FAILED] * 3
+        assert "did not answer within 2 s" in ranks.line(0)
 
 
 @pytest.mark.parametrize("args_of, parts", [
@@ -225,16 +241,40 @@ def test_the_server_gives_the_same_texts_and_ends_all(tmp_path):
         assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}
 
 
-def test_an_idle_server_ends_when_a_rank_dies(tmp_path):
-    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
+def test_texts_that_come_and_go_are_in_flight_together(tmp_path):
+    """Steps of a pipeline: each client's texts are those of one process, whatever is under way beside them."""
+    lengths = [5, 40, 17, 60]
+    expected = [generate(GOLDEN, "-p", "ROMEO:", "-s", i, "-n", n, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
+                for i, n in enumerate(lengths)]
+    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", 2) as ranks:
+        address = ranks.address()
+
+        def client(first):
+            texts = []
+            for i in range(first, first + 12):
+                with ask(address, seed=i % 4, max_tokens=lengths[i % 4], stream=i % 3 == 0) as answer:
+                    if i % 3 == 0:
+                        answer.readline()  # and goes away
+                    else:
+                        texts.append(json.load(answer)["choices"][0]["text"] == expected[i % 4])
+            return texts
+
+        with ThreadPoolExecutor(6) as pool:
+            assert list(pool.map(client, range(6))) == [[True] * 8] * 6
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_an_idle_server_ends_when_a_rank_dies(stages, tmp_path):
+    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
         ranks.address()
         ranks.kill(1)
         assert ranks.wait(10)[0] == FAILED
         assert "serve: rank 1 of 2 is gone" in ranks.line(0)
 
 
-def test_a_stream_ends_with_an_error_event_when_a_rank_dies(tmp_path):
-    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_stream_ends_with_an_error_event_when_a_rank_dies(stages, tmp_path):
+    with Ranks(2, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", stages) as ranks:
         stream = ask(ranks.address(), stream=True, max_tokens=100000, n=4)
         lines = [stream.readline() for _ in range(10)]
         assert all(b"error" not in line for line in lines)
@@ -263,8 +303,9 @@ def test_soak_with_kills(tmp_path):
     random.seed(1)
     for round_ in range(40 if LONG else 2):
         n = random.choice([2, 3])
+        stages = 2 if n == 2 and round_ % 2 == 0 else 1
         with Ranks(n, tmp_path / f"{round_}", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--max-sequences", 4,
-                   FOLIO_RANK_TRANSPORT=random.choice(["shared", "gloo"])) as ranks:
+                   "--pipeline-parallel", stages, FOLIO_RANK_TRANSPORT=random.choice(["shared", "gloo"])) as ranks:
             address = ranks.address()
             ends = []
 

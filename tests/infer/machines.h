@@ -27,14 +27,17 @@ namespace folio::infer::test {
 /// A stage that does nothing when an operation is issued: steps and their operations are written down, and done when
 /// somebody waits for them, those that were begun later not even then. A step of a shape that it has seen is replayed
 /// from what was written down. So whatever depends on the host's data of an earlier step, or reads before a wait, is
-/// found. It draws tokens itself, with samplers of its own, and feeds them on.
+/// found. It draws tokens itself, with samplers of its own, and feeds them on; or, where several steps may be in
+/// flight, leaves that to the host.
 class RecordingStage final : public Stage {
  public:
-  explicit RecordingStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
+  explicit RecordingStage(std::unique_ptr<Stage> inner, size_t n_in_flight = 1)
+      : inner_(std::move(inner)), n_in_flight_(n_in_flight) {}
 
   [[nodiscard]] LayerRange layers() const override { return inner_->layers(); }
   [[nodiscard]] const StageWeights& weights() const override { return inner_->weights(); }
   [[nodiscard]] size_t width(Slot slot) const override { return inner_->width(slot); }
+  [[nodiscard]] size_t steps_in_flight() const override { return n_in_flight_; }
   [[nodiscard]] size_t max_rows() const override { return inner_->max_rows(); }
   [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
   void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
@@ -120,7 +123,7 @@ class RecordingStage final : public Stage {
     issue([](Stage& s) { s.gather(); });
   }
 
-  [[nodiscard]] bool draws() const override { return true; }
+  [[nodiscard]] bool draws() const override { return n_in_flight_ == 1; }
   void draw() override {
     issue([this](Stage& s) {
       const std::span<const float> logits = s.wait(s.fetch_logits());
@@ -150,9 +153,14 @@ class RecordingStage final : public Stage {
     return Ticket{n_begun_};
   }
   std::span<float> wait(Ticket ticket) override {
-    core::require(ticket == Ticket{n_begun_}, "logits are waited for when another step has been begun");
-    catch_up(n_begun_);
-    return inner_->wait(inner_->fetch_logits());
+    const auto number = static_cast<uint64_t>(ticket);
+    core::require(n_begun_ - number < n_in_flight_, "logits are waited for when too many steps have been begun");
+    core::require(number > n_waited_, "logits are waited for out of order");
+    most_in_flight = std::max(most_in_flight, n_begun_ - n_waited_);
+    n_waited_ = number;
+    catch_up(number);
+    logits_.erase(logits_.begin(), logits_.find(number));
+    return logits_.at(number);
   }
   void read(Slot slot, std::span<float> values) override {
     core::require(step().observed || (!open_ && slot == Slot::Residual),
@@ -169,6 +177,7 @@ class RecordingStage final : public Stage {
   int n_issued = 0;
   int n_replayed = 0;
   int n_fetched = 0;  ///< times that logits were asked for
+  uint64_t most_in_flight = 0;
 
  private:
   using Operation = std::function<void(Stage&)>;
@@ -225,9 +234,14 @@ class RecordingStage final : public Stage {
     doing_ = &step;
     for (const Operation& operation : std::exchange(step.operations, {})) operation(*inner_);
     fetched_[step.number % 2] = drawn_;
+    if (step.n_logit_rows == 0) return;
+    const std::span<const float> logits = inner_->wait(inner_->fetch_logits());
+    logits_[step.number].assign(logits.begin(), logits.end());
   }
 
   std::unique_ptr<Stage> inner_;
+  size_t n_in_flight_;
+  uint64_t n_waited_ = 0;
   std::deque<OwnStep> steps_;  ///< that were begun and are not done
   uint64_t n_begun_ = 0;
   bool open_ = false;  ///< between begin() and end()
@@ -236,15 +250,17 @@ class RecordingStage final : public Stage {
   OwnStep* doing_ = nullptr;
   std::vector<int32_t> drawn_;  ///< by the last step that was done
   std::array<std::vector<int32_t>, 2> fetched_;
+  std::map<uint64_t, std::vector<float>> logits_;  ///< of steps that were done, and not waited for
 };
 
 class RecordingMachine final : public Machine {
  public:
-  explicit RecordingMachine(std::unique_ptr<Machine> inner) : inner_(std::move(inner)) {}
+  explicit RecordingMachine(std::unique_ptr<Machine> inner, size_t n_in_flight = 1)
+      : inner_(std::move(inner)), n_in_flight_(n_in_flight) {}
   [[nodiscard]] std::string describe() const override { return "recorded " + inner_->describe(); }
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
-    auto stage = std::make_unique<RecordingStage>(inner_->load(model, shard, cache_type));
+    auto stage = std::make_unique<RecordingStage>(inner_->load(model, shard, cache_type), n_in_flight_);
     last_stage = stage.get();
     return stage;
   }
@@ -252,6 +268,7 @@ class RecordingMachine final : public Machine {
 
  private:
   std::unique_ptr<Machine> inner_;
+  size_t n_in_flight_;
 };
 
 /// Machines, how layers are placed on them, and what their cache holds.
@@ -279,6 +296,9 @@ inline std::vector<MachineKind> cpu_kinds() {
   const auto recorded = [](const CpuOptions& options) {
     return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options));
   };
+  const auto in_flight = [](const CpuOptions& options) {
+    return std::make_unique<RecordingMachine>(std::make_unique<Cpu>(options), 3);
+  };
   const auto some = [](auto... make) {  // a machine by each function
     return [=](const CpuOptions& options) {
       Machines machines;
@@ -298,6 +318,7 @@ inline std::vector<MachineKind> cpu_kinds() {
              return machines;
            }},
           {"recorded", CacheType::F32, some(recorded)},
+          {"three_in_flight", CacheType::F32, some(in_flight)},
           {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
 }
 

@@ -219,10 +219,12 @@ TEST_P(DraftModelTest, TheSameModelAsDraftIsAlwaysRight) {
       {.temperature = 0.0F},
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
       {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+  size_t n_in_flight = 1;
   const auto run = [&](size_t n_requests, size_t speculate, const SamplerOptions& o) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
+    n_in_flight = engine.runner().steps_in_flight();
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
       ids.push_back(
@@ -240,8 +242,9 @@ TEST_P(DraftModelTest, TheSameModelAsDraftIsAlwaysRight) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    EXPECT_EQ(run(3, 5, o), 1U + 30 / 6) << "fifteen rows of a step are tried, five of each";
-    EXPECT_EQ(run(3, 11, o), 1U + 30 / 6);
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps for three texts
+    EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6)) << "fifteen rows of a step are tried, five of each";
+    EXPECT_EQ(run(3, 11, o), n * (1U + 30 / 6));
   }
 }
 

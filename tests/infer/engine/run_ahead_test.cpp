@@ -69,10 +69,12 @@ class Watched : public RunAhead {
     Engine engine(model_, placements, GetParam().with_type({.n_sequences = 4}));
     for (Request& r : requests) engine.add(std::move(r));
     while (engine.step()) continue;
+    several_ = engine.runner().steps_in_flight() > 1;
     runs_ahead_ = machines.empty() && last.draws;
     draws_ = last.draws;
     return events;
   }
+  bool several_ = false;  ///< steps may be in flight: each text is in one of its own
   bool runs_ahead_ = false;
   bool draws_ = false;
 };
@@ -81,18 +83,18 @@ INSTANTIATE_TEST_SUITE_P(Machines, Watched, ::testing::ValuesIn(test::machine_ki
 
 TEST_P(Watched, AStepIsBegunBeforeTheTokensOfTheOneBeforeAreWaitedFor) {
   const std::string got = events({request(5, 6, 1), request(40, 4, 2)});
-  EXPECT_EQ(got, runs_ahead_ ? "bbwbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : "bbbbbb");
+  EXPECT_EQ(got, runs_ahead_ ? "bbwbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : several_ ? "bbbbbbbbbb" : "bbbbbb");
 }
 
 TEST_P(Watched, WhatHasToKnowTheTokenWaits) {
   Request penalized = request(5, 3, 1);
   penalized.options.sampler.repetition_penalty = 1.1F;
   std::string got = events({penalized, request(4, 3, 2)});
-  EXPECT_EQ(got, draws_ ? "bwbwbw" : "bbb");
+  EXPECT_EQ(got, draws_ ? "bwbwbw" : several_ ? "bbbbbb" : "bbb");
   Request reported = request(5, 1, 1);
   reported.on_logits = [](std::span<const float>) {};
   got = events({reported, request(5, 3, 2)});
-  EXPECT_EQ(got, runs_ahead_ ? "bwbbww" : draws_ ? "bwbwbw" : "bbb");
+  EXPECT_EQ(got, runs_ahead_ ? "bwbbww" : draws_ ? "bwbwbw" : several_ ? "bbbb" : "bbb");
   Request sliding = request(5, 5, 1);
   sliding.options.context = 7;
   sliding.options.slide = true;
@@ -188,7 +190,8 @@ TEST_P(RunAhead, ACancelledRequestLeavesTheRowsOfItsTokens) {
     const RequestId owner = engine.add(request(32, 20, 2));
     const Request beside = request(9, 8, 3);
     const RequestId other = engine.add(beside);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine.step());
+    const size_t n = engine.runner().steps_in_flight();  // a text is in each n-th step
+    for (size_t i = 0; i < 3 * n; ++i) EXPECT_TRUE(engine.step());
     if (drop) {
       engine.drop(id);
       engine.drop(owner);
@@ -292,6 +295,39 @@ TEST_P(RunAhead, AStepOfAnotherCallerComesBetween) {
   while (engine.step()) continue;
   EXPECT_EQ(engine.take(id).tokens, drawn_by_host(r));
   EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
+}
+
+TEST(InFlight, ThereAreAsManyStepsAsTheMachineTakesIfThereAreTexts) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  for (const size_t n_texts : {1, 2, 3, 8}) {
+    test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);
+    Engine engine(model, machine, {.n_sequences = 8});
+    std::vector<size_t> shares;
+    engine.watch([&](const StepReport& report) { shares.push_back(report.shares.size()); });
+    for (size_t i = 0; i < n_texts; ++i) {
+      engine.add({.prompt = random_tokens(5, i, 37), .options = {.max_tokens = 4}});
+    }
+    while (engine.step()) continue;
+    EXPECT_EQ(machine.last_stage->most_in_flight, std::min<size_t>(n_texts, 3));
+    EXPECT_EQ(shares.size(), 4 * std::min<size_t>(n_texts, 3));
+    EXPECT_EQ(*std::ranges::max_element(shares), (n_texts + 2) / 3);
+  }
+}
+
+// A text that was left out while others came is not left out for ever, and steps are of the same size again.
+TEST(InFlight, WhereTextsEndTheOthersAreSharedOutAnew) {
+  const auto model = test::random_model(test::small_shapes()[1].config);
+  test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);
+  Engine engine(model, machine, {.n_sequences = 12});
+  std::vector<size_t> shares;
+  engine.watch([&](const StepReport& report) { shares.push_back(report.shares.size()); });
+  for (size_t i = 0; i < 12; ++i) {  // of the first four texts one goes on
+    engine.add({.prompt = random_tokens(5, i, 37), .options = {.max_tokens = i < 3 ? 2 : 20}});
+  }
+  for (int i = 0; i < 18; ++i) EXPECT_TRUE(engine.step());
+  EXPECT_EQ(std::vector(shares.begin(), shares.begin() + 3), (std::vector<size_t>{4, 4, 4}));
+  EXPECT_EQ(std::vector(shares.end() - 3, shares.end()), (std::vector<size_t>{3, 3, 3}));
+  while (engine.step()) continue;
 }
 
 TEST(Replay, AStepThatIsFedIsReplayed) {

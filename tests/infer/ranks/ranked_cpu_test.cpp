@@ -1,6 +1,7 @@
 // Laws of ranks (infer/ranks), which are threads here, each with a machine of its own: logits have the bytes of one CPU
-// on any grid, in every type, family and shape, by messages and through shared memory; what ranks give each other is
-// what the formula says; a rank that has gone or doesn't answer is an error that names it.
+// on any grid, in every type, family and shape, by messages and through shared memory; the stages of a pipeline have
+// steps of different texts in hand; what ranks give each other is what the formula says; a rank that has gone or
+// doesn't answer is an error that names it.
 #include "infer/ranks/ranked_cpu.h"
 
 #include <arpa/inet.h>
@@ -67,15 +68,18 @@ std::vector<World> worlds(const Grid& grid, std::chrono::seconds timeout = std::
   return all;
 }
 
-// Rank 0 does `work` with a model on the grid; the other ranks follow. What they have given each other, in bytes.
-uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
-                    const std::function<void(Runner&)>& work) {
+// Rank 0 does `lead`; the others load the model and follow. What they have given each other, in bytes. `may_follow` is
+// called by each of these before it does so.
+uint64_t with_machine(
+    const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
+    const std::function<void(RankedCpu&)>& lead, const std::function<void(size_t)>& may_follow = [](size_t) {}) {
   const auto all = worlds(grid);
   std::vector<std::future<uint64_t>> others;
   for (size_t rank = 1; rank < grid.n_ranks; ++rank) {
     others.push_back(std::async(std::launch::async, [&, rank] {
       RankedCpu machine(all[rank], grid.n_stages, {.n_threads = 1});
       const Runner runner(model, machine, options);
+      may_follow(rank);
       machine.follow();
       return machine.given_bytes();
     }));
@@ -83,12 +87,20 @@ uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const Cach
   uint64_t given = 0;
   {
     RankedCpu machine(all[0], grid.n_stages, {.n_threads = 1});
-    Runner runner(model, machine, options);
-    work(runner);
+    lead(machine);
     given = machine.given_bytes();
   }
   for (auto& other : others) given += other.get();
   return given;
+}
+
+// Rank 0 does `work` with a model on the grid.
+uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
+                    const std::function<void(Runner&)>& work) {
+  return with_machine(grid, model, options, [&](RankedCpu& machine) {
+    Runner runner(model, machine, options);
+    work(runner);
+  });
 }
 
 constexpr size_t kLength = 37;
@@ -227,6 +239,116 @@ TEST(Ranks, APromptGoesThroughThePipelineInPieces) {
       pieces_of({.rows = std::span(rows).first(16), .tables = {}, .table_starts = {}, .copies = {}, .draws = {}}, 2)
           .size(),
       1U);
+}
+
+// ---- Steps in flight ----
+
+core::StoredModel model_of_layers(int64_t n) {
+  core::ModelConfig config = test::small_shapes()[1].config;
+  config.n_layers = n;
+  return test::random_model(config);
+}
+
+// The last stage has done nothing when rank 0 has issued a step for each of them.
+TEST(Pipeline, AStepIsIssuedForEachStageBeforeTheFirstIsDone) {
+  const core::StoredModel model = model_of_layers(4);
+  for (const Grid grid : {Grid{2, 2}, Grid{3, 3}, Grid{4, 4}, Grid{4, 2, false}}) {
+    std::promise<void> issued;
+    const auto may_follow = [&, all = issued.get_future().share()](size_t rank) {
+      if (rank + grid.n_ranks / grid.n_stages >= grid.n_ranks) all.wait();
+    };
+    const CacheOptions options{.n_sequences = 4};
+    const auto lead = [&](RankedCpu& machine) {
+      Runner runner(model, machine, options);
+      Cpu one({.n_threads = 1});
+      Runner alone(model, one, options);
+      ASSERT_EQ(runner.steps_in_flight(), grid.n_stages);
+      std::vector<Issued> steps;
+      std::vector<std::vector<float>> expected;
+      for (size_t i = 0; i < grid.n_stages; ++i) {
+        const auto text = test::random_tokens(3 + i, i, model.config.vocab_size);
+        steps.push_back(runner.issue(test::rows_of(runner.cache().add_sequence(), text)));
+        expected.push_back(test::run(alone, test::rows_of(alone.cache().add_sequence(), text)));
+      }
+      issued.set_value();
+      for (size_t i = 0; i < grid.n_stages; ++i) {
+        EXPECT_TRUE(same_bits(runner.collect(steps[i]).logits, expected[i])) << describe(grid) << ", step " << i;
+      }
+    };
+    with_machine(grid, model, options, lead, may_follow);
+  }
+}
+
+// Whatever is under way: the last stage waits until rank 0 takes logits, and rank 0 until a step finds room.
+TEST(Pipeline, LogitsThatNobodyTakesStopNoStep) {
+  const core::StoredModel model = model_of_layers(4);
+  const CacheOptions options{.max_positions = 10000};
+  const auto text = test::random_tokens(90, 1, model.config.vocab_size);
+  for (const Grid grid : {Grid{2, 2}, Grid{4, 4}}) {
+    with_ranks(grid, model, options, [&](Runner& runner) {
+      const auto issue = [&](size_t n_tokens, bool wants_logits) {
+        const auto tokens = std::span(text).first(n_tokens);
+        return runner.issue(test::rows_of(runner.cache().add_sequence(), tokens, 0, wants_logits));
+      };
+      const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
+      for (const size_t n_tokens : {5, 90}) {  // in one piece, and in several
+        for (const bool wants_logits : {true, false}) {
+          for (size_t n = 0; n < 2 * grid.n_stages; ++n) {
+            static_cast<void>(issue(5, true));
+            static_cast<void>(issue(n_tokens, wants_logits));
+          }
+          EXPECT_TRUE(same_bits(runner.collect(issue(90, true)).logits, expected)) << describe(grid);
+        }
+      }
+    });
+  }
+}
+
+// Requests come, end, are cancelled, fork and are preempted while steps are under way.
+TEST(Pipeline, TextsAreThoseOfOneProcess) {
+  core::StoredModel model = model_of_layers(4);
+  const core::Adapter adapter = test::random_adapter(model.config, 5, 4);
+  std::vector<Request> requests;
+  for (uint64_t i = 0; i < 12; ++i) {
+    Request r{.prompt = test::random_tokens(1 + i * 29 % 60, i % 5, model.config.vocab_size),
+              .options = {.max_tokens = static_cast<int64_t>(3 + i * 7 % 20),
+                          .sampler = {.temperature = i % 3 == 0 ? 0.0F : 1.0F, .seed = i},
+                          .adapter = i % 4 == 1 ? 0 : kNoAdapter}};
+    if (i % 4 == 2) r.options.n = 3;
+    if (i == 3) r.options.beams.width = 3;
+    if (i % 5 == 0) r.options.speculate = 4;
+    requests.push_back(std::move(r));
+  }
+  const auto texts_of = [&](Machine& machine, size_t n_positions) {
+    Engine engine(model, machine, {.max_positions = static_cast<int64_t>(n_positions)});
+    EXPECT_EQ(engine.load_adapter(adapter), 0);
+    std::vector<RequestId> ids;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ids.push_back(engine.add(requests[i]));
+      const RequestId cancelled = engine.add(requests[(i + 5) % requests.size()]);
+      for (size_t n = 0; n < i % 4; ++n) engine.step();
+      engine.drop(cancelled);
+    }
+    while (engine.step()) continue;
+    std::vector<std::vector<int32_t>> texts;
+    for (const RequestId id : ids) {
+      for (const GenerateResult& result : engine.take_all(id)) texts.push_back(result.tokens);
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+    return std::pair(texts, engine.statistics().preemptions);
+  };
+  Cpu one({.n_threads = 1});
+  const auto expected = texts_of(one, 6000).first;
+  for (const Grid grid : {Grid{2, 1}, Grid{2, 2}, Grid{3, 3}, Grid{4, 2}, Grid{4, 4}}) {
+    for (const size_t n_positions : {6000, 400}) {
+      const CacheOptions options{.max_positions = static_cast<int64_t>(n_positions)};
+      with_machine(grid, model, options, [&](RankedCpu& machine) {
+        const auto [texts, n_preemptions] = texts_of(machine, n_positions);
+        EXPECT_EQ(texts, expected) << describe(grid) << ", " << n_positions << " positions";
+        EXPECT_EQ(n_preemptions > 0, n_positions == 400) << describe(grid);
+      });
+    }
+  }
 }
 
 TEST(Ranks, AnOrderIsReadAsItWasWritten) {
