@@ -103,10 +103,15 @@ def test_a_mesh_has_the_losses_and_gradients_of_one_process(shared, alone, mesh)
 
 
 def stop_after(lines, directory, ranks):
-    """Presses Ctrl-C on the last rank alone once the log has so many lines: all of them stop and save."""
+    """Presses Ctrl-C on the last rank alone once the log has so many more lines: all of them stop and save."""
     until = time.monotonic() + 60
     log = directory / "log.jsonl"
-    while not (log.exists() and log.read_text().count("\n") >= lines):
+
+    def logged():
+        return log.read_text().count("\n") if log.exists() else 0
+
+    lines += logged()
+    while logged() < lines:
         assert time.monotonic() < until and all(p.poll() is None for p in ranks.processes), ranks.err(0)
         time.sleep(0.02)
     ranks.processes[-1].send_signal(signal.SIGINT)
@@ -120,10 +125,10 @@ def test_a_run_goes_on_with_another_number_of_ranks(home):
     stages = [(2, ["--zero", "1"]), (4, ["--tensor-parallel", "2"]), (1, []), (2, ["--pipeline-parallel", "2"])]
     if not LONG:
         stages = stages[:3]
-    for (n, mesh), lines in zip(stages, (3, 6, 9, 12)):
+    for n, mesh in stages:
         arguments = [home / "cats.txt", "--resume"] if out.exists() else flags
         with Ranks(n, home, *arguments, "--out", out, *mesh) as ranks:
-            stop_after(lines, out, ranks)
+            stop_after(3, out, ranks)
     steps = [entry["step"] for entry in log_of(out)]
     assert steps == list(range(1, len(steps) + 1))
     with Ranks(1, home, *flags, "--out", home / "whole") as ranks:
