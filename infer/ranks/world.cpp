@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/shared_memory.h"
 
 namespace folio::infer {
 namespace {
@@ -48,12 +49,7 @@ std::optional<World> world_of_environment() {
   if (!variable("FOLIO_RANK_TIMEOUT").empty()) {
     world.timeout = std::chrono::seconds(number_in("FOLIO_RANK_TIMEOUT", 1, 86400));
   }
-  const std::string_view transport = variable("FOLIO_RANK_TRANSPORT");
-  if (!transport.empty() && transport != "gloo" && transport != "shared") {
-    throw core::UsageError(fmt::format("FOLIO_RANK_TRANSPORT is \"{}\", but has to be gloo or shared (the default)",
-                                       core::printable(transport)));
-  }
-  world.shared_memory = transport != "gloo";
+  world.shared_memory = core::ranks_share_memory();
   return world;
 }
 

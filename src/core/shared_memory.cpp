@@ -5,8 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
+#include "core/error.h"
 #include "core/random.h"
 
 namespace folio::core {
@@ -49,5 +52,14 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::unlink(const std::string& name) { ::shm_unlink(name.c_str()); }
+
+bool ranks_share_memory() {
+  const char* variable = std::getenv("FOLIO_RANK_TRANSPORT");
+  const std::string_view transport = variable == nullptr ? "" : variable;
+  if (transport.empty() || transport == "shared") return true;
+  if (transport == "gloo") return false;
+  throw UsageError(
+      fmt::format("FOLIO_RANK_TRANSPORT is \"{}\", but has to be gloo or shared (the default)", printable(transport)));
+}
 
 }  // namespace folio::core

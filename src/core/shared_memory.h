@@ -30,4 +30,8 @@ class SharedMemory {
   size_t size_ = 0;
 };
 
+/// Whether ranks of one host are to share memory: $FOLIO_RANK_TRANSPORT is "shared", the default, or "gloo". Throws
+/// UsageError if it is neither.
+[[nodiscard]] bool ranks_share_memory();
+
 }  // namespace folio::core

@@ -1,13 +1,9 @@
 #include "train/parallel/shared_rooms.h"
 
-#include <fmt/format.h>
 #include <torch/utils.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
-
-#include "core/error.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -30,19 +26,10 @@ struct Name {
   }
 };
 
-bool is_wanted() {
-  const char* variable = std::getenv("FOLIO_RANK_TRANSPORT");
-  const std::string transport = variable == nullptr ? "" : variable;
-  if (transport.empty() || transport == "shared") return true;
-  if (transport == "gloo") return false;
-  throw core::UsageError(fmt::format("FOLIO_RANK_TRANSPORT is \"{}\", but has to be gloo or shared (the default)",
-                                     core::printable(transport)));
-}
-
 }  // namespace
 
 std::unique_ptr<SharedRooms> SharedRooms::open(Group& group, int64_t n, torch::ScalarType type) {
-  if (group.size() == 1 || !all_can(is_wanted(), group)) return nullptr;
+  if (group.size() == 1 || !all_can(core::ranks_share_memory(), group)) return nullptr;
   const size_t bytes = static_cast<size_t>(group.size() * n) * torch::elementSize(type);
   Name name;
   core::SharedMemory memory;
