@@ -129,7 +129,9 @@ std::function<std::string(const std::exception&)> explain_of(const apps::TrainOp
 }
 
 train::parallel::RankOptions rank_options(const apps::TrainOptions& o) {
-  return {.zero = o.mesh.zero, .pipeline_chunks = o.mesh.pipeline_chunks};
+  return {.zero = o.mesh.zero,
+          .pipeline_chunks = o.mesh.pipeline_chunks,
+          .device = train::device_of(o.config, o.session->launch().on_host)};
 }
 
 std::unique_ptr<train::Trainer> make_trainer(apps::TrainOptions& o, const train::Dataset& dataset) {

@@ -4,13 +4,47 @@
 #define USE_C10D_GLOO
 #endif
 
+#if defined(FOLIO_NCCL) && !defined(USE_C10D_NCCL)
+#define USE_C10D_NCCL
+#endif
+
 #include "train/parallel/backend.h"
 
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#ifdef FOLIO_NCCL
+#include <ATen/Context.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
 
 namespace folio::train::parallel {
+namespace {
+
+#ifdef FOLIO_NCCL
+constexpr bool kNccl = true;
+
+void add_nccl(c10d::ProcessGroup& group, const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+              std::chrono::milliseconds timeout) {
+  if (!at::hasCUDA()) return;
+  ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*overwrite=*/0);  // a wait ends with an error, not the process
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  const auto own = c10::make_intrusive<c10d::PrefixStore>("nccl", store);
+  group.setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL,
+                   c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank, size, std::move(options)));
+}
+#else
+constexpr bool kNccl = false;
+
+void add_nccl(c10d::ProcessGroup& /*group*/, const c10::intrusive_ptr<c10d::Store>& /*store*/, int /*rank*/,
+              int /*size*/, std::chrono::milliseconds /*timeout*/) {}
+#endif
+
+}  // namespace
+
+bool has_nccl() { return kNccl; }
 
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
                                                std::chrono::milliseconds timeout) {
@@ -25,6 +59,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect(const c10::intrusive_ptr<c10d::St
   group->setBackend(c10::DeviceType::CPU, ProcessGroup::BackendType::GLOO,
                     c10::make_intrusive<ProcessGroupGloo>(store, index, n, std::move(options)));
   group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
+  add_nccl(*group, store, index, n, timeout);
   return group;
 }
 

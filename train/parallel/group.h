@@ -1,4 +1,5 @@
-// Ranks that send each other tensors. c10d does the work, with its Gloo backend: tensors are on CPUs.
+// Ranks that send each other tensors. c10d does the work: its Gloo backend for tensors on CPUs, and NCCL, where
+// LibTorch has it, for those on GPUs.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

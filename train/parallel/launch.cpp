@@ -44,6 +44,7 @@ std::optional<Launch> launch_from_environment() {
   launch.n_ranks = number("WORLD_SIZE", 1, 1 << 16);
   launch.rank = number("RANK", 0, launch.n_ranks - 1);
   launch.n_on_host = number_or("LOCAL_WORLD_SIZE", launch.n_ranks);
+  launch.on_host = number_or("LOCAL_RANK", launch.rank);
   if (launch.n_ranks == 1) return launch;
   launch.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65535));
   const std::optional<std::string> address = variable("MASTER_ADDR");

@@ -22,6 +22,7 @@ struct Launch {
   int64_t rank = 0;
   int64_t n_ranks = 1;
   int64_t n_on_host = 1;  ///< ranks on this host, which share its cores
+  int64_t on_host = 0;    ///< this one's number among them, and its GPU's
   std::string address;
   uint16_t port = 0;
   bool agent_has_store = false;

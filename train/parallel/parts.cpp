@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "modules/experts.h"
 #include "modules/fused/block.h"
+#include "train/parallel/backend.h"
 #include "train/parallel/context.h"
 #include "train/parallel/expert.h"
 #include "train/parallel/slices.h"
@@ -58,6 +59,20 @@ void require_fits(const TrainConfig& config, const MeshShape& shape, int64_t pip
   require_divisible("key/value heads", c.n_kv_heads, Axis::Tensor, t);
   if (c.n_experts == 0 || c.dense_layers > 0) require_divisible("hidden numbers", c.hidden_dim, Axis::Tensor, t);
   const auto refuse = [](const std::string& why) { throw core::UsageError(why); };
+  if (config.device == DeviceKind::Cuda) {
+    if (p > 1) {
+      refuse(
+          "--pipeline-parallel: between two ranks NCCL takes messages in one order, and a schedule's have none; take "
+          "another mesh with --device cuda");
+    }
+    if (shape[Axis::Context] > 1)
+      refuse("--context-parallel: its attention is for CPUs; take another mesh with --device cuda");
+    if (!has_nccl()) {
+      refuse(
+          "--device cuda: ranks send each other what is on GPUs by NCCL, which this build lacks; take a LibTorch with "
+          "CUDA, and nccl.h");
+    }
+  }
   if (t > 1 && core::info(c.family).qk_norm == core::QkNorm::All) {
     refuse(fmt::format("--tensor-parallel {}: a {} normalizes all heads at once, which no rank has; take another mesh",
                        t, core::info(c.family).name));

@@ -2,6 +2,8 @@
 
 #include <torch/utils.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/error.h"
@@ -17,9 +19,12 @@ using torch::Tensor;
 // An error of c10d, inside of a backward pass that sums gradients.
 bool is_of_a_rank(const std::exception& error) {
   const std::string what = error.what();
-  return what.find("gloo") != std::string::npos || what.find("onnection") != std::string::npos ||
-         what.find("imed out") != std::string::npos;
+  return std::ranges::any_of(std::array{"gloo", "NCCL", "onnection", "imed out"},
+                             [&](const char* part) { return what.find(part) != std::string::npos; });
 }
+
+// On the CPU, where files are written from.
+Tensor in_own_memory(const Tensor& t) { return t.to(torch::kCPU, t.scalar_type(), /*non_blocking=*/false, /*copy=*/true); }
 
 }  // namespace
 
@@ -30,8 +35,11 @@ RankTraining::RankTraining(const TrainConfig& config, World& world, const RankOp
         "--optimizer galore: its state has shapes of its own, and is not divided; take data parallel ranks alone, "
         "without --zero");
   }
-  for (nn::Llama& chunk : model_.chunks()) chunk->to(type);
-  if (config.ema > 0.0) average_ = std::make_unique<RankModel>(config, world, options.pipeline_chunks);
+  for (nn::Llama& chunk : model_.chunks()) chunk->to(options.device, type);
+  if (config.ema > 0.0) {
+    average_ = std::make_unique<RankModel>(config, world, options.pipeline_chunks);
+    for (nn::Llama& chunk : average_->chunks()) chunk->to(options.device);
+  }
   zero_ = std::make_unique<Zero>(model_.pieces(), world, options.zero);
   for (auto& [layer, block] : sharded_) {
     const std::string prefix = fmt::format("layers.{}.", layer);
@@ -176,7 +184,7 @@ nn::Llama RankTraining::put_together(RankModel& from, bool gradients) {
     if (!is_first() || !value.defined()) continue;
     Tensor parameter = *whole->named_parameters().find(spec.module_name);
     if (gradients) {
-      parameter.mutable_grad() = value.clone();
+      parameter.mutable_grad() = in_own_memory(value);
     } else {
       const torch::NoGradGuard no_grad;
       parameter.copy_(value);
@@ -199,7 +207,7 @@ std::vector<Optimizer::State> RankTraining::whole_state(const Optimizer& optimiz
       const auto found = own.find(name);
       const Tensor value =
           gather(spec.module_name, found == own.end() ? Tensor() : found->second, found != own.end(), spec.shape);
-      if (is_first() && value.defined()) all.push_back({name, value.clone()});
+      if (is_first() && value.defined()) all.push_back({name, in_own_memory(value)});
     }
   }
   return all;

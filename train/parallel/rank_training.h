@@ -18,6 +18,7 @@ namespace folio::train::parallel {
 struct RankOptions {
   int64_t zero = 0;             ///< the stage, 0 to 3
   int64_t pipeline_chunks = 1;  ///< ranges of layers of a pipeline's rank
+  torch::Device device = torch::kCPU;
 };
 
 class RankTraining {

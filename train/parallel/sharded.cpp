@@ -1,6 +1,6 @@
 #include "train/parallel/sharded.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -16,7 +16,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Dropout has to drop the same numbers when a block is computed again.
-at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
+at::Generator generator_of(const Tensor& x) { return at::globalContext().defaultGenerator(x.device()); }
 
 // What a forward pass leaves to the backward pass, beside its input.
 struct Pass : torch::CustomClassHolder {
@@ -89,7 +89,7 @@ Tensor ShardedBlockImpl::forward(Tensor x, const nn::Observer& observer, const s
   const auto pass = c10::make_intrusive<Pass>();
   pass->block = this;
   pass->starts = starts;
-  pass->random_state = generator().get_state();
+  pass->random_state = generator_of(x).get_state();
   {
     const torch::NoGradGuard no_grad;
     gather();
@@ -102,8 +102,9 @@ Tensor ShardedBlockImpl::forward(Tensor x, const nn::Observer& observer, const s
 Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const Tensor& gradient,
                                   const Tensor& random_state) {
   gather();
-  const Tensor now = generator().get_state();
-  generator().set_state(random_state);
+  at::Generator generator = generator_of(x);
+  const Tensor now = generator.get_state();
+  generator.set_state(random_state);
   variable_list inputs{x.detach().requires_grad_()};
   for (const Piece& piece : pieces_) {
     if (piece.local.requires_grad()) inputs.push_back(piece.local);
@@ -114,7 +115,7 @@ Tensor ShardedBlockImpl::backward(const Tensor& x, const Tensor& starts, const T
     const Tensor y = inner_->forward(inputs.front(), {}, "", starts);
     results = torch::autograd::grad({y}, inputs, {gradient});
   }
-  generator().set_state(now);
+  generator.set_state(now);
   release();
   const torch::NoGradGuard no_grad;
   size_t next = 1;

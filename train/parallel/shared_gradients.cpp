@@ -20,7 +20,7 @@ int64_t rounded_up(int64_t n) { return (n + kAligned - 1) / kAligned * kAligned;
 
 std::unique_ptr<SharedGradients> SharedGradients::open(std::vector<Tensor> parameters, std::vector<int64_t> owners,
                                                        Group& group) {
-  if (parameters.empty()) return nullptr;
+  if (parameters.empty() || !parameters.front().is_cpu()) return nullptr;
   std::unique_ptr<SharedGradients> opened(new SharedGradients(std::move(parameters), std::move(owners), group));
   return opened->rooms_ ? std::move(opened) : nullptr;
 }

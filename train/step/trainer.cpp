@@ -31,14 +31,6 @@ namespace fs = std::filesystem;
 using core::fail;
 using core::require;
 
-torch::Device device_of(const TrainConfig& config) {
-  if (config.device == DeviceKind::Cpu) return torch::kCPU;
-  if (!torch::cuda::is_available()) {
-    fail("--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
-  }
-  return torch::kCUDA;
-}
-
 TrainConfig completed(TrainConfig config, const Dataset& dataset) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
   validate(config);
@@ -120,6 +112,15 @@ double gradient_norm(const nn::Llama& model) {
 
 }  // namespace
 
+torch::Device device_of(const TrainConfig& config, int64_t number) {
+  if (config.device == DeviceKind::Cpu) return torch::kCPU;
+  const auto n = static_cast<int64_t>(torch::cuda::device_count());
+  require(n > 0, "--device cuda: this LibTorch sees no CUDA device; take --device cpu, or a LibTorch with CUDA");
+  require(number < n, "--device cuda: there is no GPU for rank {} of this host, of {}; start as many ranks as GPUs",
+          number, n);
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(number)};
+}
+
 Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base)
     : Trainer(std::move(config), dataset, base, nullptr, {}) {}
 
@@ -139,7 +140,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& bas
              .corpus_bytes = dataset.source().bytes,
              .corpus_digest = dataset.source().digest,
              .corpus_eval = dataset.source().eval_path},
-      device_(device_of(state_.config)),
+      device_(world == nullptr ? device_of(state_.config) : options.device),
       batches_(dataset.random_batches(Split::Train, state_.config, state_.config.seed)) {
   if (state_.config.ema > 0.0)
     average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes

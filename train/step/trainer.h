@@ -25,6 +25,9 @@ struct StepResult {
   double grad_norm;  ///< of all gradients together, before clipping
 };
 
+/// Where `config` trains; with CUDA, on the GPU with this number. Throws core::Error where there is none.
+[[nodiscard]] torch::Device device_of(const TrainConfig& config, int64_t number = 0);
+
 class Trainer {
  public:
   /// A new model, seeded; or with config.lora_rank, new adapters for the model file `base`, which is mapped and stays

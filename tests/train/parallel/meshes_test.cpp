@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
+#include "train/parallel/backend.h"
 #include "train/parallel/parts.h"
 #include "train/parallel/rank_model.h"
 #include "train/step/balance.h"
@@ -177,6 +178,21 @@ std::vector<Case> cases_of(int64_t least, int64_t most) {
 }
 INSTANTIATE_TEST_SUITE_P(UpToFourRanks, Meshes, testing::ValuesIn(cases_of(1, 4)), name_of_case);
 INSTANTIATE_TEST_SUITE_P(FiveToEightRanks, Meshes, testing::ValuesIn(cases_of(5, kMostRanks)), name_of_case);
+
+TEST(MeshOnGpus, WhatNcclCanNotCarryIsRefused) {
+  MeshShape mesh;
+  mesh[Axis::Pipeline] = 2;
+  TrainConfig c = config_for(mesh, false);
+  EXPECT_NO_THROW(require_fits(c, mesh));
+  c.device = DeviceKind::Cuda;
+  EXPECT_ERROR(require_fits(c, mesh), "--pipeline-parallel: between two ranks NCCL takes messages in one order");
+  mesh[Axis::Pipeline] = 1;
+  mesh[Axis::Context] = 2;
+  EXPECT_ERROR(require_fits(c, mesh), "--context-parallel: its attention is for CPUs");
+  mesh[Axis::Context] = 1;
+  mesh[Axis::Data] = 2;
+  if (!has_nccl()) EXPECT_ERROR(require_fits(c, mesh), "by NCCL, which this build lacks");
+}
 
 }  // namespace
 }  // namespace folio::train::parallel
