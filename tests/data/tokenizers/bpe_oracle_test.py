@@ -159,10 +159,12 @@ def ids_of(theirs, text):
     return theirs.encode(text, add_special_tokens=False).ids
 
 
-def test_tokens_are_those_of_tokenizers(pair, tmp_path):
+def test_tokens_are_those_of_tokenizers(pair, tmp_path, request):
     theirs, path = pair
     tokenizer = Ours(path, tmp_path)
-    assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
+    # SmolLM2's and gpt-oss's patterns have within them those of GPT-2 and Tekken, whose turn is in `make long`.
+    if LONG or request.node.callspec.params["pair"] not in ("gpt-2", "tekken"):
+        assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
     ids = ids_of(theirs, TEXT)
     assert tokenizer.encode(TEXT) == ids
     assert tokenizer.decode(ids).decode(errors="replace") == theirs.decode(ids, skip_special_tokens=False)
