@@ -1,6 +1,6 @@
 # Whether this build has kernels for NVIDIA GPUs: sets FOLIO_HAS_CUDA as FOLIO_CUDA asks, and enables nvcc. Kernels are
-# built for CMAKE_CUDA_ARCHITECTURES: by default that of the GPU in this machine, else 90 (and its PTX, which later GPUs
-# run, too).
+# built for CMAKE_CUDA_ARCHITECTURES: by default that of the GPU in this machine, else the PTX of 90, which its driver
+# and later ones compile at the first start: minutes less for who has no GPU.
 set(FOLIO_MIN_NVCC 12.0)  # the first that knows C++20
 
 # The compute capabilities of this machine's GPUs, such as "80;90"; empty where there is none.
@@ -37,7 +37,7 @@ macro(folio_enable_cuda why)
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       folio_present_gpus(FOLIO_PRESENT_GPUS)
       if(NOT FOLIO_PRESENT_GPUS)
-        set(FOLIO_PRESENT_GPUS 90)
+        set(FOLIO_PRESENT_GPUS 90-virtual)
       endif()
       set(CMAKE_CUDA_ARCHITECTURES ${FOLIO_PRESENT_GPUS} CACHE STRING "Compute capabilities that kernels are built for" FORCE)
     endif()

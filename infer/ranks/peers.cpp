@@ -64,7 +64,9 @@ class Buffer {
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
   /// Who waits for it doesn't any more.
   void abort() {
-    if (gloo_) gloo_->abortWaitRecv();
+    if (!gloo_) return;
+    gloo_->abortWaitRecv();
+    gloo_->abortWaitSend();
   }
 
  private:
@@ -104,10 +106,26 @@ struct Peers::Own {
     if (lost) return;
     why_lost = why;
     lost = true;
-    for (auto& boxes : in) {  // who waits for another rank has no use for what that says
-      for (Inbox& box : boxes) box.frame.abort();
-    }
+    // Who waits for another rank has no use for what that says. And Gloo forgets who waits for the one that is gone: of
+    // messages that it has sent or received in part it tells nobody.
+    const auto abort = [](auto& boxes_of_all) {
+      for (auto& boxes : boxes_of_all) {
+        for (auto& box : boxes) {
+          box.frame.abort();
+          box.rest.abort();
+        }
+      }
+    };
+    abort(in);
+    abort(out);
     for (const auto& [number, call] : calls) call();
+  }
+
+  // A buffer that comes behind a loss would not be aborted.
+  void resize(Buffer& buffer, size_t n) {
+    const std::lock_guard lock(mutex);
+    if (lost) throw MachineLost(why_lost);
+    buffer.resize(*context, n);
   }
 
   // Gloo says why an operation failed in words of its own. A rank that is gone closes its connections; so what fails
@@ -207,7 +225,7 @@ void Peers::send(size_t to, Channel channel, std::span<const std::byte> bytes) {
     box.frame.gloo().send(static_cast<int>(to), Own::slot(channel, false), 0, kHead + first);
     box.frame_is_out = true;
     if (first < bytes.size()) {
-      box.rest.resize(*own_->context, bytes.size() - first);
+      own_->resize(box.rest, bytes.size() - first);
       std::copy(bytes.begin() + static_cast<std::ptrdiff_t>(first), bytes.end(), box.rest.data());
       box.rest.gloo().send(static_cast<int>(to), Own::slot(channel, true), 0, bytes.size() - first);
       box.rest_is_out = true;
@@ -244,7 +262,7 @@ std::span<const std::byte> Peers::receive(size_t from, Channel channel, std::chr
     std::memcpy(&size, box.frame.data(), kHead);
     if (size <= kFrame - kHead) return;
     const size_t left = size - (kFrame - kHead);
-    box.rest.resize(*own_->context, left);
+    own_->resize(box.rest, left);
     box.rest.gloo().recv(static_cast<int>(from), Own::slot(channel, true), 0, left);
     box.rest.gloo().waitRecv(timeout);
   });

@@ -7,9 +7,11 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <memory>
@@ -398,6 +400,29 @@ TEST(Ranks, OneThatIsGoneIsNamed) {
     const std::string text = error_of_rank_0(grid, std::chrono::seconds(30), [](RankedCpu&, auto&) {});
     EXPECT_TRUE(text.starts_with("rank 1 of 2 is gone")) << text;
   }
+}
+
+// Half of the message is on its way then. A process of its own is the only rank that can be killed.
+TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
+  const auto all = worlds({.n_ranks = 2}, std::chrono::seconds(30));
+  const pid_t rank_1 = ::fork();
+  if (rank_1 == 0) {
+    Peers peers(all[1]);
+    static_cast<void>(peers.receive(0, Channel::Orders, kForever));
+    ::pause();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const std::string text = core::test::error_of([&] {
+    Peers peers(all[0]);
+    const std::vector<std::byte> message(size_t{256} << 20U);
+    peers.send(1, Channel::Orders, message);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ::kill(rank_1, SIGKILL);
+    ::waitpid(rank_1, nullptr, 0);
+    peers.wait_until_taken(1, Channel::Orders);
+  });
+  EXPECT_TRUE(text.starts_with("rank 1 of 2 is gone")) << text;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(Ranks, OneThatDoesNotAnswerIsNamedAfterTheTimeout) {

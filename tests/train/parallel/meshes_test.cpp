@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/random.h"
+#include "tests/core/support.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
 #include "train/parallel/backend.h"
