@@ -14,7 +14,7 @@ namespace {
 // The most queries (one head of one row each) that read a block together, each with a sum at least. A sum is a chain of
 // dependent additions, so with several queries the processor works on one while another waits. And what is widened is
 // widened for all of them.
-constexpr size_t kMostQueries = std::min<size_t>(12, Vec::kMostSums);
+constexpr size_t kMostQueries = Vec::kMostQueries;
 
 // The softmax of some queries so far, before the division. Each lane is a query.
 struct Running {

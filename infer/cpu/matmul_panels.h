@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "infer/cpu/prefetch.h"
 #include "infer/cpu/put_outputs.h"
 #include "infer/reference/kernels.h"
 
@@ -27,21 +28,21 @@ struct alignas(64) PanelColumn {
 constexpr size_t kPartColumns = kChunk / kLanes + 1;
 constexpr size_t kChunkColumns = kLanes * kPartColumns;
 
-// The panel of the rows of a tile, row_end > row; those past the end repeat the last one.
-template <typename Weight>
+// The panel of the rows of a tile, row_end > row; those past the end repeat the last one. V is Vec: not all can transpose.
+template <typename V = Vec, typename Weight>
 void fill_panel(const Weight* weight, size_t k, size_t row, size_t row_end, PanelColumn* panel) {
   const Weight* from[kLanes];
   for (size_t r = 0; r < kLanes; ++r) from[r] = weight + std::min(row + r, row_end - 1) * k;
   for (size_t c = 0; c < k; c += kLanes) {
     const size_t n = std::min(kLanes, k - c);
-    float values[kLanes][kLanes];
+    Vec rows[kLanes], columns[kLanes];
     for (size_t r = 0; r < kLanes; ++r) {
-      (n == kLanes ? Vec::load(from[r] + c) : Vec::load_first(from[r] + c, n)).store(values[r]);
+      prefetch_line<Prefetch::L2>(from[r] + kLanes * k + c);  // of the next tile
+      rows[r] = n == kLanes ? Vec::load(from[r] + c) : Vec::load_first(from[r] + c, n);
     }
+    V::transpose(rows, columns);
     PanelColumn* to = panel + c / kChunk * kChunkColumns + c % kChunk / kLanes;
-    for (size_t l = 0; l < n; ++l) {
-      for (size_t r = 0; r < kLanes; ++r) to[l * kPartColumns].rows[r] = values[r][l];
-    }
+    for (size_t l = 0; l < n; ++l) columns[l].store(to[l * kPartColumns].rows);
   }
 }
 

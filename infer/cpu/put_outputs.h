@@ -11,6 +11,10 @@ namespace {
 inline void put_outputs(const Vec* total, size_t n, size_t lane, size_t row, size_t row_end, float* out,
                         size_t out_stride, bool accumulate) {
   for (size_t t = 0; t < n; ++t, out += out_stride) {
+    if (row_end - row == kLanes) {
+      (accumulate ? Vec::load(out + row) + total[t] : total[t]).store(out + row);
+      continue;
+    }
     float y[kLanes];
     total[t].store(y);
     for (size_t r = row; r < row_end; ++r) {

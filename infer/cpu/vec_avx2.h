@@ -17,8 +17,9 @@ struct Vec {
   static constexpr size_t kTileSums = 4;
   // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
-  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
+  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h. And the queries: see attention_body.h.
   static constexpr size_t kPanelInputs = 6;
+  static constexpr size_t kMostQueries = 6;
 
   __m256 low;
   __m256 high;
@@ -109,6 +110,32 @@ struct Vec {
     m = _mm256_max_ps(m, _mm256_permute_ps(m, 0b01001110));
     m = _mm256_max_ps(m, _mm256_permute_ps(m, 0b10110001));
     return _mm256_cvtss_f32(m);
+  }
+
+  /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
+  static void transpose(const Vec* rows, Vec* columns) {
+    const auto eight_by_eight = [&](size_t first_row, __m256 Vec::*in, size_t first_column, __m256 Vec::*out) {
+      __m256 pairs[8];  // columns 0, 1, 4, 5 and 2, 3, 6, 7 of two rows
+      for (size_t r = 0; r < 8; r += 2) {
+        const __m256 x = rows[first_row + r].*in;
+        const __m256 y = rows[first_row + r + 1].*in;
+        pairs[r] = _mm256_unpacklo_ps(x, y);
+        pairs[r + 1] = _mm256_unpackhi_ps(x, y);
+      }
+      for (size_t c = 0; c < 4; ++c) {  // column c and c + 4 of rows 0 to 3, and of 4 to 7
+        const auto four = [&](size_t r) {
+          const __m256 x = pairs[r + c / 2];
+          const __m256 y = pairs[r + 2 + c / 2];
+          return c % 2 == 0 ? _mm256_shuffle_ps(x, y, 0x44) : _mm256_shuffle_ps(x, y, 0xEE);
+        };
+        columns[first_column + c].*out = _mm256_permute2f128_ps(four(0), four(4), 0x20);
+        columns[first_column + c + 4].*out = _mm256_permute2f128_ps(four(0), four(4), 0x31);
+      }
+    };
+    eight_by_eight(0, &Vec::low, 0, &Vec::low);
+    eight_by_eight(8, &Vec::low, 0, &Vec::high);
+    eight_by_eight(0, &Vec::high, 8, &Vec::low);
+    eight_by_eight(8, &Vec::high, 8, &Vec::high);
   }
 
   /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.

@@ -17,6 +17,7 @@ struct Vec {
   static constexpr size_t kMostSums = 24;
   // No panels, see matmul_panels.h: with so many registers, aligned copies of the rows are faster.
   static constexpr size_t kPanelInputs = 0;
+  static constexpr size_t kMostQueries = 12;
 
   __m512 v;
 

@@ -19,6 +19,7 @@ struct Vec {
   static constexpr size_t kMostSums = 4;
   // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
   static constexpr size_t kPanelInputs = 6;
+  static constexpr size_t kMostQueries = 4;
 
   float32x4_t a;  // lanes 0..3
   float32x4_t b;
@@ -126,6 +127,25 @@ struct Vec {
   }
   /// As in the reference, a NaN is never the largest.
   [[nodiscard]] float largest() const { return vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(a, b), vmaxnmq_f32(c, d))); }
+
+  /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
+  static void transpose(const Vec* rows, Vec* columns) {
+    const auto four_by_four = [&](size_t first_row, float32x4_t Vec::*in, size_t first_column, float32x4_t Vec::*out) {
+      const auto pairs = [](float32x4_t v) { return vreinterpretq_f64_f32(v); };
+      const float32x4_t w = rows[first_row].*in, x = rows[first_row + 1].*in;
+      const float32x4_t y = rows[first_row + 2].*in, z = rows[first_row + 3].*in;
+      const float64x2_t even_wx = pairs(vtrn1q_f32(w, x)), odd_wx = pairs(vtrn2q_f32(w, x));
+      const float64x2_t even_yz = pairs(vtrn1q_f32(y, z)), odd_yz = pairs(vtrn2q_f32(y, z));
+      columns[first_column].*out = vreinterpretq_f32_f64(vzip1q_f64(even_wx, even_yz));
+      columns[first_column + 1].*out = vreinterpretq_f32_f64(vzip1q_f64(odd_wx, odd_yz));
+      columns[first_column + 2].*out = vreinterpretq_f32_f64(vzip2q_f64(even_wx, even_yz));
+      columns[first_column + 3].*out = vreinterpretq_f32_f64(vzip2q_f64(odd_wx, odd_yz));
+    };
+    constexpr float32x4_t Vec::*kFours[] = {&Vec::a, &Vec::b, &Vec::c, &Vec::d};
+    for (size_t i = 0; i < 4; ++i) {
+      for (size_t j = 0; j < 4; ++j) four_by_four(4 * i, kFours[j], 4 * j, kFours[i]);
+    }
+  }
 
   /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {

@@ -189,6 +189,7 @@ TEST(MeshOnGpus, WhatNcclCanNotCarryIsRefused) {
   EXPECT_ERROR(require_fits(c, mesh), "--pipeline-parallel: between two ranks NCCL takes messages in one order");
   mesh[Axis::Pipeline] = 1;
   mesh[Axis::Context] = 2;
+  c.window = 4;
   EXPECT_ERROR(require_fits(c, mesh), "--context-parallel: its attention is for CPUs");
   mesh[Axis::Context] = 1;
   mesh[Axis::Data] = 2;
