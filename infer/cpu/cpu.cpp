@@ -13,7 +13,7 @@ Cpu::Cpu(const CpuOptions& options)
       pool_(options.n_threads),
       fast_(options.fast && kernels_.matmul_fast != nullptr),
       copies_weights_(options.copies_weights) {
-  static_cast<void>(select_prefetch());  // a name that is unknown is an error here, and not in the middle of a text
+  static_cast<void>(select_prefetch(false));  // a name that is unknown is an error here, and not in the middle of a text
 }
 
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }

@@ -2,28 +2,30 @@
 
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
+#include "core/isa.h"
 
 namespace folio::infer {
 
-Prefetch select_prefetch() {
-  static const Prefetch choice = [] {
+Prefetch select_prefetch(bool one_stream) {
+  static const std::optional<Prefetch> forced_choice = []() -> std::optional<Prefetch> {
     constexpr std::array<std::pair<std::string_view, Prefetch>, 5> kNames{{{"none", Prefetch::None},
                                                                            {"l1", Prefetch::L1},
                                                                            {"l2", Prefetch::L2},
                                                                            {"l3", Prefetch::L3},
                                                                            {"once", Prefetch::Once}}};
     const char* forced = std::getenv("FOLIO_PREFETCH");
-    if (forced == nullptr || *forced == '\0') return Prefetch::L2;
+    if (forced == nullptr || *forced == '\0') return {};
     for (const auto& [name, level] : kNames) {
       if (name == forced) return level;
     }
     core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2, l3 or once", core::printable(forced));
   }();
-  return choice;
+  return forced_choice.value_or(one_stream && core::prefetches_streams() ? Prefetch::None : Prefetch::L2);
 }
 
 }  // namespace folio::infer

@@ -21,4 +21,8 @@ enum class Isa { Reference, Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx, Neon, Neo
 /// forces one. Throws Error if that is unknown or not supported here.
 [[nodiscard]] Isa select_isa();
 
+/// Whether the processor's own prefetcher keeps up with one stream of reads, so that prefetches only disturb it: AMD's
+/// with AVX-512, from Zen 4 on.
+[[nodiscard]] bool prefetches_streams();
+
 }  // namespace folio::core

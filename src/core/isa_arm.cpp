@@ -14,4 +14,6 @@ std::vector<Isa> supported_isas() {
   return isas;
 }
 
+bool prefetches_streams() { return false; }
+
 }  // namespace folio::core

@@ -4,4 +4,6 @@ namespace folio::core {
 
 std::vector<Isa> supported_isas() { return {Isa::Reference}; }
 
+bool prefetches_streams() { return false; }
+
 }  // namespace folio::core

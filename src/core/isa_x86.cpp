@@ -56,4 +56,9 @@ std::vector<Isa> supported_isas() {
   return isas;
 }
 
+bool prefetches_streams() {
+  static const bool does = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f");
+  return does;
+}
+
 }  // namespace folio::core
