@@ -13,7 +13,8 @@ Cpu::Cpu(const CpuOptions& options)
       pool_(options.n_threads),
       fast_(options.fast && kernels_.matmul_fast != nullptr),
       copies_weights_(options.copies_weights) {
-  static_cast<void>(select_prefetch(false));  // a name that is unknown is an error here, and not in the middle of a text
+  // A name that is unknown is an error here, and not in the middle of a text.
+  static_cast<void>(select_prefetch(false));
 }
 
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }

@@ -150,7 +150,9 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     } else if (n_rows == 2) {
       multiply(matmul_tiles<2, Prefetch::L2, Weight>, block);
     } else {
-      multiply(with_level(select_prefetch(/*one_stream=*/false), [](auto level) { return matmul_tiles<1, level, Weight>; }), block);
+      multiply(
+          with_level(select_prefetch(/*one_stream=*/false), [](auto level) { return matmul_tiles<1, level, Weight>; }),
+          block);
     }
   }
 }

@@ -28,7 +28,8 @@ struct alignas(64) PanelColumn {
 constexpr size_t kPartColumns = kChunk / kLanes + 1;
 constexpr size_t kChunkColumns = kLanes * kPartColumns;
 
-// The panel of the rows of a tile, row_end > row; those past the end repeat the last one. V is Vec: not all can transpose.
+// The panel of the rows of a tile, row_end > row; those past the end repeat the last one. V is Vec: not all can
+// transpose.
 template <typename V = Vec, typename Weight>
 void fill_panel(const Weight* weight, size_t k, size_t row, size_t row_end, PanelColumn* panel) {
   const Weight* from[kLanes];

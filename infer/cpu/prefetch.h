@@ -9,10 +9,10 @@ namespace folio::infer {
 
 enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read only once
 
-/// What the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces; read once. Otherwise none for weights that are
-/// read in one stream where the processor follows that better by itself (core::prefetches_streams()), and else L2: a
-/// core keeps track of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those
-/// on their way to L2 are some fifty. `bench --memory` shows it. Throws core::Error if the name is unknown.
+/// What the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces; read once. Otherwise none for weights that
+/// are read in one stream where the processor follows that better by itself (core::prefetches_streams()), and else L2:
+/// a core keeps track of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives;
+/// those on their way to L2 are some fifty. `bench --memory` shows it. Throws core::Error if the name is unknown.
 [[nodiscard]] Prefetch select_prefetch(bool one_stream);
 
 }  // namespace folio::infer

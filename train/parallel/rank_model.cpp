@@ -72,7 +72,8 @@ Tensor RankModel::balance_loss() {
     scores.push_back(load.mean_scores);
     own = load.n_rows;
   }
-  const Tensor counts_LE = torch::cat({torch::stack(chosen), torch::full({1, chosen.front().numel()}, own, chosen.front().options())});
+  const Tensor counts_LE =
+      torch::cat({torch::stack(chosen), torch::full({1, chosen.front().numel()}, own, chosen.front().options())});
   world_.along(kTokenAxes).sum(counts_LE);
   for (size_t i = 0; i < chosen.size(); ++i) {
     const Tensor rows = counts_LE[static_cast<int64_t>(i)];

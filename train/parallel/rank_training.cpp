@@ -24,7 +24,9 @@ bool is_of_a_rank(const std::exception& error) {
 }
 
 // On the CPU, where files are written from.
-Tensor in_own_memory(const Tensor& t) { return t.to(torch::kCPU, t.scalar_type(), /*non_blocking=*/false, /*copy=*/true); }
+Tensor in_own_memory(const Tensor& t) {
+  return t.to(torch::kCPU, t.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
 
 }  // namespace
 
