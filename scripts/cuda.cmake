@@ -1,6 +1,6 @@
 # Whether this build has kernels for NVIDIA GPUs: sets FOLIO_HAS_CUDA as FOLIO_CUDA asks, and enables nvcc. Kernels are
 # built for CMAKE_CUDA_ARCHITECTURES: by default that of the GPU in this machine, else the PTX of 90, which its driver
-# and later ones compile at the first start: minutes less for who has no GPU.
+# and later ones compile at the first start: half of the time for who has no GPU.
 set(FOLIO_MIN_NVCC 12.0)  # the first that knows C++20
 
 # The compute capabilities of this machine's GPUs, such as "80;90"; empty where there is none.

@@ -129,9 +129,10 @@ struct Peers::Own {
   }
 
   // Gloo says why an operation failed in words of its own. A rank that is gone closes its connections; so what fails
-  // otherwise took too long.
+  // otherwise took too long. Behind a loss nothing is begun: its end was told once.
   template <typename Operation>
   void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
+    check();
     const auto start = std::chrono::steady_clock::now();
     try {
       operation();
@@ -139,6 +140,9 @@ struct Peers::Own {
       const bool late = std::chrono::steady_clock::now() - start >= timeout;
       lose(late ? too_late(rank, timeout) : gone(rank));
     }
+    check();
+  }
+  void check() const {
     if (lost) throw MachineLost(why());
   }
   [[nodiscard]] std::string why() const {
@@ -291,9 +295,7 @@ std::optional<std::string> Peers::loss() const {
   return own_->why();
 }
 
-void Peers::check() const {
-  if (own_->lost) throw MachineLost(own_->why());
-}
+void Peers::check() const { own_->check(); }
 
 void Peers::give_up(const std::string& why) { own_->lose(why); }
 

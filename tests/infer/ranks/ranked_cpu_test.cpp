@@ -406,10 +406,13 @@ TEST(Ranks, OneThatIsGoneIsNamed) {
 TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
   const auto all = worlds({.n_ranks = 2}, std::chrono::seconds(30));
   const pid_t rank_1 = ::fork();
-  if (rank_1 == 0) {
-    Peers peers(all[1]);
-    static_cast<void>(peers.receive(0, Channel::Orders, kForever));
-    ::pause();
+  if (rank_1 == 0) {  // it ends here, whatever happens
+    static_cast<void>(core::test::error_of([&] {
+      Peers peers(all[1]);
+      static_cast<void>(peers.receive(0, Channel::Orders, kForever));
+      ::pause();
+    }));
+    ::_exit(1);
   }
   const auto start = std::chrono::steady_clock::now();
   const std::string text = core::test::error_of([&] {
@@ -423,6 +426,24 @@ TEST(Ranks, OneThatDiesWhileItTakesAMessageIsNamed) {
   });
   EXPECT_TRUE(text.starts_with("rank 1 of 2 is gone")) << text;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Ranks, BehindALossNothingWaits) {
+  const auto all = worlds({.n_ranks = 2}, std::chrono::seconds(30));
+  std::promise<void> rank_0_ends;
+  auto rank_1 = std::async(std::launch::async, [&] {
+    const Peers peers(all[1]);
+    rank_0_ends.get_future().wait();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Peers peers(all[0]);
+    peers.give_up("the step failed");
+    for (int i = 0; i < 2; ++i) EXPECT_ERROR(peers.receive(1, Channel::Orders, kForever), "the step failed");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  rank_0_ends.set_value();
+  rank_1.get();
 }
 
 TEST(Ranks, OneThatDoesNotAnswerIsNamedAfterTheTimeout) {
