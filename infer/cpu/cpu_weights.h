@@ -1,5 +1,6 @@
-// A stage's weights in the CPU's memory, once: floats and 16-bit numbers where the file is mapped (or copied where they
-// are not aligned); block types repacked into groups, after which the memory of their pages is given back.
+// A stage's weights in the CPU's memory, once: floats and 16-bit numbers where the file is mapped, or copied to large
+// pages where the processor reads those faster (worth_copying) and where they are not aligned; block types repacked
+// into groups. The memory of the file's pages is given back behind a copy.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ class CpuWeights {
  public:
   struct Options {
     bool fast = false;    ///< F16 matrices are rounded to BF16
-    bool copies = false;  ///< no weight stays where the file is mapped
+    bool copies = false;  ///< no weight stays where the file is mapped, also where that is as fast
   };
 
   /// Loads what the shard needs: of each matrix its rank's rows. Throws core::Error if a tensor is of a type that
@@ -46,14 +47,14 @@ class CpuWeights {
   void add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
                   uint8_t*& to, const core::GgufFile* file);
   Matrix vector(const core::TensorView& tensor);
-  Matrix mapped(const core::TensorView& tensor, const Options& options);
+  Matrix floats(const core::TensorView& tensor, core::ThreadPool& pool, const Options& options, uint8_t*& to);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::GgufFile* file);
 
   LoadReport report_;
   std::vector<Matrix> matrices_;  ///< by WeightId: of a stack the first matrix, which the others follow
   std::vector<std::vector<std::byte>> copies_;
-  std::unique_ptr<uint8_t, Free> repacked_;
-  StageWeights by_role_;  // last: loading fills the members above
+  std::unique_ptr<uint8_t, Free> memory_;  ///< all groups, and all floats that are copied
+  StageWeights by_role_;                   // last: loading fills the members above
 };
 
 }  // namespace folio::infer

@@ -104,8 +104,9 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
-// A tile is read from its first byte to its last, and the next one follows. Weights are prefetched so far ahead.
-constexpr size_t kPrefetchBytes = 4096;
+// A tile is read from its first byte to its last, and the next one follows. Its lines are prefetched in that order, so
+// far ahead; into L1 from further on, since few are on their way there at a time.
+constexpr size_t bytes_ahead(Prefetch level) { return level == Prefetch::L1 ? 10240 : 4096; }
 
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
 template <typename Kind, size_t kTokens, Prefetch level>
@@ -113,6 +114,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
   using Sums = Dots<Kind::kQuantBits>;
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
+  constexpr size_t kScaleBytes = kTileRows * (kParts + Kind::kMinimums) * (Kind::kByteScales ? 1 : sizeof(F16));
   const size_t groups = m.k / kGroupColumns;
   const int8_t* values = x.values + first * m.k;
   const float* input_scales = x.scales + first * groups;
@@ -124,8 +126,9 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile;
-    for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes) {
-      for (size_t i = 0; i < kQuantBytes; i += 64) prefetch_line<level>(quants + i + kPrefetchBytes);
+    const uint8_t* ahead = tile + bytes_ahead(level);
+    for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes, ahead += kQuantBytes + kScaleBytes) {
+      for (size_t i = 0; i < kQuantBytes + kScaleBytes; i += 64) prefetch_line<level>(ahead + i);
       Sums dots[kParts][kTokens];
       if constexpr (!Kind::kMinimums && !Sums::kSubtractsZeroPoint) {
         for (size_t p = 0; p < kParts; ++p) {

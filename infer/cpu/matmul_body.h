@@ -98,6 +98,47 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
+// The same for one input without prefetches: the rows' two halves side by side, each read in the order in which it
+// lies. A processor's own prefetcher follows two such streams at the memory's speed. It stops at the end of a page, of
+// one of the streams at a time.
+template <typename Weight>
+void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+                   bool accumulate) {
+  constexpr size_t kChunks = 4;  // of a row before the next row
+  size_t half = (row_end - row_begin + 2 * kLanes - 1) / (2 * kLanes) * kLanes;
+  // Lines that lie a power of two apart are in the same bank of the memory, which gives one row of it at a time.
+  if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
+  for (size_t row = row_begin; row < row_begin + half; row += kLanes) {
+    Vec total[2] = {Vec::zero(), Vec::zero()};
+    for (size_t begin = 0; begin < k; begin += kChunks * kChunk) {
+      Vec sums[kChunks][2][kLanes];
+      const size_t chunks = std::min(kChunks, (k - begin + kChunk - 1) / kChunk);
+      for (size_t r = 0; r < kLanes; ++r) {
+        const Weight* w[2] = {weight + std::min(row + r, row_end - 1) * k,
+                              weight + std::min(row + half + r, row_end - 1) * k};
+        for (size_t c = 0; c < chunks; ++c) {
+          const size_t first = begin + c * kChunk;
+          Vec two[2];
+          add_chunk<2, 1, Prefetch::None>(w, &x, first, std::min(k, first + kChunk), 0, two);
+          sums[c][0][r] = two[0];
+          sums[c][1][r] = two[1];
+        }
+      }
+      for (size_t c = 0; c < chunks; ++c) {
+        for (size_t h = 0; h < 2; ++h) total[h] = total[h] + Vec::join_lanes(sums[c][h]);
+      }
+    }
+    for (size_t h = 0; h < 2; ++h) {
+      float y[kLanes];
+      total[h].store(y);
+      const size_t first = row + h * half;
+      for (size_t r = first; r < std::min(first + kLanes, row_end); ++r) {
+        out[r] = accumulate ? out[r] + y[r - first] : y[r - first];
+      }
+    }
+  }
+}
+
 // n weights as floats, and aligned: F16 is widened once for all inputs, and no load crosses a cache line.
 template <typename Weight>
 const float* aligned_floats(const Weight* weight, size_t n) {
@@ -122,6 +163,9 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   constexpr size_t kManyInputs = 64;  // fewer don't pay for panels or copies
   if (row_begin >= row_end || n_rows == 0) return;
+  if (n_rows == 1 && select_prefetch(/*streams=*/true) == Prefetch::None) {
+    return matmul_halves(x, weight, k, row_begin, row_end, out, accumulate);
+  }
   const bool many = n_rows >= kManyInputs;
   if constexpr (Vec::kPanelInputs > 0) {
     if (many) return matmul_panels(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
@@ -150,9 +194,8 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     } else if (n_rows == 2) {
       multiply(matmul_tiles<2, Prefetch::L2, Weight>, block);
     } else {
-      multiply(
-          with_level(select_prefetch(/*one_stream=*/false), [](auto level) { return matmul_tiles<1, level, Weight>; }),
-          block);
+      multiply(with_level(select_prefetch(/*streams=*/true), [](auto level) { return matmul_tiles<1, level, Weight>; }),
+               block);
     }
   }
 }

@@ -11,7 +11,7 @@
 
 namespace folio::infer {
 
-Prefetch select_prefetch(bool one_stream) {
+Prefetch select_prefetch(bool streams) {
   static const std::optional<Prefetch> forced_choice = []() -> std::optional<Prefetch> {
     constexpr std::array<std::pair<std::string_view, Prefetch>, 5> kNames{{{"none", Prefetch::None},
                                                                            {"l1", Prefetch::L1},
@@ -25,7 +25,9 @@ Prefetch select_prefetch(bool one_stream) {
     }
     core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2, l3 or once", core::printable(forced));
   }();
-  return forced_choice.value_or(one_stream && core::prefetches_streams() ? Prefetch::None : Prefetch::L2);
+  if (forced_choice) return *forced_choice;
+  if (!core::prefetches_streams()) return Prefetch::L2;
+  return streams ? Prefetch::None : Prefetch::L1;
 }
 
 }  // namespace folio::infer

@@ -9,11 +9,12 @@ namespace folio::infer {
 
 enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read only once
 
-/// What the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces; read once. Otherwise none for weights that
-/// are read in one stream where the processor follows that better by itself (core::prefetches_streams()), and else L2:
-/// a core keeps track of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives;
-/// those on their way to L2 are some fifty. `bench --memory` shows it. Throws core::Error if the name is unknown.
-[[nodiscard]] Prefetch select_prefetch(bool one_stream);
+/// What the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces; read once. Otherwise L2: a core keeps track
+/// of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those on their way to
+/// L2 are some fifty. But where core::prefetches_streams(), prefetches into L2 reach two thirds of what its memory
+/// gives: there it is none for weights that are read as streams, which the processor follows by itself, and L1 for
+/// others. `bench --memory` shows it. Throws core::Error if the name is unknown.
+[[nodiscard]] Prefetch select_prefetch(bool streams);
 
 }  // namespace folio::infer
 

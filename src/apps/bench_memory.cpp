@@ -22,9 +22,10 @@ constexpr size_t kLine = 64;
 
 struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
-  size_t distance = 0;   ///< bytes from what is read to what is prefetched
-  size_t rows = 1;       ///< read side by side,
-  size_t row_bytes = 0;  ///< each of so many bytes; with rows the next ones are prefetched
+  size_t distance = 0;  ///< bytes from what is read to what is prefetched
+  size_t rows = 1;      ///< read side by side,
+  size_t row_bytes =
+      0;  ///< each of so many bytes, or all that a thread reads over `rows`; the next ones are prefetched
 };
 
 // One line of memory, XORed to the sums.
@@ -36,7 +37,7 @@ inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
 template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
-  const size_t stride = pattern.row_bytes;
+  const size_t stride = pattern.row_bytes > 0 ? pattern.row_bytes : static_cast<size_t>(end - begin) / pattern.rows;
   for (const std::byte* group = begin; group + pattern.rows * stride <= end; group += pattern.rows * stride) {
     for (size_t i = 0; i < stride; i += kLine) {
       for (size_t r = 0; r < pattern.rows; ++r) {
@@ -90,7 +91,7 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  const size_t group = pattern.rows * pattern.row_bytes;
+  const size_t group = pattern.rows * (pattern.row_bytes > 0 ? pattern.row_bytes : 4096);
   return best_speed(pool, 3, kBytes / group * group, group, [&](size_t begin, size_t end) {
     return infer::kernels::with_level(pattern.level, [&](auto level) {
       return read_rows<level>(pages.begin() + begin, pages.begin() + end, pattern);
@@ -135,6 +136,7 @@ void print_memory_table(size_t n_threads) {
           {.level = level, .distance = distance, .row_bytes = 4096});
     }
   }
+  row("two halves side by side", {.rows = 2});
   for (const size_t rows : {4U, 16U}) {
     for (const size_t row_bytes : {1152U, 4096U}) {
       const std::string what = fmt::format("{} rows of {} side by side", rows, row_bytes);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <type_traits>
+#include <variant>
 
 #include "core/formats/model_files.h"
 #include "core/quants.h"
@@ -78,6 +80,30 @@ TEST(CpuWeights, EachTypesNumbersAreThoseOfTheFile) {
       if (manifest[i].shape.size() == 1) continue;
       EXPECT_EQ(matrix.in_groups(), core::quant_info(shape.type) != nullptr);
       EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
+    }
+  }
+}
+
+TEST(CpuWeights, CopiesAreTheFilesNumbersInMemoryOfTheirOwn) {
+  for (const test::Shape& shape : test::typed_shapes()) {
+    SCOPED_TRACE(shape.name);
+    const auto model = test::random_model_of(shape);
+    core::ThreadPool pool(2);
+    const CpuWeights loaded(model, {.layers = {0, shape.config.n_layers}}, pool, {.copies = true});
+    const auto manifest = core::tensor_manifest(shape.config);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const Matrix& matrix = loaded.matrix(loaded.by_role()(manifest[i].role, manifest[i].layer));
+      if (!manifest[i].is_matrix()) continue;
+      EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
+      if (matrix.in_groups()) continue;
+      const void* data = std::visit(
+          [](const auto& w) -> const void* {
+            if constexpr (std::is_pointer_v<std::decay_t<decltype(w)>>) return w;
+            return nullptr;
+          },
+          matrix.weights);
+      EXPECT_NE(data, model.tensors[i].bytes.data()) << manifest[i].gguf_name;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0U) << manifest[i].gguf_name;
     }
   }
 }
