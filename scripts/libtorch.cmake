@@ -14,6 +14,12 @@ function(folio_torch_of_python python)
   endif()
 endfunction()
 
+# A LibTorch for CUDA asks a program of its own for the GPUs of this machine, in a dialect that CMake before 3.30 can't
+# name; no file here is compiled with what it would answer.
+if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
+  set(TORCH_CUDA_ARCH_LIST 9.0)
+endif()
+
 # Torch's own configuration warns about parts of the wheel that nothing here links.
 find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
 if(NOT Torch_FOUND)
@@ -31,5 +37,9 @@ endif()
 if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
   message(FATAL_ERROR "The LibTorch in ${Torch_DIR} is an old-ABI build (_GLIBCXX_USE_CXX11_ABI=0), which can't be "
           "linked with fmt and GoogleTest of this system. Take a build of 2.7 or newer, or the cxx11-ABI one.")
+endif()
+# Before LibTorch: that of the CUDA wheel exports std::filesystem from an older C++ library, whose functions crash.
+if(NOT APPLE AND NOT CMAKE_CXX_FLAGS MATCHES "-stdlib=libc")
+  list(PREPEND TORCH_LIBRARIES stdc++)
 endif()
 message(STATUS "LibTorch: ${Torch_DIR}")
