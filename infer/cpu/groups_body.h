@@ -187,8 +187,8 @@ using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const Qua
 // several, and the level of prefetches doesn't matter to them.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
-  // With minimums in 16 bits a block is read in three places that are far from each other.
-  constexpr bool kOneStream = !Kind::kMinimums || Kind::kByteScales;
+  // With minimums, or factors of scales, a block is read in three or four places that are far from each other.
+  constexpr bool kOneStream = !Kind::kMinimums && (!Kind::kByteScales || Kind::kFp4);
   return {with_level(select_prefetch(kOneStream), [](auto level) { return groups_tile<Kind, 1, level>; }),
           groups_tile<Kind, 2, Prefetch::L2>, groups_tile<Kind, std::min<size_t>(4, kMostInputs), Prefetch::L2>,
           groups_tile<Kind, std::min<size_t>(8, kMostInputs), Prefetch::L2>};
