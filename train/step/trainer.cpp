@@ -31,10 +31,22 @@ namespace fs = std::filesystem;
 using core::fail;
 using core::require;
 
-TrainConfig completed(TrainConfig config, const Dataset& dataset) {
+// Of several ranks the first one measures, and tells: two measurements may come out differently.
+Precision common_precision(torch::Device device, parallel::World* world) {
+  if (world == nullptr) return faster_precision(device);
+  torch::Tensor bf16 = torch::zeros({1});
+  if (world->everyone().index() == 0) bf16.fill_(faster_precision(device) == Precision::Bf16 ? 1.0 : 0.0);
+  world->everyone().broadcast(bf16, 0);
+  return bf16.item<float>() > 0.0F ? Precision::Bf16 : Precision::F32;
+}
+
+TrainConfig completed(TrainConfig config, const Dataset& dataset, parallel::World* world,
+                      const parallel::RankOptions& options) {
   config.model.vocab_size = dataset.tokenizer().vocab_size();
   validate(config);
-  if (config.dtype == Precision::Auto) config.dtype = faster_precision(device_of(config));
+  if (config.dtype == Precision::Auto) {
+    config.dtype = common_precision(world == nullptr ? device_of(config) : options.device, world);
+  }
   return config;
 }
 
@@ -133,7 +145,7 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& base, parallel::World* world,
                  const parallel::RankOptions& options)
     : dataset_(dataset),
-      state_{.config = completed(std::move(config), dataset),
+      state_{.config = completed(std::move(config), dataset, world, options),
              .corpus = dataset.source().name,
              .corpus_path = dataset.source().path,
              .corpus_field = dataset.source().field,
