@@ -22,10 +22,9 @@ constexpr size_t kLine = 64;
 
 struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
-  size_t distance = 0;  ///< bytes from what is read to what is prefetched
-  size_t rows = 1;      ///< read side by side,
-  size_t row_bytes =
-      0;  ///< each of so many bytes, or all that a thread reads over `rows`; the next ones are prefetched
+  size_t distance = 0;   ///< bytes from what is read to what is prefetched
+  size_t rows = 1;       ///< read side by side,
+  size_t row_bytes = 0;  ///< each of so many bytes, and the next ones are prefetched; 0: a part of what a thread reads
 };
 
 // One line of memory, XORed to the sums.
@@ -91,8 +90,11 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  const size_t group = pattern.rows * (pattern.row_bytes > 0 ? pattern.row_bytes : 4096);
-  return best_speed(pool, 3, kBytes / group * group, group, [&](size_t begin, size_t end) {
+  // Parts of a thread's bytes must not lie a power of two apart: those are in the same bank of the memory.
+  const bool parts = pattern.row_bytes == 0;
+  const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
+  const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;
+  return best_speed(pool, 3, bytes / group * group, group, [&](size_t begin, size_t end) {
     return infer::kernels::with_level(pattern.level, [&](auto level) {
       return read_rows<level>(pages.begin() + begin, pages.begin() + end, pattern);
     });
