@@ -1,10 +1,9 @@
 #include "infer/cpu/cpu_stage.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "core/memory_nodes.h"
 #include "core/rope_scaling.h"
 
 namespace folio::infer {
@@ -39,7 +38,7 @@ CpuStage::Cache<T> CpuStage::cache_of() const {
 CacheFit CpuStage::cache_fit() const {
   const size_t block_bytes =
       std::visit([](const auto& cache) { return cache.blocks.size() * sizeof(*cache.starts.front()); }, cache_);
-  const auto memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t memory = core::machine_memory();
   const size_t left = memory - std::min(memory, static_cast<size_t>(weights_.report().weight_bytes));
   return {.block_bytes = block_bytes, .n_blocks = static_cast<int64_t>(left / std::max<size_t>(1, block_bytes))};
 }

@@ -1,7 +1,6 @@
 #include "infer/cpu/cpu_weights.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include "core/float16.h"
 #include "core/formats/gguf.h"
 #include "core/isa.h"
+#include "core/memory_nodes.h"
 #include "core/quants.h"
 #include "core/seconds_since.h"
 #include "infer/cpu/repack.h"
@@ -36,8 +36,7 @@ constexpr size_t kLine = 64;
 // gains nothing by it, and beside a copy that needs much of the memory others would have to go.
 bool worth_copying(size_t bytes) {
   constexpr size_t kLeast = size_t{64} << 20U;
-  const auto memory = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return core::prefetches_streams() && bytes >= kLeast && bytes <= memory / 2;
+  return core::prefetches_streams() && bytes >= kLeast && bytes <= core::machine_memory() / 2;
 }
 
 // Memory for all groups and copies: on large pages where the system has them, since decoding walks through all of it.
@@ -62,8 +61,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
                               const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
-  size_t floats = 0;  // bytes of matrices that could stay mapped
-  size_t copies = 0;  // and of what they take as copies
+  size_t copies = 0;  // bytes of those of the matrices that could stay mapped
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
     if (!needed_by(shard.layers, manifest[i], model.config) || !manifest[i].is_matrix()) continue;
@@ -72,12 +70,11 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       if (in_blocks(whole)) {
         report_.repacked_bytes += group_bytes(rows);
       } else {
-        floats += rows.bytes.size();
         copies += rows.bytes.size() + kLine;
       }
     }
   }
-  const Options choice{.fast = options.fast, .copies = options.copies || worth_copying(floats)};
+  const Options choice{.fast = options.fast, .copies = options.copies || worth_copying(copies)};
   const size_t bytes = report_.repacked_bytes + (choice.copies ? copies : 0);
   if (bytes > 0) memory_.reset(allocate(bytes));
   uint8_t* to = memory_.get();

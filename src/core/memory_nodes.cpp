@@ -42,6 +42,10 @@ std::string line_of(const std::filesystem::path& path) {
 
 }  // namespace
 
+size_t machine_memory() {
+  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

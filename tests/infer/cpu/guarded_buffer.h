@@ -74,7 +74,8 @@ inline std::vector<size_t> short_lengths() {
 }
 
 /// Lengths around the borders of chunks.
-inline const std::vector<size_t> kLongLengths{47, 64, 1008, 1023, 1024, 1025, 1039, 1040, 1041, 2047, 2048, 2049, 3089, 4113};
+inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025, 1039,
+                                              1040, 1041, 2047, 2048, 2049, 3089, 4113};
 
 /// Ranges [begin, end) of a matrix's rows: whole and broken groups of 16, one row, and none.
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
