@@ -14,7 +14,7 @@ Cpu::Cpu(const CpuOptions& options)
       fast_(options.fast && kernels_.matmul_fast != nullptr),
       copies_weights_(options.copies_weights) {
   // A name that is unknown is an error here, and not in the middle of a text.
-  static_cast<void>(select_prefetch(/*streams=*/true));
+  static_cast<void>(select_prefetch());
 }
 
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }

@@ -41,7 +41,7 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     for (size_t g = 0; g < n; ++g) {
-      for_quants<Kind>(tile + g * group_quant_bytes(Kind::kBits), [&](auto i, Bytes four) {
+      for_quants<Kind>(tile + m.quants_at(n) + g * group_quant_bytes(Kind::kBits), [&](auto i, Bytes four) {
         _mm512_store_si512(to.quants[(begin + g) * 8 + i].bytes, _mm512_sub_epi8(four.v, zero_point));
       });
       for (size_t p = 0; p < kParts; ++p) to.scales[(begin + g) * kParts + p] = scales.scale(g, p);

@@ -71,10 +71,10 @@ class BlockScales {
   static constexpr size_t kParts = kGroupColumns / Kind::kGroup;  // groups of a row in each group of an input
 
   BlockScales(const GroupMatrix& m, const uint8_t* block, size_t n)
-      : scales_(reinterpret_cast<const Scale*>(block + m.scales_at(n))),
+      : scales_(reinterpret_cast<const Scale*>(block + m.scales_at())),
         minimums_(reinterpret_cast<const Scale*>(block + m.minimums_at(n))) {
     if constexpr (Kind::kByteScales && !Kind::kFp4) {
-      const auto* factors = reinterpret_cast<const F16*>(block + m.factors_at(n));
+      const auto* factors = reinterpret_cast<const F16*>(block);
       factor_ = Vec::load(factors);
       if constexpr (Kind::kMinimums) minimum_factor_ = Vec::zero() - Vec::load(factors + kTileRows);
     }
@@ -105,8 +105,21 @@ class BlockScales {
 };
 
 // A tile is read from its first byte to its last, and the next one follows. Its lines are prefetched in that order, so
-// far ahead; into L1 from further on, since few are on their way there at a time.
-constexpr size_t bytes_ahead(Prefetch level) { return level == Prefetch::L1 ? 10240 : 4096; }
+// far ahead.
+constexpr size_t kBytesAhead = 4096;
+
+// What the next block multiplies, of one input. A tile with many columns drives it out of L1 before the next tile.
+template <typename Kind>
+void prefetch_input(const int8_t* values, const float* scales, const float* scaled_sums, const int32_t* sums) {
+  constexpr size_t kGroups = kBlockColumns / kGroupColumns;
+  const auto numbers = [](const auto* from, size_t n) {
+    for (size_t i = 0; i < n; i += 64 / sizeof *from) prefetch_line<Prefetch::L1>(from + n + i);
+  };
+  numbers(values, kBlockColumns);
+  numbers(scales, kGroups);
+  if constexpr (Kind::kMinimums) numbers(scaled_sums, kGroups);
+  if constexpr (!Kind::kMinimums) numbers(sums, 3 * kGroups);
+}
 
 // total[t]: one tile of sixteen rows times input first + t, for kTokens inputs.
 template <typename Kind, size_t kTokens, Prefetch level>
@@ -125,8 +138,11 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
   for (size_t begin = 0; begin < groups;) {
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
-    const uint8_t* quants = tile;
-    const uint8_t* ahead = tile + bytes_ahead(level);
+    const uint8_t* quants = tile + m.quants_at(n);
+    // The processor's own prefetcher follows lines that are asked for in their order.
+    for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
+    if constexpr (kTokens == 1) prefetch_input<Kind>(values, input_scales, scaled_sums, sums);
+    const uint8_t* ahead = tile + kBytesAhead;
     for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes, ahead += kQuantBytes + kScaleBytes) {
       for (size_t i = 0; i < kQuantBytes + kScaleBytes; i += 64) prefetch_line<level>(ahead + i);
       Sums dots[kParts][kTokens];
@@ -187,9 +203,7 @@ using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const Qua
 // several, and the level of prefetches doesn't matter to them.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
-  // With minimums, or factors of scales, a block is read in three or four places that are far from each other.
-  constexpr bool kOneStream = !Kind::kMinimums && (!Kind::kByteScales || Kind::kFp4);
-  return {with_level(select_prefetch(kOneStream), [](auto level) { return groups_tile<Kind, 1, level>; }),
+  return {with_level(select_prefetch(), [](auto level) { return groups_tile<Kind, 1, level>; }),
           groups_tile<Kind, 2, Prefetch::L2>, groups_tile<Kind, std::min<size_t>(4, kMostInputs), Prefetch::L2>,
           groups_tile<Kind, std::min<size_t>(8, kMostInputs), Prefetch::L2>};
 }

@@ -163,7 +163,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   constexpr size_t kManyInputs = 64;  // fewer don't pay for panels or copies
   if (row_begin >= row_end || n_rows == 0) return;
-  if (n_rows == 1 && select_prefetch(/*streams=*/true) == Prefetch::None) {
+  if (n_rows == 1 && select_prefetch() == Prefetch::None) {
     return matmul_halves(x, weight, k, row_begin, row_end, out, accumulate);
   }
   const bool many = n_rows >= kManyInputs;
@@ -194,7 +194,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     } else if (n_rows == 2) {
       multiply(matmul_tiles<2, Prefetch::L2, Weight>, block);
     } else {
-      multiply(with_level(select_prefetch(/*streams=*/true), [](auto level) { return matmul_tiles<1, level, Weight>; }),
+      multiply(with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; }),
                block);
     }
   }

@@ -11,7 +11,7 @@
 
 namespace folio::infer {
 
-Prefetch select_prefetch(bool streams) {
+Prefetch select_prefetch() {
   static const std::optional<Prefetch> forced_choice = []() -> std::optional<Prefetch> {
     constexpr std::array<std::pair<std::string_view, Prefetch>, 5> kNames{{{"none", Prefetch::None},
                                                                            {"l1", Prefetch::L1},
@@ -26,8 +26,7 @@ Prefetch select_prefetch(bool streams) {
     core::fail("FOLIO_PREFETCH={} is unknown; take none, l1, l2, l3 or once", core::printable(forced));
   }();
   if (forced_choice) return *forced_choice;
-  if (!core::prefetches_streams()) return Prefetch::L2;
-  return streams ? Prefetch::None : Prefetch::L1;
+  return core::prefetches_streams() ? Prefetch::None : Prefetch::L2;
 }
 
 }  // namespace folio::infer

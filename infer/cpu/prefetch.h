@@ -12,9 +12,9 @@ enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read
 /// What the environment's FOLIO_PREFETCH (none, l1, l2, l3, once) forces; read once. Otherwise L2: a core keeps track
 /// of few lines on their way to L1 (12 on a Zen), which limits it to less than its memory gives; those on their way to
 /// L2 are some fifty. But where core::prefetches_streams(), prefetches into L2 reach two thirds of what its memory
-/// gives: there it is none for weights that are read as streams, which the processor follows by itself, and L1 for
-/// others. `bench --memory` shows it. Throws core::Error if the name is unknown.
-[[nodiscard]] Prefetch select_prefetch(bool streams);
+/// gives, and it is none: weights are read in the order in which they lie. `bench --memory` shows it. Throws
+/// core::Error if the name is unknown.
+[[nodiscard]] Prefetch select_prefetch();
 
 }  // namespace folio::infer
 

@@ -100,17 +100,18 @@ void put_block(const GroupMatrix& m, const core::TensorView& tensor, size_t firs
                   .scales = rows.scales[r],
                   .minimums = rows.minimums[r]});
   }
-  uint8_t* const end = to + m.block_bytes(n);
-  for (size_t g = 0; g < n; ++g) to = put_quants(m, rows, g * kGroupColumns, to);
+  uint8_t* const quants = to + m.quants_at(n);
+  const size_t n_factors = m.byte_scales ? 1 : n;
+  if (!m.fp4) to = put_side_by_side(rows.factors, n_factors, to);
+  if (m.minimums) to = put_side_by_side(rows.minimum_factors, n_factors, to);
   if (m.byte_scales) {
     const size_t n_scales = n * kGroupColumns / m.group;
     to = put_side_by_side(rows.scales, n_scales, to);
     if (m.minimums) to = put_side_by_side(rows.minimums, n_scales, to);
   }
-  const size_t n_factors = m.byte_scales ? 1 : n;
-  if (!m.fp4) to = put_side_by_side(rows.factors, n_factors, to);
-  if (m.minimums) to = put_side_by_side(rows.minimum_factors, n_factors, to);
-  std::fill(to, end, uint8_t{0});
+  std::fill(to, quants, uint8_t{0});
+  to = quants;
+  for (size_t g = 0; g < n; ++g) to = put_quants(m, rows, g * kGroupColumns, to);
 }
 
 }  // namespace

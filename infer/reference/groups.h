@@ -3,17 +3,17 @@
 // Sixteen rows form a tile. Each lane of a vector is one row, so no lanes have to be joined. A tile is read from its
 // first byte to its last: 256 columns form a block of it, whose parts follow each other:
 //
+//   factors   where scales are bytes, but for powers of two: what they are multiplied by, (16) F16 for the scales and
+//             (16) for the minimums
+//   scales    (groups, 16), F16, or bytes
+//   minimums  the same, where the type has them
 //   quants    group by group of 32 columns. Four neighbouring columns of the sixteen rows are 64 bytes, row by row: the
 //             operand of one dot-product instruction. Quants of 8 bits are these bytes. Of shorter ones a byte has the
 //             low nibbles of two: column c of the first sixteen in its low half, c + 16 in its high half. The bits
 //             above follow: of 5 bits one byte for each row and column mod 4, whose bit i is that of the columns 4 i to
 //             4 i + 3; of 6 bits two such bytes, with pairs of bits, for the first and the second sixteen columns.
-//   scales    (groups, 16), F16, or bytes
-//   minimums  the same, where the type has them
-//   factors   where scales are bytes, but for powers of two: what they are multiplied by, (16) F16 for the scales and
-//             (16) for the minimums
 //
-// The last block of a row may have fewer groups. A block takes whole cache lines. The last tile is padded with zeros.
+// The last block of a row may have fewer groups. Quants begin at a cache line, and so does a block. The last tile is padded with zeros.
 #pragma once
 
 #include <algorithm>
@@ -47,18 +47,16 @@ struct GroupMatrix {
   [[nodiscard]] size_t groups_of(size_t block) const {
     return std::min(kBlockColumns, k - block * kBlockColumns) / kGroupColumns;
   }
-  // Where the parts of a block with n groups begin.
-  [[nodiscard]] size_t scales_at(size_t n) const { return n * group_quant_bytes(bits); }
+  // Where the parts of a block with n groups begin; its factors do so at 0.
+  [[nodiscard]] size_t scales_at() const { return !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2); }
   [[nodiscard]] size_t minimums_at(size_t n) const {
-    return scales_at(n) + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);
+    return scales_at() + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);
   }
-  [[nodiscard]] size_t factors_at(size_t n) const {
-    return minimums ? 2 * minimums_at(n) - scales_at(n) : minimums_at(n);
+  [[nodiscard]] size_t quants_at(size_t n) const {
+    const size_t end = minimums ? 2 * minimums_at(n) - scales_at() : minimums_at(n);
+    return (end + 63) / 64 * 64;
   }
-  [[nodiscard]] size_t block_bytes(size_t n) const {
-    const size_t factors = !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2);
-    return (factors_at(n) + factors + 63) / 64 * 64;
-  }
+  [[nodiscard]] size_t block_bytes(size_t n) const { return quants_at(n) + n * group_quant_bytes(bits); }
   [[nodiscard]] size_t tile_bytes() const {
     const size_t rest = k % kBlockColumns / kGroupColumns;
     return k / kBlockColumns * block_bytes(kBlockColumns / kGroupColumns) + (rest > 0 ? block_bytes(rest) : 0);

@@ -33,7 +33,7 @@ struct InBlock {
 
 int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
   const InBlock at(m, row, column);
-  const uint8_t* group = at.bytes + at.column / kGroupColumns * group_quant_bytes(m.bits);
+  const uint8_t* group = at.bytes + m.quants_at(at.n) + at.column / kGroupColumns * group_quant_bytes(m.bits);
   const size_t c = at.column % kGroupColumns;
   const size_t four = c / 4;  // of the group's columns
   const auto byte = [&](size_t word) { return group[(word * kTileRows + at.lane) * 4 + c % 4]; };
@@ -46,12 +46,12 @@ int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
 
 float scale(const GroupMatrix& m, size_t row, size_t group) {
   const InBlock at(m, row, group * m.group);
-  const uint8_t* scales = at.bytes + m.scales_at(at.n);
+  const uint8_t* scales = at.bytes + m.scales_at();
   const size_t index = at.column / m.group * kTileRows + at.lane;
   if (m.fp4) return core::half_scale_of(scales[index]);
   if (!m.byte_scales) return half_at(scales, index);
   const int byte = m.minimums ? scales[index] : static_cast<int8_t>(scales[index]);
-  return half_at(at.bytes + m.factors_at(at.n), at.lane) * static_cast<float>(byte);
+  return half_at(at.bytes, at.lane) * static_cast<float>(byte);
 }
 
 float minimum(const GroupMatrix& m, size_t row, size_t group) {
@@ -59,7 +59,7 @@ float minimum(const GroupMatrix& m, size_t row, size_t group) {
   const uint8_t* minimums = at.bytes + m.minimums_at(at.n);
   const size_t index = at.column / m.group * kTileRows + at.lane;
   if (!m.byte_scales) return half_at(minimums, index);
-  return -(half_at(at.bytes + m.factors_at(at.n), kTileRows + at.lane) * static_cast<float>(minimums[index]));
+  return -(half_at(at.bytes, kTileRows + at.lane) * static_cast<float>(minimums[index]));
 }
 
 void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {

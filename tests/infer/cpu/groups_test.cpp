@@ -254,9 +254,9 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
         for (size_t column = 0; column < k; column += kBlockColumns) {
           const size_t n = m.groups_of(column / kBlockColumns);
           uint8_t* block = packed.tiles->data() + begin;
-          std::fill_n(block, m.scales_at(n), extreme);
+          std::fill(block + m.quants_at(n), block + m.block_bytes(n), extreme);
           // The fill may make NaN scales, whose bits cannot be compared: replace them.
-          for (size_t i = m.scales_at(n); i < m.block_bytes(n); ++i) {
+          for (size_t i = 0; i < m.quants_at(n); ++i) {
             block[i] = static_cast<uint8_t>(i % 2 == 1 ? 0x34 : i % 4 == 0 ? 7 : 0x11);
           }
           begin += m.block_bytes(n);
