@@ -25,7 +25,7 @@ void CpuExperts::begin(std::span<const float> routes, size_t n_rows, size_t n_ex
 
 Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   const size_t first = shared ? 0 : expert.first;
-  Inputs in{.floats = nullptr, .fast = nullptr, .quantized = {}, .n_rows = expert.n};
+  Inputs in{.floats = nullptr, .packed = nullptr, .fast = nullptr, .quantized = {}, .n_rows = expert.n};
   if (floats != nullptr) in.floats = floats + first * k;
   if (quantized.values != nullptr) in.quantized = from(quantized, first, k);
   return in;

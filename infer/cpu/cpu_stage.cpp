@@ -183,15 +183,19 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   const float* x = at(input);
   size_t n_out = 0;
   bool groups = false;
+  bool floats = false;
   bool bf16 = false;
   for (const Projection& p : projections) {
     const Matrix& weight = weights_.matrix(p.weight);
     n_out += in_lanes(weight.n_out);
     groups = groups || weight.in_groups();
+    floats = floats || !weight.in_groups();
     bf16 = bf16 || weight.in_bf16();
   }
   const bool fast = fast_ && bf16 && n_rows_ >= kernels::kFastInputs && k % 32 == 0;
+  const bool packs = floats && !fast && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
   const Inputs in{.floats = x,
+                  .packed = packs ? pack(x, k) : nullptr,
                   .fast = fast ? to_fast(x, k) : nullptr,
                   .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
                   .n_rows = n_rows_};
@@ -233,6 +237,18 @@ kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
   for_sixteens(k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
+}
+
+const float* CpuStage::pack(const float* x, size_t k) {
+  const size_t together = kernels_.packed_inputs;
+  const size_t columns = kernels::packed_columns(k);
+  const size_t n = (n_rows_ + together - 1) / together;
+  packed_.resize(n * together * columns);
+  pool_.parallel_for(n, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin * together; i < std::min(n_rows_, end * together); i += together)
+      kernels_.pack(x + i * k, std::min(together, n_rows_ - i), k, &packed_[i * columns]);
+  });
+  return packed_.data();
 }
 
 const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {

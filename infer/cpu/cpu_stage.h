@@ -74,6 +74,7 @@ class CpuStage final : public Stage {
   template <typename Body>
   void for_sixteens(size_t k, Body&& body);
   kernels::QuantizedInputs quantize(const float* x, size_t k);
+  const float* pack(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);
   [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
@@ -111,6 +112,7 @@ class CpuStage final : public Stage {
   std::vector<size_t> window_runs_;  ///< the same in layers with a window
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
+  core::AlignedVector<float> packed_;       ///< the rows that Kernels::matmul_packed multiplies
   std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
 
   QuantizedBuffer quantized_;  ///< the rows that a matrix in groups multiplies

@@ -139,63 +139,44 @@ void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_be
   }
 }
 
-// n weights as floats, and aligned: F16 is widened once for all inputs, and no load crosses a cache line.
-template <typename Weight>
-const float* aligned_floats(const Weight* weight, size_t n) {
-  thread_local std::vector<PanelColumn> memory;
-  if (memory.size() * kLanes < n) memory.resize((n + kLanes - 1) / kLanes);
-  float* to = memory.data()->rows;
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    prefetch_line<Prefetch::L2>(weight + i + kLanes * 64);
-    Vec::load(weight + i).store(to + i);
-  }
-  if (i < n) Vec::load_first(weight + i, n - i).store_first(to + i, n - i);
-  return to;
-}
-
-// Weight is float, F16 or BF16: a Vec loads each of them as floats. Many inputs are cut into blocks that stay in the L1
-// cache while they are multiplied by a block of weight rows that stays in the L2 cache.
+// Weight is float, F16, BF16 or Q8: a Vec loads each of them as floats. More inputs are cut into blocks that stay in
+// the L1 cache while they are multiplied by a block of weight rows that stays in the L2 cache.
 template <typename Weight>
 void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
   constexpr size_t kL1Bytes = size_t{24} << 10U;
   constexpr size_t kL2Bytes = size_t{512} << 10U;
-  constexpr size_t kManyInputs = 64;  // fewer don't pay for panels or copies
   if (row_begin >= row_end || n_rows == 0) return;
   if (n_rows == 1 && select_prefetch() == Prefetch::None) {
     return matmul_halves(x, weight, k, row_begin, row_end, out, accumulate);
   }
-  const bool many = n_rows >= kManyInputs;
-  if constexpr (Vec::kPanelInputs > 0) {
-    if (many) return matmul_panels(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+  if (n_rows >= kManyInputs) {
+    constexpr size_t kInputs = Vec::kPackedInputs;
+    thread_local std::vector<float> packed;
+    packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * packed_columns(k)));
+    for (size_t n = 0; n < n_rows; n += kInputs) {
+      pack(x + n * k, std::min(kInputs, n_rows - n), k, packed.data() + n * packed_columns(k));
+    }
+    return matmul_packed(packed.data(), n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
   }
   const size_t length = std::max<size_t>(k, 1);
   const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
-  const size_t rows = std::max<size_t>(4, kL2Bytes / (length * (many ? sizeof(float) : sizeof(Weight))) / 4 * 4);
+  const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);
   for (size_t row = row_begin; row < row_end; row += rows) {
     const size_t n_block = std::min(rows, row_end - row);
-    const auto multiply = [&](auto run, const auto* block) {
+    const auto multiply = [&](auto run) {
       for (size_t n = 0; n < n_rows; n += inputs) {
-        run(x + n * k, std::min(inputs, n_rows - n), block, k, 0, n_block, out + n * out_stride + row, out_stride,
-            accumulate);
+        run(x + n * k, std::min(inputs, n_rows - n), weight + row * k, k, 0, n_block, out + n * out_stride + row,
+            out_stride, accumulate);
       }
     };
-    const Weight* block = weight + row * k;
-    if constexpr (Vec::kPanelInputs == 0) {
-      if (many) {  // a copy is in the L2 cache, and needs no prefetches
-        multiply(matmul_tiles<4, Prefetch::None, float>, aligned_floats(block, n_block * k));
-        continue;
-      }
-    }
     // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
     if (n_rows > 2) {
-      multiply(matmul_tiles<4, Prefetch::L2, Weight>, block);
+      multiply(matmul_tiles<4, Prefetch::L2, Weight>);
     } else if (n_rows == 2) {
-      multiply(matmul_tiles<2, Prefetch::L2, Weight>, block);
+      multiply(matmul_tiles<2, Prefetch::L2, Weight>);
     } else {
-      multiply(with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; }),
-               block);
+      multiply(with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; }));
     }
   }
 }

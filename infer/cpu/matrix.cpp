@@ -24,21 +24,25 @@ float number(const GroupMatrix& m, size_t r, size_t c) {
 
 void Matrix::multiply(const kernels::Kernels& kernels, const Inputs& x, size_t begin, size_t end, float* out,
                       size_t out_stride, bool accumulate) const {
+  const float* floats = x.packed != nullptr ? x.packed : x.floats;
   std::visit(
       [&](const auto& w) {
         using Weights = std::decay_t<decltype(w)>;
         if constexpr (std::is_same_v<Weights, GroupMatrix>) {
           kernels.matmul_groups(x.quantized, x.n_rows, w, begin, end, out, out_stride, accumulate);
         } else if constexpr (std::is_same_v<Weights, const F16*>) {
-          kernels.matmul_f16(x.floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
+          const auto run = x.packed != nullptr ? kernels.matmul_packed_f16 : kernels.matmul_f16;
+          run(floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else if constexpr (std::is_same_v<Weights, const BF16*>) {
           if (x.fast != nullptr) {
             kernels.matmul_fast(x.fast, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
             return;
           }
-          kernels.matmul_bf16(x.floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
+          const auto run = x.packed != nullptr ? kernels.matmul_packed_bf16 : kernels.matmul_bf16;
+          run(floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         } else {
-          kernels.matmul(x.floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
+          const auto run = x.packed != nullptr ? kernels.matmul_packed : kernels.matmul;
+          run(floats, x.n_rows, w, k, begin, end, out, out_stride, accumulate);
         }
       },
       weights);

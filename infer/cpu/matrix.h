@@ -9,10 +9,12 @@
 
 namespace folio::infer {
 
-/// Rows of inputs, (n_rows, k): as floats; quantized where a matrix in groups is multiplied; in tiles of BF16 where
+/// Rows of inputs, (n_rows, k): as floats; packed, too, where Kernels::matmul_packed is to multiply them, else null;
+/// quantized where a matrix in groups is multiplied; in tiles of BF16 where
 /// Kernels::matmul_fast is to multiply them, else null.
 struct Inputs {
   const float* floats;
+  const float* packed;
   const kernels::BF16* fast;
   kernels::QuantizedInputs quantized;
   size_t n_rows;

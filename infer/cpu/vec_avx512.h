@@ -15,8 +15,8 @@ struct Vec {
   static constexpr size_t kTileSums = 16;
   // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 24;
-  // No panels, see matmul_panels.h: with so many registers, aligned copies of the rows are faster.
-  static constexpr size_t kPanelInputs = 0;
+  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
+  static constexpr size_t kPackedInputs = 12;
   static constexpr size_t kMostQueries = 12;
 
   __m512 v;
@@ -40,6 +40,7 @@ struct Vec {
   static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
+  void store_packed(float* p) const { store_first(p, kPackedInputs); }
   /// Rounded to the nearest, ties to even.
   void store_first(F16* p, size_t n) const {
     _mm256_mask_storeu_epi16(p, mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -64,6 +65,29 @@ struct Vec {
   /// Lanes 2i and 2i + 1 swapped.
   [[nodiscard]] Vec swap_pairs() const { return {_mm512_permute_ps(v, 0b10110001)}; }
   [[nodiscard]] float largest() const { return _mm512_reduce_max_ps(v); }
+
+  /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
+  static void transpose(const Vec* rows, Vec* columns) {
+    __m512 pairs[16];  // lanes by fours: columns 4q, 4q + 1 of two rows in the even ones, 4q + 2, 4q + 3 in the odd ones
+    for (size_t r = 0; r < 16; r += 2) {
+      pairs[r] = _mm512_unpacklo_ps(rows[r].v, rows[r + 1].v);
+      pairs[r + 1] = _mm512_unpackhi_ps(rows[r].v, rows[r + 1].v);
+    }
+    for (size_t c = 0; c < 4; ++c) {
+      const auto four = [&](size_t r) {  // column 4q + c of the rows r to r + 3
+        const __m512 x = pairs[r + c / 2];
+        const __m512 y = pairs[r + 2 + c / 2];
+        return c % 2 == 0 ? _mm512_shuffle_ps(x, y, 0x44) : _mm512_shuffle_ps(x, y, 0xEE);
+      };
+      const __m512 first = four(0), second = four(4), third = four(8), fourth = four(12);
+      const __m512 low_a = _mm512_shuffle_f32x4(first, second, 0x44), low_b = _mm512_shuffle_f32x4(third, fourth, 0x44);
+      const __m512 top_a = _mm512_shuffle_f32x4(first, second, 0xEE), top_b = _mm512_shuffle_f32x4(third, fourth, 0xEE);
+      columns[c].v = _mm512_shuffle_f32x4(low_a, low_b, 0x88);
+      columns[4 + c].v = _mm512_shuffle_f32x4(low_a, low_b, 0xDD);
+      columns[8 + c].v = _mm512_shuffle_f32x4(top_a, top_b, 0x88);
+      columns[12 + c].v = _mm512_shuffle_f32x4(top_a, top_b, 0xDD);
+    }
+  }
 
   /// Lane i of the result is the sum of the lanes of s[i], in the order of reference/kernels.h.
   static Vec join_lanes(const Vec (&s)[16]) {

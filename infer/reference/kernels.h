@@ -79,6 +79,10 @@ inline constexpr float kGeluCube = 0.044715F;
 
 inline constexpr size_t kMaxHeadDim = 512;
 inline constexpr size_t kFastInputs = 16;  ///< inputs of a tile of to_fast
+inline constexpr size_t kManyInputs = 64;  ///< fewer don't pay for being packed
+
+/// Columns for which a packed input of k numbers has room.
+constexpr size_t packed_columns(size_t k) { return (k + kLanes - 1) / kLanes * kLanes; }
 
 struct Kernels {
   core::Isa isa;
@@ -96,6 +100,18 @@ struct Kernels {
                      float* out, size_t out_stride, bool accumulate);
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
+
+  /// The same for many inputs, bit for bit, which pack has written: n <= packed_inputs of (n, k) into room for
+  /// packed_inputs times packed_columns(k) numbers, which those of the next call follow. How they lie there is up to
+  /// the kernels. The reference has none of these.
+  size_t packed_inputs;
+  void (*pack)(const float* x, size_t n, size_t k, float* out);
+  void (*matmul_packed)(const float* packed, size_t n_rows, const float* weight, size_t k, size_t row_begin,
+                        size_t row_end, float* out, size_t out_stride, bool accumulate);
+  void (*matmul_packed_f16)(const float* packed, size_t n_rows, const F16* weight, size_t k, size_t row_begin,
+                            size_t row_end, float* out, size_t out_stride, bool accumulate);
+  void (*matmul_packed_bf16)(const float* packed, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
+                             size_t row_end, float* out, size_t out_stride, bool accumulate);
 
   /// And for quants alone, whose scales the caller knows.
   void (*matmul_q8)(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end,

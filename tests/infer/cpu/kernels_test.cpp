@@ -85,6 +85,19 @@ void check_matmul(const Kernels& fast, const MatmulCase& c) {
                                  c.place, c.accumulate);
   ASSERT_TRUE(same_bits(got.values(), expected.values())) << label;
   ASSERT_TRUE(got.guards_hold()) << label;
+  if (fast.pack != nullptr) {
+    const size_t together = fast.packed_inputs;
+    const size_t room = together * packed_columns(c.k);
+    Buffer packed(std::vector<float>((c.n_rows + together - 1) / together * room), 0);
+    for (size_t i = 0; i < c.n_rows; i += together) {
+      fast.pack(x.data() + i * c.k, std::min(together, c.n_rows - i), c.k, packed.data() + i / together * room);
+    }
+    ASSERT_TRUE(packed.guards_hold()) << "packed, " << label;
+    Buffer out(initial, (c.place * 7 + 2) % 10);
+    fast.matmul_packed(packed.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, out.data(), stride, c.accumulate);
+    ASSERT_TRUE(same_bits(out.values(), expected.values())) << "packed, " << label;
+    ASSERT_TRUE(out.guards_hold()) << "packed, " << label;
+  }
   Buffer near(initial, (c.place * 7 + 2) % 10);
   fast.matmul_near(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, near.data(), stride, c.accumulate);
   ASSERT_TRUE(same_bits(near.values(), expected.values())) << "near, " << label;
