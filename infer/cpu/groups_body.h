@@ -139,8 +139,9 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile + m.quants_at(n);
-    // The processor's own prefetcher follows lines that are asked for in their order.
-    for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
+    if constexpr (kTokens < kMostInputs) {  // the processor's own prefetcher follows lines asked for in their order
+      for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
+    }
     if constexpr (kTokens == 1) prefetch_input<Kind>(values, input_scales, scaled_sums, sums);
     const uint8_t* ahead = tile + kBytesAhead;
     for (size_t g = begin; g < begin + n; ++g, quants += kQuantBytes, ahead += kQuantBytes + kScaleBytes) {
@@ -199,13 +200,20 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Arithmetic takes the time of
-// several, and the level of prefetches doesn't matter to them.
+// The kernels of a kind for 1, 2, 4 and 8 inputs, up to the most that go together. Fewer wait for memory. Arithmetic
+// takes the time of the most, and many times as many find the tile in the cache.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
+  const auto several = [](auto n) -> TileKernel {
+    constexpr size_t kTokens = std::min<size_t>(n, kMostInputs);
+    if constexpr (kTokens < kMostInputs) {
+      if (select_prefetch() == Prefetch::None) return groups_tile<Kind, kTokens, Prefetch::None>;
+    }
+    return groups_tile<Kind, kTokens, Prefetch::L2>;
+  };
   return {with_level(select_prefetch(), [](auto level) { return groups_tile<Kind, 1, level>; }),
-          groups_tile<Kind, 2, Prefetch::L2>, groups_tile<Kind, std::min<size_t>(4, kMostInputs), Prefetch::L2>,
-          groups_tile<Kind, std::min<size_t>(8, kMostInputs), Prefetch::L2>};
+          several(std::integral_constant<size_t, 2>{}), several(std::integral_constant<size_t, 4>{}),
+          several(std::integral_constant<size_t, 8>{})};
 }
 
 // The outputs of n inputs for the rows of one tile from `row` on, which ends at row_end or before.
