@@ -150,7 +150,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   if (n_rows == 1 && select_prefetch() == Prefetch::None) {
     return matmul_halves(x, weight, k, row_begin, row_end, out, accumulate);
   }
-  if (n_rows >= kManyInputs) {
+  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // for one tile of rows packing takes as long as it does
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
     packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * packed_columns(k)));
