@@ -109,7 +109,7 @@ void add_panel(const PanelColumn* panel, const float* x, size_t columns, Vec* to
   }
 }
 
-// See Kernels::matmul_packed. Chunk after chunk: what is multiplied of the weights stays in the L2 cache, whatever k is.
+// See Kernels::matmul_packed. Chunk after chunk: so much of the weights stays in the L2 cache, whatever k is.
 template <typename Weight>
 void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {

@@ -68,7 +68,7 @@ struct Vec {
 
   /// Lane r of columns[c] becomes lane c of rows[r], of sixteen rows.
   static void transpose(const Vec* rows, Vec* columns) {
-    __m512 pairs[16];  // lanes by fours: columns 4q, 4q + 1 of two rows in the even ones, 4q + 2, 4q + 3 in the odd ones
+    __m512 pairs[16];  // quarter q: columns 4q and 4q + 1 of two rows in the even ones, the next two in the odd ones
     for (size_t r = 0; r < 16; r += 2) {
       pairs[r] = _mm512_unpacklo_ps(rows[r].v, rows[r + 1].v);
       pairs[r + 1] = _mm512_unpackhi_ps(rows[r].v, rows[r + 1].v);

@@ -13,7 +13,8 @@
 //             above follow: of 5 bits one byte for each row and column mod 4, whose bit i is that of the columns 4 i to
 //             4 i + 3; of 6 bits two such bytes, with pairs of bits, for the first and the second sixteen columns.
 //
-// The last block of a row may have fewer groups. Quants begin at a cache line, and so does a block. The last tile is padded with zeros.
+// The last block of a row may have fewer groups. Quants begin at a cache line, and so does a block. The last tile is
+// padded with zeros.
 #pragma once
 
 #include <algorithm>
