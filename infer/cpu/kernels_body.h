@@ -23,11 +23,19 @@ constexpr Kernels table_of(core::Isa isa) {
           .matmul = matmul<float>,
           .matmul_f16 = matmul<F16>,
           .matmul_bf16 = matmul<BF16>,
+#if defined(__AVX512F__)
           .packed_inputs = Vec::kPackedInputs,
           .pack = pack,
           .matmul_packed = matmul_packed<float>,
           .matmul_packed_f16 = matmul_packed<F16>,
           .matmul_packed_bf16 = matmul_packed<BF16>,
+#else
+          .packed_inputs = 0,
+          .pack = nullptr,
+          .matmul_packed = nullptr,
+          .matmul_packed_f16 = nullptr,
+          .matmul_packed_bf16 = nullptr,
+#endif
           .matmul_q8 = matmul<Q8>,
           .matmul_near = matmul_near<float>,
           .matmul_near_bf16 = matmul_near<BF16>,

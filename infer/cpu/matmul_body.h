@@ -21,7 +21,11 @@
 
 #include <algorithm>
 
+#if defined(__AVX512F__)
+#include "infer/cpu/matmul_packed.h"
+#else
 #include "infer/cpu/matmul_panels.h"
+#endif
 #include "infer/cpu/prefetch.h"
 #include "infer/reference/kernels.h"
 
@@ -150,6 +154,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   if (n_rows == 1 && select_prefetch() == Prefetch::None) {
     return matmul_halves(x, weight, k, row_begin, row_end, out, accumulate);
   }
+#if defined(__AVX512F__)
   if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // for one tile of rows packing takes as long as it does
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
@@ -159,6 +164,11 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     }
     return matmul_packed(packed.data(), n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
   }
+#else
+  if (n_rows >= kManyInputs) {
+    return matmul_panels(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
+  }
+#endif
   const size_t length = std::max<size_t>(k, 1);
   const size_t inputs = std::max<size_t>(4, kL1Bytes / (length * sizeof(float)) / 4 * 4);
   const size_t rows = std::max<size_t>(4, kL2Bytes / (length * sizeof(Weight)) / 4 * 4);

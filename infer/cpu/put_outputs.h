@@ -1,4 +1,5 @@
-// Where the products of a tile go, for groups_body.h and matmul_panels.h. Included after an instruction set's vec_*.h.
+// Where the products of a tile go, for groups_body.h, matmul_panels.h and matmul_packed.h. Included after an instruction
+// set's vec_*.h.
 #pragma once
 
 #include "infer/reference/kernels.h"

@@ -18,7 +18,7 @@ struct Vec {
   // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
   // The inputs whose sums fit beside a column of a panel: see matmul_panels.h. And the queries: see attention_body.h.
-  static constexpr size_t kPackedInputs = 6;
+  static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 6;
 
   __m256 low;
@@ -55,10 +55,6 @@ struct Vec {
     Narrow first[16] = {};
     std::copy_n(p, n, first);
     return load(first);
-  }
-  void store_packed(float* p) const {  // six: a masked store would be slow
-    _mm_storeu_ps(p, _mm256_castps256_ps128(low));
-    _mm_storel_pi(reinterpret_cast<__m64*>(p + 4), _mm256_extractf128_ps(low, 1));
   }
   void store(float* p) const {
     _mm256_storeu_ps(p, low);

@@ -15,7 +15,7 @@ struct Vec {
   static constexpr size_t kTileSums = 16;
   // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 24;
-  // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
+  // The inputs whose sums fit beside a column of a panel: see matmul_packed.h.
   static constexpr size_t kPackedInputs = 12;
   static constexpr size_t kMostQueries = 12;
 

@@ -18,7 +18,7 @@ struct Vec {
   // The most sums that fit where each operand is loaded only once.
   static constexpr size_t kMostSums = 4;
   // The inputs whose sums fit beside a column of a panel: see matmul_panels.h.
-  static constexpr size_t kPackedInputs = 6;
+  static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 4;
 
   float32x4_t a;  // lanes 0..3
@@ -69,10 +69,6 @@ struct Vec {
     vst1q_f32(p + 4, b);
     vst1q_f32(p + 8, c);
     vst1q_f32(p + 12, d);
-  }
-  void store_packed(float* p) const {  // six
-    vst1q_f32(p, a);
-    vst1_f32(p + 4, vget_low_f32(b));
   }
   /// Rounded to the nearest, ties to even.
   void store(F16* p) const {

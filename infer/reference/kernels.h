@@ -103,7 +103,7 @@ struct Kernels {
 
   /// The same for many inputs, bit for bit, which pack has written: n <= packed_inputs of (n, k) into room for
   /// packed_inputs times packed_columns(k) numbers, which those of the next call follow. How they lie there is up to
-  /// the kernels. The reference has none of these.
+  /// the kernels. Only those for AVX-512 have these.
   size_t packed_inputs;
   void (*pack)(const float* x, size_t n, size_t k, float* out);
   void (*matmul_packed)(const float* packed, size_t n_rows, const float* weight, size_t k, size_t row_begin,

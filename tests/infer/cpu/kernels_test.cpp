@@ -132,7 +132,7 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// Many inputs may take panels: see matmul_panels.h.
+// Many inputs may take panels: see matmul_panels.h and matmul_packed.h.
 TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
