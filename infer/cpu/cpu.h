@@ -11,8 +11,7 @@
 
 namespace folio::infer {
 
-/// The next multiple of kLanes.
-constexpr size_t in_lanes(size_t n) { return (n + kernels::kLanes - 1) / kernels::kLanes * kernels::kLanes; }
+using kernels::in_lanes;
 
 /// Multiplications that take a core about a microsecond.
 inline constexpr size_t kWorthAThread = 8 * 1024;

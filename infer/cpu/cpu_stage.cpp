@@ -222,40 +222,37 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   });
 }
 
-// Calls body(i, n) for the rows i to i + n - 1 of k numbers, sixteen or what is left, on all threads.
+// Calls body(i, n) for the rows i to i + n - 1 of k numbers, so many together or what is left, on all threads.
 template <typename Body>
-void CpuStage::for_sixteens(size_t k, Body&& body) {
-  constexpr size_t kRows = 16;  // of a call of quantize
-  static_assert(kRows == kernels::kFastInputs);
-  pool_.parallel_for((n_rows_ + kRows - 1) / kRows, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin * kRows; i < std::min(n_rows_, end * kRows); i += kRows)
-      body(i, std::min(kRows, n_rows_ - i));
+void CpuStage::for_rows(size_t together, size_t k, Body&& body) {
+  const size_t n = (n_rows_ + together - 1) / together;
+  pool_.parallel_for(n, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
+    for (size_t i = begin * together; i < std::min(n_rows_, end * together); i += together)
+      body(i, std::min(together, n_rows_ - i));
   });
 }
 
 kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
+  constexpr size_t kRows = 16;  // of a call of quantize
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
-  for_sixteens(k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
+  for_rows(kRows, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
 }
 
 const float* CpuStage::pack(const float* x, size_t k) {
   const size_t together = kernels_.packed_inputs;
-  const size_t columns = kernels::packed_columns(k);
-  const size_t n = (n_rows_ + together - 1) / together;
-  packed_.resize(n * together * columns);
-  pool_.parallel_for(n, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin * together; i < std::min(n_rows_, end * together); i += together)
-      kernels_.pack(x + i * k, std::min(together, n_rows_ - i), k, &packed_[i * columns]);
-  });
+  const size_t columns = in_lanes(k);
+  const size_t room = (n_rows_ + together - 1) / together * together * columns;
+  packed_.resize(std::max(packed_.size(), room));  // never less: a wider input's part would be set to 0 again
+  for_rows(together, k, [&](size_t i, size_t n) { kernels_.pack(x + i * k, n, k, &packed_[i * columns]); });
   return packed_.data();
 }
 
 const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {
   constexpr size_t kInputs = kernels::kFastInputs;
   const size_t tiles = (n_rows_ + kInputs - 1) / kInputs;
-  fast_inputs_.resize(tiles * kInputs * k);
-  for_sixteens(k, [&](size_t i, size_t n) { kernels_.to_fast(x + i * k, n, k, &fast_inputs_[i * k]); });
+  fast_inputs_.resize(std::max(fast_inputs_.size(), tiles * kInputs * k));
+  for_rows(kInputs, k, [&](size_t i, size_t n) { kernels_.to_fast(x + i * k, n, k, &fast_inputs_[i * k]); });
   return fast_inputs_.data();
 }
 

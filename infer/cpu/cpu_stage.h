@@ -72,7 +72,7 @@ class CpuStage final : public Stage {
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   template <typename Body>
-  void for_sixteens(size_t k, Body&& body);
+  void for_rows(size_t together, size_t k, Body&& body);
   kernels::QuantizedInputs quantize(const float* x, size_t k);
   const float* pack(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);

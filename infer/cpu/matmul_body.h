@@ -158,9 +158,9 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // for one tile of rows packing takes as long as it does
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
-    packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * packed_columns(k)));
+    packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * in_lanes(k)));
     for (size_t n = 0; n < n_rows; n += kInputs) {
-      pack(x + n * k, std::min(kInputs, n_rows - n), k, packed.data() + n * packed_columns(k));
+      pack(x + n * k, std::min(kInputs, n_rows - n), k, packed.data() + n * in_lanes(k));
     }
     return matmul_packed(packed.data(), n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
   }

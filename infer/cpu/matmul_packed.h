@@ -1,43 +1,25 @@
 // Products of many inputs with weights that are floats, F16 or BF16 for AVX-512: those of matmul_panels.h, but with
-// inputs that were packed. AVX2 gains nothing by that, and loses where the caches are others', too. Sixteen weight rows
-// are first copied to a panel, in which a column of them lies side by side as floats. A Vec is then one column of the
-// panel, a lane is a row, and the sums of several inputs stay in registers:
-//
-//     panel, chunk 0:   columns 0, 16, 32, ... | columns 1, 17, 33, ... |  ...  | columns 15, 31, 47, ...
-//                       16 16 16 ...           | 16 16 16 ...           |       | 16 16 16 ...
-//     inputs, chunk 0:  12 12 12 ...           | 12 12 12 ...           |       | 12 12 12 ...
-//
-// A part between two bars gives what is lane l of a pair's sums there: the products of the columns c ≡ l (mod 16). The
-// sixteen parts are added as lanes are joined there, l + 8 to l, then l + 4, l + 2, l + 1. Inputs are packed in the
-// same order, as many side by side as have sums, so that both are read from the first byte to the last.
+// inputs that were packed, twelve side by side in the order of a panel's columns, so that both are read from the first
+// byte to the last. AVX2 gains nothing by that, and loses where the caches are others', too.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "infer/cpu/prefetch.h"
+#include "infer/cpu/panel.h"
 #include "infer/cpu/put_outputs.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
 namespace {
 
-struct alignas(64) PanelColumn {
-  float rows[kLanes];
-};
-
 // The sums of a panel's rows and inputs that were packed together.
 struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// Columns of a part, of a chunk with so many columns: packed inputs have room for them.
-constexpr size_t part_columns(size_t columns) { return (columns + kLanes - 1) / kLanes; }
-
-// A part of a panel has room for a column more than it needs: else all columns of a step would lie in the same set of
-// the L1 cache.
-constexpr size_t kPartColumns = part_columns(kChunk) + 1;
-constexpr size_t kChunkColumns = kLanes * kPartColumns;
+// Of a chunk with so many columns: packed inputs have room for them in each part.
+constexpr size_t part_columns(size_t columns) { return in_lanes(columns) / kLanes; }
 
 // See Kernels::pack.
 inline void pack(const float* x, size_t n, size_t k, float* out) {
@@ -54,27 +36,8 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
       for (size_t t = kInputs; t < kLanes; ++t) rows[t] = Vec::zero();
       Vec::transpose(rows, of_columns);
       float* to = out + (chunk + c / kLanes) * kInputs;
-      for (size_t l = 0; l < width; ++l, to += part_columns(columns) * kInputs) of_columns[l].store_packed(to);
+      for (size_t l = 0; l < width; ++l, to += part_columns(columns) * kInputs) of_columns[l].store_first(to, kInputs);
     }
-  }
-}
-
-// A panel of a chunk's columns [first, first + columns) of the rows of a tile, row_end > row; rows past the end repeat
-// the last one.
-template <typename Weight>
-void fill_panel(const Weight* weight, size_t k, size_t row, size_t row_end, size_t first, size_t columns,
-                PanelColumn* panel) {
-  const Weight* from[kLanes];
-  for (size_t r = 0; r < kLanes; ++r) from[r] = weight + std::min(row + r, row_end - 1) * k + first;
-  for (size_t c = 0; c < columns; c += kLanes) {
-    const size_t n = std::min(kLanes, columns - c);
-    Vec rows[kLanes], of_columns[kLanes];
-    for (size_t r = 0; r < kLanes; ++r) {
-      prefetch_line<Prefetch::L2>(from[r] + kLanes * k + c);  // of the next tile
-      rows[r] = n == kLanes ? Vec::load(from[r] + c) : Vec::load_first(from[r] + c, n);
-    }
-    Vec::transpose(rows, of_columns);
-    for (size_t l = 0; l < n; ++l) of_columns[l].store(panel[l * kPartColumns + c / kLanes].rows);
   }
 }
 
@@ -135,7 +98,7 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
       for (size_t n = 0; n < n_rows; n += kInputs) {
         const size_t n_inputs = std::min(kInputs, n_rows - n);
         const auto run = n_inputs > kFew ? add_panel<kInputs> : add_panel<kFew>;
-        const float* in = x + n * packed_columns(k) + chunk * kInputs;
+        const float* in = x + n * in_lanes(k) + chunk * kInputs;
         panel = memory.data();
         for (size_t row = block; row < block_end; row += kLanes, panel += kChunkColumns, ++total) {
           Totals now{};

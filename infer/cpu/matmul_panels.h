@@ -1,51 +1,16 @@
 // Products of many inputs with weights that are floats, F16 or BF16: the sums of matmul_body.h, in another order of
-// time. Sixteen weight rows are first copied to a panel, in which a column of them lies side by side as floats. A Vec
-// is then one column of the panel, a lane is a row, and the sums of several inputs stay in registers:
-//
-//     panel, chunk 0:   columns 0, 16, 32, ... | columns 1, 17, 33, ... |  ...  | columns 15, 31, 47, ...
-//                       16 16 16 ...           | 16 16 16 ...           |       | 16 16 16 ...
-//
-// A part between two bars gives what is lane l of a pair's sums there: the products of the columns c ≡ l (mod 16). The
-// sixteen parts are added as lanes are joined there, l + 8 to l, then l + 4, l + 2, l + 1.
+// time. Weight rows are copied to panels, and the sums of several inputs with a panel's rows stay in registers.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "infer/cpu/prefetch.h"
+#include "infer/cpu/panel.h"
 #include "infer/cpu/put_outputs.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
 namespace {
-
-struct alignas(64) PanelColumn {
-  float rows[kLanes];
-};
-
-// A part has room for a column more than it needs: else all columns of a step would lie in the same set of the L1
-// cache.
-constexpr size_t kPartColumns = kChunk / kLanes + 1;
-constexpr size_t kChunkColumns = kLanes * kPartColumns;
-
-// The panel of the rows of a tile, row_end > row; those past the end repeat the last one. V is Vec: not all can
-// transpose.
-template <typename V = Vec, typename Weight>
-void fill_panel(const Weight* weight, size_t k, size_t row, size_t row_end, PanelColumn* panel) {
-  const Weight* from[kLanes];
-  for (size_t r = 0; r < kLanes; ++r) from[r] = weight + std::min(row + r, row_end - 1) * k;
-  for (size_t c = 0; c < k; c += kLanes) {
-    const size_t n = std::min(kLanes, k - c);
-    Vec rows[kLanes], columns[kLanes];
-    for (size_t r = 0; r < kLanes; ++r) {
-      prefetch_line<Prefetch::L2>(from[r] + kLanes * k + c);  // of the next tile
-      rows[r] = n == kLanes ? Vec::load(from[r] + c) : Vec::load_first(from[r] + c, n);
-    }
-    V::transpose(rows, columns);
-    PanelColumn* to = panel + c / kChunk * kChunkColumns + c % kChunk / kLanes;
-    for (size_t l = 0; l < n; ++l) columns[l].store(to[l * kPartColumns].rows);
-  }
-}
 
 // sums[t]: the parts l, l + kStep, l + 2 kStep, ... of a chunk with `columns` columns times input t.
 template <size_t kInputs, size_t kStep>
@@ -94,7 +59,11 @@ void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k
   for (size_t block = row_begin; block < row_end; block += panels * kLanes) {
     const size_t block_end = std::min(row_end, block + panels * kLanes);
     const auto panel_of = [&](size_t row) { return memory.data() + (row - block) / kLanes * panel_columns; };
-    for (size_t row = block; row < block_end; row += kLanes) fill_panel(weight, k, row, block_end, panel_of(row));
+    for (size_t row = block; row < block_end; row += kLanes) {
+      PanelColumn* panel = panel_of(row);
+      for (size_t chunk = 0; chunk < k; chunk += kChunk, panel += kChunkColumns)
+        fill_panel(weight, k, row, block_end, chunk, std::min(kChunk, k - chunk), panel);
+    }
     for (size_t n = 0; n < n_rows; n += kInputs) {
       const float* in[kInputs];
       for (size_t t = 0; t < kInputs; ++t) in[t] = x + std::min(n + t, n_rows - 1) * k;

@@ -1,6 +1,7 @@
 // Room for inputs in 8 bits.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -23,9 +24,11 @@ class QuantizedBuffer {
   /// Room for n inputs of k numbers, the caller's until the next call.
   kernels::QuantizedInputs resize(size_t n, size_t k) {
     const size_t groups = n * (k / kernels::kGroupColumns);
-    values_.resize(n * k);
-    for (auto* buffer : {&scales_, &scaled_sums_}) buffer->resize(groups);
-    sums_.resize(groups * 3);
+    // Never less: a wider input's part would be set to 0 again.
+    const auto at_least = [](auto& buffer, size_t size) { buffer.resize(std::max(buffer.size(), size)); };
+    at_least(values_, n * k);
+    for (auto* buffer : {&scales_, &scaled_sums_}) at_least(*buffer, groups);
+    at_least(sums_, groups * 3);
     return {
         .values = values_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
   }

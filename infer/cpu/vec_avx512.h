@@ -40,7 +40,6 @@ struct Vec {
   static Vec widened(__m256i bf16) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16))}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, size_t n) const { _mm512_mask_storeu_ps(p, mask(n), v); }
-  void store_packed(float* p) const { store_first(p, kPackedInputs); }
   /// Rounded to the nearest, ties to even.
   void store_first(F16* p, size_t n) const {
     _mm256_mask_storeu_epi16(p, mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

@@ -81,8 +81,8 @@ inline constexpr size_t kMaxHeadDim = 512;
 inline constexpr size_t kFastInputs = 16;  ///< inputs of a tile of to_fast
 inline constexpr size_t kManyInputs = 64;  ///< fewer don't pay for being packed
 
-/// Columns for which a packed input of k numbers has room.
-constexpr size_t packed_columns(size_t k) { return (k + kLanes - 1) / kLanes * kLanes; }
+/// The next multiple of kLanes.
+constexpr size_t in_lanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 struct Kernels {
   core::Isa isa;
@@ -102,7 +102,7 @@ struct Kernels {
                       float* out, size_t out_stride, bool accumulate);
 
   /// The same for many inputs, bit for bit, which pack has written: n <= packed_inputs of (n, k) into room for
-  /// packed_inputs times packed_columns(k) numbers, which those of the next call follow. How they lie there is up to
+  /// packed_inputs times in_lanes(k) numbers, which those of the next call follow. How they lie there is up to
   /// the kernels. Only those for AVX-512 have these.
   size_t packed_inputs;
   void (*pack)(const float* x, size_t n, size_t k, float* out);

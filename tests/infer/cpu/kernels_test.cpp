@@ -87,7 +87,7 @@ void check_matmul(const Kernels& fast, const MatmulCase& c) {
   ASSERT_TRUE(got.guards_hold()) << label;
   if (fast.pack != nullptr) {
     const size_t together = fast.packed_inputs;
-    const size_t room = together * packed_columns(c.k);
+    const size_t room = together * in_lanes(c.k);
     Buffer packed(std::vector<float>((c.n_rows + together - 1) / together * room), 0);
     for (size_t i = 0; i < c.n_rows; i += together) {
       fast.pack(x.data() + i * c.k, std::min(together, c.n_rows - i), c.k, packed.data() + i / together * room);
