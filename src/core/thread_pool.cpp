@@ -16,6 +16,9 @@ namespace {
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
+// A window is long enough for some turns of the scheduler, each of which takes milliseconds.
+constexpr auto kWindow = std::chrono::milliseconds(100);
+
 inline void pause_cpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -82,8 +85,8 @@ uint32_t SignalCounter::await_change(uint32_t seen, std::chrono::microseconds sp
   return now / 2;
 }
 
-ThreadPool::ThreadPool(size_t n_threads) {
-  if (n_threads == 0) n_threads = default_threads();
+ThreadPool::ThreadPool(size_t n_threads) : limit_(n_threads > 0 ? n_threads : default_threads()) {
+  n_threads = limit_.now();
   shares_ = std::make_unique<Share[]>(n_threads);
   workers_ = std::make_unique<Worker[]>(n_threads);
   threads_.reserve(n_threads - 1);
@@ -144,7 +147,21 @@ size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
   return n_done;
 }
 
+void ThreadPool::adapt_limit() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto window = now - window_begin_;
+  if (window < kWindow) return;
+  std::chrono::nanoseconds delay = run_delay();
+  for (size_t i = 1; i <= threads_.size(); ++i) delay += workers_[i].delay.load(std::memory_order_relaxed);
+  const auto caller = std::this_thread::get_id();
+  if (caller == window_caller_) limit_.update(std::chrono::duration<double>(delay - delay_before_) / window);
+  window_begin_ = now;
+  window_caller_ = caller;
+  delay_before_ = delay;
+}
+
 void ThreadPool::run(const Job& job) {
+  adapt_limit();
   const uint64_t number = uint64_t{++n_jobs_} << 32U;
   const uint32_t of_share = job.n_pieces / job.n_threads;
   unfinished_.store(job.n_pieces * 2, std::memory_order_relaxed);
@@ -152,7 +169,7 @@ void ThreadPool::run(const Job& job) {
   for (size_t i = job.n_threads; i-- > 0;) {
     shares_[i].job = job;
     shares_[i].left.store(number + of_share, std::memory_order_release);
-    if (i > 0) workers_[i].posted.raise();
+    if (i > 0 && i < limit_.now()) workers_[i].posted.raise();
   }
   const auto done = static_cast<uint32_t>(do_pieces(0, job.n_threads));
   if (unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) != done * 2) {
@@ -170,8 +187,13 @@ void ThreadPool::run(const Job& job) {
 }
 
 void ThreadPool::work(size_t index) {
+  auto measured = std::chrono::steady_clock::now();
   for (uint32_t n_posted = 0;;) {
     n_posted = workers_[index].posted.await_change(n_posted, kWorkerSpins);
+    if (const auto now = std::chrono::steady_clock::now(); now - measured > kWindow / 4) {
+      measured = now;
+      workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
+    }
     if (stops_.load(std::memory_order_relaxed)) return;
     // What it was called for may be done by now, and the next job be in the making. Only a piece that it has taken
     // keeps a job as it is.

@@ -1,6 +1,7 @@
 // A pool of threads for short parallel loops. A loop is cut into pieces by its sizes alone; each thread begins with a
 // share of its own, and who has finished takes over what others have not begun. So a thread that the system does not
-// run holds nobody up, but for the one piece that it is in. Workers spin for a moment between loops, then sleep.
+// run holds nobody up, but for the one piece that it is in. Where that happens often, fewer threads take part: see
+// thread_limit.h. Workers spin for a moment between loops, then sleep.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "core/thread_limit.h"
 
 namespace folio::core {
 
@@ -97,10 +100,12 @@ class ThreadPool {
     Job job;
   };
   struct alignas(64) Worker {
-    SignalCounter posted;  ///< jobs in which it takes part
+    SignalCounter posted;                           ///< jobs in which it takes part
+    std::atomic<std::chrono::nanoseconds> delay{};  ///< its run_delay(), not older than a window
   };
 
   void run(const Job& job);
+  void adapt_limit();
   void work(size_t index);
   void stop();
   size_t do_pieces(size_t first, size_t n_shares);
@@ -109,6 +114,11 @@ class ThreadPool {
   std::unique_ptr<Share[]> shares_;
   std::unique_ptr<Worker[]> workers_;
   uint32_t n_jobs_ = 0;
+  ThreadLimit limit_;  ///< the threads that are called, the caller's among them; the pieces do not depend on it
+  // Of the window in which it counts how long threads wait for a core:
+  std::chrono::steady_clock::time_point window_begin_;
+  std::thread::id window_caller_;
+  std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
   std::atomic<size_t> n_shares_{0};  ///< of the job, for who looks for work; a wrong number would find less
   // Pieces that have not ended, twice, plus 1 while the caller sleeps.

@@ -1,0 +1,100 @@
+// Laws of core/thread_limit.h, on machines that are reckoned: where `busy` others compute on the cores, too, each of
+// the runnable threads gets the same part of the time.
+#include "core/thread_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/thread_pool.h"
+
+namespace folio::core {
+namespace {
+
+double waiting(size_t threads, size_t busy, size_t cores) {
+  const size_t all = threads + busy;
+  const auto waiting = static_cast<double>(all - std::min(all, cores));
+  return waiting * static_cast<double>(threads) / static_cast<double>(all);
+}
+
+// How many of `cores` threads take part in each of so many windows.
+std::vector<size_t> limits(size_t cores, size_t busy, size_t windows, ThreadLimit& limit) {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < windows; ++i) {
+    limit.update(waiting(limit.now(), busy, cores));
+    all.push_back(limit.now());
+  }
+  return all;
+}
+
+TEST(ThreadLimit, AloneAllTakePart) {
+  for (const size_t cores : {1, 2, 3, 16}) {
+    ThreadLimit limit(cores);
+    EXPECT_EQ(limits(cores, 0, 100, limit), std::vector<size_t>(100, cores));
+  }
+}
+
+TEST(ThreadLimit, ThreadsLeaveTheCoresThatOthersUse) {
+  for (const auto& [cores, busy] : {std::pair<size_t, size_t>{2, 1}, {4, 1}, {4, 2}, {16, 1}, {16, 3}}) {
+    ThreadLimit limit(cores);
+    const std::vector<size_t> all = limits(cores, busy, 110, limit);
+    EXPECT_GE(std::ranges::count(all, cores - busy), 88) << cores << " cores, " << busy << " busy";
+    EXPECT_LE(std::ranges::count(all, cores), 12) << "a try in ten windows";
+  }
+}
+
+TEST(ThreadLimit, WhereOthersUseAllCoresAllTakePart) {
+  for (const size_t cores : {2, 4, 16}) {
+    for (const size_t busy : {cores, 2 * cores}) {
+      ThreadLimit limit(cores);
+      const std::vector<size_t> all = limits(cores, busy, 110, limit);
+      EXPECT_GE(std::ranges::count(all, cores), 88) << cores << " cores, " << busy << " busy";
+    }
+  }
+}
+
+TEST(ThreadLimit, AllComeBackOnceTheOthersHaveEnded) {
+  ThreadLimit limit(2);
+  limits(2, 1, 5, limit);
+  ASSERT_EQ(limit.now(), 1U);
+  limits(2, 0, 10, limit);
+  EXPECT_EQ(limits(2, 0, 100, limit), std::vector<size_t>(100, 2));
+}
+
+TEST(ThreadLimit, HalfOfTheThreadsAlwaysTakePart) {
+  for (const size_t cores : {1, 2, 3, 5, 16}) {
+    ThreadLimit limit(cores);
+    for (size_t i = 0; i < 100; ++i) {
+      limit.update(static_cast<double>(i % 7) * static_cast<double>(cores));
+      ASSERT_GE(limit.now(), (cores + 1) / 2);
+      ASSERT_LE(limit.now(), cores);
+    }
+  }
+}
+
+// Two threads for each core never sleep: some of them wait.
+TEST(RunDelay, GrowsWhereThreadsWaitForACore) {
+  if (!std::filesystem::exists("/proc/thread-self/schedstat")) GTEST_SKIP() << "the system does not count it";
+  const size_t n = 2 * default_threads();
+  std::atomic<std::chrono::nanoseconds::rep> delays{0};
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < n; ++i) {
+    threads.emplace_back([&] {
+      const auto before = run_delay();
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+      while (std::chrono::steady_clock::now() < end) continue;
+      delays += (run_delay() - before).count();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(delays, 50'000'000);  // about 200 ms for each core
+}
+
+}  // namespace
+}  // namespace folio::core
