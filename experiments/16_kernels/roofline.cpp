@@ -21,7 +21,9 @@ Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   const VectorStep& step = vector_step();
   std::vector<double> sums(pool.size() * 8);  // a cache line for each thread
   const double compute_seconds = best_time(seconds, [&] {
-    pool.parallel_for(pool.size(), 1, [&](size_t begin, size_t) { sums[begin * 8] += step.multiply_adds(kRounds); });
+    pool.parallel_for(pool.size(), 1, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) sums[i * 8] += step.multiply_adds(kRounds);
+    });
   });
   const double operations = 2.0 * static_cast<double>(kRounds * kPeakSums * step.lanes * pool.size());
 

@@ -162,6 +162,7 @@ void ThreadPool::adapt_limit() {
 
 void ThreadPool::run(const Job& job) {
   adapt_limit();
+  if (limit_.now() == 1) return job.call(job.context, 0, job.count);
   const uint64_t number = uint64_t{++n_jobs_} << 32U;
   const uint32_t of_share = job.n_pieces / job.n_threads;
   unfinished_.store(job.n_pieces * 2, std::memory_order_relaxed);

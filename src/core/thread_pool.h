@@ -48,9 +48,9 @@ class ThreadPool {
 
   /// Calls body(begin, end) on disjoint ranges that cover [0, count), and returns when all have ended. `worth`: about
   /// how many microseconds one thread would take; at most so many threads take part, and a range is worth some of them.
-  /// The ranges depend on these numbers and size() alone, and who does which on who is free. Range borders are
-  /// multiples of `grain` (at least 1). If bodies throw, throws the exception of the first range. One caller at a time;
-  /// `body` must not call the pool.
+  /// The ranges depend on these numbers and size() alone, and who does which on who is free; where one thread alone
+  /// takes part, there is one range. Range borders are multiples of `grain` (at least 1). If bodies throw, throws the
+  /// exception of the first range. One caller at a time; `body` must not call the pool.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, size_t worth, Body&& body) {
     const size_t n_grains = (count + grain - 1) / grain;
@@ -114,7 +114,7 @@ class ThreadPool {
   std::unique_ptr<Share[]> shares_;
   std::unique_ptr<Worker[]> workers_;
   uint32_t n_jobs_ = 0;
-  ThreadLimit limit_;  ///< the threads that are called, the caller's among them; the pieces do not depend on it
+  ThreadLimit limit_;  ///< the threads that are called, the caller's among them
   // Of the window in which it counts how long threads wait for a core:
   std::chrono::steady_clock::time_point window_begin_;
   std::thread::id window_caller_;

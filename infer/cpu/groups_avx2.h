@@ -1,0 +1,133 @@
+// Products of many inputs with weights in 8 bits, by AVX2. maddubs multiplies bytes without a sign by bytes with one,
+// so a weight gives its magnitude, and its sign goes to the input. As x xor -1 = -x - 1, that is, over columns,
+//
+//     Σ w x = Σ |w| (x xor m) + Σ |w and m|,   m = -1 where w < 0, else 0
+//
+// where |w|, m and the last sum are the same for all inputs, and made once. For each input an xor is left of the signs,
+// and it runs on units that do not multiply. Two products fit in 16 bits: |w| <= 128 and -128 <= x xor m <= 127.
+// Included after groups_body.h.
+#pragma once
+
+#include <vector>
+
+#include "infer/cpu/groups_body.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+// Eight weight rows of four columns.
+struct SignedQuants {
+  __m256i magnitudes;  ///< |w|
+  __m256i signs;       ///< m
+
+  explicit SignedQuants(__m256i quants) {  // with a zero point of 128
+    const __m256i w = _mm256_xor_si256(quants, _mm256_set1_epi8(static_cast<char>(0x80)));
+    magnitudes = _mm256_abs_epi8(w);
+    signs = _mm256_cmpgt_epi8(_mm256_setzero_si256(), w);
+  }
+};
+
+// sum + the sums of four products of bytes each.
+inline __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
+  const __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+// A tile of sixteen weight rows.
+struct SignedTile {
+  struct Columns {  // four
+    SignedQuants low;
+    SignedQuants high;
+  };
+
+  std::vector<Columns> weights;  // (k / 4)
+  std::vector<Ints> negatives;   // (k / 32): Σ |w and m|
+  std::vector<Vec> scales;       // (k / 32)
+};
+
+template <typename Kind>
+void split_signs(const GroupMatrix& m, const uint8_t* tile, SignedTile& to) {
+  const size_t groups = m.k / kGroupColumns;
+  const auto with_negatives = [](__m256i sum, const SignedQuants& w) {
+    return add_products(sum, _mm256_and_si256(w.magnitudes, w.signs), _mm256_set1_epi8(1));
+  };
+  to.weights.clear();
+  to.weights.reserve(m.k / 4);
+  to.negatives.clear();
+  to.scales.clear();
+  for (size_t begin = 0; begin < groups;) {
+    const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
+    const BlockScales<Kind> scales(m, tile, n);
+    for (size_t g = 0; g < n; ++g) {
+      Ints negatives = Ints::all(0);
+      for_quants<Kind>(tile + m.quants_at(n) + g * group_quant_bytes(Kind::kBits), [&](auto /*i*/, Bytes four) {
+        to.weights.push_back({SignedQuants(four.low), SignedQuants(four.high)});
+        const auto& [low, high] = to.weights.back();
+        negatives = {with_negatives(negatives.low, low), with_negatives(negatives.high, high)};
+      });
+      to.negatives.push_back(negatives);
+      to.scales.push_back(scales.scale(g, 0));
+    }
+    begin += n;
+    tile += m.block_bytes(n);
+  }
+}
+
+// total[t]: the tile times input first + t, for kTokens inputs.
+template <size_t kTokens>
+void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, size_t first, Vec* total) {
+  const size_t groups = k / kGroupColumns;
+  const int8_t* values = x.values + first * k;
+  const float* input_scales = x.scales + first * groups;
+  const SignedTile::Columns* weights = tile.weights.data();
+  Vec sum[kTokens];
+  for (Vec& s : sum) s = Vec::zero();
+  for (size_t g = 0; g < groups; ++g) {
+    // Not Ints, and no copy of the scales: g++ would move those by halves of registers, for whose stores loads wait.
+    __m256i low[kTokens], high[kTokens];
+    for (size_t t = 0; t < kTokens; ++t) {
+      low[t] = tile.negatives[g].low;
+      high[t] = tile.negatives[g].high;
+    }
+    for_constants<kGroupColumns / 4>([&](auto i) {
+      const SignedTile::Columns& w = weights[i];
+      for (size_t t = 0; t < kTokens; ++t) {
+        int32_t four;
+        std::memcpy(&four, values + 4 * (i * kTokens + t), sizeof four);
+        const __m256i v = _mm256_set1_epi32(four);
+        low[t] = add_products(low[t], w.low.magnitudes, _mm256_xor_si256(v, w.low.signs));
+        high[t] = add_products(high[t], w.high.magnitudes, _mm256_xor_si256(v, w.high.signs));
+      }
+    });
+    for (size_t t = 0; t < kTokens; ++t) {
+      sum[t] = Vec::fma(Ints{low[t], high[t]}.to_floats(), tile.scales[g] * Vec::all(input_scales[t]), sum[t]);
+    }
+    weights += kGroupColumns / 4;
+    values += kGroupColumns * kTokens;
+    input_scales += kTokens;
+  }
+  std::copy_n(sum, kTokens, total);
+}
+
+void matmul_groups_avx2(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+                        size_t row_end, float* out, size_t out_stride, bool accumulate) {
+  constexpr size_t kManyInputs = 16;  // for which a tile's signs take a small part of the time
+  if (weight.bits != 8 || n_rows < kManyInputs)
+    return matmul_groups(x, n_rows, weight, row_begin, row_end, out, out_stride, accumulate);
+  SignedTile tile;
+  for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
+    split_signs<GroupKind<8, 32, false, false>>(weight, weight.tile(row / kTileRows), tile);
+    size_t tokens = 0;
+    for (size_t n = 0; n < n_rows; n += tokens) {
+      tokens = inputs_together(n_rows - n);
+      Vec total[kMostInputs];
+      if (tokens == 4) signed_tile<4>(tile, weight.k, x, n, total);
+      if (tokens == 2) signed_tile<2>(tile, weight.k, x, n, total);
+      if (tokens == 1) signed_tile<1>(tile, weight.k, x, n, total);
+      put_tile(total, tokens, row, row_end, out + n * out_stride, out_stride, accumulate);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer::kernels
