@@ -111,7 +111,7 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
 
 void matmul_groups_avx2(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate) {
-  constexpr size_t kManyInputs = 16;  // for which a tile's signs take a small part of the time
+  constexpr size_t kManyInputs = 32;  // for which a tile's signs take a small part of the time
   if (weight.bits != 8 || n_rows < kManyInputs)
     return matmul_groups(x, n_rows, weight, row_begin, row_end, out, out_stride, accumulate);
   SignedTile tile;

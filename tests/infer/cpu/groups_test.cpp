@@ -231,8 +231,8 @@ TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
     for (const size_t blocks : {1U, 2U, 3U, 5U}) {
       const size_t k = blocks * core::info(type).block_elements;
       const Packed packed(type, 44, k, blocks);
-      const auto x = random_floats(19 * k, k, 2.0);
-      for (size_t n_rows = 1; n_rows <= 19; ++n_rows) {
+      const auto x = random_floats(35 * k, k, 2.0);
+      for (size_t n_rows = 1; n_rows <= 35; n_rows += n_rows < 19 ? 1 : 16) {
         const auto [begin, end] = kRanges[turn++ % kRanges.size()];
         check(fast_, packed, x, {n_rows, begin, end, turn % 2 == 0});
         if (HasFatalFailure()) return;
@@ -262,8 +262,8 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
           begin += m.block_bytes(n);
         }
         for (const float sign : {1.0F, -1.0F}) {
-          const std::vector<float> x(17 * k, sign * 127.0F);
-          for (const size_t n_rows : {1U, 2U, 4U, 17U}) {
+          const std::vector<float> x(35 * k, sign * 127.0F);
+          for (const size_t n_rows : {1U, 2U, 4U, 35U}) {
             check(fast_, packed, x, {n_rows, 0, 16, false});
             if (HasFatalFailure()) return;
           }
@@ -274,7 +274,7 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
 }
 
 TEST_P(GroupsOfIsa, ARowDoesNotDependOnItsCompanions) {
-  constexpr size_t kRows = 19;
+  constexpr size_t kRows = 35;
   for (const DType type : kTypes) {
     const Packed packed(type, 21, 512, 1);
     const auto x = random_floats(kRows * 512, 1);
