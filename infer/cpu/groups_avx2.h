@@ -83,7 +83,8 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t g = 0; g < groups; ++g) {
-    __m256i low[kTokens], high[kTokens];  // one array of Ints g++ would keep in memory
+    // Not Ints, and no copy of the scales: g++ would move those by halves of registers, for whose stores loads wait.
+    __m256i low[kTokens], high[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       low[t] = tile.negatives[g].low;
       high[t] = tile.negatives[g].high;
