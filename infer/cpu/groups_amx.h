@@ -37,19 +37,13 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
   to.quants.resize(m.k / 4);
   to.scales.resize(groups * kParts);
   to.minimums.resize(Kind::kMinimums ? groups : 0);
-  for (size_t begin = 0; begin < groups;) {
-    const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
-    const BlockScales<Kind> scales(m, tile, n);
-    for (size_t g = 0; g < n; ++g) {
-      for_quants<Kind>(tile + m.quants_at(n) + g * group_quant_bytes(Kind::kBits), [&](auto i, Bytes four) {
-        _mm512_store_si512(to.quants[(begin + g) * 8 + i].bytes, _mm512_sub_epi8(four.v, zero_point));
-      });
-      for (size_t p = 0; p < kParts; ++p) to.scales[(begin + g) * kParts + p] = scales.scale(g, p);
-      if constexpr (Kind::kMinimums) to.minimums[begin + g] = scales.minimum(g);
-    }
-    begin += n;
-    tile += m.block_bytes(n);
-  }
+  for_groups<Kind>(m, tile, [&](size_t group, const uint8_t* quants, const BlockScales<Kind>& scales, size_t g) {
+    for_quants<Kind>(quants, [&](auto i, Bytes four) {
+      _mm512_store_si512(to.quants[group * 8 + i].bytes, _mm512_sub_epi8(four.v, zero_point));
+    });
+    for (size_t p = 0; p < kParts; ++p) to.scales[group * kParts + p] = scales.scale(g, p);
+    if constexpr (Kind::kMinimums) to.minimums[group] = scales.minimum(g);
+  });
   std::atomic_signal_fence(std::memory_order_seq_cst);  // to the compiler, loading a tile register reads no memory
 }
 

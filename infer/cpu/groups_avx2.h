@@ -47,7 +47,6 @@ struct SignedTile {
 
 template <typename Kind>
 void split_signs(const GroupMatrix& m, const uint8_t* tile, SignedTile& to) {
-  const size_t groups = m.k / kGroupColumns;
   const auto with_negatives = [](__m256i sum, const SignedQuants& w) {
     return add_products(sum, _mm256_and_si256(w.magnitudes, w.signs), _mm256_set1_epi8(1));
   };
@@ -55,22 +54,16 @@ void split_signs(const GroupMatrix& m, const uint8_t* tile, SignedTile& to) {
   to.weights.reserve(m.k / 4);
   to.negatives.clear();
   to.scales.clear();
-  for (size_t begin = 0; begin < groups;) {
-    const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
-    const BlockScales<Kind> scales(m, tile, n);
-    for (size_t g = 0; g < n; ++g) {
-      Ints negatives = Ints::all(0);
-      for_quants<Kind>(tile + m.quants_at(n) + g * group_quant_bytes(Kind::kBits), [&](auto /*i*/, Bytes four) {
-        to.weights.push_back({SignedQuants(four.low), SignedQuants(four.high)});
-        const auto& [low, high] = to.weights.back();
-        negatives = {with_negatives(negatives.low, low), with_negatives(negatives.high, high)};
-      });
-      to.negatives.push_back(negatives);
-      to.scales.push_back(scales.scale(g, 0));
-    }
-    begin += n;
-    tile += m.block_bytes(n);
-  }
+  for_groups<Kind>(m, tile, [&](size_t /*group*/, const uint8_t* quants, const BlockScales<Kind>& scales, size_t g) {
+    Ints negatives = Ints::all(0);
+    for_quants<Kind>(quants, [&](auto /*i*/, Bytes four) {
+      to.weights.push_back({SignedQuants(four.low), SignedQuants(four.high)});
+      const auto& [low, high] = to.weights.back();
+      negatives = {with_negatives(negatives.low, low), with_negatives(negatives.high, high)};
+    });
+    to.negatives.push_back(negatives);
+    to.scales.push_back(scales.scale(g, 0));
+  });
 }
 
 // total[t]: the tile times input first + t, for kTokens inputs.
@@ -114,19 +107,15 @@ void matmul_groups_avx2(const QuantizedInputs& x, size_t n_rows, const GroupMatr
   constexpr size_t kManyInputs = 32;  // for which a tile's signs take a small part of the time
   if (weight.bits != 8 || n_rows < kManyInputs)
     return matmul_groups(x, n_rows, weight, row_begin, row_end, out, out_stride, accumulate);
-  SignedTile tile;
-  for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
-    split_signs<GroupKind<8, 32, false, false>>(weight, weight.tile(row / kTileRows), tile);
-    size_t tokens = 0;
-    for (size_t n = 0; n < n_rows; n += tokens) {
-      tokens = inputs_together(n_rows - n);
-      Vec total[kMostInputs];
-      if (tokens == 4) signed_tile<4>(tile, weight.k, x, n, total);
-      if (tokens == 2) signed_tile<2>(tile, weight.k, x, n, total);
-      if (tokens == 1) signed_tile<1>(tile, weight.k, x, n, total);
-      put_tile(total, tokens, row, row_end, out + n * out_stride, out_stride, accumulate);
-    }
-  }
+  SignedTile signed_weights;
+  for_tiles(
+      n_rows, weight, row_begin, row_end, out, out_stride, accumulate,
+      [&](const uint8_t* tile) { split_signs<GroupKind<8, 32, false, false>>(weight, tile, signed_weights); },
+      [&](size_t first, size_t tokens, Vec* total) {
+        if (tokens == 4) signed_tile<4>(signed_weights, weight.k, x, first, total);
+        if (tokens == 2) signed_tile<2>(signed_weights, weight.k, x, first, total);
+        if (tokens == 1) signed_tile<1>(signed_weights, weight.k, x, first, total);
+      });
 }
 
 }  // namespace

@@ -104,6 +104,21 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
+// Calls body(group, quants, scales, g) for each group of 32 columns of a tile: scales are those of its block, where it
+// is the g-th.
+template <typename Kind, typename Body>
+void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
+  const size_t groups = m.k / kGroupColumns;
+  for (size_t begin = 0; begin < groups;) {
+    const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
+    const BlockScales<Kind> scales(m, tile, n);
+    const uint8_t* quants = tile + m.quants_at(n);
+    for (size_t g = 0; g < n; ++g, quants += group_quant_bytes(Kind::kBits)) body(begin + g, quants, scales, g);
+    begin += n;
+    tile += m.block_bytes(n);
+  }
+}
+
 // A tile is read from its first byte to its last, and the next one follows. Its lines are prefetched in that order, so
 // far ahead.
 constexpr size_t kBytesAhead = 4096;
@@ -223,19 +238,32 @@ inline void put_tile(const Vec* total, size_t n, size_t row, size_t row_end, flo
   put_outputs(total, n, row % kTileRows, row, end, out, out_stride, accumulate);
 }
 
-inline void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
-                          size_t row_end, float* out, size_t out_stride, bool accumulate) {
-  const std::array<TileKernel, 4> run = with_kind(weight, [](auto kind) { return kernels_of<decltype(kind)>(); });
+// The outputs of n_rows inputs for a range of rows. multiply(first, tokens, total) gives those of the inputs from
+// `first` on for the tile with which prepare was called last.
+template <typename Prepare, typename Multiply>
+void for_tiles(size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end, float* out,
+               size_t out_stride, bool accumulate, Prepare&& prepare, Multiply&& multiply) {
   for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
-    const uint8_t* tile = weight.tile(row / kTileRows);
+    prepare(weight.tile(row / kTileRows));
     size_t tokens = 0;
     for (size_t n = 0; n < n_rows; n += tokens) {
       tokens = inputs_together(n_rows - n);
       Vec total[kMostInputs];
-      run[static_cast<size_t>(std::countr_zero(tokens))](weight, tile, x, n, total);
+      multiply(n, tokens, total);
       put_tile(total, tokens, row, row_end, out + n * out_stride, out_stride, accumulate);
     }
   }
+}
+
+inline void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
+                          size_t row_end, float* out, size_t out_stride, bool accumulate) {
+  const std::array<TileKernel, 4> run = with_kind(weight, [](auto kind) { return kernels_of<decltype(kind)>(); });
+  const uint8_t* tile = nullptr;
+  for_tiles(
+      n_rows, weight, row_begin, row_end, out, out_stride, accumulate, [&](const uint8_t* next) { tile = next; },
+      [&](size_t first, size_t tokens, Vec* total) {
+        run[static_cast<size_t>(std::countr_zero(tokens))](weight, tile, x, first, total);
+      });
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
         }
         for (const float sign : {1.0F, -1.0F}) {
           const std::vector<float> x(35 * k, sign * 127.0F);
-          for (const size_t n_rows : {1U, 2U, 4U, 35U}) {
+          for (const size_t n_rows : {1U, 2U, 4U, 17U, 35U}) {
             check(fast_, packed, x, {n_rows, 0, 16, false});
             if (HasFatalFailure()) return;
           }
