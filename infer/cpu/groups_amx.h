@@ -2,9 +2,10 @@
 //
 //     inputs (16, group)  x  weights (group / 4, 16 rows, 4)  ->  sums (16 inputs, 16 rows) of 32 bits
 //
-// where a tile of weights is a group of a GroupMatrix' tile as it lies there, its quants widened to bytes. A register
-// holds 64 columns, but the sums of a group are scaled before the next one's are added, so that the bits are the
-// reference's. Included after groups_body.h.
+// where a tile of weights is a group of a GroupMatrix' tile as it lies there, its quants widened to bytes, and the
+// inputs' bytes of a group lie together as well. A register holds 64 columns, but the sums of a group are scaled before
+// the next one's are added, so that the bits are the reference's. They go through memory, from tile registers to those
+// of vectors. Included after groups_body.h.
 #pragma once
 
 #include <atomic>
@@ -47,44 +48,92 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
   std::atomic_signal_fence(std::memory_order_seq_cst);  // to the compiler, loading a tile register reads no memory
 }
 
+// dots (16 inputs, 16 rows): the products of a group. Two sets of registers are used by turns, so that none waits for
+// the sums of the one before.
+template <size_t kSet>
+inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, int32_t* dots) {
+  if constexpr (kSet == 0) {
+    _tile_zero(0);
+    _tile_loadd(1, inputs, kGroupColumns);
+    _tile_loadd(2, quants, 64);
+    _tile_dpbssd(0, 1, 2);
+    _tile_stored(0, dots, 64);
+  } else {
+    _tile_zero(3);
+    _tile_loadd(4, inputs, kGroupColumns);
+    _tile_loadd(5, quants, 64);
+    _tile_dpbssd(3, 4, 5);
+    _tile_stored(3, dots, 64);
+  }
+}
+
 // total[t]: the tile times input first + t, for sixteen inputs.
 template <typename Kind>
 void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first, Vec* total) {
   constexpr size_t kParts = BlockScales<Kind>::kParts;
+  constexpr size_t kSets = 2;
   const size_t groups = k / kGroupColumns;
-  alignas(64) int32_t dots[kAmxInputs][kTileRows];
+  const int8_t* values = x.values + first * k;
+  const float* input_scales = x.scales + first * groups;
+  const float* scaled_sums = x.scaled_sums + first * groups;
+  alignas(64) int32_t dots[kSets][kAmxInputs][kTileRows];
+  const auto multiply = [&]<size_t kSet>(size_t part) {
+    const int8_t* group = values + part / kParts * kAmxInputs * kGroupColumns;
+    multiply_tiles<kSet>(group + part % kParts * Kind::kGroup, &weights.quants[part * Kind::kGroup / 4], dots[kSet][0]);
+  };
   Vec sum[kAmxInputs];
-  for (Vec& s : sum) s = Vec::zero();
-  for (size_t g = 0; g < groups; ++g) {
-    for (size_t part = g * kParts; part < (g + 1) * kParts; ++part) {
-      _tile_zero(0);
-      _tile_loadd(1, x.values + first * k + part * Kind::kGroup, k);
-      _tile_loadd(2, weights.quants[part * Kind::kGroup / 4].bytes, 64);
-      _tile_dpbssd(0, 1, 2);
-      _tile_stored(0, dots, 64);
-      for_constants<kAmxInputs>([&](auto t) {
-        const Vec dot = Ints{_mm512_load_si512(dots[t])}.to_floats();
-        sum[t] = Vec::fma(dot, weights.scales[part] * Vec::all(x.scales[(first + t) * groups + g]), sum[t]);
-      });
-    }
-    if constexpr (Kind::kMinimums) {
-      for_constants<kAmxInputs>([&](auto t) {
-        sum[t] = Vec::fma(weights.minimums[g], Vec::all(x.scaled_sums[(first + t) * groups + g]), sum[t]);
-      });
+#pragma GCC unroll 16
+  for (size_t t = 0; t < kAmxInputs; ++t) sum[t] = Vec::zero();
+  const size_t parts = groups * kParts;
+  for (size_t first_part = 0; first_part < parts; first_part += kSets) {
+    const size_t n = std::min(kSets, parts - first_part);
+    multiply.template operator()<0>(first_part);
+    if (n == kSets) multiply.template operator()<1>(first_part + 1);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t part = first_part + i;
+      const float* scales_of_inputs = input_scales + part / kParts * kAmxInputs;
+      const Vec scale = weights.scales[part];
+#pragma GCC unroll 16
+      for (size_t t = 0; t < kAmxInputs; ++t) {
+        const Vec dot = Ints{_mm512_load_si512(dots[i][t])}.to_floats();
+        sum[t] = Vec::fma(dot, scale * Vec::all(scales_of_inputs[t]), sum[t]);
+      }
+      if constexpr (Kind::kMinimums) {
+        const Vec minimum = weights.minimums[part];
+        const float* sums_of_inputs = scaled_sums + part * kAmxInputs;
+#pragma GCC unroll 16
+        for (size_t t = 0; t < kAmxInputs; ++t) sum[t] = Vec::fma(minimum, Vec::all(sums_of_inputs[t]), sum[t]);
+      }
     }
   }
-  std::copy_n(sum, kAmxInputs, total);
+#pragma GCC unroll 16
+  for (size_t t = 0; t < kAmxInputs; ++t) total[t] = sum[t];
 }
 
-// Sixteen inputs lie one after the other, as AMX loads them. Fewer take the kernel of AVX-512 with VNNI.
+// The inputs after the first ones, which is where a call of quantize began.
+inline QuantizedInputs behind(const QuantizedInputs& x, size_t n, size_t k) {
+  const size_t groups = n * (k / kGroupColumns);
+  return {.values = x.values + n * k,
+          .scales = x.scales + groups,
+          .scaled_sums = x.scaled_sums + groups,
+          .sums = x.sums + groups * 3};
+}
+
+// Of sixteen inputs a group lies as AMX loads it, one input after the other. Fewer take the kernel of AVX-512 with
+// VNNI.
 void quantize_amx(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
-  if (n < kAmxInputs) return quantize(x, n, k, out);
-  const size_t groups = k / kGroupColumns;
-  for (size_t i = 0; i < n; ++i) {
+  const size_t whole = n / kAmxInputs * kAmxInputs;
+  for (size_t i = 0; i < whole; ++i) {
+    const size_t t = i % kAmxInputs;
+    const QuantizedInputs sixteen = behind(out, i - t, k);
     quantize_one(x + i * k, k,
-                 {out.values + i * k, out.scales + i * groups, out.scaled_sums + i * groups, out.sums + i * groups * 3},
-                 1);
+                 {.values = sixteen.values + t * kGroupColumns,
+                  .scale = sixteen.scales + t,
+                  .scaled_sum = sixteen.scaled_sums + t,
+                  .sums = sixteen.sums + t},
+                 {.inputs = kAmxInputs, .fours = 4});
   }
+  quantize(x + whole * k, n - whole, k, behind(out, whole, k));
 }
 
 void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
@@ -104,13 +153,9 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
       }
     });
   }
-  const size_t groups = weight.k / kGroupColumns;
-  const QuantizedInputs rest{.values = x.values + whole * weight.k,
-                             .scales = x.scales + whole * groups,
-                             .scaled_sums = x.scaled_sums + whole * groups,
-                             .sums = x.sums + whole * groups * 3};
-  avx512vnni_kernels().matmul_groups(rest, n_rows - whole, weight, row_begin, row_end, out + whole * out_stride,
-                                     out_stride, accumulate);
+  if (n_rows == whole) return;
+  avx512vnni_kernels().matmul_groups(behind(x, whole, weight.k), n_rows - whole, weight, row_begin, row_end,
+                                     out + whole * out_stride, out_stride, accumulate);
 }
 
 }  // namespace

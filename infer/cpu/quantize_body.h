@@ -15,8 +15,7 @@ namespace {
 // Of n inputs, how many the next step of a product takes: the most that go together, and of the rest a power of two.
 inline size_t inputs_together(size_t n) { return std::bit_floor(std::min(n, kMostInputs)); }
 
-// Where what belongs to a group of an input goes. Its 32 values are eight times four, `stride` times four apart, and
-// its three sums are `stride` apart.
+// Where what belongs to a group of an input goes.
 struct QuantizedGroup {
   int8_t* values;
   float* scale;
@@ -24,8 +23,14 @@ struct QuantizedGroup {
   int32_t* sums;
 };
 
+// How inputs lie side by side.
+struct Layout {
+  size_t inputs;  ///< a group of each, then the next group of each; so do their scales, and each of the three sums
+  size_t fours;   ///< values from four columns of an input to its next four
+};
+
 // The values and the scale of 32 numbers. halves: the values as floats.
-inline void quantize_group(const float* x, const QuantizedGroup& to, size_t stride, Vec* halves) {
+inline void quantize_group(const float* x, const QuantizedGroup& to, size_t fours, Vec* halves) {
   uint32_t largest = 0;  // as bits, magnitudes keep their order, and infinity and NaN are largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
   const auto m = std::bit_cast<float>(largest);
@@ -39,12 +44,13 @@ inline void quantize_group(const float* x, const QuantizedGroup& to, size_t stri
   }
   int8_t values[kGroupColumns];
   for (size_t i = 0; i < kGroupColumns; ++i) values[i] = static_cast<int8_t>(static_cast<int32_t>(rounded[i]));
-  for (size_t i = 0; i < kGroupColumns; i += 4) std::memcpy(to.values + i * stride, values + i, 4);
+  for (size_t i = 0; i < kGroupColumns / 4; ++i) std::memcpy(to.values + i * fours, values + 4 * i, 4);
   *to.scale = m < kLeast ? 0.0F : m / 127.0F;
 }
 
-// One input (k). `stride` inputs lie side by side, and `to` is the place of its first group.
-inline void quantize_one(const float* x, size_t k, QuantizedGroup to, size_t stride) {
+// One input (k). `to` is the place of its first group.
+inline void quantize_one(const float* x, size_t k, QuantizedGroup to, Layout layout) {
+  const size_t stride = layout.inputs;
   constexpr size_t kGroups = kLanes / 2;  // whose sums are taken together: of integers, so they are exact in any order
   for (size_t column = 0; column < k; column += kGroups * kGroupColumns) {
     const size_t n = std::min(kGroups, (k - column) / kGroupColumns);
@@ -52,7 +58,7 @@ inline void quantize_one(const float* x, size_t k, QuantizedGroup to, size_t str
     for (Vec& h : halves) h = Vec::zero();
     QuantizedGroup group = to;
     for (size_t g = 0; g < n; ++g) {
-      quantize_group(x + column + g * kGroupColumns, group, stride, halves + 2 * g);
+      quantize_group(x + column + g * kGroupColumns, group, layout.fours, halves + 2 * g);
       group.values += kGroupColumns * stride;
       group.scale += stride;
     }
@@ -81,7 +87,7 @@ inline void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& 
                     .scale = out.scales + first * groups + t,
                     .scaled_sum = out.scaled_sums + first * groups + t,
                     .sums = out.sums + first * groups * 3 + t},
-                   inputs);
+                   {.inputs = inputs, .fours = 4 * inputs});
     }
   }
 }

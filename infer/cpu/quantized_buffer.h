@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/aligned_vector.h"
 #include "infer/reference/groups.h"
 
 namespace folio::infer {
@@ -34,7 +35,7 @@ class QuantizedBuffer {
   }
 
  private:
-  std::vector<int8_t> values_;
+  core::AlignedVector<int8_t> values_;  // no group of an input begins in one cache line and ends in another
   std::vector<float> scales_;
   std::vector<float> scaled_sums_;
   std::vector<int32_t> sums_;

@@ -11,6 +11,7 @@
 #include "infer/forward/runner.h"
 #include "infer/reference/kernels.h"
 #include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/cpu/kernel_sets.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::kernels {
@@ -22,19 +23,19 @@ using test::kNaN;
 using test::kRanges;
 using test::random_floats;
 
-std::vector<core::Isa> isas_with_fast_products() {
-  std::vector<core::Isa> isas = isas_with_kernels();
-  std::erase_if(isas, [](core::Isa isa) { return kernels_for(isa).matmul_fast == nullptr; });
-  return isas;
+std::vector<test::KernelSet> sets_with_fast_products() {
+  std::vector<test::KernelSet> sets = test::kernel_sets();
+  std::erase_if(sets, [](const test::KernelSet& set) { return set.kernels->matmul_fast == nullptr; });
+  return sets;
 }
 
-class FastKernels : public ::testing::TestWithParam<core::Isa> {
+class FastKernels : public ::testing::TestWithParam<test::KernelSet> {
  protected:
-  const Kernels& fast_ = kernels_for(GetParam());
+  const Kernels& fast_ = *GetParam().kernels;
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, FastKernels, ::testing::ValuesIn(isas_with_fast_products()),
-                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, FastKernels, ::testing::ValuesIn(sets_with_fast_products()),
+                         [](const auto& info) { return info.param.name; });
 
 // (n, k) in tiles.
 std::vector<BF16> tiles_of(const Kernels& kernels, std::span<const float> x, size_t n, size_t k) {

@@ -14,6 +14,7 @@
 #include "infer/reference/kernels.h"
 #include "infer/reference/reference.h"
 #include "tests/infer/cpu/guarded_buffer.h"
+#include "tests/infer/cpu/kernel_sets.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer::kernels {
@@ -120,13 +121,13 @@ TEST(Repack, RefusesOtherTypes) {
   EXPECT_ERROR(group_layout(tensor), "the tensor w has type F32, which has no groups");
 }
 
-class GroupsOfIsa : public ::testing::TestWithParam<core::Isa> {
+class GroupsOfIsa : public ::testing::TestWithParam<test::KernelSet> {
  protected:
-  const Kernels& fast_ = kernels_for(GetParam());
+  const Kernels& fast_ = *GetParam().kernels;
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, GroupsOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
-                         [](const auto& info) { return std::string(core::isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, GroupsOfIsa, ::testing::ValuesIn(test::kernel_sets()),
+                         [](const auto& info) { return info.param.name; });
 
 // The largest of each 32 becomes 127 or -127, no number is further than half a step from its value, sums are exact.
 TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
@@ -145,7 +146,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
       const auto sum = [&](size_t from, size_t n) {
         return std::accumulate(&q.values[from], &q.values[from] + n, int32_t{0});
       };
-      if (GetParam() != core::Isa::Reference) {
+      if (fast_.isa != core::Isa::Reference) {
         EXPECT_EQ(q.sums[3 * g], -sum(g * 32, 32));
         EXPECT_EQ(q.sums[3 * g + 1], -sum(g * 32, 16));
         EXPECT_EQ(q.sums[3 * g + 2], -sum(g * 32 + 16, 16));
@@ -175,7 +176,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreTheReferences) {
   const Quantized expected(reference_kernels(), x, x.size());
   EXPECT_EQ(got.values, expected.values);
   for (size_t g = 0; g < got.scales.size(); ++g) {
-    if (GetParam() != core::Isa::Reference) {  // which has no sums
+    if (fast_.isa != core::Isa::Reference) {  // which has no sums
       const int8_t* values = &expected.values[g * 32];
       const int32_t first = std::accumulate(values, values + 16, int32_t{0});
       const int32_t last = std::accumulate(values + 16, values + 32, int32_t{0});

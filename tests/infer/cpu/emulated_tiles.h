@@ -1,0 +1,100 @@
+// AMX's tile registers in plain C++, in place of the intrinsics, as Intel's manual defines them: so that the kernels
+// for AMX can be tested on a processor without it. Included before infer/cpu/amx_shapes.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace folio::test {
+
+class EmulatedTiles {
+ public:
+  void configure(const void* config) {
+    const auto* bytes = static_cast<const uint8_t*>(config);
+    for (size_t i = 0; i < 8; ++i) {
+      uint16_t row_bytes;
+      std::memcpy(&row_bytes, bytes + 16 + 2 * i, sizeof row_bytes);
+      tiles_[i] = {.n_rows = bytes[48 + i], .row_bytes = row_bytes, .rows = {}};
+    }
+  }
+  void zero(size_t to) { std::memset(tiles_[to].rows, 0, sizeof tiles_[to].rows); }
+  void load(size_t to, const void* from, size_t stride) {
+    zero(to);
+    Tile& tile = tiles_[to];
+    for (size_t r = 0; r < tile.n_rows; ++r) {
+      std::memcpy(tile.rows[r], static_cast<const uint8_t*>(from) + r * stride, tile.row_bytes);
+    }
+  }
+  void store(size_t from, void* to, size_t stride) const {
+    const Tile& tile = tiles_[from];
+    for (size_t r = 0; r < tile.n_rows; ++r) {
+      std::memcpy(static_cast<uint8_t*>(to) + r * stride, tile.rows[r], tile.row_bytes);
+    }
+  }
+  /// sums (m, n) of Sum += a (m, 4 k bytes) b (k, n, 4 bytes), for elements T.
+  template <typename T, typename Sum>
+  void multiply(size_t sums, size_t a, size_t b) {
+    constexpr size_t kTogether = 4 / sizeof(T);
+    for (size_t m = 0; m < tiles_[sums].n_rows; ++m) {
+      for (size_t n = 0; n < tiles_[sums].row_bytes / 4U; ++n) {
+        auto sum = element<Sum>(tiles_[sums], m, n);
+        for (size_t k = 0; k < tiles_[b].n_rows; ++k) {
+          for (size_t i = 0; i < kTogether; ++i) {
+            sum += static_cast<Sum>(element<T>(tiles_[a], m, k * kTogether + i)) *
+                   static_cast<Sum>(element<T>(tiles_[b], k, n * kTogether + i));
+          }
+        }
+        std::memcpy(tiles_[sums].rows[m] + 4 * n, &sum, 4);
+      }
+    }
+  }
+
+ private:
+  struct Tile {
+    size_t n_rows = 0;
+    size_t row_bytes = 0;
+    uint8_t rows[16][64]{};
+  };
+  template <typename T>
+  static T element(const Tile& tile, size_t row, size_t i) {
+    T x;
+    std::memcpy(&x, tile.rows[row] + i * sizeof x, sizeof x);
+    return x;
+  }
+
+  Tile tiles_[8];
+};
+
+/// Two bytes of a float.
+struct EmulatedBf16 {
+  uint16_t bits;
+  explicit operator float() const {
+    const uint32_t wide = uint32_t{bits} << 16U;
+    float x;
+    std::memcpy(&x, &wide, sizeof x);
+    return x;
+  }
+};
+
+inline thread_local EmulatedTiles emulated_tiles;
+
+}  // namespace folio::test
+
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_zero
+#undef _tile_dpbssd
+#undef _tile_dpbf16ps
+// NOLINTBEGIN(bugprone-reserved-identifier,cppcoreguidelines-macro-usage)
+#define _tile_loadconfig(config) ::folio::test::emulated_tiles.configure(config)
+#define _tile_release() ::folio::test::emulated_tiles = {}
+#define _tile_zero(to) ::folio::test::emulated_tiles.zero(to)
+#define _tile_loadd(to, from, stride) ::folio::test::emulated_tiles.load(to, from, stride)
+#define _tile_stored(from, to, stride) ::folio::test::emulated_tiles.store(from, to, stride)
+#define _tile_dpbssd(sums, a, b) ::folio::test::emulated_tiles.multiply<int8_t, int32_t>(sums, a, b)
+#define _tile_dpbf16ps(sums, a, b) \
+  ::folio::test::emulated_tiles.multiply<::folio::test::EmulatedBf16, float>(sums, a, b)
+// NOLINTEND(bugprone-reserved-identifier,cppcoreguidelines-macro-usage)

@@ -1,0 +1,37 @@
+// The kernels that can be tested here: those of this machine's instruction sets, and those for AMX on emulated
+// registers, where the machine has all the rest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "infer/reference/kernels.h"
+
+namespace folio::infer {
+
+namespace kernels {
+const Kernels& emulated_amx_kernels();
+}  // namespace kernels
+
+namespace test {
+
+struct KernelSet {
+  std::string name;
+  const kernels::Kernels* kernels;
+};
+
+inline std::vector<KernelSet> kernel_sets() {
+  std::vector<KernelSet> sets;
+  for (const core::Isa isa : kernels::isas_with_kernels()) {
+    sets.push_back({std::string(core::isa_name(isa)), &kernels::kernels_for(isa)});
+  }
+#if defined(__x86_64__)
+  if (sets.back().kernels->isa == core::Isa::Avx512Bf16) {
+    sets.push_back({"emulated_amx", &kernels::emulated_amx_kernels()});
+  }
+#endif
+  return sets;
+}
+
+}  // namespace test
+}  // namespace folio::infer
