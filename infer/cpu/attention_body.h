@@ -165,8 +165,8 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
   sum.store_first(value + d, lanes);
 }
 
-// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32). Prefetches as
-// many elements at `next`. Computes as many positions at a time as have their sums in registers.
+// scores (kQueries, 32) = queries (head_dim, kQueries) times the first n columns of keys (head_dim, 32), or some more.
+// Prefetches as many elements at `next`. Computes as many positions at a time as have their sums in registers.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -182,13 +182,9 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
       for (size_t d = group; d < std::min(head_dim, group + Scales::kGroup); ++d) {
         Vec key[kVecs];
         for (size_t i = 0; i < kVecs; ++i) {
-          const size_t position = first + i * kLanes;
-          const size_t at = d * kBlockPositions + position;
+          const size_t at = d * kBlockPositions + first + i * kLanes;
           prefetch_vector(next, at / kLanes);
-          const bool whole = n >= position + kLanes;
-          const Vec stored =
-              whole ? Vec::load(keys + at) : Vec::load_first(keys + at, std::max(n, position) - position);
-          key[i] = scales.scaled(stored, i);
+          key[i] = scales.scaled(Vec::load(keys + at), i);
         }
         for (size_t q = 0; q < kQueries; ++q) {
           const Vec x = Vec::all(queries[d * kQueries + q]);
@@ -216,7 +212,7 @@ struct Scores {
   float scale;
   float cap;
 
-  [[nodiscard]] Vec of(Vec products) const {
+  [[nodiscard, gnu::always_inline]] Vec of(Vec products) const {
     const Vec scores = products * Vec::all(scale);
     return cap > 0.0F ? soft_cap(scores, cap) : scores;
   }

@@ -34,7 +34,6 @@ struct GroupKind {
   static constexpr size_t kGroup = group;
   static constexpr bool kMinimums = minimums;
   static constexpr bool kByteScales = byte_scales;
-  static constexpr int kZeroPoint = minimums ? 0 : 1 << (kQuantBits - 1);
 };
 
 // Calls take(i, quants) for the columns 4 i to 4 i + 3 of a group, i < 8. Those in the low halves of bytes come first.
@@ -149,7 +148,8 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
   const float* scaled_sums = x.scaled_sums + first * groups;
   const int32_t* sums = x.sums + first * groups * 3;
   Vec sum[kTokens];
-  for (Vec& s : sum) s = Vec::zero();
+#pragma GCC unroll 16
+  for (size_t t = 0; t < kTokens; ++t) sum[t] = Vec::zero();
   for (size_t begin = 0; begin < groups;) {
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
@@ -165,8 +165,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
       if constexpr (!Kind::kMinimums && !Sums::kSubtractsZeroPoint) {
         for (size_t p = 0; p < kParts; ++p) {
           for (size_t t = 0; t < kTokens; ++t) {
-            const int32_t sum = sums[(kParts == 2 ? p + 1 : 0) * kTokens + t];
-            dots[p][t].start(Ints::all(sum).template times<Kind::kZeroPoint>());
+            dots[p][t].start(sums + (kParts == 2 ? p + 1 : 0) * kTokens + t);
           }
         }
       }
@@ -195,7 +194,8 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     begin += n;
     tile += m.block_bytes(n);
   }
-  std::copy_n(sum, kTokens, total);
+#pragma GCC unroll 16
+  for (size_t t = 0; t < kTokens; ++t) total[t] = sum[t];
 }
 
 // Calls body with the GroupKind of a matrix, and returns what it does.

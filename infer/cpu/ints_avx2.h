@@ -80,10 +80,8 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  void start(Ints with) {
-    low = with.low;
-    high = with.high;
-  }
+  /// The sums begin with *sum zero points, which are added at the end: there are registers again.
+  void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     int32_t four;
@@ -101,6 +99,7 @@ struct Dots {
   Ints sum() {
     if constexpr (kBits != 8) {
       if (n_added > 0) widen();
+      if (first != nullptr) return Ints{low, high} + Ints::all(*first).template times<1 << (kBits - 1)>();
     }
     return {low, high};
   }
@@ -121,6 +120,7 @@ struct Dots {
   __m256i high = _mm256_setzero_si256();
   __m256i low16 = _mm256_setzero_si256();
   __m256i high16 = _mm256_setzero_si256();
+  const int32_t* first = nullptr;
   int n_added = 0;  // the loops around are unrolled, so that this is known when they are compiled
 };
 

@@ -67,7 +67,8 @@ struct Dots {
     __m512i v;
   };
 
-  void start(Ints with) { sums = with.v; }
+  /// The sums begin with *sum zero points.
+  void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
   Ints sum() { return {sums}; }
@@ -84,7 +85,8 @@ struct Dots {
     __m512i odd;
   };
 
-  void start(Ints with) { sums = with.v; }
+  /// The sums begin with *sum zero points.
+  void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     const __m512i a = four(values);

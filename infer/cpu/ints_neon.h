@@ -81,7 +81,8 @@ struct Dots {
     Bytes bytes;
   };
 
-  void start(Ints with) { sums = with; }
+  /// The sums begin with *sum zero points.
+  void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>(); }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     int32_t four;

@@ -36,7 +36,12 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
       for (size_t t = kInputs; t < kLanes; ++t) rows[t] = Vec::zero();
       Vec::transpose(rows, of_columns);
       float* to = out + (chunk + c / kLanes) * kInputs;
-      for (size_t l = 0; l < width; ++l, to += part_columns(columns) * kInputs) of_columns[l].store_first(to, kInputs);
+      const size_t part = part_columns(columns) * kInputs;
+      if (c + kLanes < columns) {  // the lanes past kInputs reach into the next column, which comes later
+        for (size_t l = 0; l < kLanes; ++l) of_columns[l].store(to + l * part);
+      } else {
+        for (size_t l = 0; l < width; ++l) of_columns[l].store_first(to + l * part, kInputs);
+      }
     }
   }
 }
@@ -101,8 +106,8 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
         const float* in = x + n * in_lanes(k) + chunk * kInputs;
         panel = memory.data();
         for (size_t row = block; row < block_end; row += kLanes, panel += kChunkColumns, ++total) {
-          Totals now{};
-          if (chunk > 0) now = *total;
+          Totals now;
+          for (size_t t = 0; t < kInputs; ++t) now.of[t] = chunk > 0 ? total->of[t] : Vec::zero();
           run(panel, in, columns, now.of);
           if (chunk + kChunk < k) {
             *total = now;

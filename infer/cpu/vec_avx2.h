@@ -36,6 +36,7 @@ struct Vec {
   static Vec all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
   static Vec load_first(const float* p, size_t n) {
+    if (n == 16) return load(p);
     return {_mm256_maskload_ps(p, low_mask(n)), n > 8 ? _mm256_maskload_ps(p + 8, high_mask(n)) : _mm256_setzero_ps()};
   }
   static Vec load(const F16* p) { return {_mm256_cvtph_ps(eight(p)), _mm256_cvtph_ps(eight(p + 8))}; }
@@ -61,6 +62,7 @@ struct Vec {
     _mm256_storeu_ps(p + 8, high);
   }
   void store_first(float* p, size_t n) const {
+    if (n == 16) return store(p);  // many times as fast on AMD's processors
     _mm256_maskstore_ps(p, low_mask(n), low);
     if (n > 8) _mm256_maskstore_ps(p + 8, high_mask(n), high);
   }

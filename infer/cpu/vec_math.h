@@ -10,7 +10,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-inline Vec exp(Vec x) {
+[[gnu::always_inline]] inline Vec exp(Vec x) {
   using namespace core::exp_constants;
   x = Vec::max(x, Vec::all(kLow));
   x = Vec::min(x, Vec::all(kHigh));
@@ -38,7 +38,9 @@ inline float join_lanes(Vec v) {
 // Calls body(i, n) for the elements [i, i + n) of `count`, sixteen at a time; n < 16 only in the last call.
 template <typename Body>
 inline void for_lanes(size_t count, Body&& body) {
-  for (size_t i = 0; i < count; i += kLanes) body(i, std::min(kLanes, count - i));
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) body(i, kLanes);
+  if (i < count) body(i, count - i);
 }
 
 }  // namespace
