@@ -103,24 +103,28 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
+// A tile is read from its first byte to its last, and the next one follows. Its lines are prefetched in that order, so
+// far ahead.
+constexpr size_t kBytesAhead = 4096;
+
 // Calls body(group, quants, scales, g) for each group of 32 columns of a tile: scales are those of its block, where it
 // is the g-th.
 template <typename Kind, typename Body>
 void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
+  constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
   const size_t groups = m.k / kGroupColumns;
   for (size_t begin = 0; begin < groups;) {
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile + m.quants_at(n);
-    for (size_t g = 0; g < n; ++g, quants += group_quant_bytes(Kind::kBits)) body(begin + g, quants, scales, g);
+    for (size_t g = 0; g < n; ++g, quants += kQuantBytes) {
+      for (size_t i = 0; i < kQuantBytes; i += 64) prefetch_line<Prefetch::L2>(quants + kBytesAhead + i);
+      body(begin + g, quants, scales, g);
+    }
     begin += n;
     tile += m.block_bytes(n);
   }
 }
-
-// A tile is read from its first byte to its last, and the next one follows. Its lines are prefetched in that order, so
-// far ahead.
-constexpr size_t kBytesAhead = 4096;
 
 // What the next block multiplies, of one input. A tile with many columns drives it out of L1 before the next tile.
 template <typename Kind>
