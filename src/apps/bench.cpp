@@ -117,23 +117,29 @@ std::vector<infer::Request> random_requests(const infer::Engine& engine, const O
 }
 
 // Prompts that nobody has computed before; then the same again, which the cache knows, and the tokens behind them.
-// A short repetition that does not count comes first, and warms up.
+// Short repetitions that do not count come first, for as long as threads take to leave cores that others use.
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
-  std::vector<double> prefill;
-  std::vector<double> decode;
-  for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
-    const int64_t most = repetition == 0 ? 16 : std::numeric_limits<int64_t>::max();
-    const int64_t prompt_tokens = std::min(o.prompt_tokens, most);
+  constexpr double kWarmUpSeconds = 0.5;
+  constexpr int64_t kWarmUpTokens = 16;
+  const auto repeat = [&](int repetition, int64_t prompt_tokens, int64_t gen_tokens) -> Speeds {
     std::vector<infer::Request> requests = random_requests(engine, o, batch, repetition, prompt_tokens);
     const auto run = [&](int64_t n_tokens) {
       for (infer::Request& request : requests) request.options.max_tokens = n_tokens;
       return watched(engine, requests);
     };
-    prefill.push_back(static_cast<double>(batch * prompt_tokens) / run(1).seconds_to_first());
-    decode.push_back(run(std::min(o.gen_tokens, most) + 1).tokens_per_s());
+    const double prefill = static_cast<double>(batch * prompt_tokens) / run(1).seconds_to_first();
+    return {prefill, run(gen_tokens + 1).tokens_per_s()};
+  };
+  using Clock = std::chrono::steady_clock;
+  for (const auto start = Clock::now(); Clock::now() - start < std::chrono::duration<double>(kWarmUpSeconds);)
+    repeat(0, std::min(o.prompt_tokens, kWarmUpTokens), std::min(o.gen_tokens, kWarmUpTokens));
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  for (int repetition = 1; repetition <= o.repetitions; ++repetition) {
+    const Speeds speeds = repeat(repetition, o.prompt_tokens, o.gen_tokens);
+    prefill.push_back(speeds.prefill);
+    decode.push_back(speeds.decode);
   }
-  prefill.erase(prefill.begin());
-  decode.erase(decode.begin());
   return {median(prefill), median(decode)};
 }
 
