@@ -13,6 +13,7 @@
 
 #include "infer/cpu/amx_shapes.h"
 #include "infer/cpu/groups_body.h"
+#include "infer/cpu/quantized_buffer.h"
 
 namespace folio::infer::kernels {
 namespace {
@@ -49,7 +50,7 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
 }
 
 // dots (16 inputs, 16 rows): the products of a group. Two sets of registers are used by turns, so that none waits for
-// the sums of the one before.
+// the sums of the one before. The intrinsics take a register's number as a literal alone.
 template <size_t kSet>
 inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, int32_t* dots) {
   if constexpr (kSet == 0) {
@@ -77,18 +78,18 @@ void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, siz
   const float* input_scales = x.scales + first * groups;
   const float* scaled_sums = x.scaled_sums + first * groups;
   alignas(64) int32_t dots[kSets][kAmxInputs][kTileRows];
-  const auto multiply = [&]<size_t kSet>(size_t part) {
-    const int8_t* group = values + part / kParts * kAmxInputs * kGroupColumns;
-    multiply_tiles<kSet>(group + part % kParts * Kind::kGroup, &weights.quants[part * Kind::kGroup / 4], dots[kSet][0]);
+  const auto inputs_of = [&](size_t part) {
+    return values + part / kParts * kAmxInputs * kGroupColumns + part % kParts * Kind::kGroup;
   };
+  const auto quants_of = [&](size_t part) { return &weights.quants[part * Kind::kGroup / 4]; };
   Vec sum[kAmxInputs];
 #pragma GCC unroll 16
   for (size_t t = 0; t < kAmxInputs; ++t) sum[t] = Vec::zero();
   const size_t parts = groups * kParts;
   for (size_t first_part = 0; first_part < parts; first_part += kSets) {
     const size_t n = std::min(kSets, parts - first_part);
-    multiply.template operator()<0>(first_part);
-    if (n == kSets) multiply.template operator()<1>(first_part + 1);
+    multiply_tiles<0>(inputs_of(first_part), quants_of(first_part), dots[0][0]);
+    if (n == kSets) multiply_tiles<1>(inputs_of(first_part + 1), quants_of(first_part + 1), dots[1][0]);
     for (size_t i = 0; i < n; ++i) {
       const size_t part = first_part + i;
       const float* scales_of_inputs = input_scales + part / kParts * kAmxInputs;
@@ -110,22 +111,13 @@ void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, siz
   for (size_t t = 0; t < kAmxInputs; ++t) total[t] = sum[t];
 }
 
-// The inputs after the first ones, which is where a call of quantize began.
-inline QuantizedInputs behind(const QuantizedInputs& x, size_t n, size_t k) {
-  const size_t groups = n * (k / kGroupColumns);
-  return {.values = x.values + n * k,
-          .scales = x.scales + groups,
-          .scaled_sums = x.scaled_sums + groups,
-          .sums = x.sums + groups * 3};
-}
-
 // Of sixteen inputs a group lies as AMX loads it, one input after the other. Fewer take the kernel of AVX-512 with
 // VNNI.
 void quantize_amx(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   const size_t whole = n / kAmxInputs * kAmxInputs;
   for (size_t i = 0; i < whole; ++i) {
     const size_t t = i % kAmxInputs;
-    const QuantizedInputs sixteen = behind(out, i - t, k);
+    const QuantizedInputs sixteen = from(out, i - t, k);
     quantize_one(x + i * k, k,
                  {.values = sixteen.values + t * kGroupColumns,
                   .scale = sixteen.scales + t,
@@ -133,7 +125,7 @@ void quantize_amx(const float* x, size_t n, size_t k, const QuantizedInputs& out
                   .sums = sixteen.sums + t},
                  {.inputs = kAmxInputs, .fours = 4});
   }
-  quantize(x + whole * k, n - whole, k, behind(out, whole, k));
+  quantize(x + whole * k, n - whole, k, from(out, whole, k));
 }
 
 void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
@@ -154,7 +146,7 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
     });
   }
   if (n_rows == whole) return;
-  avx512vnni_kernels().matmul_groups(behind(x, whole, weight.k), n_rows - whole, weight, row_begin, row_end,
+  avx512vnni_kernels().matmul_groups(from(x, whole, weight.k), n_rows - whole, weight, row_begin, row_end,
                                      out + whole * out_stride, out_stride, accumulate);
 }
 

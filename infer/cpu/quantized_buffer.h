@@ -11,8 +11,10 @@
 
 namespace folio::infer {
 
-/// Of inputs of k numbers those from `first` on, with which a call of quantize began, or is to begin.
-[[nodiscard]] inline kernels::QuantizedInputs from(const kernels::QuantizedInputs& x, size_t first, size_t k) {
+/// Of inputs of k numbers those from `first` on, with which a call of quantize began, or is to begin. Always inlined,
+/// since kernels call it, too, and none of their functions may be another file's.
+[[nodiscard, gnu::always_inline]] inline kernels::QuantizedInputs from(const kernels::QuantizedInputs& x, size_t first,
+                                                                       size_t k) {
   const size_t groups = first * (k / kernels::kGroupColumns);
   return {.values = x.values + first * k,
           .scales = x.scales + groups,
