@@ -10,7 +10,8 @@ Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copie
 A command is environment variables and a program with its flags, in quotes. Programs are those of build/, or another
 build's by their absolute paths, that say how fast they were: train; bench and generate with --json, which is added.
 llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and is llama_cpp_speed.py (--python,
---plain). {} stands for each of --models. A busy process is `while True: pass` in Python.
+--plain). serve has the flags -m, -t (2), --gen-tokens and --answers, and is serve_speed.py: what a server's client
+sees. {} stands for each of --models. A busy process is `while True: pass` in Python.
 --copies 2: also two of a command at once, whose speeds are added, beside no busy process.
 
 In each round every command runs once in each of these ways, forwards and backwards in turn. Printed are medians of
@@ -63,8 +64,8 @@ class Command:
             name, value = words.pop(0).split("=", 1)
             self.environment[name] = value
         name = pathlib.Path(words[0]).name if words else ""
-        if name not in ("train", "bench", "generate", "llama.cpp"):
-            sys.exit(f"{line}: it is train, bench, generate or llama.cpp that can be measured")
+        if name not in ("train", "bench", "generate", "serve", "llama.cpp"):
+            sys.exit(f"{line}: it is train, bench, generate, serve or llama.cpp that can be measured")
         self.line, self.is_peer, self.is_training = line, name == "llama.cpp", name == "train"
         if self.is_peer:
             parser = argparse.ArgumentParser(prog="llama.cpp")
@@ -75,6 +76,8 @@ class Command:
             f = parser.parse_args(words[1:])
             self.words = [a.python, str(HERE / "llama_cpp_speed.py"), f.m, "--threads", f.t, "--prompt-tokens",
                           f.prompt_tokens, "--gen-tokens", f.gen_tokens, *["--plain"] * a.plain]
+        elif name == "serve":
+            self.words = [sys.executable, str(HERE / "serve_speed.py"), *words[1:]]
         else:
             self.words = [str(BUILD / words[0]), *words[1:]] + ([] if self.is_training else ["--json"])
 
