@@ -10,8 +10,8 @@ Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copie
 A command is environment variables and a program with its flags, in quotes. Programs are those of build/, or another
 build's by their absolute paths, that say how fast they were: train; bench and generate with --json, which is added.
 llama.cpp has the flags -m, -t (2), --prompt-tokens and --gen-tokens, and is llama_cpp_speed.py (--python,
---plain). serve has the flags -m, -t (2), --gen-tokens and --answers, and is serve_speed.py: what a server's client
-sees. {} stands for each of --models. A busy process is `while True: pass` in Python.
+--plain). serve has the flags -m, -t (2), --gen-tokens and --seconds (3), and is serve_speed.py: what a server's
+client sees. {} stands for each of --models. A busy process is `while True: pass` in Python.
 --copies 2: also two of a command at once, whose speeds are added, beside no busy process.
 
 In each round every command runs once in each of these ways, forwards and backwards in turn. Printed are medians of

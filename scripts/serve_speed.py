@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """How fast a client gets a server's answers, one after the other: a line of JSON.
 
-Usage: scripts/serve_speed.py -m MODEL.gguf [-t 2] [--prompt-tokens 32] [--gen-tokens 200] [--answers 5]
+Usage: scripts/serve_speed.py -m MODEL.gguf [-t 2] [--prompt-tokens 32] [--gen-tokens 200] [--seconds 3]
 
 Prefill: the prompt's tokens over the time to the answer's first token. Decode: one over the mean time between tokens.
-Both of the answers behind the first one, which warms up. Answers are greedy.
+Both of the greedy answers that began in so many seconds, behind the first second, which warms up: beside a process
+that never sleeps, the server takes some tenths of one to find how many threads are best.
 """
 import argparse
 import asyncio
 import json
+import random
 import statistics
 import sys
+import time
 
 import sse_client
 from servers import Server
@@ -19,9 +22,15 @@ NO_END = [0, 2, 4, 65]  # the tokens that end an answer of SmolLM2 or of a model
 
 
 async def answers(server, a):
-    # Each prompt has a beginning of its own, so that none is in the server's cache.
-    requests = [sse_client.Request([5 + i % 50] * a.prompt_tokens, a.gen_tokens) for i in range(1 + a.answers)]
-    return [await sse_client.run(server, [request], NO_END) for request in requests]
+    """Those that began behind the first second: at least one."""
+    loads = []
+    start = time.perf_counter()
+    while not loads or time.perf_counter() < start + 1 + a.seconds:
+        warm = time.perf_counter() > start + 1
+        prompt = [random.randint(20, 60) for _ in range(a.prompt_tokens)]  # it is in no cache
+        load = await sse_client.run(server, [sse_client.Request(prompt, a.gen_tokens)], NO_END)
+        loads += [load] if warm else []
+    return loads
 
 
 def main():
@@ -30,11 +39,11 @@ def main():
     parser.add_argument("-t", "--threads", default="2")
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--gen-tokens", type=int, default=200)
-    parser.add_argument("--answers", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
     a = parser.parse_args()
     try:
         with Server("folio", a.model, sequences=1, context=a.prompt_tokens + a.gen_tokens, threads=a.threads) as server:
-            loads = asyncio.run(answers(server, a))[1:]
+            loads = asyncio.run(answers(server, a))
     except (OSError, RuntimeError) as error:
         sys.exit(f"serve_speed.py: {error}")
     first = statistics.mean(load.first_token()[0] for load in loads)

@@ -101,6 +101,7 @@ class CountingStage final : public infer::PassThroughStage {
     PassThroughStage::attend(layer, sinks);
   }
   void gather() override {
+    std::erase_if(rows_, [](const infer::StepRow& row) { return !row.needs_logits; });
     n_rows_ = n_logit_rows_;
     PassThroughStage::gather();
   }

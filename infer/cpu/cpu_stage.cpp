@@ -47,7 +47,7 @@ void CpuStage::begin(const Step& step) {
   rows_.assign(step.rows.begin(), step.rows.end());
   tables_.assign(step.tables.begin(), step.tables.end());
   table_starts_.assign(step.table_starts.begin(), step.table_starts.end());
-  n_rows_ = rows_.size();
+  group_rows();
   for (size_t s = 0; s < kSlots; ++s) {
     const bool logits = static_cast<Slot>(s) == Slot::Logits;
     slots_[s].resize((logits ? step.n_logit_rows : n_rows_) * widths_[s]);
@@ -70,6 +70,11 @@ void CpuStage::begin(const Step& step) {
         for (const BlockId block : step.tables) cache.starts.push_back(cache.blocks.use(block));
       },
       cache_);
+}
+
+// Which of the rows attend together, and which have an adapter in common.
+void CpuStage::group_rows() {
+  n_rows_ = rows_.size();
   runs_ = find_runs(config_.context_length);
   if (config_.sliding_window > 0) window_runs_ = find_runs(config_.sliding_window);
   adapters_.begin(rows_);
@@ -82,7 +87,8 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
   };
   std::vector<size_t> runs;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table && rows_[i].position % kRowsTogether != 0 &&
+    const bool goes_on = i > 0 && rows_[i].table == rows_[i - 1].table &&
+                         rows_[i].position == rows_[i - 1].position + 1 && rows_[i].position % kRowsTogether != 0 &&
                          first_block(rows_[i]) == first_block(rows_[i - 1]);
     if (!goes_on) runs.push_back(i);
   }
@@ -370,15 +376,17 @@ void CpuStage::activate(Slot gate_slot, Slot up_slot) {
 }
 
 void CpuStage::gather() {
-  const size_t dim = width(Slot::Residual);
-  float* x = at(Slot::Residual);
   size_t n_kept = 0;
-  for (size_t i = 0; i < rows_.size(); ++i) {
+  for (size_t i = 0; i < n_rows_; ++i) {
     if (!rows_[i].needs_logits) continue;
-    if (i != n_kept) std::copy_n(x + i * dim, dim, x + n_kept * dim);
-    ++n_kept;
+    for (const Slot slot : {Slot::Residual, Slot::Query}) {
+      if (i != n_kept) std::copy_n(at(slot) + i * width(slot), width(slot), at(slot) + n_kept * width(slot));
+    }
+    rows_[n_kept++] = rows_[i];
   }
-  n_rows_ = n_kept;
+  if (n_kept == n_rows_) return;
+  rows_.resize(n_kept);
+  group_rows();
 }
 
 std::span<float> CpuStage::wait(Ticket /*ticket*/) { return slots_[static_cast<size_t>(Slot::Logits)]; }

@@ -76,6 +76,7 @@ class CpuStage final : public Stage {
   kernels::QuantizedInputs quantize(const float* x, size_t k);
   const float* pack(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);
+  void group_rows();
   [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots);

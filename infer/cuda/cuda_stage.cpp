@@ -110,6 +110,7 @@ gpu::DeviceMemory CudaStage::angles_of(const std::vector<double>& frequencies, f
 
 float* CudaStage::at(Slot slot) const {
   if (slot == Slot::Residual && gathered_rows_) return gathered_.as<float>();
+  if (slot == Slot::Heads && gathered_rows_) slot = Slot::Query;
   return slots_[static_cast<size_t>(slot)].as<float>();
 }
 
@@ -134,8 +135,9 @@ void CudaStage::forget_recordings() {
 // `in` is there as it was packed.
 void CudaStage::adapt(Slot in, WeightId weight, float* out) {
   if (!has_adapters_) return;
-  adapters_.add(stream_, weight, at(in), n_rows_, width(in), step_.as<int32_t>() + places_.adapters / sizeof(int32_t),
-                out, weights_.matrix(weight).n_out);
+  const size_t of_rows = gathered_rows_ ? places_.logit_adapters : places_.adapters;
+  adapters_.add(stream_, weight, at(in), n_rows_, width(in), step_.as<int32_t>() + of_rows / sizeof(int32_t), out,
+                weights_.matrix(weight).n_out);
 }
 
 // ---- A step's beginning ----
@@ -147,7 +149,7 @@ void CudaStage::begin(const Step& step) {
   n_logit_rows_ = step.n_logit_rows;
   observed_ = step.observed;
   has_adapters_ = std::ranges::any_of(step.rows, [](const StepRow& row) { return row.adapter != kNoAdapter; });
-  gathered_rows_ = delta_pending_ = false;
+  gather_pending_ = gathered_rows_ = delta_pending_ = false;
   activate_pending_.reset();
   norm_pending_.reset();
   attention_ = plan_attention(step.rows, heads_, cache_, widest_window_);
@@ -215,7 +217,8 @@ void CudaStage::send(const Step& step) {
   p.tables = p.positions + n_rows_ * sizeof(int32_t);
   p.adapters = p.tables + n_rows_ * sizeof(int32_t);
   p.logit_rows = p.adapters + n_rows_ * sizeof(int32_t);
-  p.items = p.logit_rows + n_logit_rows_ * sizeof(int32_t);
+  p.logit_adapters = p.logit_rows + n_logit_rows_ * sizeof(int32_t);
+  p.items = p.logit_adapters + n_logit_rows_ * sizeof(int32_t);
   const size_t ids = p.items + attention_.items.size() * sizeof(gpu::AttentionItem);
   const size_t blocks = ids + ids_.size() * sizeof(int32_t);
   const size_t copies = blocks + step.tables.size() * sizeof(int32_t);
@@ -236,7 +239,9 @@ void CudaStage::send(const Step& step) {
     words(p.tables)[i] =
         static_cast<int32_t>(blocks / sizeof(int32_t)) + step.table_starts[static_cast<size_t>(row.table)];
     words(p.adapters)[i] = adapters_.slot(row.adapter);
-    if (row.needs_logits) words(p.logit_rows)[n_kept++] = static_cast<int32_t>(i);
+    if (!row.needs_logits) continue;
+    words(p.logit_adapters)[n_kept] = words(p.adapters)[i];
+    words(p.logit_rows)[n_kept++] = static_cast<int32_t>(i);
   }
   std::memcpy(to + p.items, attention_.items.data(), attention_.items.size() * sizeof(gpu::AttentionItem));
   std::copy(ids_.begin(), ids_.end(), words(ids));
@@ -407,19 +412,23 @@ void CudaStage::attend(int64_t layer, WeightId sinks) {
   in.window = static_cast<int32_t>(positions_seen(config_, layer));
   in.sinks = vector_or_null(sinks);
   gpu::attention(stream_, in);
+  if (std::exchange(gather_pending_, false)) gather_rows();
+}
+
+void CudaStage::gather() { gather_pending_ = n_logit_rows_ < n_rows_; }
+
+void CudaStage::gather_rows() {
+  const int32_t* rows = step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t);
+  gpu::gather(stream_, at(Slot::Residual), take_delta(), rows, n_logit_rows_, width(Slot::Residual),
+              gathered_.as<float>());
+  gpu::gather(stream_, at(Slot::Heads), {}, rows, n_logit_rows_, width(Slot::Heads), at(Slot::Query));
+  gathered_rows_ = true;
+  n_rows_ = n_logit_rows_;
 }
 
 void CudaStage::activate(Slot gate, Slot up) {
   activate_pending_ = {gate, up};
   if (observed_) flush();
-}
-
-void CudaStage::gather() {
-  if (norm_pending_ || activate_pending_) flush();
-  gpu::gather(stream_, at(Slot::Residual), take_delta(), step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t),
-              n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
-  gathered_rows_ = true;
-  n_rows_ = n_logit_rows_;
 }
 
 void CudaStage::finish_logits() {

@@ -73,7 +73,7 @@ class CudaStage final : public Stage {
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool>;
   /// Where the parts of the piece begin that begin() sends, in bytes.
   struct Places {
-    size_t draws, tokens, positions, tables, adapters, logit_rows, items;
+    size_t draws, tokens, positions, tables, adapters, logit_rows, logit_adapters, items;
   };
   static constexpr size_t kKinds = 4;
   /// Tokens on their way to the host.
@@ -103,6 +103,7 @@ class CudaStage final : public Stage {
   gpu::Delta take_delta();
   void flush();
   void forget_recordings();
+  void gather_rows();
   void adapt(Slot in, WeightId weight, float* out);
   [[nodiscard]] size_t bytes_for_experts(size_t n_rows) const;
   [[nodiscard]] size_t widest_of_experts() const;
@@ -130,7 +131,7 @@ class CudaStage final : public Stage {
 
   // Activations, for as many rows as a step has had.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits
+  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits; Heads' lie in Query's memory
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
@@ -159,7 +160,8 @@ class CudaStage final : public Stage {
   uint64_t n_fetched_ = 0;      ///< times that tokens were
 
   // Operations that are held back.
-  bool gathered_rows_ = false;  ///< Residual is gathered_
+  bool gather_pending_ = false;  ///< it is done behind attend(), which takes all rows
+  bool gathered_rows_ = false;   ///< Residual is gathered_, and Heads lie in Query's memory
   bool delta_pending_ = false;  ///< Branch is not added to Residual yet
   std::optional<WeightId> norm_pending_;
   std::optional<std::pair<Slot, Slot>> activate_pending_;

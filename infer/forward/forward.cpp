@@ -31,7 +31,7 @@ class Watch {
 void run_layers(Stage& m, const Step& step, const Observer& observer) {
   using enum Slot;
   const StageWeights& w = m.weights();
-  const size_t n = step.rows.size();
+  size_t n = step.rows.size();
   Watch see(m, observer);
 
   if (w.has(Role::TokenEmbedding)) {
@@ -57,6 +57,11 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("query", Query, n, l);
     see("key", Key, n, l);
     see("value", Value, n, l);
+    if (w.has(Role::Output) && l + 1 == m.layers().last) {  // of other rows only keys and values are wanted from here on
+      n = step.n_logit_rows;
+      if (n == 0) return;
+      m.gather();
+    }
     m.attend(l, w(Role::AttentionSinks, l));
     see("heads", Heads, n, l);
     m.project_to_residual(Heads, w(Role::Wo, l), w(Role::Bo, l), w(Role::PostAttentionNorm, l));
@@ -82,13 +87,12 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     }
     see("ffn_residual", Residual, n, l);
   }
-  if (!w.has(Role::Output) || step.n_logit_rows == 0) return;
-  m.gather();
+  if (!w.has(Role::Output)) return;
   m.norm(w(Role::OutputNorm));
-  see("norm", Normed, step.n_logit_rows);
+  see("norm", Normed, n);
   m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
   m.finish_logits();
-  see("logits", Logits, step.n_logit_rows);
+  see("logits", Logits, n);
   if (!step.draws.empty()) m.draw();
 }
 

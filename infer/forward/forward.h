@@ -15,7 +15,8 @@ namespace folio::infer {
 /// "layers.N." before "attention_norm", "query" and "key" (both normalized, if the family
 /// does so, and rotated), "value", "heads" (before Wo),
 /// "attention_residual", "ffn_norm", "routes" (each expert's weight), "ffn_hidden" (silu(gate) * up), "ffn_residual";
-/// and, for the rows that want logits, "norm" and "logits".
+/// then "norm" and "logits". From the last layer's "heads" on there are only the rows that want logits; if none does,
+/// nothing.
 using Observer = std::function<void(const std::string& name, std::span<const float> values, size_t n_rows)>;
 
 /// Runs a step through the stages, which together have all layers, in order. Afterwards the last one's Slot::Logits has

@@ -183,7 +183,8 @@ class Stage {
   /// Each row of the slot *= sigmoid(Normed · weight).
   virtual void gate_rows(Slot slot, WeightId weight);
 
-  /// Moves the rows of Residual that need logits to the front; the operations that follow take only these.
+  /// Moves the rows of Residual and Query that need logits, at least one, to the front; the operations that follow take
+  /// only these. It comes before the last layer's attend().
   virtual void gather() = 0;
   /// Logits = what the configuration's logit_scale and logit_cap make of them.
   virtual void finish_logits() = 0;

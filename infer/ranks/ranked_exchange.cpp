@@ -117,14 +117,15 @@ uint64_t ranked_bytes(const core::ModelConfig& config, size_t n_ranks, size_t ro
     const Share gate = rows_of_rank(static_cast<size_t>(config.hidden_dim), rank, n_ranks);
     const Share expert = rows_of_rank(expert_dim, rank, n_ranks);
     for (int64_t l = 0; l < config.n_layers; ++l) {
-      groups += saved({heads.first * each_head, heads.last * each_head});
-      if (!config.has_experts(l)) groups += saved(gate);
+      uint64_t of_row = saved({heads.first * each_head, heads.last * each_head});
+      if (!config.has_experts(l)) of_row += saved(gate);
       for (size_t e = 0; config.has_experts(l) && e < static_cast<size_t>(config.experts_per_token); ++e) {
-        groups += saved({e * expert_dim + expert.first, e * expert_dim + expert.last});
+        of_row += saved({e * expert_dim + expert.first, e * expert_dim + expert.last});
       }
+      groups += of_row * (l + 1 < config.n_layers ? rows : logit_rows);
     }
   }
-  return floats - groups * kSaved * rows * (n_ranks - 1);
+  return floats - groups * kSaved * (n_ranks - 1);
 }
 
 }  // namespace folio::infer

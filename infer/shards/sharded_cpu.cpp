@@ -256,16 +256,18 @@ size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig&
 uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_shards, size_t rows, size_t logit_rows) {
   const SlotWidths widths = slot_widths(config);
   const auto width = [&](Slot slot) { return widths[static_cast<size_t>(slot)]; };
-  size_t to_all = width(Slot::Residual);
+  size_t to_all = rows * width(Slot::Residual);
   for (int64_t l = 0; l < config.n_layers; ++l) {
-    to_all += width(Slot::Query) + width(Slot::Key) + width(Slot::Value) + width(Slot::Heads) + width(Slot::Residual);
+    to_all += rows * (width(Slot::Query) + width(Slot::Key) + width(Slot::Value));
+    size_t behind = width(Slot::Heads) + width(Slot::Residual);
     const bool experts = config.has_experts(l);
-    if (experts) to_all += width(Slot::Routes) + width(Slot::ExpertGate) + width(Slot::Residual);
-    if (!experts) to_all += width(Slot::Gate) + width(Slot::Residual);
-    if (experts && config.shared_dim > 0) to_all += width(Slot::SharedGate) + width(Slot::Residual);
+    if (experts) behind += width(Slot::Routes) + width(Slot::ExpertGate) + width(Slot::Residual);
+    if (!experts) behind += width(Slot::Gate) + width(Slot::Residual);
+    if (experts && config.shared_dim > 0) behind += width(Slot::SharedGate) + width(Slot::Residual);
+    to_all += behind * (l + 1 < config.n_layers ? rows : logit_rows);  // see Stage::gather()
   }
   const size_t own = rows_of_rank(width(Slot::Logits), 0, n_shards).last;
-  return sizeof(float) * ((n_shards - 1) * rows * to_all + logit_rows * (width(Slot::Logits) - own));
+  return sizeof(float) * ((n_shards - 1) * to_all + logit_rows * (width(Slot::Logits) - own));
 }
 
 }  // namespace folio::infer

@@ -80,8 +80,8 @@ class ShardedCpu final : public Machine {
 
 /// What the shards of a model give each other in a step of `rows` rows, of which `logit_rows` need logits: the
 /// embedding's rows, of each layer queries, keys, values, heads, the residual, and of each feed-forward network its
-/// middle and the residual, to all others; of experts also the routes; and the logits to the first. So much is given
-/// where no route is rounded to 0.
+/// middle and the residual, to all others; of experts also the routes; and the logits to the first. From the last
+/// layer's heads on these are of the logit_rows. So much is given where no route is rounded to 0.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_shards, size_t rows,
                                        size_t logit_rows);
 

@@ -108,13 +108,16 @@ void ExerciseStage::rotate_and_store(int64_t layer) {
   }
 }
 
-// The rows of a sequence attend together, to its keys and values side by side.
+// Rows of a sequence that follow each other attend together, to its keys and values side by side.
 void ExerciseStage::attend(int64_t layer, WeightId /*sinks*/) {
   const size_t kv_dim = width(Slot::Key);
   std::vector<float> keys;
   std::vector<float> values;
   for (size_t begin = 0, end = 0; begin < n_rows_; begin = end) {
-    while (end < n_rows_ && rows_[end].table == rows_[begin].table) ++end;
+    const auto is_next = [&](const StepRow& row) {
+      return row.table == rows_[begin].table && row.position == rows_[begin].position + static_cast<int64_t>(end - begin);
+    };
+    while (end < n_rows_ && is_next(rows_[end])) ++end;
     keys.clear();
     values.clear();
     for (int64_t position = 0; position <= rows_[end - 1].position; ++position) {
@@ -141,11 +144,15 @@ void ExerciseStage::activate(infer::Slot /*gate*/, infer::Slot /*up*/) {
 }
 
 void ExerciseStage::gather() {
-  const size_t dim = width(Slot::Residual);
   n_rows_ = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].needs_logits) std::copy_n(at(Slot::Residual) + i * dim, dim, at(Slot::Residual) + n_rows_++ * dim);
+    if (!rows_[i].needs_logits) continue;
+    for (const Slot slot : {Slot::Residual, Slot::Query}) {
+      std::copy_n(at(slot) + i * width(slot), width(slot), at(slot) + n_rows_ * width(slot));
+    }
+    rows_[n_rows_++] = rows_[i];
   }
+  rows_.resize(n_rows_);
 }
 
 void ExerciseStage::draw() {
