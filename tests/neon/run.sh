@@ -37,9 +37,9 @@ tests() {
   emulate "$1" "$arm/tests/$2" --gtest_brief=1 --gtest_filter="${3:-*}" | tee "$out/log"
   grep -q 'PASSED.* [1-9][0-9]* tests' "$out/log" || fail "$2 has no tests named $3"
 }
-for program in test_core test_data test_threads; do
+for program in test_core test_data test_threads; do  # QEMU sets no limit to memory, so that all threads can be started
   begin "max: $program"
-  tests max $program
+  tests max $program '-*.AThreadThatCannotBeStarted*'
 done
 begin "max: test_infer"
 tests max test_infer 'Isa/*/neoni8mm:Machines/*/cpu*:Machines/*/two_shards:Cases/*_on_cpu*:Cases/*_on_two_shards-*cuda*:*/wide_*'
