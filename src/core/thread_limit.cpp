@@ -22,18 +22,16 @@ std::chrono::nanoseconds run_delay() {
 
 void ThreadLimit::update(double waiting) {
   constexpr double kMany = 0.4;  // with one busy process on two cores 0.6 to 1, without at most 0.15
-  constexpr double kFew = 0.2;   // with one of the two threads gone 0.05, beside two busy processes 0.3 to 0.5
-  constexpr size_t kStay = 10;   // windows
+  constexpr double kFew = 0.2;   // with as many threads as there are cores left 0.05
+  constexpr size_t kStay = 20;   // windows
   const size_t fewest = (most_ + 1) / 2;
-  if (windows_left_ > 0) --windows_left_;
   const bool all = now_ == most_;
-  const bool crowded = waiting > (all ? kMany : kFew);
-  if (crowded && now_ > fewest && !(all && windows_left_ > 0)) {
+  if (windows_left_ > 0) --windows_left_;
+  if (waiting > (all ? kMany : kFew) && now_ > fewest) {
     now_ -= std::clamp<size_t>(static_cast<size_t>(std::lround(waiting)), 1, now_ - fewest);
     windows_left_ = kStay;
-  } else if (!all && (crowded || windows_left_ == 0)) {
+  } else if (windows_left_ == 0) {
     now_ = most_;
-    windows_left_ = crowded ? 2 * kStay : 0;
   }
 }
 

@@ -11,9 +11,9 @@ namespace folio::core {
 [[nodiscard]] std::chrono::nanoseconds run_delay();
 
 /// The threads that share a loop wait for each other, so one that waits for a core holds up all. If others use some of
-/// the cores, the threads for the remaining ones are faster alone; if others use all of them, more threads get a larger
-/// part of the time. How many cores are used can't be asked for in a container, so it is tried: threads that wait leave
-/// until none waits, but half of them stay. If these wait, too, all come back.
+/// the cores, the threads for the remaining ones are faster alone. How many cores are used can't be asked for in a
+/// container, so it is tried: threads that wait leave until none waits, but half of them stay; after two seconds all
+/// come back, and if cores are free by then, they stay.
 class ThreadLimit {
  public:
   explicit ThreadLimit(size_t n_threads) : most_(n_threads), now_(n_threads) {}

@@ -44,17 +44,17 @@ TEST(ThreadLimit, ThreadsLeaveTheCoresThatOthersUse) {
   for (const auto& [cores, busy] : {std::pair<size_t, size_t>{2, 1}, {4, 1}, {4, 2}, {16, 1}, {16, 3}}) {
     ThreadLimit limit(cores);
     const std::vector<size_t> all = limits(cores, busy, 110, limit);
-    EXPECT_GE(std::ranges::count(all, cores - busy), 88) << cores << " cores, " << busy << " busy";
-    EXPECT_LE(std::ranges::count(all, cores), 12) << "a try in ten windows";
+    EXPECT_GE(std::ranges::count(all, cores - busy), 98) << cores << " cores, " << busy << " busy";
+    EXPECT_LE(std::ranges::count(all, cores), 7) << "a try in twenty windows";
   }
 }
 
-TEST(ThreadLimit, WhereOthersUseAllCoresAllTakePart) {
+TEST(ThreadLimit, WhereOthersUseAllCoresHalfTakePart) {
   for (const size_t cores : {2, 4, 16}) {
     for (const size_t busy : {cores, 2 * cores}) {
       ThreadLimit limit(cores);
       const std::vector<size_t> all = limits(cores, busy, 110, limit);
-      EXPECT_GE(std::ranges::count(all, cores), 88) << cores << " cores, " << busy << " busy";
+      EXPECT_GE(std::ranges::count(all, cores / 2), 98) << cores << " cores, " << busy << " busy";
     }
   }
 }
@@ -63,7 +63,7 @@ TEST(ThreadLimit, AllComeBackOnceTheOthersHaveEnded) {
   ThreadLimit limit(2);
   limits(2, 1, 5, limit);
   ASSERT_EQ(limit.now(), 1U);
-  limits(2, 0, 10, limit);
+  limits(2, 0, 20, limit);
   EXPECT_EQ(limits(2, 0, 100, limit), std::vector<size_t>(100, 2));
 }
 
