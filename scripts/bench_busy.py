@@ -78,6 +78,7 @@ class Command:
                           f.prompt_tokens, "--gen-tokens", f.gen_tokens, *["--plain"] * a.plain]
         elif name == "serve":
             self.words = [sys.executable, str(HERE / "serve_speed.py"), *words[1:]]
+            self.environment["FOLIO_BUILD_DIR"] = str((BUILD / words[0]).parent)
         else:
             self.words = [str(BUILD / words[0]), *words[1:]] + ([] if self.is_training else ["--json"])
 

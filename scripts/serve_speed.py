@@ -45,7 +45,7 @@ def main():
         with Server("folio", a.model, sequences=1, context=a.prompt_tokens + a.gen_tokens, threads=a.threads) as server:
             loads = asyncio.run(answers(server, a))
     except (OSError, RuntimeError) as error:
-        sys.exit(f"serve_speed.py: {error}")
+        sys.exit(f"serve_speed.py: {str(error).strip()}")
     first = statistics.mean(load.first_token()[0] for load in loads)
     between = statistics.mean(seconds for load in loads for seconds in load.between_tokens())
     print(json.dumps({"prefill_tokens_per_s": a.prompt_tokens / first, "decode_tokens_per_s": 1 / between}))
