@@ -41,6 +41,8 @@ def main():
     parser.add_argument("--gen-tokens", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=3)
     a = parser.parse_args()
+    if a.gen_tokens < 2:
+        parser.error("--gen-tokens is at least 2, so that there is time between tokens")
     try:
         with Server("folio", a.model, sequences=1, context=a.prompt_tokens + a.gen_tokens, threads=a.threads) as server:
             loads = asyncio.run(answers(server, a))

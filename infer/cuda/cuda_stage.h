@@ -162,7 +162,7 @@ class CudaStage final : public Stage {
   // Operations that are held back.
   bool gather_pending_ = false;  ///< it is done behind attend(), which takes all rows
   bool gathered_rows_ = false;   ///< Residual is gathered_, and Heads lie in Query's memory
-  bool delta_pending_ = false;  ///< Branch is not added to Residual yet
+  bool delta_pending_ = false;   ///< Branch is not added to Residual yet
   std::optional<WeightId> norm_pending_;
   std::optional<std::pair<Slot, Slot>> activate_pending_;
 

@@ -57,7 +57,8 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("query", Query, n, l);
     see("key", Key, n, l);
     see("value", Value, n, l);
-    if (w.has(Role::Output) && l + 1 == m.layers().last) {  // of other rows only keys and values are wanted from here on
+    if (w.has(Role::Output) && l + 1 == m.layers().last) {
+      // Of the other rows only keys and values are wanted from here on.
       n = step.n_logit_rows;
       if (n == 0) return;
       m.gather();

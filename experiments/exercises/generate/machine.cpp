@@ -115,7 +115,8 @@ void ExerciseStage::attend(int64_t layer, WeightId /*sinks*/) {
   std::vector<float> values;
   for (size_t begin = 0, end = 0; begin < n_rows_; begin = end) {
     const auto is_next = [&](const StepRow& row) {
-      return row.table == rows_[begin].table && row.position == rows_[begin].position + static_cast<int64_t>(end - begin);
+      return row.table == rows_[begin].table &&
+             row.position == rows_[begin].position + static_cast<int64_t>(end - begin);
     };
     while (end < n_rows_ && is_next(rows_[end])) ++end;
     keys.clear();

@@ -106,8 +106,9 @@ uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const Cach
 }
 
 constexpr size_t kLength = 37;
+constexpr size_t kFirst = 9;
 
-// Of a prompt, and then of a token at a time.
+// Of a prompt, and then of a token at a time; and of the last token of a prompt in two steps.
 std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
   const auto sequence = runner.cache().add_sequence();
   auto logits = test::run(runner, test::rows_of(sequence, text.first(text.size() - 3)));
@@ -115,6 +116,13 @@ std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
     const auto some = test::run(runner, test::rows_of(sequence, text.subspan(i, 1), static_cast<int64_t>(i)));
     logits.insert(logits.end(), some.begin(), some.end());
   }
+  runner.cache().release(sequence);
+  const auto prompt = runner.cache().add_sequence();
+  EXPECT_TRUE(test::run(runner, test::rows_of(prompt, text.first(kFirst), 0, false)).empty());
+  auto rest = test::rows_of(prompt, text.subspan(kFirst), kFirst, false);
+  rest.back().wants_logits = true;
+  const auto last = test::run(runner, rest);
+  logits.insert(logits.end(), last.begin(), last.end());
   return logits;
 }
 
@@ -144,8 +152,11 @@ TEST_P(RanksOf, GiveTheBytesOfOneCpuAndEachOtherWhatTheFormulaSays) {
   const size_t n = most_shards(model.config);
   const uint64_t given = expect_same_bytes({.n_ranks = n}, model, CacheType::F32);
   const bool in_groups = core::info(GetParam().type).block_elements > 1;
-  const auto of_step = [&](size_t rows) { return ranked_bytes(model.config, n, rows, rows, in_groups); };
-  EXPECT_EQ(given, of_step(kLength - 3) + 3 * of_step(1));
+  const auto of_step = [&](size_t rows, size_t logit_rows) {
+    return ranked_bytes(model.config, n, rows, logit_rows, in_groups);
+  };
+  EXPECT_EQ(given,
+            of_step(kLength - 3, kLength - 3) + 3 * of_step(1, 1) + of_step(kFirst, 0) + of_step(kLength - kFirst, 1));
   if (model.config.n_layers == 1) return;
   expect_same_bytes({.n_ranks = n >= 2 ? 4U : 2U, .n_stages = 2}, model, CacheType::F16);
 }
