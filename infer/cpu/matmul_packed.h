@@ -18,8 +18,9 @@ struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// Of a chunk with so many columns: packed inputs have room for them in each part.
-constexpr size_t part_columns(size_t columns) { return in_lanes(columns) / kLanes; }
+// A panel's parts are taken in an order in which those that are to be added meet: 0, 8, their sum; 4, 12, their sum,
+// which is added to the one before; and so on. Of each sixteen columns packed inputs lie in that order.
+constexpr size_t kPartOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
 // See Kernels::pack.
 inline void pack(const float* x, size_t n, size_t k, float* out) {
@@ -35,32 +36,31 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
       }
       for (size_t t = kInputs; t < kLanes; ++t) rows[t] = Vec::zero();
       Vec::transpose(rows, of_columns);
-      float* to = out + (chunk + c / kLanes) * kInputs;
-      const size_t part = part_columns(columns) * kInputs;
-      if (c + kLanes < columns) {  // the lanes past kInputs reach into the next column, which comes later
-        for (size_t l = 0; l < kLanes; ++l) of_columns[l].store(to + l * part);
-      } else {
-        for (size_t l = 0; l < width; ++l) of_columns[l].store_first(to + l * part, kInputs);
+      float* to = out + (chunk + c) * kInputs;
+      for (size_t i = 0; i < kLanes; ++i, to += kInputs) {
+        if (i + 1 < kLanes) {  // the lanes past kInputs reach into the next column, which comes later
+          of_columns[kPartOrder[i]].store(to);
+        } else {
+          of_columns[kPartOrder[i]].store_first(to, kInputs);
+        }
       }
     }
   }
 }
 
-// total[t]: plus a chunk of a panel times packed input t < kInputs. Parts are taken in an order in which those that are
-// to be added meet: 0, 8, their sum; 4, 12, their sum, which is added to the one before; and so on.
+// total[t]: plus a chunk of a panel times packed input t < kInputs.
 template <size_t kInputs>
 void add_panel(const PanelColumn* panel, const float* x, size_t columns, Vec* total) {
-  constexpr size_t kOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
   Vec waiting[4][kInputs];  // for a sum of as many parts: 1, 2, 4, 8
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i) {
-    const size_t l = kOrder[i];
+    const size_t l = kPartOrder[i];
     const PanelColumn* column = panel + l * kPartColumns;
-    const float* in = x + l * part_columns(columns) * Vec::kPackedInputs;
+    const float* in = x + i * Vec::kPackedInputs;
     Vec sum[kInputs];
 #pragma GCC unroll 16
     for (size_t t = 0; t < kInputs; ++t) sum[t] = Vec::zero();
-    for (size_t c = l; c < columns; c += kLanes, ++column, in += Vec::kPackedInputs) {
+    for (size_t c = l; c < columns; c += kLanes, ++column, in += kLanes * Vec::kPackedInputs) {
       const Vec w = Vec::load(column->rows);
 #pragma GCC unroll 16
       for (size_t t = 0; t < kInputs; ++t) sum[t] = Vec::fma(w, Vec::all(in[t]), sum[t]);
@@ -108,6 +108,7 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
         for (size_t row = block; row < block_end; row += kLanes, panel += kChunkColumns, ++total) {
           Totals now;
           for (size_t t = 0; t < kInputs; ++t) now.of[t] = chunk > 0 ? total->of[t] : Vec::zero();
+          for (size_t t = 0; t < n_inputs; ++t) prefetch_to_write(out + (n + t) * out_stride + row);
           run(panel, in, columns, now.of);
           if (chunk + kChunk < k) {
             *total = now;

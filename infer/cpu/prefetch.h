@@ -29,6 +29,9 @@ inline void prefetch_line(const void* p) {
   if constexpr (level == Prefetch::Once) __builtin_prefetch(p, 0, 0);
 }
 
+// Of what is to be written: other cores' copies of the line are given up by then.
+inline void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
+
 // Calls body with the level as a constant, and returns what it does.
 template <typename Body>
 inline auto with_level(Prefetch level, Body&& body) {

@@ -79,7 +79,7 @@ class ThreadPool {
   // A piece takes some microseconds, far more than to take it over does. A share of few pieces is enough: what one
   // thread waits for at the end is at most a piece.
   static constexpr size_t kPieceWorth = 4;
-  static constexpr size_t kMostPieces = 16;
+  static constexpr size_t kMostPieces = 48;
   static constexpr size_t kLong = 1000000;
 
   using Call = void (*)(void* context, size_t begin, size_t end);
