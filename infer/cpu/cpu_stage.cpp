@@ -200,13 +200,16 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   }
   const bool fast = fast_ && bf16 && n_rows_ >= kernels::kFastInputs && k % 32 == 0;
   const bool packs = floats && !fast && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
-  const Inputs in{.floats = x,
-                  .packed = packs ? pack(x, k) : nullptr,
-                  .fast = fast ? to_fast(x, k) : nullptr,
-                  .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
-                  .n_rows = n_rows_};
+  if (packs) packed_.begin(x, n_rows_, k);
+  const Inputs inputs{.floats = x,
+                      .packed = nullptr,
+                      .fast = fast ? to_fast(x, k) : nullptr,
+                      .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
+                      .n_rows = n_rows_};
   adapters_.project(pool_, kernels_, projections, x, k);
   pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
+    Inputs in = inputs;
+    if (packs) in.packed = packed_.of_thread();
     size_t first = 0;
     for (const Projection& p : projections) {
       const Matrix& weight = weights_.matrix(p.weight);
@@ -243,15 +246,6 @@ kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
   for_rows(kRows, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
-}
-
-const float* CpuStage::pack(const float* x, size_t k) {
-  const size_t together = kernels_.packed_inputs;
-  const size_t columns = in_lanes(k);
-  const size_t room = (n_rows_ + together - 1) / together * together * columns;
-  packed_.resize(std::max(packed_.size(), room));  // never less: a wider input's part would be set to 0 again
-  for_rows(together, k, [&](size_t i, size_t n) { kernels_.pack(x + i * k, n, k, &packed_[i * columns]); });
-  return packed_.data();
 }
 
 const kernels::BF16* CpuStage::to_fast(const float* x, size_t k) {

@@ -17,6 +17,7 @@
 #include "infer/cpu/cpu_adapters.h"
 #include "infer/cpu/cpu_experts.h"
 #include "infer/cpu/cpu_weights.h"
+#include "infer/cpu/packed_inputs.h"
 #include "infer/cpu/quantized_buffer.h"
 #include "infer/cpu/rope_table.h"
 
@@ -74,7 +75,6 @@ class CpuStage final : public Stage {
   template <typename Body>
   void for_rows(size_t together, size_t k, Body&& body);
   kernels::QuantizedInputs quantize(const float* x, size_t k);
-  const float* pack(const float* x, size_t k);
   const kernels::BF16* to_fast(const float* x, size_t k);
   void group_rows();
   [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
@@ -113,7 +113,7 @@ class CpuStage final : public Stage {
   std::vector<size_t> window_runs_;  ///< the same in layers with a window
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
-  core::AlignedVector<float> packed_;       ///< the rows that Kernels::matmul_packed multiplies
+  PackedInputs packed_{pool_, kernels_};    ///< the rows that Kernels::matmul_packed multiplies
   std::vector<kernels::BF16> fast_inputs_;  ///< the rows that --fast multiplies: (ceil(rows / 16), k / 2, 16, 2)
 
   QuantizedBuffer quantized_;  ///< the rows that a matrix in groups multiplies
