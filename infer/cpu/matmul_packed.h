@@ -48,9 +48,9 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
   }
 }
 
-// total[t]: plus a chunk of a panel times packed input t < kInputs.
-template <size_t kInputs>
-void add_panel(const PanelColumn* panel, const float* x, size_t columns, Vec* total) {
+// total[t]: plus a chunk of a panel times packed input t < kInputs. The same columns of the next inputs are prefetched.
+template <size_t kInputs, Prefetch of_next>
+void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t ahead, Vec* total) {
   Vec waiting[4][kInputs];  // for a sum of as many parts: 1, 2, 4, 8
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i) {
@@ -62,6 +62,7 @@ void add_panel(const PanelColumn* panel, const float* x, size_t columns, Vec* to
     for (size_t t = 0; t < kInputs; ++t) sum[t] = Vec::zero();
     for (size_t c = l; c < columns; c += kLanes, ++column, in += kLanes * Vec::kPackedInputs) {
       const Vec w = Vec::load(column->rows);
+      prefetch_line<of_next>(in + ahead);
 #pragma GCC unroll 16
       for (size_t t = 0; t < kInputs; ++t) sum[t] = Vec::fma(w, Vec::all(in[t]), sum[t]);
     }
@@ -85,6 +86,7 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
   constexpr size_t kInputs = Vec::kPackedInputs;
   constexpr size_t kFew = kInputs / 3;
   constexpr size_t kL2Bytes = size_t{256} << 10U;
+  constexpr size_t kNearBytes = size_t{768} << 10U;  // of inputs: more don't stay in the L2 cache
   constexpr size_t kMostPanels = 8;
   const size_t panels =
       std::clamp<size_t>(kL2Bytes / (std::clamp<size_t>(k, 1, kChunk) * sizeof(PanelColumn)), 1, kMostPanels);
@@ -96,20 +98,22 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
     const size_t block_end = std::min(row_end, block + panels * kLanes);
     for (size_t chunk = 0; chunk == 0 || chunk < k; chunk += kChunk) {
       const size_t columns = std::min(kChunk, k - chunk);
+      const bool far = n_rows * columns * sizeof(float) > kNearBytes;
+      const auto run_all = far ? add_panel<kInputs, Prefetch::L2> : add_panel<kInputs, Prefetch::None>;
       PanelColumn* panel = memory.data();
       for (size_t row = block; row < block_end; row += kLanes, panel += kChunkColumns)
         fill_panel(weight, k, row, block_end, chunk, columns, panel);
       Totals* total = totals.data();
       for (size_t n = 0; n < n_rows; n += kInputs) {
         const size_t n_inputs = std::min(kInputs, n_rows - n);
-        const auto run = n_inputs > kFew ? add_panel<kInputs> : add_panel<kFew>;
+        const auto run = n_inputs > kFew ? run_all : add_panel<kFew, Prefetch::None>;
         const float* in = x + n * in_lanes(k) + chunk * kInputs;
         panel = memory.data();
         for (size_t row = block; row < block_end; row += kLanes, panel += kChunkColumns, ++total) {
           Totals now;
           for (size_t t = 0; t < kInputs; ++t) now.of[t] = chunk > 0 ? total->of[t] : Vec::zero();
           for (size_t t = 0; t < n_inputs; ++t) prefetch_to_write(out + (n + t) * out_stride + row);
-          run(panel, in, columns, now.of);
+          run(panel, in, columns, kInputs * in_lanes(k), now.of);
           if (chunk + kChunk < k) {
             *total = now;
           } else {
