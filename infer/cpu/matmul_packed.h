@@ -1,6 +1,6 @@
 // Products of many inputs with weights that are floats, F16 or BF16 for AVX-512: those of matmul_panels.h, but with
-// inputs that were packed, twelve side by side in the order of a panel's columns, so that both are read from the first
-// byte to the last. AVX2 gains nothing by that, and loses where the caches are others', too.
+// inputs that were packed, twelve side by side, so that a column of them is in one cache line or two. AVX2 gains nothing
+// by that, and loses where the caches are others', too.
 #pragma once
 
 #include <algorithm>

@@ -76,8 +76,8 @@ class ThreadPool {
   }
 
  private:
-  // A piece takes some microseconds, far more than to take it over does. A share of few pieces is enough: what one
-  // thread waits for at the end is at most a piece.
+  // A piece takes some microseconds, far more than to take it over does. What a thread waits for at the end is at most
+  // a piece, so more of them than these would gain little.
   static constexpr size_t kPieceWorth = 4;
   static constexpr size_t kMostPieces = 48;
   static constexpr size_t kLong = 1000000;
