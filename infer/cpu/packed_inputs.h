@@ -10,9 +10,9 @@
 
 namespace folio::infer {
 
-/// One or two threads pack all inputs, each for itself: packing takes some 1 % of a prompt's time, and a core waits
-/// longer for the lines of a common buffer that the other one has read last, up to 8 % where the two have no cache in
-/// common. More threads share the packing.
+/// One or two threads pack all inputs, each for itself: packing takes some 2 % of a prompt's time on two threads, and
+/// as much or more goes into waiting for the lines of a common buffer that the other core has read last: up to 8 % on a
+/// machine where one core's lines reach the other slowly (BENCHMARKS.md). More threads share the packing.
 class PackedInputs {
  public:
   PackedInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
