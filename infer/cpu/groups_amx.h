@@ -68,44 +68,70 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// total[t]: the tile times input first + t, for sixteen inputs.
+// The lines of the next tile, fetched bit by bit while a tile is multiplied: the kernel that only multiplies would leave
+// memory idle, and the one that only widens would wait for it.
+struct LinesAhead {
+  const uint8_t* line;
+  const uint8_t* end;
+  size_t at_once;
+
+  void fetch() {
+    const uint8_t* until = std::min(end, line + at_once * 64);
+    for (; line < until; line += 64) prefetch_line<Prefetch::L2>(line);
+  }
+};
+
+// total[t]: the tile times input first + t, for sixteen inputs. Two parts are multiplied while the sums of the two before
+// are scaled.
 template <typename Kind>
-void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first, Vec* total) {
+[[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first, LinesAhead& ahead,
+                Vec* total) {
   constexpr size_t kParts = BlockScales<Kind>::kParts;
-  constexpr size_t kSets = 2;
-  const size_t groups = k / kGroupColumns;
-  const int8_t* values = x.values + first * k;
-  const float* input_scales = x.scales + first * groups;
-  const float* scaled_sums = x.scaled_sums + first * groups;
-  alignas(64) int32_t dots[kSets][kAmxInputs][kTileRows];
-  const auto inputs_of = [&](size_t part) {
-    return values + part / kParts * kAmxInputs * kGroupColumns + part % kParts * Kind::kGroup;
+  constexpr size_t kPartLines = Kind::kGroup / 4;
+  constexpr size_t kInputBytes = kAmxInputs * kGroupColumns;  // of a group
+  constexpr size_t kDots = kAmxInputs * kTileRows;
+  const size_t parts = k / Kind::kGroup;
+  const int8_t* inputs = x.values + first * k;
+  const float* input_scales = x.scales + first * (k / kGroupColumns);
+  const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
+  const WideTile::Line* quants = weights.quants.data();
+  alignas(4096) int32_t dots[2][2 * kDots];
+  // The first two of n parts.
+  const auto multiply = [&](size_t n, int32_t* to) {
+    constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;
+    if (n > 0) multiply_tiles<0>(inputs, quants, to);
+    if (n > 1) multiply_tiles<1>(inputs + kToSecond, quants + kPartLines, to + kDots);
+    inputs += 2 * kInputBytes / kParts;
+    quants += 2 * kPartLines;
   };
-  const auto quants_of = [&](size_t part) { return &weights.quants[part * Kind::kGroup / 4]; };
+  int32_t* now = dots[0];
+  int32_t* next = dots[1];
+  multiply(parts, now);
   Vec sum[kAmxInputs];
 #pragma GCC unroll 16
   for (size_t t = 0; t < kAmxInputs; ++t) sum[t] = Vec::zero();
-  const size_t parts = groups * kParts;
-  for (size_t first_part = 0; first_part < parts; first_part += kSets) {
-    const size_t n = std::min(kSets, parts - first_part);
-    multiply_tiles<0>(inputs_of(first_part), quants_of(first_part), dots[0][0]);
-    if (n == kSets) multiply_tiles<1>(inputs_of(first_part + 1), quants_of(first_part + 1), dots[1][0]);
-    for (size_t i = 0; i < n; ++i) {
-      const size_t part = first_part + i;
-      const float* scales_of_inputs = input_scales + part / kParts * kAmxInputs;
+  for (size_t begin = 0; begin < parts; begin += 2) {
+    multiply(parts - std::min(parts, begin + 2), next);
+#pragma GCC unroll 2
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t part = begin + i;
+      if (part == parts) break;
       const Vec scale = weights.scales[part];
 #pragma GCC unroll 16
       for (size_t t = 0; t < kAmxInputs; ++t) {
-        const Vec dot = Ints{_mm512_load_si512(dots[i][t])}.to_floats();
-        sum[t] = Vec::fma(dot, scale * Vec::all(scales_of_inputs[t]), sum[t]);
+        const Vec dot = Ints{_mm512_load_si512(now + i * kDots + t * kTileRows)}.to_floats();
+        sum[t] = Vec::fma(dot, scale * Vec::all(input_scales[t]), sum[t]);
       }
+      if (kParts == 1 || i == 1) input_scales += kAmxInputs;
       if constexpr (Kind::kMinimums) {
         const Vec minimum = weights.minimums[part];
-        const float* sums_of_inputs = scaled_sums + part * kAmxInputs;
 #pragma GCC unroll 16
-        for (size_t t = 0; t < kAmxInputs; ++t) sum[t] = Vec::fma(minimum, Vec::all(sums_of_inputs[t]), sum[t]);
+        for (size_t t = 0; t < kAmxInputs; ++t) sum[t] = Vec::fma(minimum, Vec::all(scaled_sums[t]), sum[t]);
+        scaled_sums += kAmxInputs;
       }
     }
+    std::swap(now, next);
+    ahead.fetch();
   }
 #pragma GCC unroll 16
   for (size_t t = 0; t < kAmxInputs; ++t) total[t] = sum[t];
@@ -134,12 +160,18 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
   if (whole > 0) {
     const TileShapes shapes(weight.group, 1);
     WideTile wide;
+    // Of a tile's lines each step of two parts fetches its share.
+    const size_t steps = whole / kAmxInputs * (weight.k / weight.group / 2 + 1);
+    const size_t lines_at_once = weight.tile_bytes() / 64 / steps + 1;
     with_kind(weight, [&](auto kind) {
       for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
         widen<decltype(kind)>(weight, weight.tile(row / kTileRows), wide);
+        const uint8_t* next = weight.tile(row / kTileRows + 1);
+        LinesAhead ahead{next, next + weight.tile_bytes(), lines_at_once};
         for (size_t n = 0; n < whole; n += kAmxInputs) {
+          for (size_t t = 0; t < kAmxInputs; ++t) prefetch_to_write(out + (n + t) * out_stride + row);
           Vec total[kAmxInputs];
-          amx_inputs<decltype(kind)>(wide, weight.k, x, n, total);
+          amx_inputs<decltype(kind)>(wide, weight.k, x, n, ahead, total);
           put_tile(total, kAmxInputs, row, row_end, out + n * out_stride, out_stride, accumulate);
         }
       }
