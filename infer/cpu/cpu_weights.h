@@ -1,5 +1,5 @@
-// A stage's weights in the CPU's memory, once: floats and 16-bit numbers where the file is mapped, or copied to large
-// pages where the processor reads those faster (worth_copying) and where they are not aligned; block types repacked
+// A stage's weights in the CPU's memory, once: floats and 16-bit numbers copied to large pages, which are read faster,
+// or where the file is mapped if they are few or more than half of the memory (worth_copying); block types repacked
 // into groups. The memory of the file's pages is given back behind a copy.
 #pragma once
 

@@ -68,8 +68,8 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// The lines of the next tile, fetched bit by bit while a tile is multiplied: the kernel that only multiplies would leave
-// memory idle, and the one that only widens would wait for it.
+// The lines of the next tile, fetched bit by bit while a tile is multiplied: the kernel that only multiplies would
+// leave memory idle, and the one that only widens would wait for it.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;
@@ -81,11 +81,11 @@ struct LinesAhead {
   }
 };
 
-// total[t]: the tile times input first + t, for sixteen inputs. Two parts are multiplied while the sums of the two before
-// are scaled.
+// total[t]: the tile times input first + t, for sixteen inputs. Two parts are multiplied while the sums of the two
+// before are scaled.
 template <typename Kind>
-[[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first, LinesAhead& ahead,
-                Vec* total) {
+[[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first,
+                                  LinesAhead& ahead, Vec* total) {
   constexpr size_t kParts = BlockScales<Kind>::kParts;
   constexpr size_t kPartLines = Kind::kGroup / 4;
   constexpr size_t kInputBytes = kAmxInputs * kGroupColumns;  // of a group

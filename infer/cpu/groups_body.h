@@ -103,10 +103,6 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
-// A tile is read from its first byte to its last, and the next one follows. Its lines are prefetched in that order, so
-// far ahead.
-constexpr size_t kBytesAhead = 4096;
-
 // Calls body(group, quants, scales, g) for each group of 32 columns of a tile: scales are those of its block, where it
 // is the g-th.
 template <typename Kind, typename Body>

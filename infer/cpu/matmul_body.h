@@ -102,13 +102,14 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
-// The same for one input without prefetches: the rows' two halves side by side, each read in the order in which it
-// lies. A processor's own prefetcher follows two such streams at the memory's speed. It stops at the end of a page, of
-// one of the streams at a time.
-template <typename Weight>
+// The same for one input, which waits for memory alone: the rows' two halves side by side, each read in the order in
+// which it lies, and prefetched in it. A processor's own prefetcher follows two such streams, too. It stops at the end
+// of a page, of one of the streams at a time.
+template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
   constexpr size_t kChunks = 4;  // of a row before the next row
+  constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
   size_t half = (row_end - row_begin + 2 * kLanes - 1) / (2 * kLanes) * kLanes;
   // Lines that lie a power of two apart are in the same bank of the memory, which gives one row of it at a time.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
@@ -123,7 +124,7 @@ void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_be
         for (size_t c = 0; c < chunks; ++c) {
           const size_t first = begin + c * kChunk;
           Vec two[2];
-          add_chunk<2, 1, Prefetch::None>(w, &x, first, std::min(k, first + kChunk), 0, two);
+          add_chunk<2, 1, level>(w, &x, first, std::min(k, first + kChunk), kAhead, two);
           sums[c][0][r] = two[0];
           sums[c][1][r] = two[1];
         }
@@ -151,8 +152,9 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL1Bytes = size_t{24} << 10U;
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
-  if (n_rows == 1 && select_prefetch() == Prefetch::None) {
-    return matmul_halves(x, weight, k, row_begin, row_end, out, accumulate);
+  if (n_rows == 1) {
+    const auto run = with_level(select_prefetch(), [](auto level) { return matmul_halves<level, Weight>; });
+    return run(x, weight, k, row_begin, row_end, out, accumulate);
   }
 #if defined(__AVX512F__)
   if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // for one tile of rows packing takes as long as it does
@@ -183,10 +185,8 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     // With more inputs arithmetic takes the time, and the level of prefetches doesn't matter.
     if (n_rows > 2) {
       multiply(matmul_tiles<4, Prefetch::L2, Weight>);
-    } else if (n_rows == 2) {
-      multiply(matmul_tiles<2, Prefetch::L2, Weight>);
     } else {
-      multiply(with_level(select_prefetch(), [](auto level) { return matmul_tiles<1, level, Weight>; }));
+      multiply(matmul_tiles<2, Prefetch::L2, Weight>);
     }
   }
 }

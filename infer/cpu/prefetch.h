@@ -21,6 +21,9 @@ enum class Prefetch { None, L1, L2, L3, Once };  ///< Once: as data that is read
 namespace folio::infer::kernels {
 namespace {
 
+// Weights that are read in the order in which they lie, are prefetched in it, so far ahead.
+constexpr size_t kBytesAhead = 4096;
+
 template <Prefetch level>
 inline void prefetch_line(const void* p) {
   if constexpr (level == Prefetch::L1) __builtin_prefetch(p, 0, 3);
