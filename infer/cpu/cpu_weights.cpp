@@ -10,7 +10,6 @@
 
 #include "core/float16.h"
 #include "core/formats/gguf.h"
-#include "core/isa.h"
 #include "core/memory_nodes.h"
 #include "core/quants.h"
 #include "core/seconds_since.h"
@@ -75,7 +74,9 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       }
     }
   }
-  const Options choice{.fast = options.fast, .copies = options.copies || worth_copying(copies)};
+  // Only a GGUF's pages are given back behind a copy: other files' weights would be in memory twice.
+  const bool copied = options.copies || (model.gguf != nullptr && worth_copying(copies));
+  const Options choice{.fast = options.fast, .copies = copied};
   const size_t bytes = report_.repacked_bytes + (choice.copies ? copies : 0);
   if (bytes > 0) memory_.reset(allocate(bytes));
   uint8_t* to = memory_.get();

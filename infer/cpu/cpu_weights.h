@@ -1,6 +1,7 @@
-// A stage's weights in the CPU's memory, once: floats and 16-bit numbers copied to large pages, which are read faster,
-// or where the file is mapped if they are few or more than half of the memory (worth_copying); block types repacked
-// into groups. The memory of the file's pages is given back behind a copy.
+// A stage's weights in the CPU's memory, once: a GGUF's floats and 16-bit numbers copied to large pages, which are read
+// faster, but where the file is mapped if they are few or more than half of the memory (worth_copying); other files'
+// are where they are mapped, but copied where they are not aligned; block types repacked into groups. The memory of a
+// GGUF's pages is given back behind a copy.
 #pragma once
 
 #include <cstddef>

@@ -95,7 +95,7 @@ template <typename Kind>
   const float* input_scales = x.scales + first * (k / kGroupColumns);
   const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
   const WideTile::Line* quants = weights.quants.data();
-  alignas(4096) int32_t dots[2][2 * kDots];
+  alignas(64) int32_t dots[2][2 * kDots];
   // The first two of n parts.
   const auto multiply = [&](size_t n, int32_t* to) {
     constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;

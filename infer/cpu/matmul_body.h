@@ -32,9 +32,9 @@
 namespace folio::infer::kernels {
 namespace {
 
-// The sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The weights of the
-// next tile are `ahead` elements further on and are prefetched: the hardware's prefetcher loses track of so many rows
-// side by side.
+// The sums of a tile of kRows weight rows and kTokens inputs over one chunk: sums[r * kTokens + t]. The weights
+// `ahead` elements further on are prefetched; of many rows side by side, of which the hardware's prefetcher loses
+// track, those are the next tile's.
 template <size_t kRows, size_t kTokens, Prefetch level, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {

@@ -139,7 +139,8 @@ void print_memory_table(size_t n_threads) {
     }
   }
   row("two halves side by side", {.rows = 2});
-  row("two halves side by side, 4096 ahead into L2", {.level = infer::Prefetch::L2, .distance = 4096, .rows = 2});
+  row(fmt::format("two halves side by side, {} ahead into L2", infer::kernels::kBytesAhead),
+      {.level = infer::Prefetch::L2, .distance = infer::kernels::kBytesAhead, .rows = 2});
   for (const size_t rows : {4U, 16U}) {
     for (const size_t row_bytes : {1152U, 4096U}) {
       const std::string what = fmt::format("{} rows of {} side by side", rows, row_bytes);
