@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "core/float16.h"
-#include "core/formats/gguf.h"
 #include "core/memory_nodes.h"
 #include "core/quants.h"
 #include "core/seconds_since.h"
@@ -61,7 +60,9 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
                               const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
-  size_t copies = 0;  // bytes of those of the matrices that could stay mapped
+  size_t copies = 0;  // bytes of those of the matrices that could stay where they are
+  // Behind a copy a file's pages are given back. What the reader of the file has copied would be in memory twice.
+  const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
     if (!needed_by(shard.layers, manifest[i], model.config) || !manifest[i].is_matrix()) continue;
@@ -69,15 +70,13 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       const core::TensorView rows = rows_of(matrix, shard);
       if (in_blocks(whole)) {
         report_.repacked_bytes += group_bytes(rows);
-      } else {
+      } else if (may_be_copied(whole)) {
         copies += rows.bytes.size() + kLine;
       }
     }
   }
-  // Only a GGUF's pages are given back behind a copy: other files' weights would be in memory twice.
-  const bool copied = options.copies || (model.gguf != nullptr && worth_copying(copies));
-  const Options choice{.fast = options.fast, .copies = copied};
-  const size_t bytes = report_.repacked_bytes + (choice.copies ? copies : 0);
+  const bool copied = options.copies || worth_copying(copies);
+  const size_t bytes = report_.repacked_bytes + (copied ? copies : 0);
   if (bytes > 0) memory_.reset(allocate(bytes));
   uint8_t* to = memory_.get();
   StageWeights by_role(model, shard.layers, [&](const core::TensorSpec& spec, const core::TensorView& whole) {
@@ -86,11 +85,10 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       matrices_.push_back(vector(whole));
       return id;
     }
-    for (const core::TensorView& matrix : matrices_of(whole)) {
-      add_matrix(matrix, shard, pool, choice, to, model.gguf.get());
-    }
+    const Options choice{.fast = options.fast, .copies = copied && may_be_copied(whole)};
+    for (const core::TensorView& matrix : matrices_of(whole)) add_matrix(matrix, shard, pool, choice, to, model);
     // Experts share the pages between their matrices.
-    if (model.gguf != nullptr && (in_blocks(whole) || choice.copies)) model.gguf->release(whole);
+    if (in_blocks(whole) || choice.copies) model.release(whole);
     return id;
   });
   report_.weight_bytes += report_.repacked_bytes;
@@ -101,12 +99,12 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
 }
 
 void CpuWeights::add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool,
-                            const Options& options, uint8_t*& to, const core::GgufFile* file) {
+                            const Options& options, uint8_t*& to, const core::StoredModel& model) {
   const core::TensorView tensor = rows_of(whole, shard);
   if (tensor.shape[0] == 0) {
     matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
   } else if (in_blocks(tensor)) {
-    matrices_.push_back(groups(tensor, pool, to, file));
+    matrices_.push_back(groups(tensor, pool, to, model));
     to += group_bytes(tensor);
   } else {
     matrices_.push_back(floats(tensor, pool, options, to));
@@ -163,7 +161,7 @@ Matrix CpuWeights::floats(const core::TensorView& tensor, core::ThreadPool& pool
 
 // Some rows at a time: what was repacked of a mapped file is not needed again, so no tensor is in memory twice.
 Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to,
-                          const core::GgufFile* file) {
+                          const core::StoredModel& model) {
   constexpr size_t kSliceBytes = size_t{32} << 20U;
   const auto n_out = static_cast<size_t>(tensor.shape[0]);
   const size_t row_bytes = tensor.bytes.size() / n_out;
@@ -178,7 +176,7 @@ Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool
     const size_t bytes = group_bytes(slice);
     std::ignore = repack(slice, {to, bytes}, pool);
     to += bytes;
-    if (file != nullptr) file->release(slice);
+    model.release(slice);
   }
   return {.weights = whole, .n_out = n_out, .k = static_cast<size_t>(tensor.shape[1])};
 }

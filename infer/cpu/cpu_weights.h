@@ -1,7 +1,7 @@
-// A stage's weights in the CPU's memory, once: a GGUF's floats and 16-bit numbers copied to large pages, which are read
-// faster, but where the file is mapped if they are few or more than half of the memory (worth_copying); other files'
-// are where they are mapped, but copied where they are not aligned; block types repacked into groups. The memory of a
-// GGUF's pages is given back behind a copy.
+// A stage's weights in the CPU's memory, once: floats and 16-bit numbers copied to large pages, which are read faster,
+// but where the file is mapped if they are few or more than half of the memory (worth_copying); block types repacked
+// into groups. The memory of the file's pages is given back behind a copy. What the reader of the file had to copy
+// already, such as a Hugging Face directory's Wq and Wk, stays where it is.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +46,10 @@ class CpuWeights {
 
   StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
   void add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
-                  uint8_t*& to, const core::GgufFile* file);
+                  uint8_t*& to, const core::StoredModel& model);
   Matrix vector(const core::TensorView& tensor);
   Matrix floats(const core::TensorView& tensor, core::ThreadPool& pool, const Options& options, uint8_t*& to);
-  Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::GgufFile* file);
+  Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::StoredModel& model);
 
   LoadReport report_;
   std::vector<Matrix> matrices_;  ///< by WeightId: of a stack the first matrix, which the others follow

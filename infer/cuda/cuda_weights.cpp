@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/formats/gguf.h"
 #include "core/seconds_since.h"
 #include "infer/cuda/pack.h"
 
@@ -104,7 +103,7 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
                       [&](std::span<uint8_t> piece) { pack_tiles(matrix, weight.matrix, tile, piece, pool); });
         }
         report_.repacked_bytes += weight.matrix.bytes();
-        if (model.gguf) model.gguf->release(matrix);
+        model.release(matrix);
       }
     }
     upload.align();

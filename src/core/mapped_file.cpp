@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -35,6 +36,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+bool MappedFile::contains(std::span<const std::byte> part) const {
+  const std::less_equal<> before;  // of any two pointers
+  return before(bytes_.data(), part.data()) && before(part.data() + part.size(), bytes_.data() + bytes_.size());
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {

@@ -20,6 +20,8 @@ class MappedFile {
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
+  [[nodiscard]] bool contains(std::span<const std::byte> part) const;
+
   /// Releases the memory of the whole pages in `part`, for parts that have been copied. Later reads load the pages from
   /// the file again. A part outside the mapping is ignored.
   void release(std::span<const std::byte> part) const;

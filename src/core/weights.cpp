@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/float16.h"
+#include "core/mapped_file.h"
 #include "core/quantize.h"
 #include "core/quants.h"
 #include "core/thread_pool.h"
@@ -127,6 +128,14 @@ Weights to_weights(const StoredModel& model) {
   Weights weights{.config = model.config, .tensors = {}};
   for (const TensorView& tensor : model.tensors) weights.tensors.push_back(to_floats(tensor));
   return weights;
+}
+
+bool StoredModel::maps(const TensorView& tensor) const {
+  return std::ranges::any_of(files, [&](const auto& file) { return file->contains(tensor.bytes); });
+}
+
+void StoredModel::release(const TensorView& tensor) const {
+  for (const auto& file : files) file->release(tensor.bytes);
 }
 
 StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> source_row) {

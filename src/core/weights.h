@@ -16,6 +16,7 @@
 namespace folio::core {
 
 class GgufFile;
+class MappedFile;
 
 /// All weights of a model in memory, F32.
 struct Weights {
@@ -35,14 +36,20 @@ enum class ModelFormat { Gguf, HuggingFace, Llama2cV0, Llama2cV1, Llama2cV2 };
 /// Whether it is a llama2.c format. Its files contain no tokenizer.
 [[nodiscard]] bool is_llama2c(ModelFormat format);
 
-/// A model in a file. Tensors are views of the mapped file, or copies if the file stores them in another layout.
+/// A model in a file. Tensors are views of the mapped files, or copies if these store them in another layout.
 struct StoredModel {
   std::string path;
   ModelFormat format;
   ModelConfig config;
   std::vector<TensorView> tensors;                   ///< with their names in the file
-  std::vector<std::shared_ptr<const void>> storage;  ///< owns the bytes of the views
+  std::vector<std::shared_ptr<const void>> storage;  ///< owns the bytes of copies
   std::shared_ptr<const GgufFile> gguf;              ///< for a GGUF, which contains the tokenizer; otherwise null
+  std::vector<std::shared_ptr<const MappedFile>> files{};
+
+  /// Whether the tensor is a view of a mapped file.
+  [[nodiscard]] bool maps(const TensorView& tensor) const;
+  /// Releases the memory of its pages where it is: see MappedFile::release.
+  void release(const TensorView& tensor) const;
 };
 
 /// Whether weights may have this type: F32, F16, BF16, or a block type of quants.h.

@@ -301,9 +301,10 @@ uint64_t GgufFile::size() const {
   return bytes;
 }
 
-void GgufFile::release(const TensorView& tensor) const {
-  file_.release(tensor.bytes);
-  for (const auto& part : parts_) part->release(tensor);
+std::vector<const MappedFile*> GgufFile::mapped() const {
+  std::vector<const MappedFile*> files{&file_};
+  for (const auto& part : parts_) files.push_back(&part->file_);
+  return files;
 }
 
 const GgufValue* GgufFile::find(const std::string& key) const {

@@ -48,8 +48,8 @@ class GgufFile {
   [[nodiscard]] const GgufMetadata& metadata() const { return metadata_; }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] uint64_t size() const;  ///< in bytes, of all files together
-  /// Releases the memory of a tensor's pages: see MappedFile::release.
-  void release(const TensorView& tensor) const;
+  /// The file, and the others behind it.
+  [[nodiscard]] std::vector<const MappedFile*> mapped() const;
 
   [[nodiscard]] const GgufValue* find(const std::string& key) const;
   /// Each throws Error that names the key if it is missing (and there is no fallback) or has another type.

@@ -168,6 +168,7 @@ StoredModel read_gguf_model(const std::filesystem::path& path) {
                     .gguf = {}};
   model.tensors = manifest_tensors(*file, model.config);
   for (const TensorView& tensor : model.tensors) require_weight_type(tensor, model.path);
+  for (const MappedFile* mapped : file->mapped()) model.files.emplace_back(file, mapped);
   model.gguf = file;
   return model;
 }

@@ -212,7 +212,7 @@ StoredModel read_hf_model(const fs::path& directory) {
     shards.tensors.erase(head);
   }
   if (!shards.tensors.empty()) fail_extra_tensor(where, shards.tensors.begin()->first, model.config.family);
-  model.storage.insert(model.storage.end(), shards.files.begin(), shards.files.end());
+  for (const auto& file : shards.files) model.files.emplace_back(file, &file->mapped());
   return model;
 }
 

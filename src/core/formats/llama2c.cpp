@@ -235,8 +235,9 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
                     .format = kFormats[static_cast<size_t>(header.version)],
                     .config = header.config,
                     .tensors = {},
-                    .storage = {file},
-                    .gguf = {}};
+                    .storage = {},
+                    .gguf = {},
+                    .files = {file}};
   const auto manifest = tensor_manifest(header.config);
   model.tensors.resize(manifest.size());
   size_t offset = header.bytes;

@@ -18,6 +18,7 @@ class SafetensorsFile {
   /// Maps and parses the file. Throws Error unless it is a valid safetensors file.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
+  [[nodiscard]] const MappedFile& mapped() const { return file_; }
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
