@@ -1,11 +1,13 @@
 """A resumed run repeats the bits of an undisturbed one: at the default's size, on the threads that LibTorch chooses, in
 processes whose memory lies elsewhere. Small runs, killed at random moments, are in kill_test.py."""
 
+import pathlib
 import random
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from exactness import assert_same, command, outcome
 from support import BUILD, LONG, SMALL_RUN, environment, succeed
@@ -44,6 +46,30 @@ def test_a_product_has_the_same_bits_in_every_process():
         others[f"heap {seed}"] = digests(0, "fresh", **perturbed(seed))
     for name, other in others.items():
         assert [key for key in expected if other[key] != expected[key]] == [], name
+
+
+def asks_mkl_for_the_same_bits():
+    """Where fix_threads() does so."""
+    about = pathlib.Path("/proc/cpuinfo").read_text()
+    return "GenuineIntel" in about and "avx512f" in about
+
+
+@pytest.mark.skipif(not asks_mkl_for_the_same_bits(), reason="not an Intel processor with AVX-512")
+def test_in_f32_the_bits_do_not_depend_on_the_number_of_threads(tmp_path):
+    """Of products and attention, and of a run of the default's size. Without MKL_CBWR they do."""
+    if "MKL" not in torch.__config__.show():
+        pytest.skip("this LibTorch has no MKL")
+    one, two = digests(1, "fresh"), digests(2, "fresh")
+    assert [key for key in one if "Float" in key and one[key] != two[key]] == []
+    own = digests(1, "fresh", MKL_CBWR="AUTO"), digests(2, "fresh", MKL_CBWR="AUTO")
+    assert [key for key in own[0] if "Float" in key and own[0][key] != own[1][key]] != [], "what a user sets is kept"
+
+    (tmp_path / "cats.txt").write_text(text_of_65_characters(20000))
+    runs = [tmp_path / f"{threads} threads" for threads in (1, 2)]
+    for threads, run in zip("12", runs):
+        succeed("train", *command(tmp_path, run, [*FLAGS, "--threads", threads]), home=tmp_path, timeout=600)
+    for name in ("model.gguf", "checkpoints/last/optimizer.safetensors"):
+        assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes(), name
 
 
 def test_mkl_never_chooses_the_number_of_threads(tmp_path):

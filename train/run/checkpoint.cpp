@@ -127,9 +127,7 @@ void save_checkpoint(const fs::path& run, const nn::Llama& model, const std::vec
     }
     tokenizer.write_hf(directory);
     write_optimizer(directory / "optimizer.safetensors", model, moments, state.step, !average.is_empty());
-    TrainerState saved = state;
-    saved.environment = this_environment();
-    write_trainer_state(directory, saved);
+    write_trainer_state(directory, state);
   });
 }
 

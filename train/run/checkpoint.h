@@ -17,7 +17,7 @@
 
 namespace folio::train {
 
-/// The environment of this process.
+/// The environment of this process, with LibTorch's number of threads now.
 [[nodiscard]] Environment this_environment();
 
 /// What a run's adapters say of themselves (core/adapter.h).

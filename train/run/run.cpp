@@ -11,7 +11,7 @@
 #include "train/report/progress.h"
 #include "train/report/run_log.h"
 #include "train/step/schedule.h"
-#include "train/step/spinning.h"
+#include "train/step/step_threads.h"
 
 namespace folio::train {
 namespace {
@@ -54,7 +54,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
   const auto note = [&](bool in_step) {
     if (options.note) options.note(trainer.state().step, in_step);
   };
-  Spinning spinning(at::get_num_threads());
+  StepThreads threads(at::get_num_threads(), [&](int n) { return trainer.repeats_with(n); });
   StepTimes since_log;
   auto last_end = std::chrono::steady_clock::now();  // of a step
   while (trainer.state().step < c.steps && !trainer.out_of_patience()) {
@@ -64,7 +64,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
     note(false);
     const double seconds = core::seconds_since(start);
     since_log.add(seconds);
-    spinning.watch();
+    threads.watch();
     const int64_t step = trainer.state().step;
 
     const auto end = std::chrono::steady_clock::now();

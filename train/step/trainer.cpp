@@ -1,14 +1,18 @@
 #include "train/step/trainer.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -120,6 +124,17 @@ double gradient_norm(const nn::Llama& model) {
     if (p.requires_grad()) gradients.push_back(p.grad());
   }
   return parallel::norm_of(gradients);
+}
+
+std::vector<size_t> digests_of_gradients(const nn::Llama& model) {
+  std::vector<size_t> digests;
+  for (const torch::Tensor& p : model->parameters()) {
+    if (!p.grad().defined()) continue;
+    const torch::Tensor gradient = p.grad().contiguous();
+    digests.push_back(std::hash<std::string_view>{}(
+        {static_cast<const char*>(gradient.const_data_ptr()), static_cast<size_t>(gradient.nbytes())}));
+  }
+  return digests;
 }
 
 }  // namespace
@@ -298,6 +313,25 @@ StepResult Trainer::step() {
   return {.loss = loss, .grad_norm = grad_norm};
 }
 
+bool Trainer::repeats_with(int threads) {
+  const TrainConfig& c = config();
+  if (ranks_ || !device_.is_cpu() || c.dtype != Precision::F32 || c.optimizer == OptimizerKind::GaLore) return false;
+  at::Generator generator = at::detail::getDefaultCPUGenerator();  // dropout's
+  const torch::Tensor random = generator.get_state().clone();
+  const auto gradients = [&] {
+    std::vector<torch::Tensor> chosen;
+    pass({batches_(static_cast<uint64_t>(state_.step * c.accumulation))}, chosen);
+    generator.set_state(random);
+    return digests_of_gradients(model_);
+  };
+  const int now = at::get_num_threads();
+  const std::vector<size_t> before = gradients();
+  at::set_num_threads(threads);
+  const std::vector<size_t> after = gradients();
+  at::set_num_threads(now);
+  return before == after;
+}
+
 Trainer::Evaluation Trainer::evaluate() {
   const TrainConfig& c = config();
   std::vector<nn::Mixture> mixtures;  // of one process: ranks do not count their rows here
@@ -339,13 +373,15 @@ std::string Trainer::sample() {
 }
 
 void Trainer::save(const fs::path& run) {
+  TrainerState state = state_;
+  state.environment = environment_;
   if (!ranks_) {
-    save_checkpoint(run, model_, optimizer_->state(), state_, dataset_.tokenizer(), average_);
+    save_checkpoint(run, model_, optimizer_->state(), state, dataset_.tokenizer(), average_);
     return;
   }
   const nn::Llama whole = ranks_->whole_model(), average = ranks_->whole_average();
   const std::vector<Optimizer::State> moments = ranks_->whole_state(*optimizer_);
-  if (is_first_rank()) save_checkpoint(run, whole, moments, state_, dataset_.tokenizer(), average);
+  if (is_first_rank()) save_checkpoint(run, whole, moments, state, dataset_.tokenizer(), average);
 }
 
 void Trainer::train_for(double minutes) {

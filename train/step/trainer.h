@@ -59,6 +59,11 @@ class Trainer {
   /// One optimizer step. Throws core::Error, before any weight is changed, if the loss or a gradient is not finite.
   StepResult step();
 
+  /// Whether a step on so many threads has the bits of one on as many as now: computes the gradients of the next step's
+  /// first batch on both. False without a look for several ranks, CUDA, bf16 (whose roundings hide most differences)
+  /// and GaLore (whose subspaces depend on the number).
+  [[nodiscard]] bool repeats_with(int threads);
+
   struct Evaluation {
     std::optional<double> train;  ///< with eval_batches > 0
     double validation;
@@ -104,6 +109,7 @@ class Trainer {
 
   const Dataset& dataset_;
   TrainerState state_;
+  Environment environment_ = this_environment();  ///< with the run's number of threads; step_threads.h may take fewer
   torch::Device device_;
   std::shared_ptr<const nn::FrozenWeights> frozen_;  ///< with config.lora_rank
   nn::Llama model_{nullptr};

@@ -1,9 +1,11 @@
 #include "train/step/trainer.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
 #include <cmath>
+#include <vector>
 
 #include "tests/train/support.h"
 #include "train/report/matrix_peak.h"
@@ -31,6 +33,37 @@ TEST(Trainer, TheSameSeedGivesTheSameBits) {
   const auto second = run();
   EXPECT_EQ(first.first, second.first);
   EXPECT_TRUE(test::same_bits(first.second, second.second));
+}
+
+TEST(Trainer, RepeatsItsBitsOnTheNumbersOfThreadsThatItNames) {
+  const int before = at::get_num_threads();
+  const auto run = [](const std::vector<int>& threads) {
+    at::set_num_threads(2);
+    Small small;
+    std::vector<bool> repeats;
+    for (const int n : threads) {
+      repeats.push_back(small.trainer.repeats_with(n));
+      EXPECT_EQ(at::get_num_threads(), 2);
+      if (repeats.back()) at::set_num_threads(n);
+      small.trainer.step();
+      at::set_num_threads(2);
+    }
+    return std::pair(repeats, test::copies(small.trainer.model()));
+  };
+  // With dropout: to ask takes none of its random numbers.
+  const auto same = run({2, 2, 2, 2}), others = run({1, 3, 2, 1});
+  EXPECT_EQ(same.first, std::vector<bool>(4, true)) << "the bits of two threads are those of two";
+  EXPECT_TRUE(test::same_bits(same.second, others.second));
+  at::set_num_threads(before);
+}
+
+TEST(Trainer, SaysOfNoOtherNumberThatItRepeatsWhereAFewGradientsDoNotShowIt) {
+  TrainConfig c = small_config();
+  c.dtype = Precision::Bf16;
+  EXPECT_FALSE(Small(c).trainer.repeats_with(1));
+  c = small_config();
+  c.optimizer = OptimizerKind::GaLore;
+  EXPECT_FALSE(Small(c).trainer.repeats_with(1));
 }
 
 TEST(Trainer, AnotherSeedGivesOtherLosses) {

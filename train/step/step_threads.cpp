@@ -1,5 +1,6 @@
-#include "train/step/spinning.h"
+#include "train/step/step_threads.h"
 
+#include <ATen/Parallel.h>
 #include <omp.h>
 #include <sched.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "core/seconds_since.h"
 
@@ -56,7 +58,7 @@ Usage usage() {
 // While there are more OpenMP threads than processors, libgomp spins 100 times instead of 300,000. Source: its manual,
 // GOMP_SPINCOUNT. The variable itself is read when the library is loaded, before main(). These threads are a team of
 // another thread's, and sleep.
-class Spinning::ExtraThreads {
+class StepThreads::ExtraThreads {
  public:
   explicit ExtraThreads(int n)
       : starter_([this, n] {
@@ -80,34 +82,57 @@ class Spinning::ExtraThreads {
   std::thread starter_;
 };
 
-bool should_spin(bool spin, double processors_left, int threads) {
-  constexpr double kStops = 0.35;  // of a processor missing
-  constexpr double kBegins = 0.2;
-  return threads - processors_left < (spin ? kStops : kBegins);
+int threads_that_fit(int now, double processors_left, int threads) {
+  constexpr double kTooMany = 0.35;  // of a processor missing
+  constexpr double kFits = 0.2;
+  int n = now;
+  while (n > 1 && n - processors_left >= kTooMany) --n;
+  while (n < threads && n + 1 - processors_left < kFits) ++n;
+  return n;
 }
 
-Spinning::Spinning(int threads)
+StepThreads::StepThreads(int threads, std::function<bool(int)> repeats_with)
     : threads_(threads),
+      repeats_with_(std::move(repeats_with)),
+      same_bits_{threads},
       watches_(threads > 1 && std::getenv("GOMP_SPINCOUNT") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr),
-      since_(std::chrono::steady_clock::now()) {
+      since_(std::chrono::steady_clock::now()),
+      now_(threads) {
   if (watches_) others_before_ = usage().others;
 }
 
-Spinning::~Spinning() = default;
+StepThreads::~StepThreads() { at::set_num_threads(threads_); }
 
-void Spinning::watch() {
+void StepThreads::watch() {
   constexpr double kInterval = 0.5;  // in ticks of 10 ms a tenth of a processor is seen
   if (!watches_) return;
   const double seconds = core::seconds_since(since_);
   if (seconds < kInterval) return;
   const Usage now = usage();
   since_ = std::chrono::steady_clock::now();
-  const double others = (now.others - others_before_) / seconds;
-  others_before_ = now.others;
-  if (now.processors > 0) set(should_spin(spins(), now.processors - others, threads_));
+  const double others = (now.others - std::exchange(others_before_, now.others)) / seconds;
+  if (now.processors > 0) fit(threads_that_fit(now_, now.processors - others, threads_));
 }
 
-void Spinning::set(bool spin) {
+void StepThreads::fit(int n) {
+  if (n == now_) return;
+  now_ = n;
+  if (repeats_with_ && !same_bits_.contains(n)) {
+    if (repeats_with_(n)) {
+      same_bits_.insert(n);
+    } else {
+      repeats_with_ = nullptr;
+    }
+  }
+  if (repeats_with_) {
+    at::set_num_threads(n);
+  } else {
+    at::set_num_threads(threads_);
+    set_spinning(n == threads_);
+  }
+}
+
+void StepThreads::set_spinning(bool spin) {
   if (spin == spins()) return;
   // One more than there are processors, with the threads of the operations.
   extra_ = spin ? nullptr : std::make_unique<ExtraThreads>(std::max(omp_get_num_procs() - threads_, 0) + 2);
