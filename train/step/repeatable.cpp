@@ -28,7 +28,7 @@ std::string_view blas_of(std::string_view config) {
 
 void fix_threads(int threads) {
   // MKL promises it for its newer code alone, and takes its oldest on processors of others. Source: its developer
-  // guide, "Conditional Numerical Reproducibility". It reads the variable at its first product.
+  // guide, "Conditional Numerical Reproducibility". It reads the variable once, at its first product.
   if (__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f")) ::setenv("MKL_CBWR", "AUTO,STRICT", 0);
   if (threads <= 0) threads = at::get_num_threads();
   at::set_num_threads(threads);

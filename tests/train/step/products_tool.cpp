@@ -1,6 +1,6 @@
 // products_tool THREADS HISTORY: the matrix products and the attention of a training step of the default preset, each
 // forward and backward, in f32 and bf16. Prints a line "name digest" for each result; the same bits in any process.
-// THREADS is fix_threads()' argument. HISTORY is "fresh", or "worked": other numbers of threads were used before.
+// THREADS is fix_threads()' argument. HISTORY is "fresh", or "worked": other numbers of threads were used in between.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <map>
 #include <string>
 
-#include "train/step/repeatable.h"
 #include "train/run/train_config.h"
+#include "train/step/repeatable.h"
 #include "train/step/trainer_state.h"
 
 namespace {
@@ -72,13 +72,14 @@ void all_products() {
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
+  train::fix_threads(std::atoi(argv[1]));
   if (std::string(argv[2]) == "worked") {
-    for (const int threads : {1, 3}) {
+    const int fixed = at::get_num_threads();
+    for (const int threads : {1, 3, fixed}) {
       at::set_num_threads(threads);
       static_cast<void>(torch::randn({300, 500}).matmul(torch::randn({500, 200})));
     }
   }
-  train::fix_threads(std::atoi(argv[1]));
   constexpr int kRepeats = 10;
   for (int i = 0; i < kRepeats; ++i) all_products();
   for (const auto& [name, digest] : digests) fmt::print("{} {}\n", name, digest);
