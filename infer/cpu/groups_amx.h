@@ -68,16 +68,23 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// The lines of the next tile, fetched bit by bit while a tile is multiplied: the kernel that only multiplies would
-// leave memory idle, and the one that only widens would wait for it.
+// What is fetched bit by bit while a tile is multiplied. Lines of the next tile: the kernel that only multiplies would
+// leave memory idle, and the one that only widens would wait for it. And those of sixteen outputs: all at once they
+// would take the buffers of missing lines, for which the inputs would wait.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;
-  size_t at_once;
+  size_t lines_at_once;
+  float* output;
+  size_t stride;
+  size_t outputs;  // left
+  size_t outputs_at_once;
 
   void fetch() {
-    const uint8_t* until = std::min(end, line + at_once * 64);
+    const uint8_t* until = std::min(end, line + lines_at_once * 64);
     for (; line < until; line += 64) prefetch_line<Prefetch::L2>(line);
+    for (size_t i = std::min(outputs, outputs_at_once); i > 0; --i, --outputs, output += stride)
+      prefetch_to_write(output);
   }
 };
 
@@ -160,16 +167,23 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
   if (whole > 0) {
     const TileShapes shapes(weight.group, 1);
     WideTile wide;
-    // Of a tile's lines each step of two parts fetches its share.
-    const size_t steps = whole / kAmxInputs * (weight.k / weight.group / 2 + 1);
-    const size_t lines_at_once = weight.tile_bytes() / 64 / steps + 1;
+    // Of a tile's lines, and of sixteen outputs, each step of two parts fetches its share.
+    const size_t steps = weight.k / weight.group / 2 + 1;
+    const size_t lines_at_once = weight.tile_bytes() / 64 / (whole / kAmxInputs * steps) + 1;
     with_kind(weight, [&](auto kind) {
       for (size_t row = row_begin; row < row_end; row = (row / kTileRows + 1) * kTileRows) {
         widen<decltype(kind)>(weight, weight.tile(row / kTileRows), wide);
         const uint8_t* next = weight.tile(row / kTileRows + 1);
-        LinesAhead ahead{next, next + weight.tile_bytes(), lines_at_once};
+        LinesAhead ahead{.line = next,
+                         .end = next + weight.tile_bytes(),
+                         .lines_at_once = lines_at_once,
+                         .output = nullptr,
+                         .stride = out_stride,
+                         .outputs = 0,
+                         .outputs_at_once = kAmxInputs / steps + 1};
         for (size_t n = 0; n < whole; n += kAmxInputs) {
-          for (size_t t = 0; t < kAmxInputs; ++t) prefetch_to_write(out + (n + t) * out_stride + row);
+          ahead.output = out + n * out_stride + row;
+          ahead.outputs = kAmxInputs;
           Vec total[kAmxInputs];
           amx_inputs<decltype(kind)>(wide, weight.k, x, n, ahead, total);
           put_tile(total, kAmxInputs, row, row_end, out + n * out_stride, out_stride, accumulate);
