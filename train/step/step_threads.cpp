@@ -124,12 +124,8 @@ void StepThreads::fit(int n) {
       repeats_with_ = nullptr;
     }
   }
-  if (repeats_with_) {
-    at::set_num_threads(n);
-  } else {
-    at::set_num_threads(threads_);
-    set_spinning(n == threads_);
-  }
+  at::set_num_threads(repeats_with_ ? n : threads_);
+  set_spinning(repeats_with_ || n == threads_);
 }
 
 void StepThreads::set_spinning(bool spin) {

@@ -118,19 +118,18 @@ void write_gradients(const fs::path& path, const nn::Llama& model, const Trainer
                       adapter_info(state));
 }
 
-double gradient_norm(const nn::Llama& model) {
+std::vector<torch::Tensor> trained_gradients(const nn::Llama& model) {
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& p : model->parameters()) {
     if (p.requires_grad()) gradients.push_back(p.grad());
   }
-  return parallel::norm_of(gradients);
+  return gradients;
 }
 
 std::vector<size_t> digests_of_gradients(const nn::Llama& model) {
   std::vector<size_t> digests;
-  for (const torch::Tensor& p : model->parameters()) {
-    if (!p.grad().defined()) continue;
-    const torch::Tensor gradient = p.grad().contiguous();
+  for (const torch::Tensor& p : trained_gradients(model)) {
+    const torch::Tensor gradient = p.contiguous();
     digests.push_back(std::hash<std::string_view>{}(
         {static_cast<const char*>(gradient.const_data_ptr()), static_cast<size_t>(gradient.nbytes())}));
   }
@@ -296,7 +295,7 @@ StepResult Trainer::step() {
   require(std::isfinite(loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip", loss,
           state_.step + 1);
   RECORD_FUNCTION("folio::update", {});  // profile.h
-  const double grad_norm = ranks_ ? ranks_->gradient_norm() : gradient_norm(model_);
+  const double grad_norm = ranks_ ? ranks_->gradient_norm() : parallel::norm_of(trained_gradients(model_));
   require(std::isfinite(grad_norm), "the gradient's norm is {} at step {}; lower --lr", grad_norm, state_.step + 1);
   if (state_.step == 0 && !gradients_path_.empty()) {
     const nn::Llama whole = ranks_ ? ranks_->whole_gradients() : model_;

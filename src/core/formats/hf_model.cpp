@@ -73,8 +73,7 @@ std::vector<float> plus(const TensorView& tensor, float summand) {
 }
 
 // The matrices of a stack behind each other: a copy.
-TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where,
-                   std::vector<std::shared_ptr<const void>>& storage) {
+TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where, StoredModel& model) {
   TensorView all = shards.take(spec, 0, where);
   auto bytes = std::make_shared<std::vector<std::byte>>();
   bytes->reserve(all.bytes.size() * static_cast<size_t>(spec.hf_parts()));
@@ -83,10 +82,10 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
     require(part.type == all.type, "{}: the tensor {} is {}, but {} is {}", where, part.name, info(part.type).name,
             all.name, info(all.type).name);
     bytes->insert(bytes->end(), part.bytes.begin(), part.bytes.end());
-    for (const auto& file : shards.files) file->release(part);
+    model.release(part);
   }
   all.bytes = *bytes;
-  storage.push_back(std::move(bytes));
+  model.storage.push_back(std::move(bytes));
   return all;
 }
 
@@ -175,11 +174,12 @@ StoredModel read_hf_model(const fs::path& directory) {
                     .storage = {},
                     .gguf = {}};
   Shards shards = open_weights(directory);
+  for (const auto& file : shards.files) model.files.emplace_back(file, &file->mapped());
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
   const int64_t head_dim = model.config.head_dim;
   for (const TensorSpec& spec : tensor_manifest(model.config)) {
     TensorView view = !spec.hf_packed.name.empty() ? unpacked(shards, spec, where, model.storage)
-                      : spec.is_stack()            ? stacked(shards, spec, where, model.storage)
+                      : spec.is_stack()            ? stacked(shards, spec, where, model)
                                                    : shards.take(spec, 0, where);
     view.shape = spec.shape;
     if (info(model.config.family).hf_norms_less_1 && is_norm(spec.role)) {
@@ -192,7 +192,7 @@ StoredModel read_hf_model(const fs::path& directory) {
       auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
       split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
                                static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
-      for (const auto& file : shards.files) file->release(view);  // only the copy is used from here on
+      model.release(view);  // only the copy is used from here on
       view.bytes = *rows;
       model.storage.push_back(std::move(rows));
     }
@@ -212,7 +212,6 @@ StoredModel read_hf_model(const fs::path& directory) {
     shards.tensors.erase(head);
   }
   if (!shards.tensors.empty()) fail_extra_tensor(where, shards.tensors.begin()->first, model.config.family);
-  for (const auto& file : shards.files) model.files.emplace_back(file, &file->mapped());
   return model;
 }
 

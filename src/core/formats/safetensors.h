@@ -23,9 +23,6 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Releases the memory of a tensor's pages if the tensor is in this file: see MappedFile::release.
-  void release(const TensorView& tensor) const { file_.release(tensor.bytes); }
-
   /// The tensor of that name, or null.
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
 
