@@ -1,6 +1,7 @@
-# Whether this build has kernels for NVIDIA GPUs: sets FOLIO_HAS_CUDA as FOLIO_CUDA asks, and enables nvcc. Kernels are
-# built for CMAKE_CUDA_ARCHITECTURES: by default that of the GPU in this machine, else the PTX of 90, which its driver
-# and later ones compile at the first start: half of the time for who has no GPU.
+# Sets FOLIO_HAS_CUDA, which is ON if this build has kernels for NVIDIA GPUs, and enables nvcc. FOLIO_CUDA=AUTO builds
+# them on a machine that has a GPU and nvcc, NVCC wherever there is an nvcc, and ON fails without one.
+# CMAKE_CUDA_ARCHITECTURES defaults to the GPU of this machine, else to PTX for 90, which drivers compile at the first
+# start: compiling it takes half of the time.
 set(FOLIO_MIN_NVCC 12.0)  # the first that knows C++20
 
 # The compute capabilities of this machine's GPUs, such as "80;90"; empty where there is none.
@@ -59,16 +60,25 @@ macro(folio_enable_cuda why)
 endmacro()
 
 set(FOLIO_HAS_CUDA OFF)
-if(NOT FOLIO_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "FOLIO_CUDA is ${FOLIO_CUDA}; it has to be AUTO, ON or OFF.")
+if(NOT FOLIO_CUDA MATCHES "^(AUTO|NVCC|ON|OFF)$")
+  message(FATAL_ERROR "FOLIO_CUDA is ${FOLIO_CUDA}; it must be AUTO, NVCC, ON or OFF.")
 endif()
-if(FOLIO_CUDA)  # AUTO and ON
-  folio_enable_cuda(FOLIO_WHY_NO_CUDA)
+if(NOT FOLIO_CUDA STREQUAL OFF)
+  set(FOLIO_WHY_NO_CUDA "")
+  if(FOLIO_CUDA STREQUAL AUTO)
+    folio_present_gpus(FOLIO_PRESENT_GPUS)
+    if(NOT FOLIO_PRESENT_GPUS)
+      set(FOLIO_WHY_NO_CUDA "this machine has no NVIDIA GPU; -DFOLIO_CUDA=ON builds them all the same")
+    endif()
+  endif()
+  if(NOT FOLIO_WHY_NO_CUDA)
+    folio_enable_cuda(FOLIO_WHY_NO_CUDA)
+  endif()
   if(NOT FOLIO_WHY_NO_CUDA)
     set(FOLIO_HAS_CUDA ON)
     message(STATUS "CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, for compute capability ${CMAKE_CUDA_ARCHITECTURES}")
   elseif(FOLIO_CUDA STREQUAL ON)
-    message(FATAL_ERROR "FOLIO_CUDA=ON: ${FOLIO_WHY_NO_CUDA}; or take -DFOLIO_CUDA=OFF.")
+    message(FATAL_ERROR "FOLIO_CUDA=ON: ${FOLIO_WHY_NO_CUDA}; or set -DFOLIO_CUDA=OFF.")
   else()
     message(STATUS "CUDA: left out, since ${FOLIO_WHY_NO_CUDA}")
   endif()

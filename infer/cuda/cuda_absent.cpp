@@ -8,7 +8,8 @@ namespace {
 
 [[noreturn]] void fail() {
   core::fail(
-      "this build has no kernels for GPUs; configure it with -DFOLIO_CUDA=ON where nvcc is, or take --device cpu");
+      "this build has no kernels for GPUs; with the CUDA toolkit installed run "
+      "cmake --preset default -DFOLIO_CUDA=ON && cmake --build --preset default, or use --device cpu");
 }
 
 }  // namespace

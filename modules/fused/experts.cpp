@@ -86,12 +86,13 @@ struct Stacks {
   Tensor w1_EFD, w3_EFD, w2_EDF;
 };
 
-struct Activations {
+struct ExpertActivations {
   Tensor x_SD, gate_SF, up_SF, weights_S;
 };
 
 template <typename T>
-Tensor forward_pass(const Stacks& w, const Slots& slots, const Tensor& x_ND, const Tensor& weights_NK, Activations& a) {
+Tensor experts_forward(const Stacks& w, const Slots& slots, const Tensor& x_ND, const Tensor& weights_NK,
+                       ExpertActivations& a) {
   using R = Real<T>;
   const int64_t S = slots.row_S.size(0), D = x_ND.size(1), F = w.w1_EFD.size(1);
   a.x_SD = x_ND.to(kType<T>).index_select(0, slots.row_S);
@@ -111,13 +112,13 @@ Tensor forward_pass(const Stacks& w, const Slots& slots, const Tensor& x_ND, con
   return sums_of_rows<T>(y_SD, slots.of_row_NK);
 }
 
-struct Gradients {
+struct ExpertGradients {
   Tensor x, weights;
   Stacks w;  // of R
 };
 
 template <typename T>
-Gradients backward_pass(const Stacks& w, const Slots& slots, const Activations& a, const Tensor& dy_ND) {
+ExpertGradients experts_backward(const Stacks& w, const Slots& slots, const ExpertActivations& a, const Tensor& dy_ND) {
   using R = Real<T>;
   const int64_t F = w.w1_EFD.size(1);
   const auto zeros = [](const Tensor& like) { return torch::zeros_like(like, kType<T>); };
@@ -156,9 +157,9 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
                         const Tensor& /*w3*/, const Tensor& /*w2*/, const Tensor& experts_NK, const Stacks& w,
                         torch::ScalarType type) {
     const Slots slots = sorted_by_expert(experts_NK.contiguous(), w.w1_EFD.size(0));
-    Activations a;
+    ExpertActivations a;
     const Tensor y_ND =
-        with_type(type, [&]<typename T>() { return forward_pass<T>(w, slots, x_ND.detach(), weights_NK, a); });
+        with_type(type, [&]<typename T>() { return experts_forward<T>(w, slots, x_ND.detach(), weights_NK, a); });
     context->save_for_backward(
         {w.w1_EFD, w.w3_EFD, w.w2_EDF, a.x_SD, a.gate_SF, a.up_SF, a.weights_S, slots.row_S, slots.of_row_NK});
     context->saved_data["end"] = slots.end;
@@ -169,10 +170,10 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
                                                  const torch::autograd::variable_list& douts) {
     const auto saved = context->get_saved_variables();
     const Stacks w{.w1_EFD = saved[0], .w3_EFD = saved[1], .w2_EDF = saved[2]};
-    const Activations a{.x_SD = saved[3], .gate_SF = saved[4], .up_SF = saved[5], .weights_S = saved[6]};
+    const ExpertActivations a{.x_SD = saved[3], .gate_SF = saved[4], .up_SF = saved[5], .weights_S = saved[6]};
     const Slots slots{.row_S = saved[7], .of_row_NK = saved[8], .end = context->saved_data["end"].toIntVector()};
-    const Gradients d =
-        with_type(a.x_SD.scalar_type(), [&]<typename T>() { return backward_pass<T>(w, slots, a, douts[0]); });
+    const ExpertGradients d =
+        with_type(a.x_SD.scalar_type(), [&]<typename T>() { return experts_backward<T>(w, slots, a, douts[0]); });
     return {d.x, d.weights, d.w.w1_EFD, d.w.w3_EFD, d.w.w2_EDF, {}, {}, {}};
   }
 };

@@ -10,13 +10,15 @@ namespace folio::nn::fused {
 
 LoopTables loops_for(core::Isa isa) {
   switch (isa) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && FOLIO_AVX512
     case core::Isa::Amx:
     case core::Isa::Avx512Bf16:
       return avx512bf16_loops();
     case core::Isa::Avx512Vnni:
     case core::Isa::Avx512:
       return avx512_loops();
+#endif
+#if defined(__x86_64__) && FOLIO_AVX2
     case core::Isa::Avx2:
       return avx2_loops();
 #endif

@@ -39,7 +39,8 @@ Isa select_isa() {
     if (isa_name(isa) == forced) return isa;
     names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
   }
-  fail("FOLIO_ISA={} is unknown or not supported by this machine, which has: {}", printable(forced), names);
+  fail("FOLIO_ISA={} is unknown or not supported by this machine and this build, which have: {}", printable(forced),
+       names);
 }
 
 }  // namespace folio::core

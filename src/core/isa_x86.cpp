@@ -34,9 +34,10 @@ bool has_amx() {
 
 std::vector<Isa> find_isas() {
   std::vector<Isa> isas{Isa::Reference};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) isas.push_back(Isa::Avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq")) {
+  if (FOLIO_AVX2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
+    isas.push_back(Isa::Avx2);
+  if (FOLIO_AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
     isas.push_back(Isa::Avx512);
     if (__builtin_cpu_supports("avx512vnni")) {
       isas.push_back(Isa::Avx512Vnni);

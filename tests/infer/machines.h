@@ -1,4 +1,5 @@
-// The machines that the engine's laws are tested on. A new machine gets an entry in machine_kinds(), and runs them all.
+// The machines that the engine's properties are tested on. A new kind goes into cpu_kinds() or machine_kinds(), and
+// every test of the engine runs on it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,6 @@
 
 #include "core/error.h"
 #include "infer/cpu/cpu.h"
-#include "infer/cuda/cuda.h"
 #include "infer/engine/engine.h"
 #include "infer/shards/sharded_cpu.h"
 #include "tests/infer/support.h"
@@ -322,34 +322,8 @@ inline std::vector<MachineKind> cpu_kinds() {
           {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
 }
 
-/// A GPU multiplies floats as two numbers of tf32 each (mma.h): of either, and of their product, up to 2^-20 is left
-/// out, and half of it on average.
-inline constexpr double kSplitFloats = 3 * 0x1p-21;
-
-/// And with a GPU, emulated on the host.
-inline std::vector<MachineKind> machine_kinds() {
-  auto kinds = cpu_kinds();
-// Under AddressSanitizer a fiber's switch takes ten times as long: there tests/infer/cuda has what is needed.
-#ifndef __SANITIZE_ADDRESS__
-  const auto cuda = [] { return make_cuda({.max_rows = kMaxRows}); };
-  kinds.push_back({"cuda", CacheType::F32,
-                   [=](const CpuOptions&) {
-                     Machines machines;
-                     machines.push_back(cuda());
-                     return machines;
-                   },
-                   kSplitFloats});
-  kinds.push_back({"cpu_and_cuda_f16", CacheType::F16,
-                   [=](const CpuOptions& options) {
-                     Machines machines;
-                     machines.push_back(std::make_unique<Cpu>(options));
-                     machines.push_back(cuda());
-                     return machines;
-                   },
-                   kSplitFloats});
-#endif
-  return kinds;
-}
+/// The kinds that this program tests: CPUs, and in test_infer_cuda an emulated GPU as well.
+std::vector<MachineKind> machine_kinds();
 
 /// The machines of a kind, and an equal part of a model's layers on each.
 class Rig {

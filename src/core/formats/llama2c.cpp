@@ -15,7 +15,7 @@
 namespace folio::core {
 namespace {
 
-constexpr uint32_t kMagic = 0x616B3432;  // "ak42" read as one number
+constexpr uint32_t kLlama2cMagic = 0x616B3432;  // "ak42" read as one number
 constexpr size_t kHeaderBytes = 256;     // of versions 1 and 2
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
@@ -98,7 +98,7 @@ Header read_header(const MappedFile& file) {
   constexpr size_t kNumbers = 7;
   require(bytes.size() >= kNumbers * sizeof(int32_t), "{}: {} bytes are too few for a model file", where, bytes.size());
   Header header;
-  const bool magic = number_at<uint32_t>(bytes, 0) == kMagic;
+  const bool magic = number_at<uint32_t>(bytes, 0) == kLlama2cMagic;
   if (magic) {
     require(bytes.size() >= kHeaderBytes, "{}: the header is cut off; get the file again", where);
     header.version = number_at<int32_t>(bytes, 4);
@@ -196,24 +196,24 @@ std::vector<float> rope_tables(const ModelConfig& c) {
 }
 
 template <typename T>
-void put(OutputFile& out, T value) {
+void put_number(OutputFile& out, T value) {
   out.write(std::as_bytes(std::span(&value, 1)));
 }
 
 void write_header(OutputFile& out, const Header& header) {
   const ModelConfig& c = header.config;
   if (header.version > 0) {
-    put(out, kMagic);
-    put<int32_t>(out, header.version);
+    put_number(out, kLlama2cMagic);
+    put_number<int32_t>(out, header.version);
   }
   for (const int64_t n : {c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads}) {
-    put(out, static_cast<int32_t>(n));
+    put_number(out, static_cast<int32_t>(n));
   }
   const auto vocab_size = static_cast<int32_t>(c.vocab_size);
-  put(out, header.version == 0 && !c.tie_embeddings ? -vocab_size : vocab_size);
-  put(out, static_cast<int32_t>(c.context_length));
-  if (header.version > 0) put<uint8_t>(out, c.tie_embeddings ? 1 : 0);
-  if (header.version == 2) put(out, header.group_size);
+  put_number(out, header.version == 0 && !c.tie_embeddings ? -vocab_size : vocab_size);
+  put_number(out, static_cast<int32_t>(c.context_length));
+  if (header.version > 0) put_number<uint8_t>(out, c.tie_embeddings ? 1 : 0);
+  if (header.version == 2) put_number(out, header.group_size);
   out.pad_to(header.bytes);
 }
 

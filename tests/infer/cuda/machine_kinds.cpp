@@ -1,0 +1,35 @@
+// The machines of test_infer_cuda: those of test_infer, and the GPU that tests/infer/cuda/host emulates.
+#include "infer/cuda/cuda.h"
+#include "tests/infer/machines.h"
+
+namespace folio::infer::test {
+namespace {
+
+// A GPU multiplies floats as two numbers of tf32 each (mma.h): up to 2^-20 of each factor and of the product is left
+// out, half of it on average.
+constexpr double kSplitFloats = 3 * 0x1p-21;
+
+}  // namespace
+
+std::vector<MachineKind> machine_kinds() {
+  auto kinds = cpu_kinds();
+  const auto cuda = [] { return make_cuda({.max_rows = kMaxRows}); };
+  kinds.push_back({"cuda", CacheType::F32,
+                   [=](const CpuOptions&) {
+                     Machines machines;
+                     machines.push_back(cuda());
+                     return machines;
+                   },
+                   kSplitFloats});
+  kinds.push_back({"cpu_and_cuda_f16", CacheType::F16,
+                   [=](const CpuOptions& options) {
+                     Machines machines;
+                     machines.push_back(std::make_unique<Cpu>(options));
+                     machines.push_back(cuda());
+                     return machines;
+                   },
+                   kSplitFloats});
+  return kinds;
+}
+
+}  // namespace folio::infer::test
