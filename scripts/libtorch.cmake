@@ -21,6 +21,7 @@ if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
 endif()
 
 # Torch's own configuration warns about parts of the wheel that nothing here links.
+set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
 find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
 if(NOT Torch_FOUND)
   foreach(python IN ITEMS python3 ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
@@ -30,6 +31,7 @@ if(NOT Torch_FOUND)
   endforeach()
   find_package(Torch ${FOLIO_MIN_TORCH} QUIET)
 endif()
+unset(CMAKE_MESSAGE_LOG_LEVEL)
 if(NOT Torch_FOUND)
   message(FATAL_ERROR "No LibTorch of at least ${FOLIO_MIN_TORCH} was found. Run scripts/bootstrap.sh, or pass "
           "-DCMAKE_PREFIX_PATH=<libtorch>, or build the serving half alone with -DFOLIO_TRAIN=OFF.")
