@@ -82,8 +82,7 @@ def token_id(value: Any) -> int:
 
 
 def token_ids(ids: Any) -> list[int]:
-    given = ids.tolist() if hasattr(ids, "tolist") else ids
-    listed = [token_id(one) for one in itertools.islice(given, MAX_CONTEXT + 1)]
-    if len(listed) > MAX_CONTEXT:
+    given = list(itertools.islice(ids.tolist() if hasattr(ids, "tolist") else ids, MAX_CONTEXT + 1))
+    if len(given) > MAX_CONTEXT:
         raise ValueError(f"the sequence has more than {MAX_CONTEXT} tokens, which no context has")
-    return listed
+    return [token_id(one) for one in given]

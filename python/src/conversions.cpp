@@ -107,6 +107,7 @@ class JsonReader {
     } else {
       size_t i = 0;
       for (const nb::handle one : sequence) {
+        if (i == static_cast<size_t>(size)) fail_value("has more elements than its length");
         path_.back() = i++;
         json.push_back(read(one));
       }

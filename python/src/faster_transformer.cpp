@@ -81,7 +81,8 @@ Tensors<Array> tensors_of(const nb::dict& arrays) {
   for (const auto& [key, value] : arrays) {
     const std::string name = utf8_of(key, "the name of a tensor");
     Array array;  // no copy: outputs are written through it
-    core::require(nb::try_cast(value, array, false), "{} has to be an array in rows, and one that is written must be writable", name);
+    core::require(nb::try_cast(value, array, false), "{} must be an array in rows, and writable if it is an output",
+                  name);
     ft::Tensor tensor{.type = type_of(name, array), .data = const_cast<void*>(array.data())};
     for (size_t d = 0; d < array.ndim(); ++d) tensor.shape.push_back(array.shape(d));
     tensors.map.emplace(name, std::move(tensor));

@@ -318,7 +318,8 @@ void bind_model(nb::module_& m) {
   nb::class_<Notifier>(m, "Notifier")
       .def("__init__",
            [](Notifier* self) {
-             new (self) Notifier(std::make_unique<std::shared_ptr<infer::Notifier>>(std::make_shared<infer::Notifier>()));
+             auto notifier = std::make_shared<infer::Notifier>();
+             new (self) Notifier(std::make_unique<std::shared_ptr<infer::Notifier>>(std::move(notifier)));
            })
       .def("fileno", [](const Notifier& n) { return (**n).fd(); })
       .def("clear", [](const Notifier& n) { (**n).clear(); });

@@ -13,8 +13,8 @@ import support
 import folio
 from folio import fast_llm
 from folio.faster_transformer import Llama
+from stall import HANG
 
-HANG = 600  # seconds, after which a process hangs
 HEAD = """
 import asyncio, folio, gc, multiprocessing, os, sys, threading
 from folio import fast_llm
@@ -39,37 +39,27 @@ def python(golden_gguf, code):
     return out
 
 
-@pytest.mark.parametrize("leave", ["""
-    async def use(model):
-        async for _ in model.astream(["ROMEO:"] * 8, max_tokens=200):
-            break
-    """, """
-    async def use(model):
-        await asyncio.gather(*(anext(model.astream("ROMEO:", max_tokens=200)) for _ in range(8)))
-    """, """
-    async def use(model):
-        reply = Service(model).request("POST", "/v1/completions", body=b'{"prompt": "a", "max_tokens": 200, "stream": true}')
-        await reply.start()
-        return reply
-    """, """
-    async def use(model):
-        model._submit(False, {"prompt": ["ROMEO:"] * 8, "max_tokens": 200}, pieces=True, notifier=model._notifier())
-    """, """
-    async def use(model):
-        await asyncio.wait([asyncio.create_task(model.agenerate(["ROMEO:"] * 1000, max_tokens=200)),
-                            asyncio.create_task(asyncio.sleep(0))], return_when=asyncio.FIRST_COMPLETED)
-    """])
+@pytest.mark.parametrize("leave", [
+    "async for _ in model.astream(prompts, max_tokens=200): break",
+    "await asyncio.gather(*(anext(model.astream(prompts, max_tokens=200)) for _ in range(8)))",
+    "reply = Service(model).request('POST', '/v1/completions', body=body); await reply.start()",
+    "model._submit(False, {'prompt': prompts, 'max_tokens': 200}, pieces=True, notifier=model._notifier())",
+    "asyncio.create_task(model.agenerate(prompts * 100, max_tokens=200)); await asyncio.sleep(0)",
+])
 def test_the_last_reference_to_a_model_may_go_while_it_streams(golden_gguf, leave):
-    out = python(golden_gguf, textwrap.dedent(leave) + textwrap.dedent("""
-        for _ in range(5):
+    out = python(golden_gguf, f"""
+        prompts = ["ROMEO: " * 8] * 16
+        body = b'{{"prompt": "ROMEO:", "max_tokens": 200, "n": 50, "stream": true}}'
+        async def use():
             model = folio.Model(path, threads=1)
-            model._cycle = model
-            kept = asyncio.run(use(model))
+            {leave}
             del model
+            await asyncio.sleep(0)
+        for _ in range(5):
+            asyncio.run(use())
             gc.collect()
-            del kept
         print("ended")
-    """))
+    """)
     assert out == "ended\n"
 
 
