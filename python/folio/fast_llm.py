@@ -17,6 +17,7 @@ import threading
 from typing import Any, Callable, Collection, Iterator, Sequence, Union
 
 from . import _engine
+from .checks import token_id
 from .model import Model, _checked
 
 History = Sequence[tuple[str, str]]  # what was asked, what was answered
@@ -172,7 +173,7 @@ class model:
             "stop": stops,
         }
         return _checked(_engine.submit, self.model._model, False, body, pieces, None,
-                        [*end_tokens, *config.stop_token_ids])
+                        [*end_tokens, *map(token_id, config.stop_token_ids)])
 
 
 class _Response:
@@ -184,6 +185,7 @@ class _Response:
         self._fetching = threading.Lock()
 
     def next_token(self) -> int:
+        self.stream.ended  # raises in a forked child, where the lock may be held forever
         with self._fetching:
             while not self._tokens and not self.stream.ended:
                 for _, _, tokens, _ in self.stream.wait():

@@ -19,7 +19,7 @@ from typing import Any, Iterable, Mapping, Union
 import numpy as np
 
 from . import _engine
-from .model import CACHE_TYPES, RANGES, _gpu
+from .checks import CACHE_TYPES, RANGES, gpu, path_text
 
 __all__ = ["Llama"]
 
@@ -61,7 +61,7 @@ class Llama:
         end_id: int | None = None,
         is_free_buffer_after_forward: bool = False,
     ) -> None:
-        options: dict[str, Any] = {"is_free_buffer_after_forward": bool(is_free_buffer_after_forward), **_gpu(device)}
+        options: dict[str, Any] = {"is_free_buffer_after_forward": bool(is_free_buffer_after_forward), **gpu(device)}
         if threads is not None:
             options["threads"] = _whole("threads", threads, *RANGES["threads"])
         for name, value in (("start_id", start_id), ("end_id", end_id)):
@@ -72,7 +72,7 @@ class Llama:
                 raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
             options["cache_type"] = CACHE_TYPES[cache_type]
         self._llama = _engine.FasterTransformerLlama(
-            os.fspath(path), "" if tokenizer is None else os.fspath(tokenizer), options)
+            path_text("path", path), "" if tokenizer is None else path_text("tokenizer", tokenizer), options)
 
     def initialize(self) -> None:
         """Starts the threads, or opens the GPU. Other calls do it where it was not done."""
@@ -121,6 +121,7 @@ class Llama:
         ids = np.asarray(input_tensors["input_ids"])
         lengths = np.asarray(input_tensors["input_lengths"])
         most = np.broadcast_to(np.asarray(input_tensors["output_seq_len"], np.int64), lengths.shape)
+        _whole("output_seq_len", int(most.max(initial=1)), 1, self.context_length)
         shape = (len(ids), _whole("beam_width", beam_width, 1, 2**31 - 1))
         shapes: dict[str, tuple[int, ...]] = {"output_ids": (*shape, int(most.max())), "sequence_length": shape,
                                               "cum_log_probs": shape}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .options import as_json, server_options
+from .checks import CACHE_TYPES, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
+from .options import as_json, renamed, server_options, with_names
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -22,18 +23,6 @@ if TYPE_CHECKING:
 Ids = Sequence[int]
 Prompt = Union[str, Ids]
 Message = Mapping[str, str]
-
-CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
-# Of each number that Model() takes, the least and the most.
-RANGES = {
-    "threads": (1, 1024),
-    "context": (2, 1 << 24),
-    "cache_tokens": (1, 10**9),
-    "max_sequences": (1, 4096),
-    "max_batch_tokens": (1, 1 << 16),
-    "speculate": (0, 64),
-}
-
 
 class Model:
     """A model file, ready to answer: a GGUF, a Hugging Face directory, a llama2.c file, or the folder of a run.
@@ -86,16 +75,16 @@ class Model:
         numbers = {"threads": threads, "context": context, "cache_tokens": cache_tokens, "speculate": speculate,
                    "max_sequences": max_sequences, "max_batch_tokens": max_batch_tokens}
         files = {"draft_model": draft_model, "adapter": adapter, "tokenizer": tokenizer}
-        options: dict[str, Any] = {key: _whole(key, value) for key, value in numbers.items() if value is not None}
-        options |= {key: os.fspath(value) for key, value in files.items() if value is not None}
-        options |= {key: _text(key, value) for key, value in (("chat_template", chat_template), ("name", name))
+        options: dict[str, Any] = {key: whole(key, value) for key, value in numbers.items() if value is not None}
+        options |= {key: path_text(key, value) for key, value in files.items() if value is not None}
+        options |= {key: text(key, value) for key, value in (("chat_template", chat_template), ("name", name))
                     if value is not None}
-        options |= {"fast": bool(fast), "adapter_scale": _scale(adapter_scale), **_gpu(device)}
+        options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
         if cache_type is not None:
             if cache_type not in CACHE_TYPES:
                 raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
             options["cache_type"] = CACHE_TYPES[cache_type]
-        self._model = _engine.open(os.fspath(path), options)
+        self._model = _engine.open(path_text("path", path), options)
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # of folio.service, once there is one
         self.tokenizer = Tokenizer(self._model)
@@ -156,8 +145,8 @@ class Model:
         gets a TimeoutError, which ends it.
         """
         several = _is_batch(prompt) or (options.get("n") or 1) > 1
-        seconds = math.inf if timeout is None else _seconds(timeout)
-        return _pieces(self._submit(False, _prompted(prompt, options), pieces=True), several, seconds)
+        longest = math.inf if timeout is None else seconds(timeout)
+        return _pieces(self._submit(False, _prompted(prompt, options), pieces=True), several, longest)
 
     def astream(self, prompt: Prompt | None = None, **options: Unpack[Options]) -> AsyncIterator[str]:
         """stream() for asyncio."""
@@ -204,16 +193,16 @@ class Model:
 
     def score(self, text: Prompt) -> np.ndarray:
         """ln p of each token but the first, given those before it: (tokens - 1), float64, in nats."""
-        ids = self.tokenizer.encode(text, prefix=True) if isinstance(text, str) else _ids(text)
+        ids = self.tokenizer.encode(text, prefix=True) if isinstance(text, str) else token_ids(text)
         return np.asarray(_engine.score(self._model, ids), dtype=np.float64)
 
     def logits(self, ids: Ids) -> np.ndarray:
         """(ids, vocab_size), float32: row i says what may follow ids[: i + 1]."""
-        return _engine.logits(self._model, _ids(ids))
+        return _engine.logits(self._model, token_ids(ids))
 
     def trace(self, ids: Ids) -> dict[str, np.ndarray]:
         """Every named place of the forward pass, (ids, width) float32: "embedding", "layers.0.query", …, "logits"."""
-        return _engine.trace(self._model, _ids(ids))
+        return _engine.trace(self._model, token_ids(ids))
 
     def attention(self, ids: Ids, layer: int) -> np.ndarray:
         """What each head of a layer looks at: (heads, ids, ids), float32; row i says how much of each position.
@@ -221,7 +210,7 @@ class Model:
         softmax(q kᵀ / √head_dim) over the positions up to the row's own, or those of them in the sliding window.
         """
         n_layers = self.config["n_layers"]
-        if not 0 <= _index("layer", layer) < n_layers:
+        if not 0 <= index("layer", layer) < n_layers:
             raise ValueError(f"layer is {layer}, but has to be in [0, {n_layers - 1}]")
         places = self.trace(ids)
         head_dim, n_heads, n_kv = (self.config[key] for key in ("head_dim", "n_heads", "n_kv_heads"))
@@ -258,11 +247,13 @@ class Model:
         body, names = server_options(body)
         # The engine's dicts have no order, but the keys of a schema do.
         said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
-        forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
         try:
+            forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
             return _engine.submit(self._model, chat, body, pieces, notifier, forms=forms)
         except _engine.Refusal as refusal:
             raise _exception(refusal, names) from None
+        except (TypeError, ValueError) as error:
+            raise with_names(error, names)
 
     def _notifier(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -298,7 +289,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, prefix: bool = False) -> list[int]:
         """The ids of a text; with prefix=True after the tokens that the model expects before one, such as BOS."""
-        return _engine.encode(self._model, _text("text", text), prefix)
+        return _engine.encode(self._model, text, bool(prefix))
 
     def decode(self, ids: Ids) -> str:
         """The text of tokens. What is no UTF-8 becomes U+FFFD."""
@@ -306,7 +297,7 @@ class Tokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes of one token, which may be part of a character; empty for special tokens."""
-        return _engine.token_bytes(self._model, _index("token", token))
+        return _engine.token_bytes(self._model, token_id(token))
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
         """A conversation up to where the next answer begins, in tokens."""
@@ -358,7 +349,8 @@ def _pieces(stream: Any, several: bool, timeout: float = math.inf) -> Iterator[A
 def _is_batch(prompt: Any) -> bool:
     if isinstance(prompt, (str, type(None))):
         return False
-    if not hasattr(prompt, "__len__"):
+    is_sequence = hasattr(prompt, "__len__") and hasattr(prompt, "__getitem__")
+    if not is_sequence or isinstance(prompt, (bytes, bytearray, Mapping)):
         raise TypeError(f"a prompt is a text, token ids, or a list of these, not {type(prompt).__name__}")
     return len(prompt) > 0 and not hasattr(prompt[0], "__index__")
 
@@ -384,8 +376,7 @@ def _messages(messages: Any) -> Any:
 def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
     """`names` are those of server_options()."""
     message, field, code = refusal.args
-    for server_name, name in names.items():
-        message = message.replace(f"'{server_name}'", f"'{name}'")
+    message = renamed(message, names)
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)
     if field in (None, "prompt", "messages", "model") or code is not None:
@@ -398,51 +389,6 @@ def _checked(function: Any, *arguments: Any) -> Any:
         return function(*arguments)
     except _engine.Refusal as refusal:
         raise _exception(refusal) from None
-
-
-def _index(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} has to be an integer, not {type(value).__name__}")
-    return value.__index__()
-
-
-def _whole(name: str, value: Any) -> int:
-    low, high = RANGES[name]
-    number = _index(name, value)
-    if not low <= number <= high:
-        raise ValueError(f"{name} is {number}, but has to be in [{low}, {high}]")
-    return number
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} has to be a text, not {type(value).__name__}")
-    return value
-
-
-def _seconds(timeout: Any) -> float:
-    if not float(timeout) > 0:
-        raise ValueError(f"timeout is {timeout}, but has to be more than 0")
-    return float(timeout)
-
-
-def _scale(value: Any) -> float:
-    if not abs(float(value)) <= 1000:
-        raise ValueError(f"adapter_scale is {value}, but has to be in [-1000, 1000]")
-    return float(value)
-
-
-def _gpu(device: Any) -> dict[str, int]:
-    kind, _, number = _text("device", device).partition(":")
-    if device == "cpu":
-        return {}
-    if kind == "cuda" and (number.isdecimal() or device == "cuda"):
-        return {"gpu": int(number or 0)}
-    raise ValueError(f"device is {device!r}, but has to be cpu, cuda or cuda:N")
-
-
-def _ids(ids: Any) -> list[int]:
-    return [_index("a token", one) for one in (ids.tolist() if hasattr(ids, "tolist") else ids)]
 
 
 _open: weakref.WeakSet[Model] = weakref.WeakSet()

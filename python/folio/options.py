@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Sequence, TypedDict, Union
 
+from . import _engine
+
 
 class Options(TypedDict, total=False):
     """For type checkers."""
@@ -52,10 +54,29 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     return {**body, **{FORMS.get(name, name): form for name, form in given.items()}}, names
 
 
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """The message with the names that the caller used; `names` are those of server_options()."""
+    for server_name, name in names.items():
+        message = message.replace(f"'{server_name}'", f"'{name}'")
+    return message
+
+
+def with_names(error: Exception, names: Mapping[str, str]) -> Exception:
+    """An error of the engine's conversions, renamed; one that another class raised, as it is."""
+    return type(error)(renamed(str(error), names)) if type(error) in (TypeError, ValueError) else error
+
+
 def as_json(value: Any) -> str:
+    _engine.check_json(value)
+
     def plain(other: Any) -> Any:
         if hasattr(other, "tolist"):  # NumPy's arrays and numbers
             return other.tolist()
-        raise TypeError(f"an option has to be made of JSON's types, not of {type(other).__name__}")
+        if isinstance(other, Mapping):
+            return dict(other)
+        return other.__index__() if hasattr(other, "__index__") else list(other)
 
-    return json.dumps(value, default=plain)
+    try:
+        return json.dumps(value, default=plain)
+    except RecursionError:  # it has changed since it was checked
+        raise ValueError("an option is nested too deeply") from None

@@ -87,7 +87,7 @@ class SameBeginning(RequestRouter):
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""
-        weight = lambda r: hashlib.blake2b(f"{beginning}\0{r.replica_id.unique_id}".encode()).digest()  # noqa: E731
+        weight = lambda r: hashlib.blake2b(f"{beginning}\0{r.replica_id.unique_id}".encode(errors="replace")).digest()  # noqa: E731
         return [[replica] for replica in sorted(candidate_replicas, key=weight)]
 
 
@@ -100,7 +100,7 @@ def beginning_of(body: bytes) -> str:
             first = next((i for i, message in enumerate(said) if message.get("role") == "user"), 0)
             said = said[:first + 1]
         return (said if isinstance(said, str) else json.dumps(said))[:BEGINNING]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""  # the replica says what is wrong
 
 

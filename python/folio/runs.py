@@ -92,7 +92,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
             raise Error(f"{path}:{number}: this line is no JSON object")

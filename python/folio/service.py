@@ -15,8 +15,9 @@ import threading
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 from . import _engine
+from .checks import text, whole
 from .model import Model, _exception
-from .options import as_json, server_options
+from .options import as_json, server_options, with_names
 
 LOCAL = {"host": "localhost", "content-type": "application/json"}
 
@@ -46,8 +47,11 @@ class Service:
     ) -> None:
         self.model = model
         _engine.serve(model._model, {
-            "api_key": api_key, "allowed_hosts": list(allowed_hosts), "allowed_origins": list(allowed_origins),
-            "max_queue": max_queue, "request_timeout": request_timeout, "log": log, "log_texts": log_texts})
+            "api_key": text("api_key", api_key), "allowed_hosts": _texts("allowed_hosts", allowed_hosts),
+            "allowed_origins": _texts("allowed_origins", allowed_origins),
+            "max_queue": whole("max_queue", max_queue, 0, 2**31 - 1),
+            "request_timeout": whole("request_timeout", request_timeout, 0, 2**31 - 1), "log": bool(log),
+            "log_texts": bool(log_texts)})
         model._service = self
 
     def request(
@@ -70,8 +74,17 @@ class Service:
         else:
             notifier = self.model._notifier()
             events = self.model._events[loop]
+        if not isinstance(body, bytes):
+            raise TypeError(f"body has to be bytes, not {type(body).__name__}")
+        seed = None if seed is None else whole("seed", seed, 0, 2**64 - 1)
         headers = LOCAL if headers is None else headers
         return Reply(_engine.request(self.model._model, method, path, dict(headers), body, seed, notifier), events)
+
+
+def _texts(name: str, values: Sequence[str]) -> list[str]:
+    if isinstance(values, str):
+        raise TypeError(f"{name} has to be a list of texts, not one text")
+    return [text(name, value) for value in values]
 
 
 class Reply:
@@ -126,11 +139,16 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
 
     A refusal is the same exception as of Model.generate().
     """
+    model._model.check_process()  # in a forked child the lock may be held forever
     with _services:
         service = model._service or Service(model)
     path = "/v1/chat/completions" if chat else "/v1/completions"
     body, names = server_options(body)
-    reply = service.request("POST", path, body=as_json({**body, "stream": False}).encode())
+    try:
+        sent = as_json({**body, "stream": False}).encode()
+    except (TypeError, ValueError) as error:
+        raise with_names(error, names)
+    reply = service.request("POST", path, body=sent)
     answer = json.loads(reply.read())
     if reply.status == 200:
         return answer

@@ -1,6 +1,5 @@
 // What folio.fast_llm needs beside folio.Model: a conversation as a text that grows, and how an answer ends.
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,26 +10,36 @@
 namespace folio::python {
 
 void bind_fast_llm(nb::module_& m) {
-  using Model = std::shared_ptr<SharedModel>;
+  using Use = SharedModel::Use;
   namespace fast_llm = infer::fast_llm;
-  m.def("fast_llm_make_input", [](const Model& model, const std::string& history, int round, const std::string& input) {
-    const SharedModel::Use use(*model);
-    return fast_llm::make_input(use.tokenizer(), use.served().chat_template, history, round, input);
+  m.def("fast_llm_make_input", [](const Model& model, nb::handle history, int round, nb::handle input) {
+    const std::string text = with_model(
+        model, [round, before = utf8_of(history, "history"), asked = utf8_of(input, "input")](const Use& use) {
+          return fast_llm::make_input(use.tokenizer(), use.served().chat_template, before, round, asked);
+        });
+    return text_of(text);
   });
-  m.def("fast_llm_make_history", [](const Model& model, const std::string& history, int round, const std::string& input,
-                                    const std::string& output) {
-    const SharedModel::Use use(*model);
-    return fast_llm::make_history(use.tokenizer(), use.served().chat_template, history, round, input, output);
-  });
-  m.def("fast_llm_encode", [](const Model& model, const std::string& text) {
-    const SharedModel::Use use(*model);
-    return fast_llm::encode(use.tokenizer(), use.served().chat_template, text);
+  m.def("fast_llm_make_history",
+        [](const Model& model, nb::handle history, int round, nb::handle input, nb::handle output) {
+          const std::string text =
+              with_model(model, [round, before = utf8_of(history, "history"), asked = utf8_of(input, "input"),
+                                 answered = utf8_of(output, "output")](const Use& use) {
+                const auto& chat = use.served().chat_template;
+                return fast_llm::make_history(use.tokenizer(), chat, before, round, asked, answered);
+              });
+          return text_of(text);
+        });
+  m.def("fast_llm_encode", [](const Model& model, nb::handle text) {
+    return with_model(model, [own = utf8_of(text, "content")](const Use& use) {
+      return fast_llm::encode(use.tokenizer(), use.served().chat_template, own);
+    });
   });
   m.def("fast_llm_ends", [](const Model& model) {
-    const SharedModel::Use use(*model);
-    infer::GenerateOptions options;
-    if (use.served().chat_template) infer::end_at_turn(use.tokenizer(), *use.served().chat_template, options);
-    return std::pair(options.end_tokens, options.stops);
+    return with_model(model, [](const Use& use) {
+      infer::GenerateOptions options;
+      if (use.served().chat_template) infer::end_at_turn(use.tokenizer(), *use.served().chat_template, options);
+      return std::pair(options.end_tokens, options.stops);
+    });
   });
 }
 

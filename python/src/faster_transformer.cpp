@@ -2,8 +2,7 @@
 // options are made right in python/folio/faster_transformer.py.
 #include "infer/interfaces/faster_transformer.h"
 
-#include <nanobind/stl/string.h>
-#include <unistd.h>
+#include <nanobind/ndarray.h>
 
 #include <memory>
 #include <mutex>
@@ -18,42 +17,31 @@ namespace {
 
 namespace ft = infer::faster_transformer;
 
-// One caller at a time: threads that call at once wait for each other, without the interpreter's lock.
-class Llama {
- public:
-  Llama(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
-      : parts_(std::make_unique<Parts>(path, tokenizer, options)) {}
-  ~Llama() {
-    if (forked()) static_cast<void>(parts_.release());  // its threads are not there to end
-  }
-  Llama(const Llama&) = delete;
-  Llama& operator=(const Llama&) = delete;
-
-  template <typename F>
-  auto with(F f) {
-    core::require(
-        !forked(),
-        "this process was forked from the one that opened the model, and its threads stayed there; open the model "
-        "in each process, or start processes by spawn");
-    const WithoutGil away;
-    const std::lock_guard lock(parts_->mutex);
-    return f(parts_->llama, parts_->weights);
-  }
-  [[nodiscard]] const ft::LlamaWeight& weights() const { return parts_->weights; }
-
- private:
-  struct Parts {
-    Parts(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
-        : weights(model_file_of(path), tokenizer), llama(weights, options) {}
-    ft::LlamaWeight weights;
-    ft::Llama llama;
-    std::mutex mutex;
-  };
-  [[nodiscard]] bool forked() const { return getpid() != process_; }
-
-  std::unique_ptr<Parts> parts_;
-  pid_t process_ = getpid();
+// One caller at a time: threads that call at once wait for each other, without the GIL.
+struct Parts {
+  Parts(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
+      : weights(model_file_of(path), tokenizer), llama(weights, options) {}
+  ft::LlamaWeight weights;
+  ft::Llama llama;
+  std::mutex mutex;
 };
+
+}  // namespace
+
+template <>
+inline constexpr bool kJoinsThreads<Parts> = true;
+
+namespace {
+
+using Llama = Owned<Parts>;
+
+template <typename Work>
+auto with(const Llama& llama, Work work) {
+  Parts& parts = *llama;
+  const WithoutGil released;
+  const std::lock_guard lock(parts.mutex);
+  return work(parts.llama, parts.weights);
+}
 
 ft::LlamaOptions options_of(const nb::dict& given) {
   const Json o = json_of(given);
@@ -66,8 +54,10 @@ ft::LlamaOptions options_of(const nb::dict& given) {
   return options;
 }
 
-using Array = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Read = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Written = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
+template <typename Array>
 ft::DataType type_of(const std::string& name, const Array& array) {
   const auto type = array.dtype();
   if (type == nb::dtype<bool>()) return ft::TYPE_BOOL;
@@ -78,27 +68,38 @@ ft::DataType type_of(const std::string& name, const Array& array) {
   core::fail("{} is of a type that no tensor has; it may be bool, int32, uint32, uint64 or float32", name);
 }
 
-ft::TensorMap tensors_of(const nb::dict& arrays) {
-  ft::TensorMap tensors;
+// Tensors and the arrays that they point into, which stay when another thread changes the dict.
+template <typename Array>
+struct Tensors {
+  ft::TensorMap map{};
+  std::vector<Array> arrays{};
+};
+
+template <typename Array>
+Tensors<Array> tensors_of(const nb::dict& arrays) {
+  Tensors<Array> tensors;
   for (const auto& [key, value] : arrays) {
-    const auto name = nb::cast<std::string>(key);
-    const auto array = nb::cast<Array>(value);
-    ft::Tensor tensor{.type = type_of(name, array), .data = array.data()};
+    const std::string name = utf8_of(key, "the name of a tensor");
+    Array array;  // no copy: outputs are written through it
+    core::require(nb::try_cast(value, array, false), "{} must be an array in rows, and writable if it is an output",
+                  name);
+    ft::Tensor tensor{.type = type_of(name, array), .data = const_cast<void*>(array.data())};
     for (size_t d = 0; d < array.ndim(); ++d) tensor.shape.push_back(array.shape(d));
-    tensors.emplace(name, std::move(tensor));
+    tensors.map.emplace(name, std::move(tensor));
+    tensors.arrays.push_back(std::move(array));
   }
   return tensors;
 }
 
-// The dicts keep the arrays while it runs.
-void forward(Llama& model, const nb::dict& outputs, const nb::dict& inputs) {
-  ft::TensorMap out = tensors_of(outputs);
-  const ft::TensorMap in = tensors_of(inputs);
-  model.with([&](ft::Llama& llama, const ft::LlamaWeight& weights) { llama.forward(&out, &in, &weights); });
+void forward(const Llama& model, const nb::dict& outputs, const nb::dict& inputs) {
+  auto out = tensors_of<Written>(outputs);
+  const auto in = tensors_of<Read>(inputs);
+  with(model, [&](ft::Llama& llama, const ft::LlamaWeight& weights) { llama.forward(&out.map, &in.map, &weights); });
 }
 
-nb::dict statistics_of(Llama& model) {
-  return dict_of(model.with([](ft::Llama& llama, const ft::LlamaWeight&) { return llama.statistics(); }));
+nb::dict statistics_of(const Llama& model) {
+  const auto now = with(model, [](ft::Llama& llama, const ft::LlamaWeight&) { return llama.statistics(); });
+  return dict_of(now);
 }
 
 }  // namespace
@@ -106,28 +107,33 @@ nb::dict statistics_of(Llama& model) {
 void bind_faster_transformer(nb::module_& m) {
   nb::class_<Llama>(m, "FasterTransformerLlama")
       .def("__init__",
-           [](Llama* self, const std::string& path, const std::string& tokenizer, const nb::dict& options) {
+           [](Llama* self, nb::handle given_path, nb::handle given_tokenizer, const nb::dict& options) {
+             const std::string path = utf8_of(given_path, "path");
+             const std::string tokenizer = utf8_of(given_tokenizer, "tokenizer");
              const ft::LlamaOptions o = options_of(options);
-             const WithoutGil away;
-             new (self) Llama(path, tokenizer, o);
+             auto parts = [&] {
+               const WithoutGil released;
+               return std::make_unique<Parts>(path, tokenizer, o);
+             }();
+             new (self) Llama(std::move(parts));
            })
-      .def("initialize", [](Llama& model) { model.with([](ft::Llama& l, const auto&) { l.initialize(); }); })
+      .def("initialize", [](const Llama& model) { with(model, [](ft::Llama& l, const auto&) { l.initialize(); }); })
       .def("allocate_buffer",
-           [](Llama& model, size_t batch_size, size_t beam_width, size_t max_seq_len, size_t max_input_len) {
-             model.with([&](ft::Llama& l, const auto&) {
+           [](const Llama& model, size_t batch_size, size_t beam_width, size_t max_seq_len, size_t max_input_len) {
+             with(model, [&](ft::Llama& l, const auto&) {
                l.allocateBuffer(batch_size, beam_width, max_seq_len, max_input_len);
              });
            })
-      .def("free_buffer", [](Llama& model) { model.with([](ft::Llama& l, const auto&) { l.freeBuffer(); }); })
+      .def("free_buffer", [](const Llama& model) { with(model, [](ft::Llama& l, const auto&) { l.freeBuffer(); }); })
       .def("has_buffer",
-           [](Llama& model) { return model.with([](ft::Llama& l, const auto&) { return l.has_buffer(); }); })
+           [](const Llama& model) { return with(model, [](ft::Llama& l, const auto&) { return l.has_buffer(); }); })
       .def("forward", &forward)
       .def("statistics", &statistics_of)
-      .def_prop_ro("vocab_size", [](const Llama& model) { return model.weights().file().config.vocab_size; })
-      .def_prop_ro("context_length", [](const Llama& model) { return model.weights().file().config.context_length; })
+      .def_prop_ro("vocab_size", [](const Llama& model) { return model->weights.file().config.vocab_size; })
+      .def_prop_ro("context_length", [](const Llama& model) { return model->weights.file().config.context_length; })
       .def_prop_ro("end_tokens", [](const Llama& model) {
         nb::list ids;
-        for (const int32_t id : model.weights().end_tokens()) ids.append(id);
+        for (const int32_t id : model->weights.end_tokens()) ids.append(id);
         return ids;
       });
 }

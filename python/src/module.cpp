@@ -27,127 +27,16 @@
 #include "infer/server/replies.h"
 
 namespace folio::python {
-
-namespace {
-
-// Changed with the GIL alone.
-size_t n_away = 0;
-bool is_ending = false;
-
-// At the interpreter's end, when the models are closed: waits until every thread is back.
-void wait_for_threads() {
-  is_ending = true;
-  while (n_away > 0) {
-    const nb::gil_scoped_release release;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-}  // namespace
-
-WithoutGil::WithoutGil() {
-  core::require(!is_ending, "the interpreter ends");
-  ++n_away;
-  thread_ = PyEval_SaveThread();
-}
-
-WithoutGil::~WithoutGil() {
-  PyEval_RestoreThread(thread_);
-  --n_away;
-}
-
-nb::object array_of(std::vector<float> values, std::vector<size_t> shape) {
-  auto* owned = new std::vector<float>(std::move(values));
-  const nb::capsule owner(owned, [](void* data) noexcept { delete static_cast<std::vector<float>*>(data); });
-  return nb::cast(nb::ndarray<nb::numpy, float>(owned->data(), shape.size(), shape.data(), owner));
-}
-
-Json json_of(nb::handle object) {
-  if (object.is_none()) return nullptr;
-  if (nb::isinstance<nb::bool_>(object)) return nb::cast<bool>(object);
-  if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
-  if (nb::isinstance<nb::dict>(object)) {
-    Json json = Json::object();
-    for (const auto& [key, value] : nb::cast<nb::dict>(object))
-      json[nb::cast<std::string>(nb::str(key))] = json_of(value);
-    return json;
-  }
-  if (PyFloat_Check(object.ptr())) return PyFloat_AS_DOUBLE(object.ptr());
-  if (nb::hasattr(object, "tolist")) return json_of(object.attr("tolist")());  // NumPy's arrays and numbers
-  if (PyIndex_Check(object.ptr())) {
-    const nb::object whole = nb::steal(PyNumber_Index(object.ptr()));
-    if (!whole.is_valid()) throw nb::python_error();
-    int overflow = 0;
-    const int64_t value = PyLong_AsLongLongAndOverflow(whole.ptr(), &overflow);
-    if (overflow != 0) return overflow > 0 ? Json(UINT64_MAX) : Json(PyLong_AsDouble(whole.ptr()));
-    return value;
-  }
-  if (PySequence_Check(object.ptr()) != 0) {
-    Json json = Json::array();
-    for (const nb::handle one : object) json.push_back(json_of(one));
-    return json;
-  }
-  throw nb::type_error("an option has to be a number, a text, true or false, None, or a list or dict of these");
-}
-
-nb::object object_of(const Json& json) {
-  switch (json.type()) {
-    case Json::value_t::boolean:
-      return nb::bool_(json.get<bool>());
-    case Json::value_t::number_integer:
-      return nb::int_(json.get<int64_t>());
-    case Json::value_t::number_unsigned:
-      return nb::int_(json.get<uint64_t>());
-    case Json::value_t::number_float:
-      return nb::float_(json.get<double>());
-    case Json::value_t::string:
-      return nb::str(json.get_ref<const std::string&>().c_str(), json.get_ref<const std::string&>().size());
-    case Json::value_t::array: {
-      nb::list list;
-      for (const Json& one : json) list.append(object_of(one));
-      return list;
-    }
-    case Json::value_t::object: {
-      nb::dict dict;
-      for (const auto& [key, value] : json.items()) dict[key.c_str()] = object_of(value);
-      return dict;
-    }
-    default:
-      return nb::none();
-  }
-}
-
-nb::dict dict_of(const infer::EngineStatistics& s) {
-  nb::dict all;
-  all["steps"] = s.steps;
-  all["rows"] = s.rows;
-  all["tokens"] = s.tokens;
-  all["cached_tokens"] = s.cached_tokens;
-  all["preemptions"] = s.preemptions;
-  all["running"] = s.running;
-  all["waiting"] = s.waiting;
-  all["blocks_in_use"] = s.blocks_in_use;
-  all["blocks"] = s.n_blocks;
-  all["step_seconds"] = s.step_seconds;
-  all["plan_seconds"] = s.plan_seconds;
-  return all;
-}
-
-nb::str text_of(std::string_view text) {
-  return nb::steal<nb::str>(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-}
-
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenSignals{20};
 
 using Ids = std::vector<int32_t>;
 
-// What Python sees of a stream. It keeps the model.
+// What Python sees of a stream, which keeps the Python object of its model.
 class Stream {
  public:
-  Stream(std::shared_ptr<SharedModel> model, std::unique_ptr<infer::TextStream> stream)
-      : model_(std::move(model)), stream_(std::move(stream)) {}
+  Stream(const Model& model, std::unique_ptr<infer::TextStream> stream) : model_(model), stream_(std::move(stream)) {}
 
   // Waits for what is new, but no longer than `timeout` seconds; Ctrl-C ends the texts.
   std::vector<infer::TextPiece> wait(double timeout = std::numeric_limits<double>::infinity()) {
@@ -155,24 +44,25 @@ class Stream {
     const auto begin = std::chrono::steady_clock::now();
     while (true) {
       const double left = timeout - Seconds(std::chrono::steady_clock::now() - begin).count();
-      std::vector<infer::TextPiece> news;
-      {
-        const SharedModel::Use use(*model_);  // before that: it may say that the model is closed
-        const WithoutGil away;
-        news = next(left < Seconds(kBetweenSignals).count()
-                        ? std::chrono::ceil<std::chrono::milliseconds>(Seconds(std::max(left, 0.0)))
-                        : kBetweenSignals);
-      }
+      const auto at_most = left < Seconds(kBetweenSignals).count()
+                               ? std::chrono::ceil<std::chrono::milliseconds>(Seconds(std::max(left, 0.0)))
+                               : kBetweenSignals;
+      auto news = with_model(model_, [&](const SharedModel::Use&) { return next(at_most); });
       if (!news.empty() || stream_->ended() || left <= 0.0) return news;
       if (PyErr_CheckSignals() != 0) {
-        stream_->cancel();
+        cancel();
         throw nb::python_error();
       }
     }
   }
-  std::vector<infer::TextPiece> poll() { return next({}); }
+  std::vector<infer::TextPiece> poll() {
+    const SharedModel::Use use(*model_);
+    return next({});
+  }
   [[nodiscard]] bool ended() const { return stream_->ended(); }
-  void cancel() { stream_->cancel(); }
+  void cancel() {
+    if (infer::TextStream* stream = stream_.here()) stream->cancel();
+  }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
     const SharedModel::Use use(*model_);  // a model that was closed meanwhile cut the texts off
@@ -181,7 +71,6 @@ class Stream {
 
  private:
   std::vector<infer::TextPiece> next(std::chrono::milliseconds at_most) {
-    const SharedModel::Use use(*model_);
     try {
       return stream_->next(at_most);
     } catch (const core::Error&) {
@@ -190,8 +79,8 @@ class Stream {
     }
   }
 
-  std::shared_ptr<SharedModel> model_;
-  std::unique_ptr<infer::TextStream> stream_;
+  const Model& model_;
+  Owned<infer::TextStream> stream_;
 };
 
 nb::list pieces_of(std::vector<infer::TextPiece> pieces) {
@@ -211,7 +100,8 @@ nb::list results_of(const std::vector<infer::GenerateResult>& results) {
   return list;
 }
 
-std::shared_ptr<SharedModel> open(const std::string& path, nb::dict given) {
+std::unique_ptr<Model> open(nb::handle given_path, const nb::dict& given) {
+  const std::string path = utf8_of(given_path, "path");
   const Json o = json_of(given);
   OpenOptions options{.name = o.value("name", ""),
                       .chat_template = o.value("chat_template", ""),
@@ -230,29 +120,30 @@ std::shared_ptr<SharedModel> open(const std::string& path, nb::dict given) {
   load.machines.fast = o.value("fast", false);
   if (o.contains("gpu")) load.machines.gpu = o["gpu"].get<int>();
   if (o.contains("cache_type")) load.cache_type = static_cast<infer::CacheType>(o["cache_type"].get<int>());
-  const WithoutGil away;
-  return std::make_shared<SharedModel>(path, options);
+  auto model = [&] {
+    const WithoutGil released;
+    return std::make_unique<SharedModel>(path, options);
+  }();
+  return std::make_unique<Model>(std::move(model));
 }
 
 // A request that has no text, but sees its prompt's rows.
-void run_prompt(const std::shared_ptr<SharedModel>& model, infer::Request request) {
-  std::unique_ptr<infer::TextStream> stream;
-  {
-    const SharedModel::Use use(*model);
+void run_prompt(const Model& model, infer::Request request) {
+  auto stream = with_model(model, [&](const SharedModel::Use& use) {
     request.options.adapter = use.loaded().adapter();
     request.options.context = use.served().context;
     std::vector<infer::Request> one;
     one.push_back(std::move(request));
-    stream = use.submit(std::move(one), false);
-  }
+    return use.submit(std::move(one), false);
+  });
   static_cast<void>(Stream(model, std::move(stream)).results());
 }
 
-size_t vocab_size(const std::shared_ptr<SharedModel>& model) {
+size_t vocab_size(const Model& model) {
   return static_cast<size_t>(SharedModel::Use(*model).tokenizer().vocab_size());
 }
 
-nb::object logits(const std::shared_ptr<SharedModel>& model, Ids ids) {
+nb::object logits(const Model& model, Ids ids) {
   const size_t n_vocab = vocab_size(model);
   // The engine's thread may still write when a Ctrl-C has ended the call.
   const auto values = std::make_shared<std::vector<float>>();
@@ -265,7 +156,7 @@ nb::object logits(const std::shared_ptr<SharedModel>& model, Ids ids) {
   return array_of(std::move(*values), {n_rows, n_vocab});
 }
 
-nb::dict trace(const std::shared_ptr<SharedModel>& model, Ids ids) {
+nb::dict trace(const Model& model, Ids ids) {
   struct Place {
     std::vector<float> values{};
     size_t n_rows = 0;
@@ -288,7 +179,7 @@ nb::dict trace(const std::shared_ptr<SharedModel>& model, Ids ids) {
   return arrays;
 }
 
-std::vector<double> score(const std::shared_ptr<SharedModel>& model, Ids ids) {
+std::vector<double> score(const Model& model, Ids ids) {
   const auto all = std::make_shared<std::vector<double>>();
   infer::Request request{.prompt = std::move(ids)};
   request.on_log_probs = [all](std::span<const double> more) { all->insert(all->end(), more.begin(), more.end()); };
@@ -296,25 +187,25 @@ std::vector<double> score(const std::shared_ptr<SharedModel>& model, Ids ids) {
   return *all;
 }
 
-std::unique_ptr<Stream> submit(const std::shared_ptr<SharedModel>& model, bool chat, nb::dict body, bool pieces,
-                               const std::shared_ptr<infer::Notifier>& notifier, const std::vector<int32_t>& end_tokens,
+std::unique_ptr<Stream> submit(const Model& model, bool chat, const nb::dict& body, bool pieces,
+                               const Notifier* notifier, const std::vector<int32_t>& end_tokens,
                                const std::string& forms) {
   Json json = json_of(body);
-  const SharedModel::Use use(*model);
-  const WithoutGil away;
-  auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U, forms);
-  auto requests = engine_requests(use, std::move(request));
-  for (infer::Request& r : requests) {
-    r.options.end_tokens.insert(r.options.end_tokens.end(), end_tokens.begin(), end_tokens.end());
-  }
-  auto stream = use.submit(std::move(requests), pieces, notifier);
+  std::shared_ptr<infer::Notifier> told = notifier == nullptr ? nullptr : **notifier;
+  auto stream = with_model(model, [&](const SharedModel::Use& use) {
+    auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U, forms);
+    auto requests = engine_requests(use, std::move(request));
+    for (infer::Request& r : requests) {
+      r.options.end_tokens.insert(r.options.end_tokens.end(), end_tokens.begin(), end_tokens.end());
+    }
+    return use.submit(std::move(requests), pieces, std::move(told));
+  });
   return std::make_unique<Stream>(model, std::move(stream));
 }
 
-nb::dict config(const std::shared_ptr<SharedModel>& model) {
-  const SharedModel::Use use(*model);
+nb::dict config(const Model& model) {
+  const core::ModelConfig c = with_model(model, [](const SharedModel::Use& use) { return use.loaded().config(); });
   nb::dict fields;
-  const core::ModelConfig& c = use.loaded().config();
   core::ModelConfig::visit_fields(c, [&](const char* name, const auto& value, auto&&...) {
     if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>) {
       fields[name] = fmt::format("{}", value);
@@ -326,51 +217,112 @@ nb::dict config(const std::shared_ptr<SharedModel>& model) {
   return fields;
 }
 
-nb::dict statistics(const std::shared_ptr<SharedModel>& model) {
-  return dict_of(SharedModel::Use(*model).engine().statistics());
+// Takes no time worth releasing the GIL for; nor does token_bytes.
+nb::dict statistics(const Model& model) {
+  const infer::EngineStatistics now = [&] { return SharedModel::Use(*model).engine().statistics(); }();
+  return dict_of(now);
 }
 
-nb::dict about(const std::shared_ptr<SharedModel>& model) {
-  const SharedModel::Use use(*model);
+nb::dict about(const Model& model) {
+  struct About {
+    std::string name, path, tokenizer;
+    int64_t context;
+    bool chat;
+    size_t n_threads;
+    int32_t vocab_size, bos, eos;
+  };
+  const About a = with_model(model, [](const SharedModel::Use& use) {
+    const data::Tokenizer& tokenizer = use.tokenizer();
+    return About{.name = use.served().name,
+                 .path = use.loaded().file().path,
+                 .tokenizer = tokenizer.kind(),
+                 .context = use.served().context,
+                 .chat = use.served().chat_template.has_value(),
+                 .n_threads = use.loaded().machines().n_threads(),
+                 .vocab_size = tokenizer.vocab_size(),
+                 .bos = tokenizer.begin_of_text(),
+                 .eos = tokenizer.end_of_text()};
+  });
   nb::dict d;
-  d["name"] = use.served().name;
-  d["path"] = use.loaded().file().path;
-  d["context"] = use.served().context;
-  d["chat"] = use.served().chat_template.has_value();
-  d["threads"] = use.loaded().machines().n_threads();
-  d["vocab_size"] = use.tokenizer().vocab_size();
-  d["tokenizer"] = use.tokenizer().kind();
-  d["bos"] = use.tokenizer().begin_of_text();
-  d["eos"] = use.tokenizer().end_of_text();
+  d["name"] = text_of(a.name);
+  d["path"] = text_of(a.path);
+  d["context"] = a.context;
+  d["chat"] = a.chat;
+  d["threads"] = a.n_threads;
+  d["vocab_size"] = a.vocab_size;
+  d["tokenizer"] = text_of(a.tokenizer);
+  d["bos"] = a.bos;
+  d["eos"] = a.eos;
   return d;
 }
 
-nb::dict tensors(const std::shared_ptr<SharedModel>& model) {
-  const SharedModel::Use use(*model);
+nb::dict tensors(const Model& model) {
+  const auto manifest =
+      with_model(model, [](const SharedModel::Use& use) { return core::tensor_manifest(use.loaded().config()); });
   nb::dict shapes;
-  for (const core::TensorSpec& spec : core::tensor_manifest(use.loaded().config())) {
-    shapes[spec.gguf_name.c_str()] = nb::tuple(nb::cast(spec.shape));
-  }
+  for (const core::TensorSpec& spec : manifest) shapes[spec.gguf_name.c_str()] = nb::tuple(nb::cast(spec.shape));
   return shapes;
 }
 
-nb::object tensor(const std::shared_ptr<SharedModel>& model, const std::string& name) {
-  const SharedModel::Use use(*model);
-  const auto manifest = core::tensor_manifest(use.loaded().config());
-  const auto found = std::ranges::find(manifest, name, &core::TensorSpec::gguf_name);
-  core::require(found != manifest.end(), "{}: the model has no tensor {}; Model.tensors lists them",
-                use.loaded().file().path, core::printable(name));
-  const auto index = static_cast<size_t>(found - manifest.begin());
-  return array_of(core::to_floats(use.loaded().file().tensors[index]), {found->shape.begin(), found->shape.end()});
+nb::object tensor(const Model& model, nb::handle name) {
+  std::vector<size_t> shape;
+  auto values = with_model(model, [&shape, wanted = utf8_of(name, "name")](const SharedModel::Use& use) {
+    const auto manifest = core::tensor_manifest(use.loaded().config());
+    const auto found = std::ranges::find(manifest, wanted, &core::TensorSpec::gguf_name);
+    core::require(found != manifest.end(), "{}: the model has no tensor {}; Model.tensors lists them",
+                  use.loaded().file().path, core::printable(wanted));
+    shape.assign(found->shape.begin(), found->shape.end());
+    return core::to_floats(use.loaded().file().tensors[static_cast<size_t>(found - manifest.begin())]);
+  });
+  return array_of(std::move(values), std::move(shape));
 }
 
-Json only(const char* name, nb::handle value) { return {{name, json_of(value)}}; }
+Ids encode(const Model& model, nb::handle text, bool prefix) {
+  return with_model(model, [prefix, own = utf8_of(text, "text")](const SharedModel::Use& use) {
+    return prefix ? use.tokenizer().encode_with_prefix(own) : use.tokenizer().encode(own);
+  });
+}
+
+nb::str decode(const Model& model, nb::handle ids) {
+  const std::string text =
+      with_model(model, [given = Json{{"tokens", json_of(ids, "tokens")}}](const SharedModel::Use& use) {
+        return use.tokenizer().decode(infer::server::parse_detokenize(given, use.served()));
+      });
+  return text_of(text);
+}
+
+nb::bytes token_bytes(const Model& model, int64_t id) {
+  const std::string bytes = [&] {
+    const SharedModel::Use use(*model);
+    const int32_t n = use.tokenizer().vocab_size();
+    core::require(id >= 0 && id < n, "there is no token {}: the vocabulary has the ids 0 to {}", id, n - 1);
+    return use.tokenizer().token_bytes(static_cast<int32_t>(id));
+  }();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+Ids encode_chat(const Model& model, nb::handle messages) {
+  return with_model(model, [given = Json{{"messages", json_of(messages, "messages")}}](const SharedModel::Use& use) {
+    return infer::server::parse_tokenize(given, use.served());
+  });
+}
+
+void close(const Model& model) {
+  SharedModel* here = model.here();
+  if (here == nullptr) return;
+  const WithoutGil released;
+  here->close();
+}
 
 void bind_model(nb::module_& m) {
-  nb::class_<infer::Notifier>(m, "Notifier")
-      .def("__init__", [](infer::Notifier* self) { new (self) infer::Notifier(); })
-      .def("fileno", &infer::Notifier::fd)
-      .def("clear", &infer::Notifier::clear);
+  nb::class_<Notifier>(m, "Notifier")
+      .def("__init__",
+           [](Notifier* self) {
+             auto notifier = std::make_shared<infer::Notifier>();
+             new (self) Notifier(std::make_unique<std::shared_ptr<infer::Notifier>>(std::move(notifier)));
+           })
+      .def("fileno", [](const Notifier& n) { return (**n).fd(); })
+      .def("clear", [](const Notifier& n) { (**n).clear(); });
   nb::class_<Stream>(m, "Stream")
       .def(
           "wait", [](Stream& s, double timeout) { return pieces_of(s.wait(timeout)); },
@@ -379,13 +331,15 @@ void bind_model(nb::module_& m) {
       .def("results", [](Stream& s) { return results_of(s.results()); })
       .def("cancel", &Stream::cancel)
       .def_prop_ro("ended", &Stream::ended);
-  nb::class_<SharedModel>(m, "Model")
-      .def_prop_ro("closed", &SharedModel::closed)
-      .def("close", &SharedModel::close, nb::call_guard<WithoutGil>());
+  nb::class_<Model>(m, "Model")
+      .def_prop_ro("closed", [](const Model& model) { return model.here() == nullptr || model.here()->closed(); })
+      .def("check_process", [](const Model& model) { static_cast<void>(model.get()); })
+      .def("close", &close);
   m.def("open", &open);
   m.def("wait_for_threads", &wait_for_threads);
-  m.def("submit", &submit, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("notifier").none() = nb::none(),
-        nb::arg("end_tokens") = std::vector<int32_t>(), nb::arg("forms") = "");
+  m.def("check_json", [](nb::handle object) { static_cast<void>(json_of(object)); });
+  m.def("submit", &submit, nb::keep_alive<0, 1>(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+        nb::arg("notifier").none() = nb::none(), nb::arg("end_tokens") = std::vector<int32_t>(), nb::arg("forms") = "");
   m.def("logits", &logits);
   m.def("trace", &trace);
   m.def("score", &score);
@@ -394,25 +348,10 @@ void bind_model(nb::module_& m) {
   m.def("tensor", &tensor);
   m.def("statistics", &statistics);
   m.def("about", &about);
-  m.def("encode", [](const std::shared_ptr<SharedModel>& model, const std::string& text, bool prefix) {
-    const SharedModel::Use use(*model);
-    return prefix ? use.tokenizer().encode_with_prefix(text) : use.tokenizer().encode(text);
-  });
-  m.def("decode", [](const std::shared_ptr<SharedModel>& model, nb::handle ids) {
-    const SharedModel::Use use(*model);
-    return text_of(use.tokenizer().decode(infer::server::parse_detokenize(only("tokens", ids), use.served())));
-  });
-  m.def("token_bytes", [](const std::shared_ptr<SharedModel>& model, int32_t id) {
-    const SharedModel::Use use(*model);
-    core::require(id >= 0 && id < use.tokenizer().vocab_size(),
-                  "there is no token {}: the vocabulary has the ids 0 to {}", id, use.tokenizer().vocab_size() - 1);
-    const std::string& bytes = use.tokenizer().token_bytes(id);
-    return nb::bytes(bytes.data(), bytes.size());
-  });
-  m.def("encode_chat", [](const std::shared_ptr<SharedModel>& model, nb::handle messages) {
-    const SharedModel::Use use(*model);
-    return infer::server::parse_tokenize(only("messages", messages), use.served());
-  });
+  m.def("encode", &encode);
+  m.def("decode", &decode);
+  m.def("token_bytes", &token_bytes);
+  m.def("encode_chat", &encode_chat);
 }
 
 // The field that is wrong is the exception's second argument, and the code its third: folio/model.py makes a TypeError
@@ -441,7 +380,8 @@ void throw_error(const std::exception_ptr& error, void* type) {
 NB_MODULE(_engine, m) {
   using namespace folio::python;
   nb::set_leak_warnings(false);  // a model that lives to the end of the interpreter is no leak
-  const nb::object error = nb::steal(PyErr_NewException("folio.Error", PyExc_Exception, nullptr));
+  watch_forks();
+  const nb::object error = nb::steal(PyErr_NewException("folio.Error", PyExc_RuntimeError, nullptr));
   m.attr("Error") = error;
   const nb::object refusal = nb::steal(PyErr_NewException("folio._engine.Refusal", error.ptr(), nullptr));
   m.attr("Refusal") = refusal;

@@ -1,44 +1,31 @@
-// What the parts of the module share: values on their way between Python and C++.
+// What the parts of the module share: a model that Python owns, and calls on it.
 #pragma once
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
-#include <nlohmann/json.hpp>
-#include <string_view>
-#include <vector>
-
+#include "src/conversions.h"
+#include "src/process.h"
 #include "src/shared_model.h"
 
 namespace folio::python {
 
-namespace nb = nanobind;
-using Json = nlohmann::json;
+template <>
+inline constexpr bool kJoinsThreads<SharedModel> = true;
 
-/// Other Python threads run while one of these exists. When the interpreter ends, it waits for them: a thread that came
-/// back later would be ended by Python in the middle of C++. Throws core::Error after that.
-class WithoutGil {
- public:
-  WithoutGil();
-  ~WithoutGil();
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
+using Model = Owned<SharedModel>;
+/// The engine's threads hold the notifier itself, not the Python object, whose last reference they would release.
+using Notifier = Owned<std::shared_ptr<infer::Notifier>>;
 
- private:
-  PyThreadState* thread_;
-};
-
-/// float32, in memory of its own.
-[[nodiscard]] nb::object array_of(std::vector<float> values, std::vector<size_t> shape);
-
-/// None, numbers, texts, lists and dicts, NumPy's too. Throws TypeError for anything else.
-[[nodiscard]] Json json_of(nb::handle object);
-[[nodiscard]] nb::object object_of(const Json& json);
-
-[[nodiscard]] nb::dict dict_of(const infer::EngineStatistics& statistics);
-
-/// What is no UTF-8 becomes U+FFFD.
-[[nodiscard]] nb::str text_of(std::string_view text);
+/// work(use), without the GIL: it must not touch Python. What Python passes is converted before, and results after it:
+/// both may run Python code, which may close the model, and that waits for the end of `use`.
+template <typename Work>
+auto with_model(const Model& model, Work work) {
+  const SharedModel::Use use(*model);  // first: it may report that the model is closed
+  const WithoutGil released;
+  return work(use);
+}
 
 void bind_fast_llm(nb::module_& m);
 void bind_faster_transformer(nb::module_& m);

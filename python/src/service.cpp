@@ -1,7 +1,5 @@
 // The server's API without a network: requests go in as HTTP would bring them, and answers come as it would send them.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -16,28 +14,30 @@ namespace folio::python {
 namespace {
 
 using infer::server::LocalReply;
+using Reply = Owned<LocalReply>;
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // for Ctrl-C
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// Calls `look`, which waits a moment, until it has found something or the reply has ended; Ctrl-C gives it up.
+// Calls look(reply), which waits a moment, until it has found something or the reply has ended; Ctrl-C gives it up.
 template <typename Look>
-auto wait(LocalReply& reply, Look look) {
+auto wait(const Reply& owned, Look look) {
   while (true) {
+    LocalReply& reply = *owned;  // again each time: a signal handler of Python may fork
     auto [found, ended] = [&] {
-      const WithoutGil away;
-      auto value = look();
+      const WithoutGil released;
+      auto value = look(reply);
       return std::pair(std::move(value), reply.ended());
     }();
     if (ended || found != decltype(found){}) return std::move(found);
     if (PyErr_CheckSignals() != 0) {
-      reply.give_up();
+      if (LocalReply* here = owned.here()) here->give_up();
       throw nb::python_error();
     }
   }
 }
 
-void serve(SharedModel& model, nb::dict given) {
+void serve(const Model& model, const nb::dict& given) {
   const Json o = json_of(given);
   infer::server::ServiceOptions options;
   options.api_key = o.value("api_key", "");
@@ -47,39 +47,56 @@ void serve(SharedModel& model, nb::dict given) {
   options.request_timeout = std::chrono::seconds(o.value("request_timeout", options.request_timeout.count()));
   options.log = o.value("log", false);
   options.log_texts = o.value("log_texts", false);
-  const WithoutGil away;
-  model.serve(std::move(options));
+  SharedModel& shared = *model;
+  const WithoutGil released;
+  shared.serve(std::move(options));
 }
 
-std::unique_ptr<LocalReply> request(SharedModel& model, const std::string& method, const std::string& path,
-                                    nb::dict headers, nb::bytes body, std::optional<uint64_t> seed,
-                                    std::shared_ptr<infer::Notifier> notifier) {
+std::unique_ptr<Reply> request(const Model& model, nb::handle method, nb::handle path, const nb::dict& headers,
+                               const nb::bytes& body, std::optional<uint64_t> seed, const Notifier* notifier) {
   const auto header = [&](const char* name) {
-    return headers.contains(name) ? nb::cast<std::string>(headers[name]) : std::string();
+    return headers.contains(name) ? utf8_of(headers[name], name) : std::string();
   };
-  infer::server::HttpRequest r{.method = method,
-                               .path = path,
+  infer::server::HttpRequest r{.method = utf8_of(method, "method"),
+                               .path = utf8_of(path, "path"),
                                .body = {body.c_str(), body.size()},
                                .host = header("host"),
                                .origin = header("origin"),
                                .content_type = header("content-type"),
                                .authorization = header("authorization"),
                                .random_seed = seed};
-  const WithoutGil away;
-  return SharedModel::Use(model).service().request(std::move(r), std::move(notifier));
+  std::shared_ptr<infer::Notifier> told = notifier == nullptr ? nullptr : **notifier;
+  auto reply = with_model(model, [&](const SharedModel::Use& use) {
+    return use.service().request(std::move(r), std::move(told));
+  });
+  return std::make_unique<Reply>(std::move(reply));
 }
 
 }  // namespace
 
 void bind_service(nb::module_& m) {
-  nb::class_<LocalReply>(m, "Reply")
-      .def("status", [](LocalReply& r) { return wait(r, [&] { return r.status(kBetweenLooks); }); })
-      .def("poll_status", [](LocalReply& r) { return r.status({}); })
-      .def("headers", &LocalReply::headers)
-      .def("next", [](LocalReply& r) { return bytes_of(wait(r, [&] { return r.next(kBetweenLooks); })); })
-      .def("poll", [](LocalReply& r) { return bytes_of(r.next({})); })
-      .def("give_up", &LocalReply::give_up)
-      .def_prop_ro("ended", &LocalReply::ended);
+  nb::class_<Reply>(m, "Reply")
+      .def("status",
+           [](const Reply& r) { return wait(r, [](LocalReply& reply) { return reply.status(kBetweenLooks); }); })
+      .def("poll_status", [](const Reply& r) { return r->status({}); })
+      .def("headers",
+           [](const Reply& r) {
+             nb::list headers;
+             for (const auto& [name, value] : r->headers()) {
+               headers.append(nb::make_tuple(text_of(name), text_of(value)));
+             }
+             return headers;
+           })
+      .def("next",
+           [](const Reply& r) {
+             return bytes_of(wait(r, [](LocalReply& reply) { return reply.next(kBetweenLooks); }));
+           })
+      .def("poll", [](const Reply& r) { return bytes_of(r->next({})); })
+      .def("give_up",
+           [](const Reply& r) {
+             if (LocalReply* here = r.here()) here->give_up();
+           })
+      .def_prop_ro("ended", [](const Reply& r) { return r->ended(); });
   m.def("serve", &serve);
   m.def("request", &request, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("seed").none() = nb::none(),
         nb::arg("notifier").none() = nb::none());

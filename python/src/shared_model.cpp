@@ -48,19 +48,9 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
 SharedModel::SharedModel(const std::string& path, const OpenOptions& options)
     : parts_(std::make_unique<Parts>(model_file_of(path), options)) {}
 
-SharedModel::~SharedModel() {
-  if (getpid() != process_) {
-    static_cast<void>(parts_.release());
-    return;
-  }
-  close();
-}
+SharedModel::~SharedModel() { close(); }
 
 SharedModel::Use::Use(SharedModel& model) : model_(model) {
-  core::require(
-      getpid() == model.process_,
-      "this process was forked from the one that opened the model, and the engine's thread stayed there; open "
-      "the model in each process, or start processes by spawn");
   const std::lock_guard lock(model.mutex_);
   core::require(!model.closed_, "the model is closed; open it again");
   ++model.n_users_;
@@ -68,7 +58,7 @@ SharedModel::Use::Use(SharedModel& model) : model_(model) {
 
 SharedModel::Use::~Use() {
   const std::lock_guard lock(model_.mutex_);
-  if (--model_.n_users_ == 0) model_.unused_.notify_all();
+  if (--model_.n_users_ == 0) model_.changed_.notify_all();
 }
 
 infer::server::LocalService& SharedModel::Use::service() const {
@@ -90,21 +80,17 @@ void SharedModel::serve(infer::server::ServiceOptions options) {
 }
 
 void SharedModel::close() {
-  if (getpid() != process_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    if (parts_ == nullptr) return;
-  }
-  parts_->async->stop();
   std::unique_lock lock(mutex_);
-  unused_.wait(lock, [this] { return n_users_ == 0; });
+  if (closed_.exchange(true)) return changed_.wait(lock, [this] { return is_freed_; });
+  lock.unlock();
+  parts_->async->stop();
+  lock.lock();
+  changed_.wait(lock, [this] { return n_users_ == 0; });
+  lock.unlock();  // so that calls on a closed model need not wait while its memory is freed
   parts_.reset();
-}
-
-bool SharedModel::closed() const {
-  const std::lock_guard lock(mutex_);
-  return closed_;
+  lock.lock();
+  is_freed_ = true;
+  changed_.notify_all();
 }
 
 infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body, uint64_t random_seed,

@@ -2,8 +2,6 @@
 // a Use, so that close() waits for them. Knows nothing of Python.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -33,12 +31,12 @@ struct OpenOptions {
 class SharedModel {
  public:
   SharedModel(const std::string& path, const OpenOptions& options);
-  /// In a process that was forked the engine's thread is not there: nothing is given back.
+  /// Closes it. No thread may hold what the engine's thread waits for.
   ~SharedModel();
   SharedModel(const SharedModel&) = delete;
   SharedModel& operator=(const SharedModel&) = delete;
 
-  /// The model while somebody uses it. Throws core::Error if it was closed, or opened before a fork.
+  /// The model while somebody uses it. Throws core::Error if it was closed.
   class Use {
    public:
     explicit Use(SharedModel& model);
@@ -65,7 +63,7 @@ class SharedModel {
   void serve(infer::server::ServiceOptions options);
   /// Ends what runs as interrupted, waits for those who use the model, and gives its memory back.
   void close();
-  [[nodiscard]] bool closed() const;
+  [[nodiscard]] bool closed() const { return closed_; }
 
  private:
   // What stands below uses what stands above.
@@ -80,11 +78,11 @@ class SharedModel {
   };
 
   std::unique_ptr<Parts> parts_;
-  pid_t process_ = getpid();
   mutable std::mutex mutex_;  ///< of what follows
-  std::condition_variable unused_;
+  std::condition_variable changed_;  ///< n_users_ is 0, or is_freed_
   size_t n_users_ = 0;
-  bool closed_ = false;
+  bool is_freed_ = false;
+  std::atomic<bool> closed_ = false;  ///< changed with the mutex, read without
 };
 
 /// A request for texts, "chat" or not, from the fields of the server's; where a sampler's number or max_tokens is not

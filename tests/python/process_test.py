@@ -3,14 +3,13 @@
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
-HEAD = "import folio, os, signal, sys, threading, time\nmodel = folio.Model(sys.argv[1], threads=1)\n"
+HEAD = "import folio, os, signal, sys, threading\nmodel = folio.Model(sys.argv[1], threads=1)\n"
 
 
-def python(golden_gguf, code, timeout=60):
+def python(golden_gguf, code, timeout=300):
     done = subprocess.run([sys.executable, "-c", HEAD + textwrap.dedent(code), str(golden_gguf)], capture_output=True,
                           text=True, timeout=timeout)
     assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
@@ -23,28 +22,27 @@ def test_ctrl_c_ends_a_call_and_the_model_still_works(golden_gguf, call):
     out, _ = python(golden_gguf, f"""
         many = ["ROMEO:"] * 20000
         text = model.generate("ROMEO:", max_tokens=20, seed=1)
+        steps = model.statistics["steps"]
         def interrupt():
-            time.sleep(0.5)
-            global when
-            when = time.monotonic()
+            while model.statistics["steps"] == steps:
+                os.sched_yield()
             os.kill(os.getpid(), signal.SIGINT)
-        threading.Thread(target=interrupt).start()
         try:
+            threading.Thread(target=interrupt).start()
             {call}
         except KeyboardInterrupt:
-            print(time.monotonic() - when < 1.0)
+            print("interrupted")
         assert model.generate("ROMEO:", max_tokens=20, seed=1) == text
-        while model.statistics["running"] + model.statistics["waiting"]:
-            time.sleep(0.01)
+        assert model.statistics["tokens"] < len(many) * 200
+        assert model.statistics["running"] + model.statistics["waiting"] == 0
         print(model.statistics["blocks_in_use"])
     """)
-    assert out == "True\n0\n"
+    assert out == "interrupted\n0\n"
 
 
 @pytest.mark.parametrize("how", ["", "sys.exit(0)", "stream = model.stream('a', max_tokens=200); next(stream)",
                                  "held.append(model)"])
 def test_a_process_ends_with_requests_in_flight(golden_gguf, how):
-    start = time.monotonic()
     _, errors = python(golden_gguf, f"""
         held = []
         def work():
@@ -59,10 +57,11 @@ def test_a_process_ends_with_requests_in_flight(golden_gguf, how):
                 assert "the model is closed" in str(error)
         for target in (work, tell) * 2:
             threading.Thread(target=target, daemon=True).start()
-        time.sleep(0.5)
+        while not model.statistics["running"]:
+            os.sched_yield()
         {how}
     """)
-    assert errors == "" and time.monotonic() - start < 20
+    assert errors == ""
 
 
 def test_a_process_ends_with_tasks_in_flight(golden_gguf):
@@ -70,7 +69,7 @@ def test_a_process_ends_with_tasks_in_flight(golden_gguf):
         import asyncio
         async def main():
             tasks = [asyncio.create_task(model.agenerate("ROMEO:", max_tokens=200)) for _ in range(500)]
-            await asyncio.sleep(0.1)
+            await anext(model.astream("ROMEO:", max_tokens=200))
         asyncio.run(main())
     """)
     assert errors == ""

@@ -3,10 +3,10 @@
 Both give pieces of text while a text is generated on another thread. Where they differ, a test of its own says how.
 """
 
+import contextlib
 import itertools
 import queue
 import threading
-import time
 import types
 
 import pytest
@@ -16,6 +16,7 @@ import torch
 import transformers
 
 import folio
+from stall import stalled, until
 
 # Each byte of it is there once, so the next one is a function of the last. Characters of one to four bytes.
 CYCLE = "aé中🦊 ŧ\n"
@@ -59,13 +60,29 @@ class Transformers:
     def __init__(self, path):
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
         self.model = transformers.AutoModelForCausalLM.from_pretrained(path).eval()
+        self.go = threading.Event()
+        self.go.set()
+
+    @contextlib.contextmanager
+    def stalled(self):
+        """Meanwhile no token is drawn."""
+        self.go.clear()
+        try:
+            yield
+        finally:
+            self.go.set()
+
+    def draw(self, ids, scores):
+        self.go.wait()
+        return scores
 
     def stream(self, prompt, max_tokens, timeout=None, skip_prompt=True):
         streamer = transformers.TextIteratorStreamer(self.tokenizer, skip_prompt=skip_prompt, timeout=timeout)
         inputs = self.tokenizer(prompt, return_tensors="pt")
 
         thread = threading.Thread(target=self.model.generate, kwargs=dict(
-            inputs, streamer=streamer, max_new_tokens=max_tokens, do_sample=False))
+            inputs, streamer=streamer, max_new_tokens=max_tokens, do_sample=False,
+            logits_processor=[self.draw]))
         thread.start()
         return types.SimpleNamespace(pieces=streamer, wait_for_the_end=thread.join)
 
@@ -76,13 +93,15 @@ class Folio:
     def __init__(self, path):
         self.model = folio.Model(path, threads=1)
 
+    def stalled(self):
+        return stalled(self.model)
+
     def stream(self, prompt, max_tokens, timeout=None):
         tokens = self.model.statistics["tokens"]
         pieces = self.model.stream(prompt, max_tokens=max_tokens, timeout=timeout, temperature=0)
 
         def wait_for_the_end():
-            while self.model.statistics["running"] or self.model.statistics["tokens"] == tokens:
-                time.sleep(0.001)
+            until(lambda: self.model.statistics["tokens"] > tokens and not self.model.statistics["running"])
 
         return types.SimpleNamespace(pieces=pieces, wait_for_the_end=wait_for_the_end)
 
@@ -166,9 +185,10 @@ def test_several_threads_stream_at_once(streamer):
 
 
 def test_who_waits_too_long_is_told(bytes_streamer):
-    pieces = bytes_streamer.stream("a" * 400, 40, timeout=1e-6).pieces
-    with pytest.raises(bytes_streamer.times_out_with):
-        "".join(pieces)
+    with bytes_streamer.stalled():
+        stream = bytes_streamer.stream("a" * 400, 40, timeout=1e-6)
+        with pytest.raises(bytes_streamer.times_out_with):
+            "".join(stream.pieces)
 
 
 def test_a_timeout_that_is_kept_changes_nothing(streamer):

@@ -1,0 +1,270 @@
+"""Arguments of odd types, cyclic, deep, endless, or changing while they are read: each call raises one clear line."""
+
+import collections
+import itertools
+import types
+
+import numpy as np
+import pytest
+from chat_model import write_chat_model
+
+import folio
+from folio import fast_llm
+from folio.faster_transformer import Llama
+from folio.service import Service
+
+LONE = "a\ud800b"
+
+
+@pytest.fixture(scope="module")
+def chat_gguf(tmp_path_factory):
+    return write_chat_model(tmp_path_factory.mktemp("hostile") / "chat.gguf")
+
+
+@pytest.fixture(scope="module")
+def chats(chat_gguf):
+    with folio.Model(chat_gguf, threads=1) as model:
+        yield model
+
+
+def cyclic_list():
+    value = []
+    value.append(value)
+    return value
+
+
+def cyclic_dict():
+    value = {}
+    value["a"] = value
+    return value
+
+
+def deep(levels=100_000):
+    value = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def deep_dict(levels=100_000):
+    value = {}
+    for _ in range(levels):
+        value = {"properties": value}
+    return value
+
+
+class Sequence(collections.UserList):
+    pass
+
+
+class ToItself:
+    def tolist(self):
+        return self
+
+
+class Endless:
+    """A sequence that says it has one element."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        return 1
+
+
+def one_line(error):
+    assert str(error.value) and "\n" not in str(error.value) and "bad_cast" not in str(error.value), error.value
+
+
+@pytest.mark.parametrize("make", [cyclic_list, cyclic_dict, deep, deep_dict, lambda: {"a": cyclic_list()},
+                                  lambda: Sequence([cyclic_list()]), ToItself, lambda: range(10**12), Endless,
+                                  lambda: np.broadcast_to(np.int32(1), (10**6, 10**6)), lambda: object(), lambda: b"a"])
+def test_a_structure_that_no_json_has_is_refused(chats, make):
+    value = make()
+    calls = [lambda: chats.generate(value), lambda: chats.generate([value]), lambda: chats.chat(value),
+             lambda: chats.chat([{"role": "user", "content": value}]), lambda: chats.complete(messages=[value]),
+             lambda: chats.complete(messages="a", tools=[value]), lambda: chats.generate("a", stop=value),
+             lambda: chats.generate("a", choice=value), lambda: chats.complete("a", choice=value),
+             lambda: chats.tokenizer.apply_chat_template(value), lambda: chats.tokenizer.decode([value]),
+             lambda: list(chats.stream("a", response_format=value)), lambda: chats.beam("a", 2, grammar=value),
+             lambda: chats.generate("a", temperature=value), lambda: chats.generate("a", json_schema={"const": value})]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError, folio.Error)) as error:
+            call()
+        one_line(error)
+
+
+@pytest.mark.parametrize("make", [cyclic_dict, deep_dict, lambda: collections.UserDict(a=cyclic_list())])
+def test_a_mapping_that_no_json_has_is_refused(chats, make):
+    for option in ("json_schema", "logit_bias", "response_format", "structured_outputs"):
+        for call in (chats.generate, chats.complete):
+            with pytest.raises((TypeError, ValueError)) as error:
+                call("a", **{option: make()})
+            one_line(error)
+            assert option in str(error.value)
+
+
+def test_too_deep_is_a_value_error_that_names_the_option(chats):
+    for call in (chats.generate, chats.complete):
+        with pytest.raises(ValueError, match="^'stop' is nested deeper than 64 levels, or contains itself$"):
+            call("a", stop=cyclic_list())
+        with pytest.raises(ValueError, match="^'json_schema' is nested deeper"):
+            call("a", json_schema=cyclic_dict())
+        with pytest.raises(ValueError, match="^'structured_outputs' is nested deeper"):
+            call("a", structured_outputs={"json": deep_dict()})
+
+
+def test_what_changes_while_it_is_read_is_as_it_was(chats):
+    class Grows:
+        def __init__(self, change):
+            self.change = change
+
+        def __index__(self):
+            self.change()
+            return 1
+
+    ids = []
+    ids += [Grows(lambda: ids.append(Grows(lambda: None))), 2]
+    bias = {}
+    bias["1"] = Grows(lambda: bias.update({str(i): 1 for i in range(2, 1000)}))
+    expected = chats.generate([1, 2], seed=1, max_tokens=5, logit_bias={"1": 1})
+    assert chats.generate([1, 2], seed=1, max_tokens=5, logit_bias=bias) == expected and len(bias) == 999
+    assert chats.tokenizer.decode(ids) == chats.tokenizer.decode([1, 2]) and len(ids) == 3
+
+
+def test_a_model_may_be_closed_by_what_a_call_reads(golden_gguf):
+    class Closes:
+        def __init__(self, model):
+            self.model = model
+
+        def __index__(self):
+            self.model.close()
+            return 1
+
+    for use in (lambda model, one: model.tokenizer.decode([one]), lambda model, one: model.generate([one]),
+                lambda model, one: model.logits([one])):
+        model = folio.Model(golden_gguf, threads=1)
+        with pytest.raises(folio.Error, match="the model is closed"):
+            use(model, Closes(model))
+
+
+def test_other_mappings_and_sequences_are_read(chats):
+    message = types.MappingProxyType({"role": "user", "content": "a"})
+    ids = chats.tokenizer.apply_chat_template([dict(message)])
+    assert chats.tokenizer.apply_chat_template(collections.deque([message])) == ids
+    assert chats.tokenizer.apply_chat_template(Sequence([collections.UserDict(message)])) == ids
+    text = chats.generate("a", choice=["yes", "no"], seed=1)
+    for choice in (("yes", "no"), Sequence(["yes", "no"]), np.array(["yes", "no"])):
+        assert chats.generate("a", choice=choice, seed=1) == text
+        assert chats.complete("a", choice=choice, seed=1, temperature=0.8, top_p=0.95)["choices"][0]["text"] == text
+
+
+def test_large_seeds_differ(model):
+    texts = {model.complete("ROMEO:", seed=2**53 - i)["seed"] for i in (1, 2)}
+    assert len(texts) == 2
+
+
+@pytest.mark.parametrize("text", [LONE, "\udfff", "a" * 1000 + "\udc80", type("Text", (str,), {})(LONE)])
+def test_a_lone_surrogate_is_a_value_error(chats, chat_gguf, text):
+    service = Service(chats) if chats._service is None else chats._service
+    adapter = fast_llm.model(chats)
+    told = [{"role": "user", "content": text}]
+    calls = [
+        lambda: chats.generate(text), lambda: chats.generate(["a", text]), lambda: list(chats.stream(text)),
+        lambda: chats.generate("a", stop=text), lambda: chats.generate("a", stop=["b", text]),
+        lambda: chats.generate("a", regex=text), lambda: chats.generate("a", grammar=text),
+        lambda: chats.generate("a", choice=["b", text]), lambda: chats.generate("a", json_schema=text),
+        lambda: chats.generate("a", json_schema={"const": text}), lambda: chats.generate("a", json_schema={text: 1}),
+        lambda: chats.generate("a", json_schema={"properties": {text: {}}}), lambda: chats.generate("a", **{text: 1}),
+        lambda: chats.generate("a", logit_bias={text: 1}), lambda: chats.chat(text), lambda: chats.chat(told),
+        lambda: chats.chat([{"role": text, "content": "a"}]), lambda: chats.chat([{text: "a"}]),
+        lambda: list(chats.chat(told, stream=True)), lambda: chats.beam(text, 2), lambda: chats.score(text),
+        lambda: chats.complete(text), lambda: chats.complete("a", stop=text), lambda: chats.complete(messages=told),
+        lambda: chats.complete("a", json_schema={"const": text}), lambda: chats.complete("a", regex=text),
+        lambda: chats.complete(messages="a", tools=[{"type": text}]), lambda: chats.tensor(text),
+        lambda: chats.tokenizer.encode(text), lambda: chats.tokenizer.encode(text, prefix=True),
+        lambda: chats.tokenizer.apply_chat_template(told), lambda: chats.tokenizer.apply_chat_template(text),
+        lambda: folio.Model(text), lambda: folio.Model(chat_gguf, tokenizer=text), lambda: folio.Model(chat_gguf, name=text),
+        lambda: folio.Model(chat_gguf, draft_model=text), lambda: folio.Model(chat_gguf, adapter=text),
+        lambda: folio.Model(chat_gguf, chat_template=text), lambda: folio.Model(chat_gguf, device=text),
+        lambda: folio.Model(chat_gguf, cache_type=text), lambda: Llama(text), lambda: Llama(chat_gguf, tokenizer=text),
+        lambda: adapter.response(text), lambda: adapter.encode(text), lambda: adapter.launch_response(text),
+        lambda: adapter.make_input(text, 1, "a"), lambda: adapter.make_history("a", 1, "a", text),
+        lambda: Service(chats, api_key=text), lambda: Service(chats, allowed_hosts=[text]),
+        lambda: service.request(text, "/v1/models"), lambda: service.request("GET", text),
+        lambda: service.request("GET", "/v1/models", {"host": text})]
+    for i, call in enumerate(calls):
+        with pytest.raises(ValueError) as error:
+            call()
+            pytest.fail(f"call {i} raised nothing")
+        one_line(error)
+
+
+def test_where_a_lone_surrogate_is_is_said(chats):
+    for call in (chats.generate, chats.complete):
+        with pytest.raises(ValueError, match=r"^'choice' at \[1\] has a lone surrogate \(U\+D800\) at character 1, which"):
+            call("a", choice=["b", LONE])
+        with pytest.raises(ValueError, match=r"^'json_schema' at properties.a.const has a lone surrogate"):
+            call("a", json_schema={"properties": {"a": {"const": LONE}}})
+
+
+@pytest.mark.parametrize("path", [b"model.gguf", 3, None, "a\0b", object()])
+def test_a_path_is_a_text(golden_gguf, path):
+    for call in (lambda: folio.Model(path), lambda: Llama(path), lambda: folio.Model(golden_gguf, tokenizer=path or b"a"),
+                 lambda: folio.Model(golden_gguf, adapter=path or b"a")):
+        with pytest.raises((TypeError, ValueError)) as error:
+            call()
+        one_line(error)
+
+
+@pytest.mark.parametrize("token", [-1, 2**31, 2**64, 10**30, "1", 1.5, None, True])
+def test_a_token_is_one_of_the_vocabulary(model, token):
+    for call in (lambda: model.logits([token]), lambda: model.score([1, token]), lambda: model.trace([token]),
+                 lambda: model.tokenizer.token_bytes(token), lambda: model.tokenizer.decode([token]),
+                 lambda: fast_llm.model(model).response("a", stop_token_ids=[token]),
+                 lambda: model.generate([token])):
+        with pytest.raises((TypeError, ValueError, folio.Error)) as error:
+            call()
+        one_line(error)
+
+
+def test_an_endless_iterator_of_tokens_is_refused(model):
+    with pytest.raises(ValueError, match="which no context has"):
+        model.logits(itertools.repeat(1))
+
+
+def test_options_of_a_service_have_types(golden_gguf):
+    with folio.Model(golden_gguf, threads=1) as model:
+        for options in (dict(api_key=3), dict(allowed_hosts="abc"), dict(allowed_origins=[1]), dict(max_queue="many"),
+                        dict(max_queue=-1), dict(request_timeout=1e300), dict(max_queue=2**70)):
+            with pytest.raises((TypeError, ValueError), match=next(iter(options))) as error:
+                Service(model, **options)
+            one_line(error)
+        service = Service(model)
+        for wrong in (dict(body="text"), dict(body=None), dict(seed=-1), dict(seed=2**70), dict(seed="1")):
+            with pytest.raises((TypeError, ValueError)) as error:
+                service.request("POST", "/v1/completions", **wrong)
+            one_line(error)
+        with pytest.raises((TypeError, ValueError)) as error:
+            service.request("GET", "/v1/models", {"host": 3})
+        one_line(error)
+
+
+def test_arrays_that_cannot_be_written_or_are_read_only(golden_gguf):
+    llama = Llama(golden_gguf, threads=1)
+    ids = np.array([[1, 2, 3]], np.int32)
+    ids.flags.writeable = False  # an input may be
+    inputs = {"input_ids": ids, "input_lengths": np.array([3], np.int32), "output_seq_len": 6}
+    outputs = llama.forward(llama.outputs(inputs), inputs)
+    assert outputs["sequence_length"].tolist() == [[6]]
+    for name in outputs:
+        frozen = llama.outputs(inputs)
+        frozen[name].flags.writeable = False
+        with pytest.raises(ValueError, match=name):
+            llama.forward(frozen, inputs)
+    for name in (1, None, LONE):
+        with pytest.raises((TypeError, ValueError)) as error:
+            llama.forward({**llama.outputs(inputs), name: np.zeros(1, np.int32)}, inputs)
+        one_line(error)
+    with pytest.raises(ValueError, match="output_seq_len is 2147483647, but has to be in"):
+        llama.outputs({**inputs, "output_seq_len": 2**31 - 1})
