@@ -187,7 +187,7 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
         return refuse(error.status(), error.what());
       }
       if (buffer_.empty()) buffer_.shrink_to_fit();
-      if (!count_body(reader_->body().capacity())) {
+      if (!count_body(reader_->body().empty() ? 0 : reader_->body().capacity())) {
         headers_ += "Retry-After: 1\r\n";
         return refuse(503, fmt::format("bodies of requests take more than --body-memory, {} bytes",
                                        server_.options.max_body_bytes));

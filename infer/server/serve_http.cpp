@@ -12,13 +12,12 @@ namespace folio::infer::server {
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string&)>& ready, const std::function<bool()>& lost) {
   std::atomic<Service*> made = nullptr;  // the service, once it is there: before the first request
-  HttpServer http(http_options, {.admit = [&](const HttpRequest& request,
-                                              const Service::Reply& reply) { return made.load()->admit(request, reply); },
-                                 .handle = [&](const HttpRequest& request,
-                                               const Service::Reply& reply) { made.load()->handle(request, reply); },
-                                 .refuse = [&](int status, std::string_view why) {
-                                   return made.load()->refused(status, why);
-                                 }});
+  using Reply = Service::Reply;
+  HttpServer http(
+      http_options,
+      {.admit = [&](const HttpRequest& request, const Reply& reply) { return made.load()->admit(request, reply); },
+       .handle = [&](const HttpRequest& request, const Reply& reply) { made.load()->handle(request, reply); },
+       .refuse = [&](int status, std::string_view why) { return made.load()->refused(status, why); }});
   options.allowed_hosts.push_back(http.address());
   if (http_options.host != http.address()) options.allowed_hosts.push_back(http_options.host);
   options.allowed_hosts.emplace_back("localhost");

@@ -104,7 +104,7 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--grace", o.grace, "seconds that running requests have at the end")
       ->check(apps::in_range(0, 1e6))
       ->capture_default_str();
-  app.add_flag("--log-texts", o.service.log_texts, "log prompts and answers, too");
+  app.add_flag("--log-texts", o.service.log_texts, "log the beginning of prompts and answers, too");
 }
 
 // Each connection is a descriptor.

@@ -289,7 +289,7 @@ def test_clients_load_none_without_the_flag(served, folders):
 
 def test_the_end_while_adapters_are_read(tmp_path):
     """Under AddressSanitizer: what is read then is read to its end, and goes nowhere."""
-    folder = write_adapter(tmp_path / "large", GOLDEN, 1, rank=128)
+    folder = write_adapter(tmp_path / "large", GOLDEN, 1, rank=256)
     server = Serve(GOLDEN, "-t", "1", "--allow-adapter-loading", "--grace", "0")
     wires = [Wire(server) for _ in range(200)]
     try:
@@ -297,6 +297,8 @@ def test_the_end_while_adapters_are_read(tmp_path):
             wire.request("POST", "/v1/load_lora_adapter", {"lora_name": f"n{i}", "lora_path": str(folder)})
         assert wires[0].answer()[0] == 200  # most of them are still to be read
         server.process.send_signal(signal.SIGTERM)
+        for wire in wires:
+            wire.socket.close()
         assert server.process.wait(60) == 0
     finally:
         for wire in wires:

@@ -25,7 +25,9 @@ struct Ends {
   std::string all() {
     std::string text;
     std::array<char, 4096> bytes{};
-    for (ssize_t n = 0; (n = read(fd[0], bytes.data(), bytes.size())) > 0;) text.append(bytes.data(), static_cast<size_t>(n));
+    for (ssize_t n = 0; (n = read(fd[0], bytes.data(), bytes.size())) > 0;) {
+      text.append(bytes.data(), static_cast<size_t>(n));
+    }
     return text;
   }
 };

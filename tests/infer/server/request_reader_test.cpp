@@ -67,7 +67,8 @@ TEST(RequestReader, LeavesTheNextRequestAlone) {
 
 TEST(RequestReader, FieldsAndConnections) {
   RequestReader reader(kLimits);
-  const std::string text = "GET /p?q HTTP/1.1\r\nhOST: \t h:1 \r\nConnection: te\r\nConnection: a , Close\r\nORIGIN:o\r\n\r\n";
+  const std::string text =
+      "GET /p?q HTTP/1.1\r\nhOST: \t h:1 \r\nConnection: te\r\nConnection: a , Close\r\nORIGIN:o\r\n\r\n";
   EXPECT_EQ(reader.read(text), text.size());
   EXPECT_EQ(reader.head().target, "/p?q");
   EXPECT_EQ(reader.head().host, "h:1");
@@ -86,8 +87,9 @@ TEST(RequestReader, FramingThatOthersMayReadOtherwiseIsRefused) {
            "Content-Length: 3, 3\r\n", "Content-Length: +3\r\n", "Content-Length: -3\r\n", "Content-Length: 0x3\r\n",
            "Content-Length: 3 3\r\n", "Content-Length:\r\n", "Content-Length : 3\r\n", "Content Length: 3\r\n",
            " Content-Length: 3\r\n", "X: a\r\n b\r\n", "X: a\r\n\tb\r\n", "X\r\n", ": a\r\n", "X: a\n", "X: a\r\r\n",
-           "X: a\rb\r\n", "X: \x01\r\n", "X: \x7f\r\n", "H\xc3\xa9: a\r\n", "Host: h\r\n", "Authorization: a\r\nAuthorization: b\r\n",
-           "Content-Type: a\r\nContent-Type: b\r\n", "Origin: a\r\nOrigin: b\r\n"}) {
+           "X: a\rb\r\n", "X: \x01\r\n", "X: \x7f\r\n", "H\xc3\xa9: a\r\n", "Host: h\r\n",
+           "Authorization: a\r\nAuthorization: b\r\n", "Content-Type: a\r\nContent-Type: b\r\n",
+           "Origin: a\r\nOrigin: b\r\n"}) {
     EXPECT_EQ(status_of(kPost + fields + "\r\n0\r\n\r\n"), 400) << fields;
   }
   EXPECT_EQ(status_of("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
@@ -96,8 +98,8 @@ TEST(RequestReader, FramingThatOthersMayReadOtherwiseIsRefused) {
   EXPECT_EQ(status_of(kPost + "Content-Length: 4097\r\n\r\n"), 413);
   EXPECT_EQ(status_of(kPost + "Expect: tea\r\n\r\n"), 417);
   for (const char* line : {"GET /", "GET / HTTP/2.0", "GET / HTTP/1.2", "GET / http/1.1", "GET  / HTTP/1.1",
-                           "GET / HTTP/1.1 ", " GET / HTTP/1.1", "GET /a b HTTP/1.1", "G(T / HTTP/1.1", "GET /\x80 HTTP/1.1",
-                           "\x16\x03\x01"}) {
+                           "GET / HTTP/1.1 ", " GET / HTTP/1.1", "GET /a b HTTP/1.1", "G(T / HTTP/1.1",
+                           "GET /\x80 HTTP/1.1", "\x16\x03\x01"}) {
     EXPECT_EQ(status_of(std::string(line) + "\r\n\r\n"), 400) << line;
   }
 }
@@ -106,7 +108,8 @@ TEST(RequestReader, ChunksHaveOneReading) {
   const std::string head = kPost + "Transfer-Encoding: chunked\r\n\r\n";
   for (const char* chunks : {"xyz\r\n", "\r\n", "-1\r\n", "+1\r\na\r\n", "0x1\r\na\r\n", "1 \r\na\r\n", " 1\r\na\r\n",
                              "1\na\r\n", "1\r\nab\r\n", "1\r\na\n", "1\r\na0\r\n\r\n", "1;\ra\r\na\r\n", "1;a\nb\r\n",
-                             "00000000000000001\r\na\r\n", "0\r\nX : y\r\n\r\n", "0\r\n X: y\r\n\r\n", "0\r\nX: y\n\r\n"}) {
+                             "00000000000000001\r\na\r\n", "0\r\nX : y\r\n\r\n", "0\r\n X: y\r\n\r\n",
+                             "0\r\nX: y\n\r\n"}) {
     EXPECT_EQ(status_of(head + chunks), 400) << chunks;
   }
   for (const char* size : {"1001", "ffffffffffffffff", "8000000000000000"}) {
