@@ -1,4 +1,4 @@
-// The bytes of a connection, as the server reads requests from them: whole, a byte at a time, and in two parts.
+// The bytes of a connection, as the server reads requests from them: whole, a byte at a time, and in two parts, cut here and there.
 #include <algorithm>
 #include <vector>
 
@@ -67,7 +67,7 @@ Read read(std::string_view bytes, size_t first, size_t size, bool skips = false)
 bool take(std::string_view input) {
   const Read whole = read(input, input.size(), 1);
   law(read(input, 1, 1) == whole, "bytes that come one by one are the same requests");
-  for (size_t at = 1; at < input.size() && at < 512; ++at) {
+  for (size_t at = 1; at < input.size(); at += 1 + input.size() / 16) {
     law(read(input, at, input.size()) == whole, "where bytes are split changes nothing");
   }
   law(read(input, input.size(), 1, true).status == whole.status, "a body that is skipped is checked, too");
