@@ -1,4 +1,4 @@
-// All of Boost.Beast that there is here, in one file on purpose: its headers are compiled once, and nobody else sees them.
+// All use of Boost.Asio is in this file: its headers are compiled once. How bytes become requests is request_reader.h.
 #include "infer/server/http.h"
 
 #include <fmt/format.h>
@@ -6,8 +6,8 @@
 #include <utility>  // Boost 1.74 forgets it
 // Boost
 #include <boost/asio.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/status.hpp>
+#include <array>
 #include <deque>
 #include <optional>
 #include <set>
@@ -25,7 +25,9 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMaxPipelined = size_t{64} << 10U;  // bytes of further requests that are read during an answer
+constexpr size_t kReadSize = size_t{16} << 10U;      // bytes that are read at once
+constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests that are read during an answer
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // an unwanted body up to this size does not end the connection
 constexpr size_t kSendBuffer = size_t{64} << 10U;
 constexpr std::chrono::seconds kLinger{2};  // for the client to read the last answer
 
@@ -36,8 +38,7 @@ std::string_view text_of(boost::beast::string_view text) { return {text.data(), 
 class Session;
 
 struct Connections {
-  Connections(const HttpOptions& o, HttpServer::Handler h, HttpServer::Refusal r)
-      : options(o), handler(std::move(h)), refusal(std::move(r)) {}
+  Connections(const HttpOptions& o, HttpServer::Handlers h) : options(o), handlers(std::move(h)) {}
 
   struct Timer {
     asio::steady_timer timer;
@@ -54,8 +55,9 @@ struct Connections {
   [[nodiscard]] bool closing() const { return !acceptor.is_open(); }
 
   HttpOptions options;
-  HttpServer::Handler handler;
-  HttpServer::Refusal refusal;
+  HttpServer::Handlers handlers;
+  std::array<char, kReadSize> bytes{};  ///< read last, on any connection
+  size_t n_body_bytes = 0;              ///< of the bodies that are being read, on all connections
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::steady_timer retry{io};
@@ -139,55 +141,105 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
   void read_request() {
     if (server_.closing()) return drain();
     state_ = State::Reading;
-    parser_.emplace();
-    parser_->header_limit(static_cast<uint32_t>(server_.options.max_header));
-    parser_->body_limit(server_.options.max_body);
-    deadline_ = Clock::now() + server_.options.idle_timeout;
-    if (buffer_.size() > 0) return read_header();
-    buffer_.shrink_to_fit();
-    // A first byte, so that the time that a request takes is not that which the client thinks.
+    if (!reader_ || reader_->is_complete()) {  // else it skips the rest of a body
+      reader_.emplace(server_.options.limits);
+      skips_body_ = false;
+      headers_.clear();
+      deadline_ = Clock::now() + server_.options.idle_timeout;
+    } else {
+      deadline_ = Clock::now() + server_.options.read_timeout;
+    }
+    if (!buffer_.empty()) return parse();
+    wait_to_read();
+  }
+
+  void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
-      if (self->state_ == State::Reading) self->read_header();
+      // A signal to end that came before these bytes is handled before them: to deliver it takes two turns of the loop.
+      asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
   }
 
-  void read_header() {
-    deadline_ = Clock::now() + server_.options.read_timeout;
-    http::async_read_header(socket_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
-      if (self->state_ != State::Reading) return;
-      if (error) return self->refuse(error);
-      if (self->parser_->get()[http::field::expect] != "100-continue") return self->read_body();
-      self->in_flight_ = "HTTP/1.1 100 Continue\r\n\r\n";
-      asio::async_write(self->socket_, asio::buffer(self->in_flight_), [self](error_code failed, size_t) {
-        if (failed) return self->lose();
-        if (self->state_ == State::Reading) self->read_body();
-      });
-    });
+  void read_and_parse() {
+    if (state_ != State::Reading) return;
+    if (!read_some(kReadSize)) return close();
+    parse();
   }
 
-  void read_body() {
-    http::async_read(socket_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+  // False: the connection has ended.
+  bool read_some(size_t n) {
+    error_code error;
+    n = socket_.read_some(asio::buffer(server_.bytes.data(), std::min(n, kReadSize)), error);
+    if (error == asio::error::would_block) return true;
+    if (error || n == 0) return false;
+    buffer_.append(server_.bytes.data(), n);
+    return true;
+  }
+
+  void parse() {
+    while (!buffer_.empty()) {
+      // The time that a request takes begins with its first byte.
+      if (!reader_->has_begun()) deadline_ = Clock::now() + server_.options.read_timeout;
+      const bool had_head = reader_->has_head();
+      try {
+        buffer_.erase(0, reader_->read(buffer_));
+      } catch (const RequestError& error) {
+        return refuse(error.status(), error.what());
+      }
+      if (buffer_.empty()) buffer_.shrink_to_fit();
+      if (!count_body(reader_->body().empty() ? 0 : reader_->body().capacity())) {
+        headers_ += "Retry-After: 1\r\n";
+        return refuse(503, fmt::format("bodies of requests take more than --body-memory, {} bytes",
+                                       server_.options.max_body_bytes));
+      }
+      if (!had_head && reader_->has_head() && !admit()) return;
+      if (reader_->is_complete()) return skips_body_ ? read_request() : answer();
+    }
+    wait_to_read();
+  }
+
+  // Shows the handler the request before its body is read. False: the handler has answered, or the client is told to
+  // send the body.
+  bool admit() {
+    RequestHead& head = reader_->head();
+    const bool head_only = head.method == "HEAD";
+    const std::string_view target = head.target;
+    request_ = {.method = head_only ? "GET" : std::move(head.method),
+                .head_only = head_only,
+                .path = std::string(target.substr(0, target.find('?'))),
+                .host = std::move(head.host),
+                .origin = std::move(head.origin),
+                .content_type = std::move(head.content_type),
+                .authorization = std::move(head.authorization)};
+    const bool can_skip =
+        reader_->is_complete() || (!head.chunked && !head.expects_continue && head.content_length <= kMaxSkipped);
+    const Clock::time_point deadline = deadline_;
+    begin_answer(head.version, head.keep_alive && can_skip, head_only);
+    skips_body_ = !server_.handlers.admit(request_, shared_from_this());
+    if (skips_body_) {
+      reader_->skip_body();
+      if (state_ == State::Answering) watch();
+      return false;
+    }
+    state_ = State::Reading;
+    deadline_ = deadline;
+    if (!head.expects_continue || reader_->is_complete()) return true;
+    in_flight_ = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(socket_, asio::buffer(in_flight_), [self = shared_from_this()](error_code failed, size_t) {
       if (self->state_ != State::Reading) return;
-      if (error) return self->refuse(error);
-      self->answer();
+      if (failed) return self->close();
+      self->buffer_.empty() ? self->wait_to_read() : self->parse();
     });
+    return false;
   }
 
   void answer() {
-    auto message = parser_->release();
-    parser_.reset();
-    begin_answer(message.version(), message.keep_alive(), message.method() == http::verb::head);
-    const std::string_view target = text_of(message.target());
-    HttpRequest request{.method = head_only_ ? "GET" : std::string(text_of(message.method_string())),
-                        .head_only = head_only_,
-                        .path = std::string(target.substr(0, target.find('?'))),
-                        .body = std::move(message.body()),
-                        .host = std::string(text_of(message[http::field::host])),
-                        .origin = std::string(text_of(message[http::field::origin])),
-                        .content_type = std::string(text_of(message[http::field::content_type])),
-                        .authorization = std::string(text_of(message[http::field::authorization]))};
+    const RequestHead& head = reader_->head();
+    begin_answer(head.version, head.keep_alive, request_.head_only);
+    request_.body = std::move(reader_->body());
     watch();
-    server_.handler(std::move(request), shared_from_this());
+    server_.handlers.handle(std::exchange(request_, {}), shared_from_this());
+    count_body(0);
   }
 
   void begin_answer(unsigned version, bool keep_alive, bool head_only) {
@@ -197,22 +249,23 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     head_only_ = head_only;
     chunked_ = false;
     ended_ = false;
-    headers_.clear();
     deadline_ = Clock::time_point::max();  // how long an answer may take is for who gives it
   }
 
-  // What is no request gets one answer, and the connection ends.
-  void refuse(error_code error) {
-    const bool http_error = error.category() == make_error_code(http::error::end_of_stream).category();
-    if (!http_error || error == http::error::end_of_stream || error == http::error::partial_message) return close();
-    const bool large = error == http::error::body_limit;
-    const int status = large ? 413 : error == http::error::header_limit ? 431 : 400;
-    const std::string why = large ? fmt::format("the body is larger than {} bytes", server_.options.max_body)
-                            : status == 431
-                                ? fmt::format("the header is larger than {} bytes", server_.options.max_header)
-                                : fmt::format("this is no HTTP request: {}", error.message());
+  // A request that can't be read gets one answer, and the connection ends.
+  void refuse(int status, const std::string& why) {
+    if (skips_body_) return drain();  // it was answered
     begin_answer(11, false, false);
-    send(status, "application/json", server_.refusal(status, why));
+    reader_.reset();
+    count_body(0);
+    send(status, "application/json", server_.handlers.refuse(status, why));
+  }
+
+  // Counts the body's bytes in place of those that were counted before. False: all bodies take more than they may.
+  bool count_body(size_t n) {
+    server_.n_body_bytes += n - n_counted_;
+    n_counted_ = n;
+    return n == 0 || server_.n_body_bytes <= server_.options.max_body_bytes;
   }
 
   void write_head(int status, std::string_view content_type) {
@@ -270,13 +323,14 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
     deadline_ = Clock::now() + kLinger;
     error_code ignored;
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
-    buffer_.clear();
     discard();
   }
   void discard() {
-    socket_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code error, size_t) {
+    buffer_.clear();
+    buffer_.shrink_to_fit();
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code) {
       if (self->state_ != State::Draining) return;
-      if (error) return self->close();
+      if (!self->read_some(kReadSize)) return self->close();
       self->discard();
     });
   }
@@ -289,21 +343,15 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
       self->watching_ = false;
       if (self->state_ != State::Answering) return;
       if (error) return self->lose();
-      if (!self->read_ahead()) return self->lose();
-      if (self->buffer_.size() < kMaxPipelined) self->watch();
+      if (!self->read_some(kMaxPipelined - self->buffer_.size())) return self->lose();
+      self->watch();
     });
-  }
-  bool read_ahead() {
-    error_code error;
-    const size_t n = std::min(socket_.available(error), kMaxPipelined);
-    if (error || n == 0) return false;
-    buffer_.commit(socket_.read_some(buffer_.prepare(n), error));
-    return !error;
   }
 
   void close() {
     if (state_ == State::Closed) return;
     state_ = State::Closed;
+    count_body(0);
     error_code ignored;
     socket_.close(ignored);
     server_.forget(shared_from_this());
@@ -311,8 +359,11 @@ class Session final : public HttpReply, public std::enable_shared_from_this<Sess
 
   Connections& server_;
   tcp::socket socket_;
-  boost::beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  std::string buffer_;  // what was read and not yet parsed
+  std::optional<RequestReader> reader_;
+  HttpRequest request_;     // without its body
+  size_t n_counted_ = 0;    // bytes of the body that are part of n_body_bytes
+  bool skips_body_ = false;  // the request was answered before its body was read
   State state_ = State::Reading;
   Clock::time_point deadline_ = Clock::time_point::max();
   unsigned version_ = 11;
@@ -341,6 +392,7 @@ void Connections::accept() {
     }
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
+    socket.non_blocking(true, ignored);
     // What the system keeps for a client that doesn't read; else it would take megabytes.
     socket.set_option(tcp::socket::send_buffer_size(static_cast<int>(kSendBuffer)), ignored);
     if (sessions.size() < options.max_connections) {
@@ -348,12 +400,11 @@ void Connections::accept() {
       sessions.insert(session);
       session->start();
     } else {
-      const std::string body = refusal(503, fmt::format("there are {} connections already", sessions.size()));
+      const std::string body = handlers.refuse(503, fmt::format("there are {} connections already", sessions.size()));
       const std::string answer = fmt::format(
           "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: "
           "1\r\nContent-Length: {}\r\n\r\n{}",
           body.size(), body);
-      socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(answer), ignored);
     }
     accept();
@@ -405,8 +456,10 @@ void Connections::end_if_done() {
   for (Timer& timer : timers) timer.timer.cancel();
 }
 
-HttpServer::HttpServer(const HttpOptions& options, Handler handler, Refusal refusal)
-    : connections_(std::make_unique<Connections>(options, std::move(handler), std::move(refusal))) {
+HttpServer::HttpServer(const HttpOptions& options, Handlers handlers)
+    : connections_(std::make_unique<Connections>(options, std::move(handlers))) {
+  // The resolver would take an empty name for all addresses.
+  core::require(!options.host.empty(), "can't listen on an empty host; choose an address, or 0.0.0.0 for all");
   try {
     tcp::resolver resolver(connections_->io);
     const tcp::endpoint endpoint =

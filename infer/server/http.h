@@ -1,5 +1,5 @@
 // HTTP/1.1 as data: requests come in whole, an answer goes out whole or as a stream. One thread does all of it, and
-// calls the handler; nothing here knows what is asked. What is beneath is Boost.Beast, in http.cpp alone.
+// calls the handlers; nothing here knows what is asked. The network is Boost.Asio's, in http.cpp alone.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "infer/server/request_reader.h"
 
 namespace folio::infer::server {
 
@@ -48,8 +50,8 @@ class HttpReply {
 struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  ///< 0: a free one
-  size_t max_header = size_t{16} << 10U;
-  size_t max_body = size_t{4} << 20U;
+  RequestLimits limits{};
+  size_t max_body_bytes = size_t{256} << 20U;  ///< of the bodies that are being read, on all connections
   size_t max_output = size_t{1} << 20U;  ///< bytes of a stream that wait for a client to read them
   size_t max_connections = 4096;
   std::chrono::seconds idle_timeout{75};   ///< between two requests
@@ -61,12 +63,17 @@ struct Connections;  // with Boost in it
 
 class HttpServer {
  public:
-  using Handler = std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)>;
-  /// What the server refuses by itself, before there is a request: gives the body of the answer, as JSON.
-  using Refusal = std::function<std::string(int status, std::string_view why)>;
+  struct Handlers {
+    /// Called before the body is read. False: it has answered, or will, and the body is not needed.
+    std::function<bool(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)> admit;
+    /// The whole request.
+    std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)> handle;
+    /// The server refuses something that is not a request: returns the body of the answer, as JSON.
+    std::function<std::string(int status, std::string_view why)> refuse;
+  };
 
   /// Listens from now on. Throws core::Error, which names host and port, if it can't.
-  HttpServer(const HttpOptions& options, Handler handler, Refusal refusal);
+  HttpServer(const HttpOptions& options, Handlers handlers);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

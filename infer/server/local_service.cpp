@@ -137,8 +137,11 @@ std::unique_ptr<LocalReply> LocalService::request(HttpRequest request, std::shar
   if (request.head_only) request.method = "GET";
   const auto state = std::make_shared<LocalReply::State>(queue_, std::move(notifier), request.head_only);
   auto work = [this, request = std::move(request), state] {
-    const size_t most = HttpOptions().max_body;
-    if (request.body.size() <= most) return service_.handle(request, state);
+    const size_t most = RequestLimits().max_body;
+    if (request.body.size() <= most) {
+      if (service_.admit(request, state)) service_.handle(request, state);
+      return;
+    }
     state->send(413, "application/json", service_.refused(413, fmt::format("the body is larger than {} bytes", most)));
   };
   if (!queue_->post(std::move(work))) {

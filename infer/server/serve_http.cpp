@@ -3,34 +3,41 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <optional>
 #include <utility>
 
 namespace folio::infer::server {
 
+// Destroyed in the reverse order: first no step calls the service any more, then the service ends what reads adapters,
+// which posts to HTTP and calls the engine, then these two go.
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string&)>& ready, const std::function<bool()>& lost) {
-  std::optional<Service> service;        // there when the first request comes
-  std::atomic<Service*> made = nullptr;  // for the engine's thread, which loads adapters while it is made
+  std::atomic<Service*> made = nullptr;  // the service, once it is there: before the first request
+  using Reply = Service::Reply;
   HttpServer http(
-      http_options, [&](const HttpRequest& request, const Service::Reply& reply) { service->handle(request, reply); },
-      [&](int status, std::string_view why) { return service->refused(status, why); });
+      http_options,
+      {.admit = [&](const HttpRequest& request, const Reply& reply) { return made.load()->admit(request, reply); },
+       .handle = [&](const HttpRequest& request, const Reply& reply) { made.load()->handle(request, reply); },
+       .refuse = [&](int status, std::string_view why) { return made.load()->refused(status, why); }});
   options.allowed_hosts.push_back(http.address());
   if (http_options.host != http.address()) options.allowed_hosts.push_back(http_options.host);
   options.allowed_hosts.emplace_back("localhost");
   AsyncEngine async(engine, [&](Engine& e) {
     if (Service* s = made) s->after_step(e);
   });
-  service.emplace(async, std::move(served), std::move(options),
+  Service service(async, std::move(served), std::move(options),
                   [&](std::function<void()> work) { http.post(std::move(work)); });
-  made = &*service;
+  made = &service;
+  struct Stop {
+    AsyncEngine& engine;
+    ~Stop() { engine.stop(); }
+  } const stop{async};
   bool was_lost = false;
   http.every(std::chrono::milliseconds(100), [&] {
-    service->look_at_clock();
-    if (lost && lost() && !std::exchange(was_lost, true)) service->end_soon();
-    if (service->has_ended()) http.close();
+    service.look_at_clock();
+    if (lost && lost() && !std::exchange(was_lost, true)) service.end_soon();
+    if (service.has_ended()) http.close();
   });
-  http.on_signal([&] { service->end_soon(); });
+  http.on_signal([&] { service.end_soon(); });
   ready(fmt::format("http://{}:{}", http.address(), http.port()));
   http.run();
 }

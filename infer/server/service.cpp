@@ -1,12 +1,10 @@
 #include "infer/server/service.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
+#include <climits>
 #include <utility>
 
 #include "core/error.h"
@@ -19,6 +17,7 @@ namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
+constexpr size_t kMaxLogged = 512;  // bytes of a message in a log line
 
 Json body_of(const std::string& text) {
   try {
@@ -53,6 +52,9 @@ bool is_address(const std::string& host) {
 bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
+
+// The beginning of a text as JSON; a log line has no room for more.
+std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
 
 std::string random_name(std::mt19937_64& random) { return fmt::format("{:016x}{:016x}", random(), random()); }
 
@@ -115,6 +117,8 @@ Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options
       options_(std::move(options)),
       post_(std::move(post)),
       adapters_(engine, served_.name, options_.adapters, post_) {
+  if (options_.log) log_.emplace(STDERR_FILENO);
+  for (std::string& host : options_.allowed_hosts) host = lower_case(host);
   served_.adapters = adapters_.names();
   if (served_.forms == nullptr) {
     served_.forms = std::make_shared<AnswerForms>(served_.tokenizer, served_.chat_template);
@@ -139,33 +143,45 @@ void Service::after_step(Engine& engine) {
 
 std::string Service::refused(int status, std::string_view why) {
   ++metrics_.requests[{"", status}];
-  log(fmt::format("{}: {}", status, why));
+  log(fmt::format("{}: {}", status, core::printable(why, kMaxLogged)));
   return error_body(ApiError(status, std::string(why)));
 }
 
-// A line on stderr. It is dropped where it can't be written: a full disk or a pipe that nobody reads must not stop us.
-void Service::log(const std::string& text) const {
-  if (!options_.log) return;
-  pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
-  const std::string line = fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), text);
-  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+bool Service::admit(const HttpRequest& request, const Reply& reply) {
+  bool needs_body = false;
+  answer(request, *reply, [&] {
+    check_who_asks(request, *reply);
+    needs_body = route(request, reply);
+  });
+  return needs_body;
 }
 
 void Service::handle(const HttpRequest& request, const Reply& reply) {
+  answer(request, *reply, [&] {
+    const std::string_view content_type = request.content_type;
+    const std::string media_type = lower_case(trimmed(content_type.substr(0, content_type.find(';'))));
+    if (media_type != kJson) {
+      throw ApiError(415, fmt::format("send the header \"Content-Type: {}\"; it was {}", kJson,
+                                      media_type.empty() ? "missing" : core::printable(media_type)));
+    }
+    (this->*route_of(request.path)->handler)(request, reply);
+  });
+}
+
+void Service::answer(const HttpRequest& request, HttpReply& reply, const std::function<void()>& work) {
   try {
-    check_who_asks(request, *reply);
-    route(request, reply);
+    work();
   } catch (const ApiError& error) {
-    refuse(request, *reply, error);
+    refuse(request, reply, error);
   } catch (const std::exception& error) {
-    refuse(request, *reply, ApiError(500, error.what()));
+    refuse(request, reply, ApiError(500, error.what()));
   }
 }
 
 void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error) {
   ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
-  log(fmt::format("{} {} {}: {}", request.method, core::printable(request.path), error.status(), error.what()));
+  log(fmt::format("{} {} {}: {}", core::printable(request.method), core::printable(request.path), error.status(),
+                  core::printable(error.what(), kMaxLogged)));
   reply.send(error.status(), kJson, error_body(error));
 }
 
@@ -177,7 +193,7 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
     reply.add_header("Access-Control-Allow-Origin", request.origin);
     reply.add_header("Vary", "Origin");
   }
-  const std::string host = without_port(request.host);
+  const std::string host = lower_case(without_port(request.host));
   const bool everywhere = contains(options_.allowed_hosts, "0.0.0.0") || contains(options_.allowed_hosts, "[::]");
   if (!contains(options_.allowed_hosts, host) && !(everywhere && is_address(host))) {
     throw ApiError(403, fmt::format("this server does not answer as host {}; --allowed-host NAME allows a name",
@@ -193,7 +209,8 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
   throw ApiError(401, "this server wants its API key, as \"Authorization: Bearer KEY\"", "", "invalid_api_key");
 }
 
-void Service::route(const HttpRequest& request, const Reply& reply) {
+// True: the route's handler needs the body. Else it was called, or the answer is known without it.
+bool Service::route(const HttpRequest& request, const Reply& reply) {
   const Route* route = route_of(request.path);
   if (route == nullptr) throw ApiError(404, fmt::format("there is no {}", core::printable(request.path)));
   const bool posts = !route->description.request.empty();
@@ -204,18 +221,18 @@ void Service::route(const HttpRequest& request, const Reply& reply) {
       reply->add_header("Access-Control-Allow-Headers", "Authorization, Content-Type");
       reply->add_header("Access-Control-Max-Age", "600");
     }
-    return reply->send(204, "", "");
+    reply->send(204, "", "");
+    return false;
   }
   if (request.method != (posts ? "POST" : "GET")) {
     reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
     throw ApiError(405, fmt::format("{} takes {}", request.path, posts ? "POST" : "GET"));
   }
-  const std::string media_type = request.content_type.substr(0, request.content_type.find(';'));
-  if (posts && media_type != kJson) {
-    throw ApiError(415, fmt::format("send the header \"Content-Type: {}\"; it was {}", kJson,
-                                    media_type.empty() ? "missing" : core::printable(media_type)));
+  if (!posts) {
+    (this->*route->handler)(request, reply);
+    return false;
   }
-  (this->*route->handler)(request, reply);
+  return true;
 }
 
 void Service::send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body) {
@@ -329,11 +346,12 @@ void Service::done(const Completion& completion) {
                   completion.usage().completion_tokens, completion.usage().cached_tokens, took.count()));
   if (!options_.log_texts) return;
   for (const Prompt& prompt : completion.request().prompts) {
+    const bool chat = completion.request().chat;
     log(fmt::format("{} prompt: {}", completion.id(),
-                    dump(completion.request().chat ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
+                    json_excerpt(chat ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
   }
   for (const ChoiceText& choice : completion.texts())
-    log(fmt::format("{} answer: {}", completion.id(), dump(choice.text)));
+    log(fmt::format("{} answer: {}", completion.id(), json_excerpt(choice.text)));
 }
 
 void Service::check_loading() const {
@@ -347,7 +365,8 @@ void Service::check_loading() const {
 void Service::load_adapter(const HttpRequest& request, const Reply& reply) {
   check_loading();
   const NamedAdapter adapter = parse_load_adapter(body_of(request.body));
-  adapters_.add(adapter, [this, request, reply, name = adapter.name](const std::optional<ApiError>& error) {
+  const HttpRequest line{.method = request.method, .path = request.path};  // without the body, which may be large
+  adapters_.add(adapter, [this, request = line, reply, name = adapter.name](const std::optional<ApiError>& error) {
     if (error) return refuse(request, *reply, *error);
     served_.adapters = adapters_.names();
     log(fmt::format("POST {} 200: {}", request.path, name));

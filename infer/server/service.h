@@ -18,6 +18,7 @@
 #include "infer/server/completion.h"
 #include "infer/server/http.h"
 #include "infer/server/live_view.h"
+#include "infer/server/log.h"
 #include "infer/server/metrics.h"
 #include "infer/server/schema.h"
 
@@ -45,8 +46,11 @@ class Service {
   /// stopped; so the service is there before the first request and until then. Throws as Adapters does.
   Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post);
 
+  /// Looks at all of a request but its body. False: the request was answered or refused. True: handle() must be called,
+  /// with the body.
+  [[nodiscard]] bool admit(const HttpRequest& request, const Reply& reply);
   void handle(const HttpRequest& request, const Reply& reply);
-  /// Notes that a front refused what was no request, and gives the body of the answer.
+  /// Notes that a front refused what was not a request, and gives the body of the answer.
   [[nodiscard]] std::string refused(int status, std::string_view why);
   /// From the engine's thread.
   void after_step(Engine& engine);
@@ -69,7 +73,9 @@ class Service {
   [[nodiscard]] static const std::vector<Route>& routes();
   [[nodiscard]] static const Route* route_of(std::string_view path);
   void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
-  void route(const HttpRequest& request, const Reply& reply);
+  bool route(const HttpRequest& request, const Reply& reply);
+  /// Calls `work`, and answers with the error that it throws.
+  void answer(const HttpRequest& request, HttpReply& reply, const std::function<void()>& work);
   void complete(const HttpRequest& request, const Reply& reply);
   void load_adapter(const HttpRequest& request, const Reply& reply);
   void unload_adapter(const HttpRequest& request, const Reply& reply);
@@ -86,13 +92,16 @@ class Service {
   void watch(const HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
-  void log(const std::string& text) const;
+  void log(const std::string& text) const {
+    if (log_) log_->line(text);
+  }
   [[nodiscard]] uint64_t random_seed();
 
   AsyncEngine& engine_;
   ServedModel served_;
   ServiceOptions options_;
   Post post_;
+  std::optional<Log> log_;
   Metrics metrics_;
   ChoiceUpdates updates_;
   LiveView live_view_;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <functional>
 #include <utility>
 
@@ -36,22 +38,6 @@ std::optional<int> gpu_of(const std::string& text) {
   throw CLI::ValidationError("--device", fmt::format("{} is not cpu, cuda, cuda:N or list", core::printable(text)));
 }
 
-// A whole number of bytes, KiB, MiB or GiB.
-uint64_t bytes_of(const std::string& text) {
-  std::string_view digits = text;
-  unsigned shift = 0;
-  if (const size_t unit = std::string_view("KMG").find(text.empty() ? ' ' : text.back()); unit != std::string::npos) {
-    shift = 10 * (static_cast<unsigned>(unit) + 1);
-    digits.remove_suffix(1);
-  }
-  const auto number = number_of<uint64_t>(digits);
-  if (!number || *number == 0 || *number > (UINT64_MAX >> 1U >> shift)) {
-    throw CLI::ValidationError("--cache-memory",
-                               fmt::format("{} is not a size, such as 512M or 2G", core::printable(text)));
-  }
-  return *number << shift;
-}
-
 void check_machines(const infer::MachineOptions& flags) {
   if (flags.gpu) return;
   const auto is_for_gpus = [](const char* flag) {
@@ -60,11 +46,28 @@ void check_machines(const infer::MachineOptions& flags) {
   if (flags.gpu_layers) is_for_gpus("--gpu-layers");
   if (flags.cache_bytes) is_for_gpus("--cache-memory");
   if (flags.fast && !infer::kernels::fast_pays()) {
-    fmt::print(stderr, "--fast changes nothing here: this processor has no products of BF16 that would be faster\n");
+    std::fputs("--fast changes nothing here: this processor has no products of BF16 that would be faster\n", stderr);
   }
 }
 
 }  // namespace
+
+uint64_t bytes_of(const char* flag, const std::string& text) {
+  const size_t n_digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::string lower = CLI::detail::to_lower(text);
+  std::string_view unit = std::string_view(lower).substr(n_digits);
+  for (const std::string_view ending : {"ib", "b"}) {  // as in 2GiB and 2GB
+    if (unit.ends_with(ending)) unit.remove_suffix(ending.size());
+  }
+  const size_t place = unit.empty() ? 0 : std::string_view("kmgt").find(unit) + 1;  // npos + 1: no such unit
+  const bool known = unit.size() <= 1 && (unit.empty() || place > 0);
+  const size_t shift = 10 * place;
+  const auto number = number_of<uint64_t>(std::string_view(text).substr(0, n_digits));
+  if (!known || !number || *number == 0 || *number > (UINT64_MAX >> 1U >> shift)) {
+    throw CLI::ValidationError(flag, fmt::format("{} is not a size, such as 512M or 2G", core::printable(text)));
+  }
+  return *number << shift;
+}
 
 void add_machine_flags(CLI::App& app, infer::MachineOptions& flags) {
   app.add_option("-t,--threads", flags.n_threads, "threads of the CPU (default: all cores)")->check(in_range(1, 1024));
@@ -79,7 +82,7 @@ void add_machine_flags(CLI::App& app, infer::MachineOptions& flags) {
   app.add_option("--gpu-layers", flags.gpu_layers, "the GPU has this many of the last layers (default: all)")
       ->check(in_range(1, 1024));
   app.add_option_function<std::string>(
-      "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of(text); },
+      "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
       "the GPU's memory for keys and values, such as 2G (default: what is left)");
   app.add_flag(
       "--fast", flags.fast,
@@ -101,8 +104,9 @@ std::function<void(uint64_t, uint64_t)> progress_line() {
   return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
     const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
     if (percent == std::exchange(shown, percent)) return;
-    fmt::print(stderr, "\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
-               percent == 100 ? "\n" : "");
+    const std::string line = fmt::format("\rweights: {}% of {:.1f} MB are on the GPU{}", percent,
+                                         static_cast<double>(total) / 1e6, percent == 100 ? "\n" : "");
+    std::fputs(line.c_str(), stderr);
   };
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "infer/engine/machines.h"
 
@@ -12,6 +13,10 @@ namespace folio::apps {
 /// --threads, --device, --gpu-layers, --cache-memory and --fast. What is said of a GPU where there is none is wrong
 /// usage.
 void add_machine_flags(CLI::App& app, infer::MachineOptions& flags);
+
+/// The number of bytes that a flag's text such as 512M or 2GiB specifies: at least 1, in units of 1024. Throws
+/// CLI::ValidationError, which names the flag.
+[[nodiscard]] uint64_t bytes_of(const char* flag, const std::string& text);
 
 /// Thrown by the parser for --device list, as CLI::CallForHelp is for --help.
 class CallForDevices : public CLI::Success {

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -27,9 +29,25 @@ void note_interrupt(int /*signal*/) {
 // Other libraries' messages go on with traces on further lines.
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
+// Also where stderr is closed or full, which fmt::print reports by an exception.
+void note(const std::string& line) { static_cast<void>(std::fputs((line + "\n").c_str(), stderr)); }
+
 int complain(const CLI::App& app, const std::string& message, int code) {
-  fmt::print(stderr, "{}: {}\n", app.get_name(), first_line(message));
+  note(fmt::format("{}: {}", app.get_name(), first_line(message)));
   return code;
+}
+
+// A flag's value is a name or a number, and an empty one is a mistake (of a script, whose variable is not set), but for
+// texts.
+void check_empty_values(const CLI::App& app) {
+  constexpr std::array<std::string_view, 5> kTexts = {"--prompt", "--system", "--stop", "--choice", "--regex"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const auto& values = option->results();
+    if (std::ranges::find(kTexts, name) != kTexts.end()) continue;
+    if (std::ranges::find(values, "") != values.end()) throw core::UsageError(name + ": the value is empty");
+  }
+  for (const CLI::App* command : app.get_subcommands()) check_empty_values(*command);
 }
 
 int list_devices(const CLI::App& app) {
@@ -59,6 +77,7 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
     add_version_flag(app);
     if (argc == 2 && std::string_view(argv[1]) == "--version") throw CLI::CallForVersion(version_of(app), 0);
     app.parse(argc, argv);
+    check_empty_values(app);
     return body();
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
@@ -138,7 +157,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 std::string resolve_model(const ModelFlags& flags) {
   if (!flags.model.empty()) return flags.model;
   const std::string newest = core::newest_model().string();
-  fmt::print(stderr, "model: {}\n", newest);
+  note("model: " + newest);
   return newest;
 }
 
@@ -151,8 +170,8 @@ infer::LoadedModel open_model(const ModelFlags& flags) {
 void report_repacking(infer::LoadedModel& model) {
   for (const infer::LoadReport& report : model.load_reports()) {
     if (report.repacked_bytes == 0) continue;
-    fmt::print(stderr, "weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(report.repacked_bytes) / 1e6,
-               report.repack_seconds);
+    note(fmt::format("weights: {:.1f} MB repacked in {:.3f} s", static_cast<double>(report.repacked_bytes) / 1e6,
+                     report.repack_seconds));
   }
 }
 

@@ -1,6 +1,7 @@
 // serve: a model for many users, over HTTP.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -24,6 +25,13 @@ struct Options {
   int64_t request_timeout = 600;
   int64_t grace = 10;
 };
+
+size_t body_memory(const std::string& text, const infer::server::RequestLimits& limits) {
+  const uint64_t bytes = apps::bytes_of("--body-memory", text);
+  if (bytes >= limits.max_body) return bytes;
+  throw CLI::ValidationError("--body-memory", fmt::format("{} is less than one body may have, {} bytes",
+                                                          core::printable(text), limits.max_body));
+}
 
 void add_flags(CLI::App& app, Options& o) {
   o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
@@ -74,9 +82,10 @@ void add_flags(CLI::App& app, Options& o) {
          "a low-rank adapter, as peft saves it or as a GGUF, for requests whose \"model\" is NAME; repeatable")
       ->type_name("NAME=PATH[:SCALE]")
       ->allow_extra_args(false);
-  app.add_option("--adapter-memory", o.service.adapters.memory,
-                 "bytes of adapters in memory, such as 512M; those that nobody uses are read again (default: no limit)")
-      ->transform(CLI::AsSizeValue(false));
+  app.add_option_function<std::string>(
+      "--adapter-memory",
+      [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
+      "bytes of adapters in memory, such as 512M; those that nobody uses are read again (default: no limit)");
   app.add_option("--max-adapters", o.service.adapters.most, "adapters that may be there at once")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
@@ -85,13 +94,17 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--body-memory", [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
+         "bytes of request bodies in memory while they are read; beyond that requests get a 503")
+      ->default_str("256M");
   app.add_option("--request-timeout", o.request_timeout, "seconds that a request may take")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
   app.add_option("--grace", o.grace, "seconds that running requests have at the end")
       ->check(apps::in_range(0, 1e6))
       ->capture_default_str();
-  app.add_flag("--log-texts", o.service.log_texts, "log prompts and answers, too");
+  app.add_flag("--log-texts", o.service.log_texts, "log the beginning of prompts and answers, too");
 }
 
 // Each connection is a descriptor.
@@ -110,7 +123,6 @@ std::optional<data::ChatTemplate> chat_template_of(const CLI::App& app, const Op
 }
 
 int run(const CLI::App& app, Options& o) {
-  if (app.count("--api-key") > 0 && o.service.api_key.empty()) throw core::UsageError("--api-key: the key is empty");
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model, o.n_stages);
@@ -141,6 +153,11 @@ int run(const CLI::App& app, Options& o) {
 
 int main(int argc, char** argv) {
   CLI::App app("Serves a model to many users, as OpenAI's API, with a page.", "serve");
+  // A pipe that is not read, or a stopped terminal, must not stop the server, whatever is written.
+  if (const int fd = infer::server::reopen_non_blocking(STDERR_FILENO); fd >= 0) {
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+  }
   Options options;
   add_flags(app, options);
   return apps::run_program(app, argc, argv, [&] { return run(app, options); });

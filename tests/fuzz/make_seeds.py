@@ -4,6 +4,7 @@ One folder a target. A file whose name begins with "good-" has to be accepted; t
 The llama2.c files have no package: they are packed here from the layout that its export.py publishes.
 """
 
+import http.client
 import json
 import pathlib
 import struct
@@ -609,9 +610,42 @@ def json_schema_seeds(folder):
     put(folder, "nested", '{"items":' * 100 + "{}" + "}" * 100)
 
 
+class Recorded:
+    """What http.client sends, instead of a socket."""
+
+    def __init__(self):
+        self.bytes = b""
+
+    def sendall(self, data):
+        self.bytes += data
+
+
+def http_seeds(folder):
+    """Connections, as Python's client writes them, and framing that no client should write."""
+    for name, method, body, headers in (
+            ("get", "GET", None, {}), ("post", "POST", b'{"prompt": "a"}', {"Content-Type": "application/json"}),
+            ("chunked", "POST", [b"abc", b"0123456789" * 4], {"Authorization": "Bearer k", "Origin": "http://o"}),
+            ("expect", "PUT", b"abc", {"Expect": "100-continue", "Connection": "close"})):
+        client = http.client.HTTPConnection("localhost:8080")
+        client.sock = Recorded()
+        client.request(method, f"/{name}?q=1", body, headers, encode_chunked=True)
+        put(folder, f"good-{name}", client.sock.bytes)
+        put(folder, f"good-{name}-twice", client.sock.bytes * 2)
+    chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    put(folder, "good-trailer", chunked + '5;a="b";c\r\nabcde\r\n0;last\r\nX-Sum: 1\r\nY: 2\r\n\r\n')
+    put(folder, "good-old", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n\r\nGET / HTTP/1.0\r\n\r\n")
+    for name, text in (("coding", chunked.replace("chunked", "gzip, chunked")), ("size", chunked + "0x5\r\nabcde\r\n"),
+                       ("both", chunked.replace("\r\n\r\n", "\r\nContent-Length: 3\r\n\r\n") + "0\r\n\r\n"),
+                       ("extension", chunked + "5;" + "a" * 2000), ("trailers", chunked + "0\r\n" + "A: b\r\n" * 300),
+                       ("lengths", "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na"),
+                       ("folded", "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"), ("newlines", "GET / HTTP/1.1\nHost: a\n\n"),
+                       ("large", "POST / HTTP/1.1\r\nContent-Length: 99999\r\n\r\n")):
+        put(folder, name, text)
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "conversations": conversation_seeds, "gguf": gguf_seeds,
+    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "conversations": conversation_seeds, "gguf": gguf_seeds, "http": http_seeds,
               "gbnf": gbnf_seeds, "json_schema": json_schema_seeds, "regex": regex_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,

@@ -4,6 +4,7 @@ and read again meanwhile; names and errors; vLLM's routes."""
 import json
 import random
 import shutil
+import signal
 import subprocess
 import threading
 import urllib.error
@@ -284,6 +285,25 @@ def test_loads_and_unloads_under_load(open_server, folders, alone):
 def test_clients_load_none_without_the_flag(served, folders):
     for status, body in (load(served, "new", folders["a1"]), unload(served, "a1")):
         assert status == 403 and "--allow-adapter-loading" in json.loads(body)["error"]["message"]
+
+
+def test_the_end_while_adapters_are_read(tmp_path):
+    """Under AddressSanitizer: what is read then is read to its end, and goes nowhere."""
+    folder = write_adapter(tmp_path / "large", GOLDEN, 1, rank=256)
+    server = Serve(GOLDEN, "-t", "1", "--allow-adapter-loading", "--grace", "0")
+    wires = [Wire(server) for _ in range(200)]
+    try:
+        for i, wire in enumerate(wires):
+            wire.request("POST", "/v1/load_lora_adapter", {"lora_name": f"n{i}", "lora_path": str(folder)})
+        assert wires[0].answer()[0] == 200  # most of them are still to be read
+        server.process.send_signal(signal.SIGTERM)
+        for wire in wires:
+            wire.socket.close()
+        assert server.process.wait(60) == 0
+    finally:
+        for wire in wires:
+            wire.socket.close()
+        server.stop()
 
 
 def test_a_folder_that_is_gone_is_an_error_of_the_request_alone(folders, alone, tmp_path):

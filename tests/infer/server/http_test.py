@@ -1,7 +1,9 @@
 """What the server makes of HTTP, of clients that are slow, hostile or gone, and of signals."""
 
+import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -82,7 +84,7 @@ def test_what_is_refused(golden, request_line, status, part):
 def test_a_body_has_to_be_json(golden):
     with Wire(golden) as wire:
         for media_type, status in (("text/plain", 415), (None, 415), ("application/x-www-form-urlencoded", 415),
-                                   ("application/json; charset=utf-8", 200)):
+                                   ("application/json; charset=utf-8", 200), ("Application/JSON ;x", 200)):
             got, _, body = wire.request("POST", "/tokenize", {"prompt": "a"}, Content_Type=media_type).answer()
             assert got == status and (got == 200 or "Content-Type: application/json" in error_of(body))
 
@@ -90,7 +92,10 @@ def test_a_body_has_to_be_json(golden):
 @pytest.mark.parametrize("text", ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /\r\n\r\n", "\x00\x01\x02\r\n\r\n",
                                   "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
                                   "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-                                  "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"])
+                                  "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+                                  "GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+                                  "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n"
+                                  "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_what_is_no_http(golden, text):
     with Wire(golden) as wire:
         wire.send(text)
@@ -115,6 +120,55 @@ def test_large_headers_and_bodies(golden):
         except OSError:
             pass
         assert wire.answer()[0] == 413
+    for endless in (b"1;" + b"x" * 1_000_000, b"0\r\n" + b"A: b\r\n" * 100_000):  # an extension, trailers
+        with Wire(golden) as wire:
+            wire.send(f"POST /tokenize HTTP/1.1\r\nHost: {wire.host}\r\nContent-Type: application/json\r\n"
+                      "Transfer-Encoding: chunked\r\n\r\n")
+            try:
+                wire.send(endless)
+            except OSError:
+                pass
+            assert wire.answer()[0] == 431
+
+
+def test_all_but_the_body_is_checked_before_the_body_is_read(start):
+    server = start("--api-key", "secret")
+    key = "Bearer secret"
+    for method, path, status, fields in (
+            ("POST", "/v1/completions", 401, {}), ("POST", "/v1/completions", 403, {"Host": "evil.test"}),
+            ("POST", "/nothing", 404, {"Authorization": key}), ("PUT", "/v1/completions", 405, {"Authorization": key}),
+            ("GET", "/health", 200, {})):
+        for framing in ({"Content-Length": 4_000_000}, {"Content-Length": 2, "Expect": "100-continue"},
+                        {"Transfer-Encoding": "chunked"}):
+            with Wire(server) as wire:
+                wire.request(method, path, **framing, **fields)
+                got, headers, _ = wire.answer()
+                assert (got, headers["connection"]) == (status, "close") and wire.ended(), (status, framing)
+        with Wire(server) as wire:  # a small body that is still to come does not end the connection
+            wire.request(method, path, Content_Length=18_000, **fields)
+            assert wire.answer()[0] == status
+            wire.send(b"GET / HTTP/1.1\r\n\r\n" * 1000)
+            assert wire.request("GET", "/v1/models", Authorization=key).answer()[0] == 200
+
+
+def test_bodies_of_all_connections_have_a_limit(start):
+    server = start("--body-memory", "4M")
+    with Wire(server) as first, Wire(server) as second:
+        for wire, n in ((first, 2_200_000), (second, 600_000)):  # neither body ends
+            wire.request("POST", "/tokenize", Content_Type="application/json", Content_Length=4_000_000)
+            try:
+                wire.send(b"x" * n)
+            except OSError:
+                pass
+        (refused, *_), _, _ = select.select([first.socket, second.socket], [], [], 60)
+        status, headers, body = next(wire for wire in (first, second) if wire.socket is refused).answer()
+        assert status == 503 and "--body-memory" in error_of(body) and int(headers["retry-after"]) > 0
+
+    def is_read():  # once the server has seen that the others are gone
+        with Wire(server) as wire:
+            return wire.request("POST", "/tokenize", {"prompt": "a", "x": "x" * 4_000_000}).answer()[0] == 400
+
+    wait_for(is_read, 60)
 
 
 def test_versions_and_connections(golden):
@@ -298,6 +352,26 @@ def test_a_full_disk_for_the_log(start):
             assert wire.complete(max_tokens=2).answer()[0] == 200
 
 
+def test_a_log_that_nobody_reads(start):
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    server = start(stderr=writer)
+    with Wire(server) as wire:
+        for _ in range(100):
+            assert wire.request("A" * 10_000, "/health/" + "b" * 5_000).answer()[0] == 404
+    os.set_blocking(reader, False)
+    line = os.read(reader, 65536).decode().splitlines()[0]
+    assert " 404: " in line and len(line) < 400
+    for fd in (reader, writer):
+        os.close(fd)
+
+
+def test_errors_that_cannot_be_written():
+    with open("/dev/full", "w") as full:
+        for flags, code in ((("--nonsense",), 2), (("-m", "/nonexistent"), 1)):
+            assert subprocess.run([BUILD / "serve", *flags], stderr=full, timeout=60).returncode == code
+
+
 def test_texts_are_logged_only_if_asked_for(start, tmp_path):
     for flags, logged in (((), False), (("--log-texts",), True)):
         with open(tmp_path / "log", "w") as log:
@@ -327,7 +401,12 @@ def test_a_port_that_is_taken(golden):
 
 
 @pytest.mark.parametrize("flags", [("--port", "70000"), ("--api-key", ""), ("--max-sequences", "0"), ("--nonsense",),
-                                   ("--context", "100000"), ("--max-batch-tokens", "nan"), ("--grace", "-1")])
+                                   ("--context", "100000"), ("--max-batch-tokens", "nan"), ("--grace", "-1"),
+                                   *((flag, "") for flag in ("--host", "--name", "--allowed-host", "--allowed-origin",
+                                                             "--port", "--tokenizer", "--chat-template")),
+                                   *(("--adapter-memory", size) for size in ("-1", "", "nan", "0", "1.5G", "1e9", "1X",
+                                                                             "99999999999G", "0x10")),
+                                   ("--body-memory", "-1"), ("--body-memory", "1M")])
 def test_wrong_usage(flags):
     assert_refused(run("serve", "-m", GOLDEN, *flags), 2, flags[0])
 

@@ -1,0 +1,95 @@
+// Reads one HTTP/1.1 request from bytes, however they are split. It knows no sockets, and keeps only what it returns.
+// Anything that a proxy in front could read as another request (request smuggling) is an error. Source: RFC 9112.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace folio::infer::server {
+
+struct RequestLimits {
+  size_t max_header = size_t{16} << 10U;  ///< bytes of the header; and of chunk extensions and trailers together
+  size_t max_body = size_t{4} << 20U;
+};
+
+/// The request cannot be read any further: the connection must be closed after an answer with this status.
+class RequestError : public core::Error {
+ public:
+  RequestError(int status, const std::string& what) : core::Error(what), status_(status) {}
+  [[nodiscard]] int status() const { return status_; }
+
+ private:
+  int status_;
+};
+
+struct RequestHead {
+  std::string method{};
+  std::string target{};
+  unsigned version = 11;  ///< 10 or 11
+  bool keep_alive = true;
+  bool expects_continue = false;
+  bool chunked = false;
+  size_t content_length = 0;  ///< 0 if chunked
+  // Header fields; empty if absent.
+  std::string host{};
+  std::string origin{};
+  std::string content_type{};
+  std::string authorization{};
+};
+
+class RequestReader {
+ public:
+  explicit RequestReader(const RequestLimits& limits) : limits_(limits) {}
+
+  /// Reads bytes from the front and returns how many: up to the end of the header, then up to the end of the request.
+  /// Throws RequestError.
+  size_t read(std::string_view bytes);
+
+  [[nodiscard]] bool has_begun() const { return has_begun_; }
+  [[nodiscard]] bool has_head() const { return state_ > State::Header; }
+  [[nodiscard]] bool is_complete() const { return state_ == State::Complete; }
+
+  /// Valid once has_head().
+  [[nodiscard]] RequestHead& head() { return head_; }
+  /// What was read of the body so far.
+  [[nodiscard]] std::string& body() { return body_; }
+  /// From now on the body is checked, but not stored.
+  void skip_body() { skips_body_ = true; }
+
+ private:
+  enum class State { RequestLine, Header, ChunkSize, Data, ChunkEnd, Trailer, Complete };
+
+  size_t read_line(std::string_view bytes);
+  size_t read_data(std::string_view bytes);
+  void take_line(std::string_view line);
+  void take_request_line(std::string_view line);
+  void take_field(std::string_view name, std::string_view value);
+  void take_chunk_size(std::string_view line);
+  void end_header();
+
+  RequestLimits limits_;
+  State state_ = State::RequestLine;
+  bool has_begun_ = false;
+  bool skips_body_ = false;
+  RequestHead head_;
+  std::string body_;
+  std::string line_;         ///< the part of the current line that was read
+  size_t n_overhead_ = 0;    ///< bytes that count against max_header
+  size_t n_body_ = 0;        ///< bytes of the body that were announced: its length, or the chunks so far
+  size_t n_left_ = 0;        ///< of the body, or of the chunk
+  unsigned seen_ = 0;        ///< a bit for each field that may appear once
+  std::string connection_;   ///< values of Connection, lower case, each after a comma
+  std::string length_;       ///< the value of Content-Length
+  std::string coding_;       ///< the value of Transfer-Encoding
+  std::string expectation_;  ///< the value of Expect
+};
+
+/// Without spaces and tabs at both ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
+/// With A to Z as a to z.
+[[nodiscard]] std::string lower_case(std::string_view text);
+
+}  // namespace folio::infer::server

@@ -1,0 +1,67 @@
+// Properties of infer/server/log.h: a line is written whole or not at all, and never waited for.
+#include "infer/server/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <string>
+
+namespace folio::infer::server {
+namespace {
+
+// Two ends of a pipe or of a pair of sockets; what is written can be read without waiting.
+struct Ends {
+  std::array<int, 2> fd{};
+  Ends() = default;
+  Ends(const Ends&) = delete;
+  Ends& operator=(const Ends&) = delete;
+  ~Ends() {
+    for (const int one : fd) close(one);
+  }
+  std::string all() {
+    std::string text;
+    std::array<char, 4096> bytes{};
+    for (ssize_t n = 0; (n = read(fd[0], bytes.data(), bytes.size())) > 0;) {
+      text.append(bytes.data(), static_cast<size_t>(n));
+    }
+    return text;
+  }
+};
+
+void fill_and_drain(Ends& ends) {
+  ASSERT_EQ(fcntl(ends.fd[0], F_SETFL, O_NONBLOCK), 0);
+  const int flags = fcntl(ends.fd[1], F_GETFL);
+  {
+    const Log log(ends.fd[1]);
+    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than is kept of what nobody reads
+    std::string text = ends.all();
+    EXPECT_GT(text.size(), 200U);
+    EXPECT_LT(text.size(), 10'000U * 200U);
+    EXPECT_TRUE(text.ends_with("a\n"));
+    log.line("b\nc" + std::string(1'000'000, '\1'));
+    text = ends.all();
+    EXPECT_LE(text.size(), static_cast<size_t>(PIPE_BUF));
+    EXPECT_NE(text.find(" b\\x0Ac\\x01"), std::string::npos);
+    EXPECT_EQ(text.find('\n'), text.size() - 1);
+  }
+  EXPECT_EQ(fcntl(ends.fd[1], F_GETFL), flags);  // which a shell may share
+}
+
+TEST(Log, NeverWaitsForAPipe) {
+  Ends ends;
+  ASSERT_EQ(pipe(ends.fd.data()), 0);
+  fill_and_drain(ends);
+}
+
+TEST(Log, NeverWaitsForASocket) {
+  Ends ends;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.fd.data()), 0);
+  fill_and_drain(ends);
+}
+
+}  // namespace
+}  // namespace folio::infer::server
