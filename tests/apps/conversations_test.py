@@ -13,7 +13,8 @@ import torch
 import transformers
 
 from published import publish
-from support import BUILD, FAILED, INTERRUPTED, TEXT, WRONG_USAGE, assert_refused, environment, log_of, one_json, run, succeed
+from support import (BUILD, FAILED, HANG, INTERRUPTED, TEXT, WRONG_USAGE, assert_refused, environment, held, log_of, one_json,
+                     read_until, run, succeed)
 
 END, START, TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 LINE = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
@@ -150,13 +151,10 @@ def test_a_resumed_run_repeats_the_bits(home, published):
     done = train(home, "--out", home / "whole", *flags)
     windows = int(done.stdout.split(" windows, ")[0].split()[-1])
     assert log_of(home / "whole")[-1]["step"] == 6 * windows  # twelve epochs of two windows a step
-    cut = subprocess.Popen([BUILD / "train", home / "train.jsonl", "--out", home / "cut", *map(str, flags)],
-                           stdout=subprocess.PIPE, env=environment(home))
-    for line in cut.stdout:
-        if line.startswith(b"step 20/"):
-            cut.send_signal(signal.SIGINT)
-            break
-    cut.communicate(timeout=120)
+    cut = held([BUILD / "train", home / "train.jsonl", "--out", home / "cut", *flags], env=environment(home))
+    read_until(cut, "step 20/")
+    cut.send_signal(signal.SIGINT)
+    cut.communicate(timeout=HANG)
     assert cut.returncode == INTERRUPTED and 20 <= log_of(home / "cut")[-1]["step"] < 6 * windows
     train(home, "--out", home / "cut", "--resume")
     for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):

@@ -1,9 +1,8 @@
 """Shared by the tests of killed and failing runs: a run to interrupt, and its results, which must repeat bit for bit."""
 
 import re
-import subprocess
 
-from support import BUILD, SMALL_RUN, TEXT, environment, log_of, succeed
+from support import BUILD, SMALL_RUN, TEXT, environment, held, log_of, read_until, succeed
 
 
 def flags_of(steps, threads=1, dtype="f32", eval_every=2):
@@ -57,9 +56,8 @@ def assert_same(actual, expected, where):
 def assert_a_killed_run_repeats(home, flags, where):
     """A run is killed after its sixth step and goes on."""
     succeed("train", *command(home, home / "whole", flags), home=home)
-    process = subprocess.Popen([BUILD / "train", *command(home, home / "killed", flags)], stdout=subprocess.PIPE,
-                               text=True, env=environment(home))
-    assert any(line.startswith("step 6/") for line in process.stdout)
+    process = held([BUILD / "train", *command(home, home / "killed", flags)], env=environment(home))
+    read_until(process, "step 6/")
     process.kill()
     process.communicate()
     succeed("train", *command(home, home / "killed", flags), home=home)

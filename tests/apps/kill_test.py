@@ -7,12 +7,12 @@ import re
 import resource
 import signal
 import subprocess
-import time
 
 import pytest
 
 from exactness import assert_same, command, finish, flags_of, log_of, make_home, named_checkpoint, outcome
-from support import BUILD, FAILED, LONG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, run, succeed
+from support import (BUILD, FAILED, LONG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, held, read_until, run, succeed,
+                     wait_until)
 
 SEED = int(os.environ.get("FOLIO_KILL_SEED", random.SystemRandom().randrange(2**32)))
 
@@ -27,32 +27,20 @@ def start(home, directory, flags, **more):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
-def run_until(process, begin):
-    """Reads a run's lines up to the first with this prefix."""
-    for line in process.stdout:
-        if line.startswith(begin):
-            break
-
-
-def seconds_of_training(home, flags):
-    """How long an uninterrupted run takes from its first step on."""
-    process = start(home, home / "whole", flags)
-    run_until(process, "step ")
-    begun = time.monotonic()
-    process.communicate()
-    assert process.returncode == 0
-    return time.monotonic() - begun
-
-
-def kill_at_random(home, directory, flags, seconds, dice):
-    """Starts or goes on with the run, and kills it: one in four as it starts, the others within `seconds` of its first
-    step, among steps and saves. Returns whether it was killed, and not at its end before that."""
+def kill_at_random(home, directory, flags, dice):
+    """Starts or goes on with the run, and kills it: one in four as it starts, the others after a random number of steps,
+    half of them once the next save has begun. Returns whether it was killed, and not at its end before that."""
     process = start(home, directory, flags)
+    runs = lambda: process.poll() is None
+    saves = lambda: any((directory / "checkpoints").glob(".*tmp*"))
     if dice.random() < 0.25:
-        time.sleep(dice.uniform(0, 0.8))
+        file = directory / dice.choice([".lock", "config.toml", "log.jsonl", "checkpoints/last"])
+        wait_until(lambda: file.exists() or not runs())
     else:
-        run_until(process, "step ")
-        time.sleep(dice.uniform(0, seconds))
+        for _, line in zip(range(dice.randrange(1, 40)), process.stdout):
+            assert line
+        if dice.random() < 0.5:
+            wait_until(lambda: saves() or not runs(), every=0)
     process.kill()
     _, errors = process.communicate()
     assert errors == "" and process.returncode in (0, -signal.SIGKILL), errors
@@ -67,7 +55,7 @@ def is_finished(directory):
 @pytest.mark.parametrize("dtype, kills", [("f32", 30 if LONG else 10), ("bf16", 6 if LONG else 2)])
 def test_kills_at_random_moments(home, dtype, kills):
     flags = flags_of(steps=40, threads=2, dtype=dtype)
-    seconds = seconds_of_training(home, flags)
+    finish(home, home / "whole", flags)
     expected = outcome(home / "whole")
     assert len(expected["log"]) == 40
     dice = random.Random(SEED)
@@ -75,7 +63,7 @@ def test_kills_at_random_moments(home, dtype, kills):
     while done < kills:  # a run that comes to its end is followed by another
         directory = home / f"killed-{chain}"
         while done < kills and not is_finished(directory):
-            done += kill_at_random(home, directory, flags, seconds, dice)
+            done += kill_at_random(home, directory, flags, dice)
         finish(home, directory, flags)
         assert_same(outcome(directory), expected, f"FOLIO_KILL_SEED={SEED}, {dtype}, run {chain}, {done} kills")
         chain += 1
@@ -114,8 +102,8 @@ def test_no_room_for_the_first_checkpoint(home):
 
 def test_two_runs_on_one_directory_are_refused(home):
     flags = flags_of(steps=100000)
-    process = start(home, home / "r", flags)
-    run_until(process, "step 5/")
+    process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
+    read_until(process, "step 5/")
     for more in (["--resume"], flags, [*flags, "--force"]):
         refused = run("train", home / "cats.txt", "--out", home / "r", *more, home=home)
         assert_refused(refused, FAILED, home / "r", f"process {process.pid}", "--out")
@@ -157,11 +145,10 @@ def test_leftovers_are_swept_at_the_start(home):
 
 def test_minutes_are_remembered(home):
     flags = [*SMALL_RUN, "--eval-every", "100000", "--log-every", "100000", "--minutes", "0.02"]
-    process = start(home, home / "r", flags)
-    while not (home / "r/checkpoints/last").exists():
-        time.sleep(0.001)
+    process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
+    before = "".join(read_until(process, "0.02 minutes are"))
     process.kill()
-    before, _ = process.communicate()
+    process.communicate()
     done = succeed("train", home / "cats.txt", "--resume", "--out", home / "r", home=home)
     steps = int(re.findall(r"0.02 minutes are (\d+) steps", before + done.stdout)[-1])
     assert log_of(home / "r")[-1]["step"] == steps != 2500

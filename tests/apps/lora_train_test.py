@@ -4,8 +4,6 @@ does with the result."""
 import json
 import shutil
 import signal
-import subprocess
-import time
 
 import numpy as np
 import peft
@@ -14,7 +12,8 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, environment, export, generate, log_of, run, succeed
+from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, assert_refused, environment, export, generate,
+                     held, log_of, read_until, run, succeed)
 
 torch.set_num_threads(1)
 TEXT = "".join(f"{a} {b} loves the {c},\nand so it was.\n\n" for a in ("The old", "My good", "A sly")
@@ -136,13 +135,11 @@ def test_an_interrupted_run_repeats_the_bits(home):
     train(home, GOLDEN, home / "whole", *flags, steps=400)
     command = [BUILD / "train", home / "kings.txt", "--init", GOLDEN, "--lora-rank", "4", "--out", home / "cut", "--steps",
                400, *FLAGS, *flags]
-    running = subprocess.Popen(list(map(str, command)), env=environment(home), stdout=subprocess.DEVNULL)
-    log = home / "cut/log.jsonl"
-    while not (log.exists() and log.read_text().count("\n") > 5):
-        assert running.poll() is None
-        time.sleep(0.01)
+    running = held(command, env=environment(home))
+    read_until(running, "step 6/")
     running.send_signal(signal.SIGINT)
-    assert running.wait(timeout=60) == 130
+    running.communicate(timeout=HANG)
+    assert running.returncode == INTERRUPTED
     assert json.loads((home / "cut/checkpoints/last/trainer.json").read_text())["step"] < 400
     succeed("train", home / "kings.txt", "--out", home / "cut", "--resume", home=home)
     for name in ("adapter_model.safetensors", "optimizer.safetensors"):

@@ -3,14 +3,13 @@ processes whose memory lies elsewhere. Small runs, killed at random moments, are
 
 import pathlib
 import random
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from exactness import assert_same, command, outcome
-from support import BUILD, LONG, SMALL_RUN, environment, succeed
+from support import BUILD, LONG, SMALL_RUN, environment, held, read_until, succeed
 
 # Three kills between checkpoints, each at another place in the interval. A step in bfloat16 takes a second where the
 # processor has no products of it.
@@ -108,9 +107,8 @@ def repeats_the_bits(home, dtype, threads):
     for seed, step in enumerate(KILLS):
         # Only the threads of the first process count; later ones are given others, and memory elsewhere.
         more = own if seed == 0 else {"OMP_NUM_THREADS": "3", **UNRULY, **perturbed(seed)}
-        process = subprocess.Popen([BUILD / "train", *command(home, killed, flags)], stdout=subprocess.PIPE, text=True,
-                                   env=environment(home, **more))
-        assert any(line.startswith(f"step {step}/") for line in process.stdout), "the run ended before its kill"
+        process = held([BUILD / "train", *command(home, killed, flags)], env=environment(home, **more))
+        read_until(process, f"step {step}/")
         process.kill()
         process.communicate()
     succeed("train", *command(home, killed, flags), home=home, timeout=600, **perturbed(9))

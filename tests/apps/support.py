@@ -1,9 +1,12 @@
 """Shared by the tests of the programs: their paths, how to run them, the golden model."""
 
+import fcntl
 import json
 import os
+import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,6 +17,47 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"  # make 
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+HANG = 120  # seconds: only ends a test that would wait for ever
+
+
+def wait_until(condition, alive=lambda: True, every=0.01):
+    """Returns condition() once it is true; fails if alive() no longer is."""
+    end = time.monotonic() + HANG
+    while True:
+        may_come = alive()
+        if found := condition():
+            return found
+        assert may_come, "it cannot happen any more"
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(every)
+
+
+def held(command, **more):
+    """Starts a program that waits before each line of stdout until the test has read the one before: a pipe of packets
+    that has room for one."""
+    ours, its = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+    fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
+    process = subprocess.Popen(list(map(str, command)), stdout=its, text=True, **more)
+    os.close(its)
+    process.stdout = open(ours, encoding="utf-8")
+    return process
+
+
+def read_until(process, begin):
+    """Reads the lines of a program up to the first with this prefix, and fails if there is none."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(begin):
+            return lines
+    raise AssertionError(f"no line begins with {begin!r}: {lines}")
+
+
+def pause(process):
+    """Stops a process, and returns once all of its threads stand still; SIGCONT lets it go on."""
+    process.send_signal(signal.SIGSTOP)
+    states = lambda: {stat.read_text().rsplit(") ", 1)[1][0] for stat in Path(f"/proc/{process.pid}/task").glob("*/stat")}
+    wait_until(lambda: states() == {"T"}, lambda: process.poll() is None)
 
 
 def environment(home, **more):
@@ -27,7 +71,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def run(program, *args, home="/nonexistent", timeout=120, **more):
+def run(program, *args, home="/nonexistent", timeout=HANG, **more):
     """Runs a program of the build directory. Its output is kept as text; a signal fails the test."""
     done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=timeout,
                           env=environment(home, **more), stdin=subprocess.DEVNULL)

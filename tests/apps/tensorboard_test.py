@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from exactness import command, log_of, make_home
-from support import BUILD, SMALL_RUN, environment, succeed
+from support import BUILD, HANG, SMALL_RUN, environment, held, succeed
 
 TAGS = {"loss/train": "loss", "loss/validation": "val_loss", "lr": "lr", "grad_norm": "grad_norm",
         "tokens_per_s": "tokens_per_s", "peak_share": "peak_share"}
@@ -56,13 +55,12 @@ def test_random_batches_have_a_tag_of_their_own(home):
 def go_on(home, lines, end):
     """Starts the run or goes on with it, and sends the signal once it has printed so many steps."""
     flags = [*SMALL_RUN, "--steps", "100000", "--log-every", "1", "--eval-every", "10", "--checkpoint-every", "100000"]
-    process = subprocess.Popen([BUILD / "train", *command(home, home / "r", flags)], env=environment(home),
-                               stdout=subprocess.PIPE, text=True)
+    process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
     for line in process.stdout:
         lines -= line.startswith("step ")
         if lines == 0:
             process.send_signal(end)
-    process.wait(timeout=60)
+    process.wait(timeout=HANG)
 
 
 def test_a_resumed_run_shows_no_step_twice(home):

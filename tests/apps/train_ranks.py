@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import BUILD, environment, free_port
+from support import BUILD, HANG, environment, free_port
 
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 
@@ -35,7 +35,7 @@ class Ranks:
                 process.kill()
                 process.wait()
 
-    def wait(self, timeout=120):
+    def wait(self, timeout=HANG):
         return [process.wait(timeout=timeout) for process in self.processes]
 
     def out(self, rank):
@@ -63,5 +63,5 @@ def torchrun(n, home, *args, flags=(), **more):
     """The command of the documentation. Returns the finished process."""
     command = [TORCHRUN, "--no-python", "--nproc-per-node", str(n), "--master-port", str(free_port()), *flags,
                BUILD / "train", *map(str, args)]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240,
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=2 * HANG,
                           env=environment(home, **more))

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from exactness import make_home
-from support import BUILD, FAILED, LONG, environment, free_port, log_of
+from support import BUILD, FAILED, HANG, LONG, environment, free_port, held, log_of, read_until, wait_until
 from train_ranks import TORCHRUN, Ranks, train_on_ranks
 from train_ranks_test import RUN, numbers, weights_digest
 
@@ -22,20 +20,16 @@ def home(tmp_path):
 
 
 def await_lines(lines, directory, alive):
-    until = time.monotonic() + 60
     log = directory / "log.jsonl"
-    while not (log.exists() and log.read_text().count("\n") >= lines):
-        assert time.monotonic() < until and alive()
-        time.sleep(0.02)
+    wait_until(lambda: log.exists() and log.read_text().count("\n") >= lines, alive)
 
 
 def assert_all_name(ranks, lost, word):
-    """All but the lost rank end within 30 s, each with one line that names it and the checkpoint."""
-    start = time.monotonic()
+    """All but the lost rank end, each with one line that names it and the checkpoint."""
     for rank, process in enumerate(ranks.processes):
         if rank == lost:
             continue
-        assert process.wait(timeout=max(1, start + 30 - time.monotonic())) == FAILED
+        assert process.wait(timeout=HANG) == FAILED
         line = ranks.err(rank)
         assert line.count("\n") == 1 and line.startswith("train: "), line
         assert f"rank {lost} {word}" in line, line
@@ -57,23 +51,23 @@ def test_a_killed_rank_ends_all_and_is_named(home, mesh, lost):
 
 
 def test_a_rank_that_hangs_is_named(home):
-    with Ranks(2, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "2", "--out", home / "run") as ranks:
+    with Ranks(2, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", "--out", home / "run") as ranks:
         await_lines(5, home / "run", lambda: all(p.poll() is None for p in ranks.processes))
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert_all_name(ranks, 1, "is gone: it was last seen at step")
 
 
 def test_a_rank_that_does_not_start_is_named(home):
-    with Ranks(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "2", program_of={2: "/bin/true"}) as ranks:
+    with Ranks(3, home, home / "cats.txt", *ENDLESS, "--rank-timeout", "20", program_of={2: "/bin/true"}) as ranks:
         ranks.wait()
         for rank in range(2):
-            assert "rank 2 did not come within 2 s" in ranks.err(rank)
+            assert "rank 2 did not come within 20 s" in ranks.err(rank)
             assert ranks.err(rank).count("\n") == 1
 
 
 def test_what_fails_on_one_rank_is_told_by_all(home):
     with Ranks(2, home, home / "cats.txt", *ENDLESS, "--out", "/dev/null/run") as ranks:
-        assert ranks.wait(timeout=60) == [FAILED, FAILED]
+        assert ranks.wait() == [FAILED, FAILED]
         assert ranks.err(0).startswith("train: cannot make the folder /dev/null/run"), ranks.err(0)
         assert ranks.err(1).startswith("train: rank 0: cannot make the folder /dev/null/run"), ranks.err(1)
 
@@ -90,18 +84,19 @@ def test_under_max_restarts_the_run_goes_on_by_itself(home):
     command = [TORCHRUN, "--no-python", "--nproc-per-node", "2", "--max-restarts", "2", "--master-port", free_port(),
                BUILD / "train", *flags, "--out", home / "run"]
     with open(home / "torchrun.err", "wb") as err:
-        process = subprocess.Popen(list(map(str, command)), env=environment(home), stdout=subprocess.PIPE, stderr=err)
+        process = held(command, env=environment(home), stderr=err)  # else it might end before the kill
         try:
-            for lines in (40, 150) if LONG else (25,):
-                await_lines(lines, home / "run", lambda: process.poll() is None)
+            before = ""
+            for step in (40, 150) if LONG else (25,):
+                before += "".join(read_until(process, f"step {step}/"))
                 os.kill(workers_of(process)[1], signal.SIGKILL)
-            out, _ = process.communicate(timeout=120)
+            out, _ = process.communicate(timeout=HANG)
         finally:
             if process.poll() is None:
                 process.terminate()  # and so its workers
-                process.wait(timeout=60)
+                process.wait(timeout=HANG)
     assert process.returncode == 0, (home / "torchrun.err").read_text()
-    assert out.decode().count("resumed at step") == (2 if LONG else 1)
+    assert (before + out).count("resumed at step") == (2 if LONG else 1)
     assert [entry["step"] for entry in log_of(home / "run")] == list(range(1, (300 if LONG else 100) + 1))
     assert numbers(home / "run") == numbers(home / "undisturbed")
     assert weights_digest(home / "run") == weights_digest(home / "undisturbed")

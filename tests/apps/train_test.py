@@ -10,15 +10,14 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 
 import gguf
 import pytest
 from safetensors.numpy import load_file
 
 from exactness import log_of, make_home, numbers_of
-from support import (BUILD, FAILED, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate,
-                     run, succeed)
+from support import (BUILD, FAILED, HANG, INTERRUPTED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate,
+                     held, read_until, run, succeed)
 
 
 @pytest.fixture
@@ -32,8 +31,8 @@ def train(home, *flags, ok=True, **more):
 
 def interrupt_after(home, lines, *flags):
     """Starts a run and presses Ctrl-C once it has printed so many steps. Returns (exit code, stdout, stderr)."""
-    process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *map(str, flags)],
-                               env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = held([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags], env=environment(home),
+                   stderr=subprocess.PIPE)
     seen = []
     for line in process.stdout:
         seen.append(line)
@@ -41,7 +40,7 @@ def interrupt_after(home, lines, *flags):
         if lines == 0:
             process.send_signal(signal.SIGINT)
             break
-    rest, errors = process.communicate(timeout=60)
+    rest, errors = process.communicate(timeout=HANG)
     return process.returncode, "".join(seen) + rest, errors
 
 
@@ -84,7 +83,7 @@ def on_a_terminal(columns, *arguments, home):
         while part := os.read(ours, 65536):
             written += part
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=HANG) == 0
     return written.decode()
 
 
@@ -131,16 +130,13 @@ def test_resuming_to_the_end(home, more):
     flags = ["--steps", "60", "--log-every", "1", "--eval-every", "25", "--dropout", "0.1", *more]
     train(home, *flags, "--out", home / "whole")
     # Killed during step 40: its checkpoint is of step 25, its log is longer.
-    process = subprocess.Popen([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "killed"],
-                               env=environment(home), stdout=subprocess.PIPE, text=True)
-    for line in process.stdout:
-        if line.startswith("step 40/"):
-            process.kill()
-            break
-    process.communicate(timeout=60)
-    if not (home / "killed" / "model.gguf").exists():
-        assert len(log_of(home / "killed")) > 25
-        succeed("train", home / "cats.txt", "--resume", "--threads", "1", "--out", home / "killed", home=home)
+    process = held([BUILD / "train", home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "killed"],
+                   env=environment(home))
+    read_until(process, "step 40/")
+    process.kill()
+    process.communicate(timeout=HANG)
+    assert len(log_of(home / "killed")) > 25 and not (home / "killed" / "model.gguf").exists()
+    succeed("train", home / "cats.txt", "--resume", "--threads", "1", "--out", home / "killed", home=home)
     assert numbers_of(home / "killed") == numbers_of(home / "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
         last = "checkpoints/last/" + name
@@ -211,15 +207,14 @@ def test_a_config_is_read_strictly(home):
 
 
 def test_minutes_are_turned_into_steps(home):
-    start = time.monotonic()
     done = train(home, "--minutes", "0.05", "--log-every", "100000", "--eval-every", "100000")
-    seconds = time.monotonic() - start
     log = log_of(home / "runs/cats")
-    steps = int(re.findall(r"0.05 minutes are (\d+) steps of [\d.]+ ms", done.stdout)[-1])
-    assert log[-1]["step"] == steps > 20
-    # The last fifth of the steps may be slower or faster than those that were measured.
-    assert log[-1]["tokens"] / log[-1]["tokens_per_s"] == pytest.approx(3, rel=0.5)
-    assert seconds < 30
+    estimates = re.findall(r"0.05 minutes are (\d+) steps of ([\d.]+) ms", done.stdout)
+    steps = int(estimates[-1][0])
+    assert log[-1]["step"] == steps >= 20
+    # The first steps took some of the time; they are in the number, and are as many on any machine.
+    first, ms = int(estimates[0][0]), float(estimates[0][1])
+    assert 20 <= first <= 20 + 3000 / (ms - 0.05)
     assert f"steps = {steps}\n" in (home / "runs/cats/config.toml").read_text()
 
 

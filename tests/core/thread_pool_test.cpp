@@ -14,9 +14,16 @@
 
 #include "core/error.h"
 #include "tests/core/support.h"
+#include "tests/core/thread_states.h"
 
 namespace folio::core {
 namespace {
+
+std::set<std::string> started_since(const std::set<std::string>& before) {
+  std::set<std::string> threads = test::threads_of_process();
+  std::erase_if(threads, [&](const std::string& thread) { return before.contains(thread); });
+  return threads;
+}
 
 TEST(ThreadPool, CoversEachIndexOnceOnGrainBorders) {
   for (const size_t threads : {1, 2, 3, 4, 7}) {
@@ -119,9 +126,11 @@ TEST(ThreadPool, WorksThousandsOfTimes) {
 }
 
 TEST(ThreadPool, WakesAfterItSlept) {
+  const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(3);
+  const std::set<std::string> workers = started_since(others);
   for (int round = 0; round < 10; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    test::await_sleep(workers);
     std::vector<int> hits(100, 0);
     pool.parallel_for(100, 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) ++hits[i];
@@ -178,29 +187,37 @@ TEST(ThreadPool, TheExceptionOfTheFirstShareArrivesAfterAllHaveEnded) {
 
 TEST(ThreadPool, AnExceptionKeepsItsTypeAndText) {
   ThreadPool pool(2);
-  for (const size_t share : {0, 1}) {
+  for (const size_t share : {0, 1}) {  // both may be one range: beside busy processes only the caller takes part
+    const auto has_it = [&](size_t begin, size_t end) { return begin <= share && share < end; };
     EXPECT_EQ(test::error_of([&] {
-                pool.parallel_for(2, 1, [&](size_t begin, size_t) { require(begin != share, "share {}", begin); });
+                pool.parallel_for(2, 1, [&](size_t begin, size_t end) {
+                  require(!has_it(begin, end), "share {}", share);
+                });
               }),
               share == 0 ? "share 0" : "share 1");
     EXPECT_THROW(pool.parallel_for(2, 1,
-                                   [&](size_t begin, size_t) {
-                                     if (begin == share) throw std::bad_alloc();
+                                   [&](size_t begin, size_t end) {
+                                     if (has_it(begin, end)) throw std::bad_alloc();
                                    }),
                  std::bad_alloc);
   }
 }
 
-// Threads without a share stay asleep, and those with one get work, sooner or later.
+// Threads without a share stay asleep. Those with one get it: no piece ends before all have begun.
 TEST(ThreadPool, FewerSharesThanThreads) {
+  const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(5);
+  const std::set<std::string> workers = started_since(others);
   std::mutex mutex;
   std::set<std::thread::id> threads;
-  for (uint32_t round = 0; round < 600 || threads.size() < 3; ++round) {
+  for (uint32_t round = 0; round < 100; ++round) {
     const size_t worth = 2 + round % 2;
-    if (round == 300) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    if (round == 50) test::await_sleep(workers);
     std::vector<uint32_t> cells(64, 0);
+    std::atomic<size_t> n_begun{0};
     pool.parallel_for(cells.size(), 1, worth, [&](size_t begin, size_t end) {
+      ++n_begun;
+      while (n_begun < worth) std::this_thread::yield();
       for (size_t i = begin; i < end; ++i) ++cells[i];
       const std::lock_guard lock(mutex);
       threads.insert(std::this_thread::get_id());
@@ -210,19 +227,36 @@ TEST(ThreadPool, FewerSharesThanThreads) {
   EXPECT_EQ(threads.size(), 3U);
 }
 
-// Workers give up spinning after 200 us and the caller after 50: pauses around these lengths let signals meet threads
-// that are falling asleep. A signal that is lost blocks the test for ever.
+// Threads that hardly spin fall asleep as the other's signal comes. A signal that is lost blocks the test for ever.
+TEST(SignalCounter, NoSignalIsLostWhileAThreadFallsAsleep) {
+  constexpr uint32_t kRounds = 20'000;
+  constexpr std::chrono::microseconds kNoSpins{0};
+  SignalCounter asked;
+  SignalCounter answered;
+  std::thread other([&] {
+    for (uint32_t n = 0; n < kRounds;) {
+      n = asked.await_change(n, kNoSpins);
+      answered.raise();
+    }
+  });
+  for (uint32_t n = 0; n < kRounds;) {
+    asked.raise();
+    n = answered.await_change(n, kNoSpins);
+  }
+  other.join();
+}
+
+// Pauses of many lengths, counted in rounds of a loop, shorter and longer than threads spin.
 TEST(ThreadPool, NoSignalIsLostWhileAThreadFallsAsleep) {
   ThreadPool pool(3);
-  const auto wait_us = [](int us) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
-    while (std::chrono::steady_clock::now() < end) continue;
+  const auto pause = [](uint32_t rounds) {
+    for (volatile uint32_t i = 0; i < rounds;) i = i + 1;
   };
   std::atomic<size_t> sum{0};
-  for (int round = 0; round < 1000; ++round) {
-    wait_us(190 + round % 40);
+  for (uint32_t round = 0; round < 1000; ++round) {
+    pause(round * 7919 % 200'000);
     pool.parallel_for(3, 1, [&](size_t begin, size_t end) {
-      if (begin == 2) wait_us(45 + round % 30);
+      if (begin == 2) pause(round * 6007 % 50'000);
       sum += end - begin;
     });
   }

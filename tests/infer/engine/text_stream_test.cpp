@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/infer/engine/gate.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/support.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::random_tokens;
+
+constexpr auto kHang = 120s;  // only ends a test that would wait for ever
 
 class TextStreamTest : public ::testing::Test {
  protected:
@@ -47,18 +50,22 @@ class TextStreamTest : public ::testing::Test {
     }
     return texts;
   }
-  static bool readable(const Notifier& notifier, int milliseconds) {
+  static bool readable(const Notifier& notifier, std::chrono::milliseconds at_most) {
     pollfd one{.fd = notifier.fd(), .events = POLLIN, .revents = 0};
-    return poll(&one, 1, milliseconds) == 1;
+    return poll(&one, 1, static_cast<int>(at_most.count())) == 1;
   }
+  void TearDown() override { gate_.open(); }
 
   test::LetterTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
   TextStreams streams_;
-  std::shared_ptr<AsyncEngine> async_ =
-      std::make_shared<AsyncEngine>(engine_, [this](Engine&) { streams_.hand_over(); });
+  test::Gate gate_;
+  std::shared_ptr<AsyncEngine> async_ = std::make_shared<AsyncEngine>(engine_, [this](Engine&) {
+    streams_.hand_over();
+    gate_.pass();
+  });
 };
 
 TEST_F(TextStreamTest, PiecesAreTheTextsOfTheirChoices) {
@@ -93,11 +100,11 @@ TEST_F(TextStreamTest, WhatIsFetchedLateIsOnePiece) {
 
 TEST_F(TextStreamTest, ANotifierCanBeReadWhenThereAreNews) {
   const auto notifier = std::make_shared<Notifier>();
-  EXPECT_FALSE(readable(*notifier, 0));
+  EXPECT_FALSE(readable(*notifier, 0ms));
   const auto stream = submit({request(1)}, true, notifier);
   std::string text;
   while (!stream->ended()) {
-    ASSERT_TRUE(readable(*notifier, 10'000));
+    ASSERT_TRUE(readable(*notifier, kHang));
     notifier->clear();
     for (const TextPiece& piece : stream->next(0ms)) text += piece.text;
   }
@@ -118,9 +125,11 @@ TEST_F(TextStreamTest, AnErrorComesOnceAndEndsTheOthers) {
 
 TEST_F(TextStreamTest, WhatIsCancelledOrGivenUpEnds) {
   std::vector<Request> many(40, request(8));
+  gate_.close();
   const auto stream = submit(many);
-  static_cast<void>(stream->next(1s));
+  gate_.await_thread();  // a step was done
   stream->cancel();
+  gate_.open();
   while (!stream->ended()) static_cast<void>(stream->next(1s));
   EXPECT_EQ(stream->take_results().back().finish_reason, FinishReason::Interrupted);
   submit(many).reset();
@@ -134,7 +143,7 @@ TEST_F(TextStreamTest, AnEngineThatStopsEndsItsStreamsAndTakesNoOthers) {
   async_->stop();
   while (!stream->ended()) static_cast<void>(stream->next(1s));
   const auto later = submit({request(1)});
-  EXPECT_ERROR(later->next(10s), "the engine was stopped");
+  EXPECT_ERROR(later->next(kHang), "the engine was stopped");
   EXPECT_TRUE(later->ended());
 }
 
@@ -146,14 +155,14 @@ TEST_F(TextStreamTest, AnEngineMayStopWhileManySubmitLongLists) {
       try {
         const auto stream = submit(std::vector<Request>(3000, request(8)), t % 2 == 0);
         while (!stream->ended()) stream->next(20ms);
-        EXPECT_EQ(stream->take_results().back().finish_reason, FinishReason::Interrupted);
+        EXPECT_EQ(stream->take_results().size(), 3000U);
       } catch (const core::Error& error) {
         EXPECT_STREQ(error.what(), "the engine was stopped");
       }
       ++n_ended;
     });
   }
-  std::this_thread::sleep_for(30ms);
+  while (async_->statistics().running == 0 && n_ended == 0) std::this_thread::yield();
   async_->stop();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(n_ended, 4);

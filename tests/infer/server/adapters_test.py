@@ -15,7 +15,7 @@ import pytest
 
 from adapters import write_adapter
 from conftest import Serve
-from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, generate, run
+from support import BUILD, FAILED, GOLDEN, HANG, WRONG_USAGE, assert_refused, generate, run
 from wire import Wire, get, metric
 
 N = 16
@@ -68,7 +68,7 @@ def post(server, path, body):
     """Status and body of the answer."""
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=HANG) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -122,7 +122,7 @@ def test_each_text_is_the_one_that_generate_gives(served, folders, alone):
 
 
 def test_openais_client_names_them(served, folders, alone):
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=60)
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=HANG)
     models = {model.id: model for model in client.models.list()}
     assert set(models) == {"golden", *folders}
     assert models["golden"].parent is None and models["a3"].parent == "golden"

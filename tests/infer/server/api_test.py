@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from chat_model import write_chat_model
-from support import GOLDEN, generate, one_json, succeed
+from support import GOLDEN, HANG, generate, one_json, succeed
 from wire import metric
 
 PROMPT = "ROMEO:\nWhat"
@@ -38,7 +38,7 @@ def chatty(server, tmp_path_factory):
 
 
 def client_of(server):
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANG)
 
 
 def alone(prompt, seed, n=24, **fields):
@@ -58,7 +58,7 @@ def post(server, path, body):
     """Status and JSON of the answer."""
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=HANG) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -356,7 +356,7 @@ def test_what_is_wrong_in_a_chat(chatty, fields, part):
 
 def test_metrics_are_prometheus(golden):
     def read():
-        with urllib.request.urlopen(f"{golden.url}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"{golden.url}/metrics", timeout=HANG) as reply:
             families = list(text_string_to_metric_families(reply.read().decode()))
         return {(s.name, *sorted(s.labels.items())): s.value for f in families for s in f.samples}
 

@@ -6,7 +6,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "apps"))  # for support.py: how programs are run
 
-from support import BUILD, environment  # noqa: E402
+from chat_model import write_chat_model  # noqa: E402
+from support import BUILD, HANG, environment  # noqa: E402
 
 
 class Serve:
@@ -22,7 +23,7 @@ class Serve:
         self.process = subprocess.Popen([*map(str, self.args), "--port", str(self.port)], stdout=subprocess.PIPE,
                                         text=True, env=environment("/nonexistent"), **self.more)
         self.url = self.process.stdout.readline().strip()
-        assert self.url.startswith("http://"), f"serve did not start: exit code {self.process.wait(10)}"
+        assert self.url.startswith("http://"), f"serve did not start: exit code {self.process.wait(HANG)}"
         self.port = int(self.url.rsplit(":", 1)[1].rstrip("/"))
 
     def stop(self):
@@ -46,3 +47,9 @@ def server():
     yield serve
     for one in running.values():
         one.stop()
+
+
+@pytest.fixture(scope="session")
+def endless(tmp_path_factory):
+    """A model with so long a context that no test sees the end of a text."""
+    return write_chat_model(tmp_path_factory.mktemp("endless") / "endless.gguf", context=1 << 20)

@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from chat_model import PIECES, published_templates, write_chat_model
-from support import GOLDEN, SMOLLM2, generate
+from support import GOLDEN, HANG, SMOLLM2, generate
 
 MARKS = ["[TOOL_CALLS]", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"]
 VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.0, 1)]
@@ -65,7 +65,7 @@ class Asking:
     """OpenAI's client of a server, with what all requests here have."""
 
     def __init__(self, server):
-        self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+        self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANG)
         self.chat = self.client.chat.completions
 
     def __call__(self, **fields):

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from chat_model import write_chat_model
-from support import GOLDEN, ROOT
+from support import GOLDEN, HANG, ROOT
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
@@ -19,7 +19,7 @@ if CHROMIUM is None:
 
 CHAT = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-TIMEOUT_MS = 20_000
+expect.set_options(timeout=1000 * HANG)
 
 
 @pytest.fixture(scope="session")
@@ -39,13 +39,13 @@ def visitor(browser):
     def visit(url, locked=False, **device):
         if not contexts or device:
             contexts.append(browser.new_context(**device))
-            contexts[-1].set_default_timeout(TIMEOUT_MS)
+            contexts[-1].set_default_timeout(1000 * HANG)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
         page.goto(url)
         if not locked:
-            expect(page.locator("#model")).to_contain_text("positions", timeout=TIMEOUT_MS)
+            expect(page.locator("#model")).to_contain_text("positions")
         return page
 
     yield visit
@@ -68,7 +68,7 @@ def say(page, text):
 
 
 def ended(page):
-    expect(page.locator(".writing")).to_have_count(0, timeout=TIMEOUT_MS)
+    expect(page.locator(".writing")).to_have_count(0)
     expect(page.locator("#stop")).to_be_hidden()
 
 
@@ -136,7 +136,7 @@ def test_escape_stops_and_what_came_stays(chat_page):
     ended(page)
     expect(page.locator(".model .tools")).to_contain_text("stopped")
     assert kept(page)[0]["messages"][1]["content"] == answers(page)[0]
-    expect(page.locator("#figures dd").first).to_have_text("0", timeout=5000)  # the server stopped, too
+    expect(page.locator("#figures dd").first).to_have_text("0")  # the server stopped, too
 
 
 def test_an_alternative_goes_on_from_there(text_page):
@@ -221,7 +221,7 @@ def test_a_server_goes_away_and_comes_back(server, visitor):
     expect(page.locator(".failed")).to_be_visible()
     page.locator("#draft").fill("not sent yet")
     serve.start()
-    expect(page.locator("#away")).to_be_hidden(timeout=TIMEOUT_MS)
+    expect(page.locator("#away")).to_be_hidden()
     expect(page.locator("#draft")).to_have_value("not sent yet")
     page.get_by_role("button", name="Try again").click()
     ended(page)

@@ -3,9 +3,11 @@
 import json
 import socket
 
+from support import HANG
+
 
 class Wire:
-    def __init__(self, server, timeout=30, receive_buffer=None):
+    def __init__(self, server, timeout=HANG, receive_buffer=None):
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

@@ -179,7 +179,7 @@ TEST(Run, MinutesCountWhatIsDoneBetweenTheSteps) {
   const TempDir directory;
   Small small;
   small.trainer.train_for(1e-6);
-  const auto busy = [] {
+  const auto busy = [] {  // for at least as long: what others do only adds to it
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return false;
   };

@@ -1,0 +1,37 @@
+// The threads of this process as the system lists them: which there are, and which of them sleep.
+#pragma once
+
+#include <sched.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace folio::core::test {
+
+/// The numbers of the threads of this process.
+inline std::set<std::string> threads_of_process() {
+  std::set<std::string> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) threads.insert(entry.path().filename());
+  return threads;
+}
+
+/// Whether the thread waits in a system call; false as well for one that has ended.
+inline bool sleeps(const std::string& thread) {
+  std::ifstream file("/proc/self/task/" + thread + "/stat");
+  const std::string line((std::istreambuf_iterator<char>(file)), {});
+  const size_t name_end = line.rfind(") ");  // the name may contain anything
+  return name_end != std::string::npos && line[name_end + 2] == 'S';
+}
+
+/// Returns once all of them sleep.
+inline void await_sleep(const std::set<std::string>& threads) {
+  for (const std::string& thread : threads) {
+    while (!sleeps(thread)) std::this_thread::yield();
+  }
+}
+
+}  // namespace folio::core::test

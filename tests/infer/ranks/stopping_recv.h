@@ -1,0 +1,11 @@
+// recv() as Gloo calls it, which can stop the process in the middle of a message.
+#pragma once
+
+#include <cstddef>
+
+namespace folio::infer::test {
+
+/// Sends SIGSTOP to this process once it has received `n` more bytes.
+void stop_after_bytes(size_t n);
+
+}  // namespace folio::infer::test
