@@ -8,6 +8,7 @@
 #include <boost/asio.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <csignal>
 #include <deque>
 #include <optional>
 #include <set>
@@ -454,6 +455,8 @@ void HttpServer::every(std::chrono::milliseconds interval, std::function<void()>
 void HttpServer::on_signal(std::function<void()> work) {
   connections_->signals.add(SIGINT);
   connections_->signals.add(SIGTERM);
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) connections_->signals.add(SIGHUP);
   connections_->wait_for_signal(std::move(work));
 }
 
