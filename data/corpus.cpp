@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/paths.h"
 
 extern char** environ;
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 void fetch_tinyshakespeare(const fs::path& directory) {
   const std::string script = (core::folio_home() / "scripts" / "get_tinyshakespeare.py").string();
-  core::require(fs::exists(script), "{} is missing, and so is {} that would fetch it",
+  core::require(core::path_exists(script), "{} is missing, and so is {} that would fetch it",
                 (directory / "input.txt").string(), script);
   const std::string out = directory.string();
   std::array<const char*, 5> arguments{"python3", script.c_str(), "--out", out.c_str(), nullptr};
@@ -69,10 +70,10 @@ std::string dataset_name(const std::string& dataset) {
 fs::path path_of_dataset(const std::string& dataset) {
   if (dataset == "tinyshakespeare") {
     fs::path path = core::data_directory() / dataset / "input.txt";
-    if (!fs::exists(path)) fetch_tinyshakespeare(path.parent_path());
+    if (!core::path_exists(path)) fetch_tinyshakespeare(path.parent_path());
     return path;
   }
-  core::require(fs::exists(dataset), "the dataset {} is neither \"tinyshakespeare\" nor a text that exists",
+  core::require(core::path_exists(dataset), "the dataset {} is neither \"tinyshakespeare\" nor a text that exists",
                 core::printable(dataset));
   return dataset;
 }

@@ -8,6 +8,8 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
+#include "core/print_stderr.h"
 #include "core/utf8.h"
 #include "data/tokenizers/pre_tokenizer.h"
 
@@ -137,11 +139,11 @@ void encode(const Documents& documents, const Tokenizer& tokenizer, const Encode
   documents.read([&](const Documents::Piece& piece) {
     encoder.add(piece);
     if (progress) {
-      fmt::print(stderr, "\rtokens: {} of {} MB of text", piece.n_read >> 20U, documents.n_bytes() >> 20U);
+      core::print_stderr("\rtokens: {} of {} MB of text", piece.n_read >> 20U, documents.n_bytes() >> 20U);
     }
   });
   encoder.flush();
-  if (progress) fmt::print(stderr, "\r{:60}\r", "");
+  if (progress) core::print_stderr("\r{:60}\r", "");
 }
 
 struct AddToDigest {
@@ -244,10 +246,8 @@ DocumentTokens::DocumentTokens(const Documents& documents, const DocumentsSummar
   const bool narrow = tokenizer.vocab_size() <= 1 << 16;
   const fs::path path =
       options.folder / fmt::format("tokens-{}.{}", digest_of(summary, tokenizer), narrow ? "u16" : "u32");
-  if (!fs::exists(path)) {
-    std::error_code error;
-    fs::create_directories(options.folder, error);
-    core::require(!error, "cannot make the folder {}: {}", options.folder.string(), error.message());
+  if (!core::path_exists(path)) {
+    core::make_folders(options.folder);
     if (narrow) {
       write_tokens<uint16_t>(path, documents, tokenizer, options.progress);
     } else {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/json.h"
 #include "core/mapped_file.h"
 #include "data/corpus.h"
@@ -132,7 +133,7 @@ void read_mapped(const fs::path& path, uint64_t n_before, Cutter& cutter) {
 void read_file(const fs::path& path, uint64_t n_before, Cutter& cutter) {
   if (ends_with(path, ".gz")) {
     read_compressed(path, n_before, cutter);
-  } else if (fs::file_size(path) > 0) {
+  } else if (core::size_of_file(path) > 0) {
     read_mapped(path, n_before, cutter);
   }
 }
@@ -141,19 +142,16 @@ void read_file(const fs::path& path, uint64_t n_before, Cutter& cutter) {
 
 Documents::Documents(const std::vector<std::string>& paths, std::string field) : field_(std::move(field)) {
   for (const std::string& path : paths) {
-    core::require(fs::exists(path), "the text {} does not exist", core::printable(path));
-    if (!fs::is_directory(path)) {
+    core::require(core::path_exists(path), "the text {} does not exist", core::printable(path));
+    if (!core::is_folder(path)) {
       files_.emplace_back(path);
       continue;
     }
-    const size_t n = files_.size();
-    for (const auto& entry : fs::recursive_directory_iterator(path)) {
-      if (entry.is_regular_file() && entry.path().filename().string().front() != '.') files_.push_back(entry.path());
-    }
-    core::require(files_.size() > n, "the folder {} has no files", core::printable(path));
-    std::sort(files_.begin() + static_cast<std::ptrdiff_t>(n), files_.end());
+    const std::vector<fs::path> files = core::files_below(path);
+    core::require(!files.empty(), "the folder {} has no files", core::printable(path));
+    files_.insert(files_.end(), files.begin(), files.end());
   }
-  for (const fs::path& file : files_) n_bytes_ += fs::file_size(file);
+  for (const fs::path& file : files_) n_bytes_ += core::size_of_file(file);
 }
 
 void Documents::read(const std::function<void(const Piece&)>& take) const {
@@ -168,7 +166,7 @@ void Documents::read(const std::function<void(const Piece&)>& take) const {
     };
     Cutter cutter = has_lines(file) ? Cutter(name, nullptr, &take_object) : Cutter(name, &take, nullptr);
     read_file(file, n_before, cutter);
-    n_before += fs::file_size(file);
+    n_before += core::size_of_file(file);
   }
 }
 
@@ -218,7 +216,7 @@ void Documents::read_together(const std::function<void(std::span<const std::stri
 TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field) {
   core::require(!datasets.empty(), "there is no text");
   std::vector<std::string> paths;
-  for (const std::string& dataset : datasets) paths.push_back(fs::absolute(path_of_dataset(dataset)).string());
+  for (const std::string& dataset : datasets) paths.push_back(core::absolute_path(path_of_dataset(dataset)).string());
   Documents documents(paths, field);
   return {.name = dataset_name(datasets.front()),
           .paths = std::move(paths),

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/json.h"
 #include "core/mapped_file.h"
 #include "core/utf8.h"
@@ -46,7 +47,7 @@ std::string chat_template_of(const nlohmann::json& config, const fs::path& direc
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) {
     const fs::path file = directory / "chat_template.jinja";
-    return fs::exists(file) ? core::read_text_file(file, kMaxChatTemplate) : "";
+    return core::path_exists(file) ? core::read_text_file(file, kMaxChatTemplate) : "";
   }
   core::require(value.is_array(), "{}: chat_template is neither a string nor a list", where);
   for (const nlohmann::json& entry : value) {
@@ -60,7 +61,7 @@ std::string chat_template_of(const nlohmann::json& config, const fs::path& direc
 size_t model_vocab_size(const fs::path& directory) {
   constexpr uint64_t kMost = uint64_t{1} << 22U;
   const fs::path path = directory / "config.json";
-  if (!fs::exists(path)) return 0;
+  if (!core::path_exists(path)) return 0;
   const nlohmann::json config = read_json(path);
   const nlohmann::json& size = hf::value(config, "vocab_size");
   return size.is_number_unsigned() && size.get<uint64_t>() <= kMost ? size.get<size_t>() : 0;
@@ -68,7 +69,7 @@ size_t model_vocab_size(const fs::path& directory) {
 
 std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const std::string where = path.string();
-  core::require(fs::exists(path) || !fs::exists(path.parent_path() / "tekken.json"),
+  core::require(core::path_exists(path) || !core::path_exists(path.parent_path() / "tekken.json"),
                 "{}: the tokenizer tekken (tekken.json) is not supported here", path.parent_path().string());
   const nlohmann::json tokenizer = read_json(path);
   core::require(tokenizer.is_object() && tokenizer.contains("model"),
@@ -76,7 +77,7 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   if (CharTokenizer::is_hf(tokenizer)) {  // needs no tokenizer_config.json
     auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
-    if (fs::exists(config_path)) {
+    if (core::path_exists(config_path)) {
       result->set_chat_template(chat_template_of(read_json(config_path), path.parent_path()));
     }
     return result;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/formats/adapter_files.h"
 #include "infer/server/fields.h"
 
@@ -265,7 +266,7 @@ void Adapters::read_folders() {
     std::exception_ptr error;
     try {
       const std::filesystem::path path(entry->adapter.path);  // a file, or peft's directory
-      if (!std::filesystem::is_regular_file(path) && !std::filesystem::exists(path / "adapter_config.json")) {
+      if (!core::is_plain_file(path) && !core::path_exists(path / "adapter_config.json")) {
         throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
                        "lora_path");
       }

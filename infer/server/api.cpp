@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/random.h"
 #include "infer/engine/conversation.h"
 #include "infer/server/chat_messages.h"
@@ -287,7 +288,7 @@ void take_chat(const Fields& fields, const Json& body, std::string_view text, co
 }  // namespace
 
 std::string model_name(const std::string& path) {
-  const auto file = std::filesystem::absolute(path).lexically_normal();
+  const auto file = core::absolute_path(path).lexically_normal();
   if (file.filename() == "model.gguf") return file.parent_path().filename().string();
   return file.has_extension() ? file.stem().string() : file.filename().string();
 }

@@ -8,6 +8,7 @@
 #include <boost/asio.hpp>
 #include <boost/beast/http/status.hpp>
 #include <array>
+#include <csignal>
 #include <deque>
 #include <optional>
 #include <set>
@@ -507,6 +508,8 @@ void HttpServer::every(std::chrono::milliseconds interval, std::function<void()>
 void HttpServer::on_signal(std::function<void()> work) {
   connections_->signals.add(SIGINT);
   connections_->signals.add(SIGTERM);
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) connections_->signals.add(SIGHUP);
   connections_->wait_for_signal(std::move(work));
 }
 

@@ -91,7 +91,8 @@ class HttpServer {
   void post(std::function<void()> work);
   /// Until close(), on the thread of run().
   void every(std::chrono::milliseconds interval, std::function<void()> work);
-  /// For each SIGINT and SIGTERM from now on, on the thread of run().
+  /// For each SIGINT, SIGTERM and SIGHUP from now on, on the thread of run(). A SIGHUP that is ignored, as by nohup,
+  /// stays so.
   void on_signal(std::function<void()> work);
 
  private:

@@ -8,8 +8,8 @@
 
 namespace folio::infer::server {
 
-/// Answers what comes until the process is told to end: the first SIGINT or SIGTERM lets what runs end, a second one
-/// doesn't. `ready` is called with the address when requests can come. Once `lost`, which is asked ten times a second,
+/// Answers what comes until the process is told to end: the first SIGINT, SIGTERM or SIGHUP lets what runs end, a
+/// second one doesn't. `ready` is called with the address when requests can come. Once `lost`, which is asked ten times a second,
 /// says that the engine can't go on, nothing new begins, and it ends with what runs. Nobody else may use the engine
 /// meanwhile.
 /// Throws core::Error as HttpServer does.

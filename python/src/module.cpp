@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/manifest.h"
 #include "core/random.h"
 #include "core/version.h"
@@ -371,6 +372,8 @@ void throw_error(const std::exception_ptr& error, void* type) {
     std::rethrow_exception(error);
   } catch (const core::Error& e) {
     PyErr_SetObject(static_cast<PyObject*>(type), text_of(e.what()).ptr());
+  } catch (const std::filesystem::filesystem_error& e) {
+    PyErr_SetObject(static_cast<PyObject*>(type), text_of(core::describe(e)).ptr());
   }
 }
 

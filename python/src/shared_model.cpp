@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "infer/sampling/sampler.h"
 
 namespace folio::python {
@@ -26,7 +27,7 @@ std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& mod
 
 std::string model_file_of(const std::string& path) {
   const std::filesystem::path in_run = std::filesystem::path(path) / "model.gguf";
-  return std::filesystem::exists(in_run) ? in_run.string() : path;
+  return core::path_exists(in_run) ? in_run.string() : path;
 }
 
 SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)

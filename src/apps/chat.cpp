@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <iostream>
+#include <csignal>
+#include <cstdio>
 #include <optional>
 
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/print_stderr.h"
 #include "infer/engine/conversation.h"
 
 namespace {
@@ -52,13 +54,13 @@ void print_costs(const infer::Answer& answer, uint64_t seed) {
   const size_t computed = answer.prompt_tokens.size() - answer.result.n_cached;
   const size_t n = answer.result.tokens.size();
   const auto speeds = apps::speeds_json(computed, n == 0 ? 0 : n - 1, answer.result);
-  fmt::print(stderr, "[{} new tokens, {} from the cache; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n",
-             computed, answer.result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
-             infer::finish_reason_name(answer.result.finish_reason), seed);
+  core::print_stderr("[{} new tokens, {} from the cache; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n",
+                     computed, answer.result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
+                     infer::finish_reason_name(answer.result.finish_reason), seed);
 }
 
 infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std::string text) {
-  apps::watch_interrupt();
+  apps::watch_signals();
   infer::Answer answer =
       conversation.say(std::move(text), o.generate, o.json ? std::function<void(std::string_view)>() : apps::print_text,
                        apps::interrupted);
@@ -83,7 +85,7 @@ void save(const infer::Conversation& conversation, const std::string& file) {
     json.push_back({{"role", data::chat_role_name(m.role)}, {"content", m.content}});
   }
   core::write_file_atomically(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  fmt::print(stderr, "{}: {} messages\n", file, json.size());
+  core::print_stderr("{}: {} messages\n", file, json.size());
 }
 
 void obey(infer::Conversation& conversation, const std::string& line) {
@@ -94,33 +96,49 @@ void obey(infer::Conversation& conversation, const std::string& line) {
   } else if (command == "/save") {
     save(conversation, argument == std::string::npos ? "" : line.substr(argument));
   } else if (command == "/help") {
-    fmt::print(stderr, "{}", kHelp);
+    core::print_stderr("{}", kHelp);
   } else {
     core::fail("there is no command {}; /help lists them", core::printable(command));
   }
 }
 
+// The next line of stdin, of at most a megabyte. False at its end.
+bool next_line(std::string& line) {
+  constexpr size_t kMost = size_t{1} << 20U;
+  line.clear();
+  int c = 0;
+  while ((c = std::getchar()) != EOF && c != '\n') {
+    line += static_cast<char>(c);
+    core::require(line.size() <= kMost, "stdin: a line has more than {} bytes; split it", kMost);
+  }
+  return c != EOF || !line.empty();
+}
+
+// A SIGTERM or SIGHUP, which end the program even where they stop an answer.
+bool told_to_end() { return apps::interrupted() && apps::interrupted_code() != 128 + SIGINT; }
+
 // A line is a turn. A person is told of an error and goes on; where the lines come from a file, it ends the program.
 int converse(infer::Conversation& conversation, const Options& o) {
   const bool person = isatty(STDIN_FILENO) != 0;
-  if (person) fmt::print(stderr, "{}", kHelp);
+  if (person) core::print_stderr("{}", kHelp);
   for (std::string line;;) {
-    apps::end_on_interrupt();
-    if (person) fmt::print(stderr, "> ");
-    if (!std::getline(std::cin, line)) break;
+    apps::end_on_signals();
+    if (person) core::print_stderr("> ");
+    if (!next_line(line)) break;
     if (line.empty()) continue;
     try {
       if (line[0] == '/') {
         obey(conversation, line);
       } else {
         take_turn(conversation, o, line);
+        if (told_to_end()) return apps::interrupted_code();
       }
     } catch (const core::Error& error) {
       if (!person) throw;
-      fmt::print(stderr, "{}\n", error.what());
+      core::print_stderr("{}\n", error.what());
     }
   }
-  if (person) fmt::print(stderr, "\n");
+  if (person) core::print_stderr("\n");
   return 0;
 }
 
@@ -145,7 +163,7 @@ int run(const CLI::App& app, Options& o) {
 
   if (!one_shot) return converse(conversation, o);
   const infer::Answer answer = take_turn(conversation, o, o.prompt);
-  return answer.result.finish_reason == infer::FinishReason::Interrupted ? apps::kExitInterrupted : 0;
+  return answer.result.finish_reason == infer::FinishReason::Interrupted ? apps::interrupted_code() : 0;
 }
 
 }  // namespace

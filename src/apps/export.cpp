@@ -7,10 +7,12 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/formats/adapter_files.h"
 #include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
 #include "core/mixtures.h"
+#include "core/print_stderr.h"
 #include "core/quants.h"
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -74,8 +76,8 @@ std::vector<core::DType> stored_types(const Source& source) {
     types.push_back(rounds ? Q8_0 : type);
   }
   if (coarse) {
-    fmt::print(stderr, "{}: matrices with an adapter become Q8_0, since {} is too coarse for what it adds\n",
-               source.model.path, core::info(*coarse).name);
+    core::print_stderr("{}: matrices with an adapter become Q8_0, since {} is too coarse for what it adds\n",
+                       source.model.path, core::info(*coarse).name);
   }
   return types;
 }
@@ -96,7 +98,7 @@ std::string name_of(const core::StoredModel& model) {
 // Only a GGUF holds blocks: for other formats they are dequantized.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
   if (!type.empty() || !has_blocks(model)) return type;
-  fmt::print(stderr, "{}: its blocks are written as f32; --type f16 or bf16 takes half of that\n", model.path);
+  core::print_stderr("{}: its blocks are written as f32; --type f16 or bf16 takes half of that\n", model.path);
   return "f32";
 }
 
@@ -110,8 +112,8 @@ void say_what_does_not_fit(const core::StoredModel& model, const std::string& ty
     if (spec.shape.back() % 256 != 0) ++others;
   }
   if (others == 0) return;
-  fmt::print(stderr, "{}: {} of {} matrices have rows that are not whole blocks of 256, and get other types for {}\n",
-             model.path, others, matrices, type);
+  core::print_stderr("{}: {} of {} matrices have rows that are not whole blocks of 256, and get other types for {}\n",
+                     model.path, others, matrices, type);
 }
 
 // From one GGUF to another the tokenizer goes as it is, with keys that are not read here.
@@ -125,7 +127,7 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
 void export_gguf(const Source& source, const Options& o) {
   const core::StoredModel& model = source.model;
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
-    fmt::print(stderr, "warning: {}\n", lost);
+    core::print_stderr("warning: {}\n", lost);
   const core::Mixture* mixture = core::find_mixture(o.type);
   if (mixture != nullptr) say_what_does_not_fit(model, o.type);
   core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), tokenizer_metadata(model, o),
@@ -135,18 +137,18 @@ void export_gguf(const Source& source, const Options& o) {
 void export_hf(const Source& source, const Options& o) {
   const core::StoredModel& model = source.model;
   const auto tokenizer = data::load_tokenizer(model, o.tokenizer);
-  const fs::path out = fs::path(o.out).has_filename() ? fs::path(o.out) : fs::path(o.out).parent_path();
-  core::require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out)),
-                "{} is there already; take another --out", out.string());
-  const fs::path temporary = out.parent_path() / fmt::format(".{}.tmp", out.filename().string());
-  fs::remove_all(temporary);
-  fs::create_directories(temporary);
-  core::write_hf_model(temporary, model.config, typed(source, type_without_blocks(model, o.type)),
-                       tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
-  tokenizer->write_hf(temporary);
-  fs::rename(temporary, out);
-  core::sync_directory(out.parent_path());
+  core::write_folder_atomically(o.out, [&](const fs::path& folder) {
+    core::write_hf_model(folder, model.config, typed(source, type_without_blocks(model, o.type)),
+                         tokenizer->begin_of_text(), tokenizer->end_of_text(), o.max_shard_bytes);
+    tokenizer->write_hf(folder);
+  });
 }
+
+// A device and a pipe are written, but cannot be read again.
+bool is_file_or_folder(const std::string& out) { return core::is_plain_file(out) || core::is_folder(out); }
+
+// The file that goes beside a model for llama2.c.
+fs::path llama2c_tokenizer_of(const Options& o) { return fs::path(o.out).replace_extension(".tokenizer.bin"); }
 
 // llama2.c's program has fixed ids for its tokens: rows move to where it looks for them.
 void export_llama2c(const Source& source, const Options& o) {
@@ -156,10 +158,13 @@ void export_llama2c(const Source& source, const Options& o) {
     core::write_llama2c(o.out, model.config, core::stream_as(source.tensors(), core::DType::F32), version);
     return;
   }
+  core::require(!core::path_exists(o.out) || core::is_plain_file(o.out),
+                "{} is not a regular file, and {} goes beside it; choose another --out", o.out,
+                llama2c_tokenizer_of(o).string());
   const auto vocabulary = data::to_llama2c(*data::load_tokenizer(model, o.tokenizer));
   const Source moved{core::with_vocabulary(model, vocabulary.source_row), source.adapters};
   core::write_llama2c(o.out, moved.model.config, core::stream_as(moved.tensors(), core::DType::F32), version);
-  const fs::path tokenizer = fs::path(o.out).replace_extension(".tokenizer.bin");
+  const fs::path tokenizer = llama2c_tokenizer_of(o);
   data::write_llama2c_tokenizer(tokenizer, vocabulary);
   fmt::print("{}: {} tokens, for llama2.c's -z\n", tokenizer.string(), vocabulary.pieces.size());
 }
@@ -180,8 +185,9 @@ int export_adapter(const Options& o) {
   const core::AdapterInfo adapter = core::read_adapter_info(o.model);
   const core::ModelConfig config = base_of(adapter, o);
   const core::DType type = type_named(o.type).value_or(core::DType::F32);
-  const std::string name = fs::weakly_canonical(o.model).filename().string();
+  const std::string name = core::without_links(o.model).filename().string();
   core::write_gguf_adapter(o.out, config, core::read_peft_adapter(o.model, config), adapter, type, name);
+  if (!is_file_or_folder(o.out)) return 0;
   const core::Adapter written = core::read_gguf_adapter(o.out, config);
   fmt::print("{}: GGUF, an adapter of rank {} for {} matrices, {}\n", o.out, adapter.rank, written.parts.size(),
              core::info(type).name);
@@ -223,7 +229,7 @@ int run(const CLI::App& app, Options& o) {
   }
   check(app, o);
   if (o.format == "gguf-lora") return export_adapter(o);
-  const fs::path input = fs::weakly_canonical(o.model);  // checkpoints/best is a link
+  const fs::path input = core::without_links(o.model);  // checkpoints/best is a link
   core::StoredModel model = core::read_model(input);
   if (o.layers > model.config.n_layers) {
     throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));
@@ -236,6 +242,7 @@ int run(const CLI::App& app, Options& o) {
   if (o.format == "gguf") export_gguf(source, o);
   if (o.format == "hf") export_hf(source, o);
   if (o.format == "llama2c") export_llama2c(source, o);
+  if (!is_file_or_folder(o.out)) return 0;
   const core::StoredModel written = core::read_model(o.out);
   fmt::print("{}: {}, {} parameters, {}\n", o.out, core::format_name(written.format),
              core::parameter_count(written.config),

@@ -10,6 +10,7 @@
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/print_stderr.h"
 
 namespace {
 
@@ -139,8 +140,8 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
   const std::string drafts = n_drafts == 0 ? "" : fmt::format("{} of {} drafts right, ", n_right, n_drafts);
   const std::string how = o.generate.beams.width > 0 ? fmt::format("scores {}", fmt::join(scores, " "))
                                                      : fmt::format("seed {}", o.generate.sampler.seed);
-  fmt::print(stderr, "\n{} tokens, {:.0f} tokens/s, {}finish_reason {}, {}\n", n_tokens, tokens_per_s, drafts,
-             infer::finish_reason_name(results[0].finish_reason), how);
+  core::print_stderr("\n{} tokens, {:.0f} tokens/s, {}finish_reason {}, {}\n", n_tokens, tokens_per_s, drafts,
+                     infer::finish_reason_name(results[0].finish_reason), how);
 }
 
 struct Prompt {
@@ -190,7 +191,7 @@ int run(const CLI::App& app, Options& o) {
   apps::report_repacking(model);
   o.generate.adapter = model.adapter();
 
-  apps::watch_interrupt();
+  apps::watch_signals();
   const auto n = static_cast<size_t>(o.generate.n);
   const bool streams = prompts.size() * n == 1 && !o.json;  // several texts would run into each other
   if (streams && o.echo) apps::print_text(prompts[0].text);
@@ -210,7 +211,7 @@ int run(const CLI::App& app, Options& o) {
   const bool interrupted = std::any_of(results.begin(), results.end(), [](const infer::GenerateResult& r) {
     return r.finish_reason == infer::FinishReason::Interrupted;
   });
-  return interrupted ? apps::kExitInterrupted : 0;
+  return interrupted ? apps::interrupted_code() : 0;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
@@ -81,7 +82,7 @@ void inspect_model(const fs::path& path) {
   const core::StoredModel model = core::read_model(path);
   fmt::print("{}: {}\n", path.string(), core::format_name(model.format));
   print_config(model.config);
-  if (fs::is_directory(path)) attempt("tokenizer", [&] { print_tokenizer(*data::tokenizer_from_hf(path)); });
+  if (core::is_folder(path)) attempt("tokenizer", [&] { print_tokenizer(*data::tokenizer_from_hf(path)); });
   print_tensors(model.tensors);
 }
 
@@ -89,7 +90,7 @@ int run(const std::string& name) {
   const fs::path path = name;
   if (path.extension() == ".safetensors") {
     inspect_safetensors(path);
-  } else if (!fs::is_directory(path) && core::is_gguf(path)) {
+  } else if (!core::is_folder(path) && core::is_gguf(path)) {
     inspect_gguf(path);
   } else {
     inspect_model(path);

@@ -11,6 +11,7 @@
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/print_stderr.h"
 #include "infer/cuda/cuda.h"
 #include "infer/reference/kernels.h"
 
@@ -46,7 +47,7 @@ void check_machines(const infer::MachineOptions& flags) {
   if (flags.gpu_layers) is_for_gpus("--gpu-layers");
   if (flags.cache_bytes) is_for_gpus("--cache-memory");
   if (flags.fast && !infer::kernels::fast_pays()) {
-    std::fputs("--fast changes nothing here: this processor has no products of BF16 that would be faster\n", stderr);
+    core::print_stderr("--fast changes nothing here: this processor has no products of BF16 that would be faster\n");
   }
 }
 
@@ -104,9 +105,8 @@ std::function<void(uint64_t, uint64_t)> progress_line() {
   return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
     const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;
     if (percent == std::exchange(shown, percent)) return;
-    const std::string line = fmt::format("\rweights: {}% of {:.1f} MB are on the GPU{}", percent,
-                                         static_cast<double>(total) / 1e6, percent == 100 ? "\n" : "");
-    std::fputs(line.c_str(), stderr);
+    core::print_stderr("\rweights: {}% of {:.1f} MB are on the GPU{}", percent, static_cast<double>(total) / 1e6,
+                       percent == 100 ? "\n" : "");
   };
 }
 

@@ -10,6 +10,7 @@
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/print_stderr.h"
 #include "core/seconds_since.h"
 
 namespace {
@@ -43,9 +44,9 @@ class Progress {
   void add(std::span<const double> log_probs) {
     for (const double p : log_probs) nll_ -= p;
     n_ += static_cast<int64_t>(log_probs.size());
-    if (shown_) fmt::print(stderr, "\r{}", line());
+    if (shown_) core::print_stderr("\r{}", line());
   }
-  void finish() const { fmt::print(stderr, "{}{}\n", shown_ ? "\r" : "", line()); }
+  void finish() const { core::print_stderr("{}{}\n", shown_ ? "\r" : "", line()); }
 
   [[nodiscard]] int64_t n() const { return n_; }
   [[nodiscard]] double nll() const { return nll_ / static_cast<double>(n_); }
@@ -83,7 +84,7 @@ int run(const Options& o) {
   const std::vector<int32_t> tokens = tokens_of(model.tokenizer(), text, o.text);
   apps::report_repacking(model);
 
-  apps::watch_interrupt();
+  apps::watch_signals();
   Progress progress(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));
   std::vector<double> all;
   const auto score = [&](std::span<const double> log_probs) {
@@ -94,7 +95,7 @@ int run(const Options& o) {
   };
   infer::score_windows(model.engine(), tokens, context, score, model.adapter());
   progress.finish();
-  if (apps::interrupted()) return apps::kExitInterrupted;
+  if (apps::interrupted()) return apps::interrupted_code();
   if (o.json) {
     nlohmann::ordered_json json{
         {"tokens", progress.n()}, {"nll", progress.nll()}, {"perplexity", std::exp(progress.nll())}};

@@ -5,35 +5,29 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
-#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string_view>
+#include <system_error>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/paths.h"
+#include "core/print_stderr.h"
 #include "core/version.h"
 
 namespace folio::apps {
 namespace {
 
-std::atomic<int> interrupts{0};  // written by a signal handler, hence global
-
-void note_interrupt(int /*signal*/) {
-  if (interrupts.fetch_add(1) > 0) std::_Exit(kExitInterrupted);
-}
-
 // Other libraries' messages go on with traces on further lines.
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
-// Also where stderr is closed or full, which fmt::print reports by an exception.
-void note(const std::string& line) { static_cast<void>(std::fputs((line + "\n").c_str(), stderr)); }
-
 int complain(const CLI::App& app, const std::string& message, int code) {
-  note(fmt::format("{}: {}", app.get_name(), first_line(message)));
+  core::print_stderr("{}: {}\n", app.get_name(), first_line(message));
   return code;
 }
 
@@ -50,15 +44,6 @@ void check_empty_values(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) check_empty_values(*command);
 }
 
-int list_devices(const CLI::App& app) {
-  try {
-    print_devices();
-    return 0;
-  } catch (const core::Error& error) {
-    return complain(app, error.what(), 1);
-  }
-}
-
 }  // namespace
 
 namespace {
@@ -72,7 +57,9 @@ void add_version_flag(CLI::App& app) {
   if (app.get_option_no_throw("--version") == nullptr) app.set_version_flag("--version", version_of(app));
 }
 
-int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+namespace {
+
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
   try {
     add_version_flag(app);
     if (argc == 2 && std::string_view(argv[1]) == "--version") throw CLI::CallForVersion(version_of(app), 0);
@@ -86,13 +73,30 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
     fmt::print("{}\n", version.what());
     return 0;
   } catch (const CallForDevices&) {
-    return list_devices(app);
+    print_devices();
+    return 0;
+  }
+}
+
+}  // namespace
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  prepare_process(app.get_name());
+  try {
+    const int code = parse_and_run(app, argc, argv, body);
+    flush_stdout();
+    return code;
   } catch (const CLI::ParseError& error) {
     return complain(app, fmt::format("{} (see {} --help)", error.what(), app.get_name()), 2);
   } catch (const core::UsageError& error) {
     return complain(app, error.what(), 2);
   } catch (const std::bad_alloc&) {
     return complain(app, "out of memory; take a smaller model, batch or context", 1);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return complain(app, core::describe(error), 1);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0) return complain(app, error.what(), 1);
+    return complain(app, fmt::format("cannot write to stdout: {}", error.code().message()), 1);
   } catch (const std::exception& error) {
     return complain(app, error.what(), 1);
   }
@@ -127,20 +131,6 @@ CLI::Validator in_range(double low, double high) {
       "in " + range);
 }
 
-void watch_interrupt() {
-  interrupts = 0;
-  std::signal(SIGINT, note_interrupt);
-}
-
-void watch_termination() { std::signal(SIGTERM, note_interrupt); }
-
-void end_on_interrupt() {
-  interrupts = 1;
-  std::signal(SIGINT, note_interrupt);
-}
-
-bool interrupted() { return interrupts.load() > 0; }
-
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: the newest run)");
   add_machine_flags(app, flags.load.machines);
@@ -157,7 +147,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 std::string resolve_model(const ModelFlags& flags) {
   if (!flags.model.empty()) return flags.model;
   const std::string newest = core::newest_model().string();
-  note("model: " + newest);
+  core::print_stderr("model: {}\n", newest);
   return newest;
 }
 
@@ -170,8 +160,8 @@ infer::LoadedModel open_model(const ModelFlags& flags) {
 void report_repacking(infer::LoadedModel& model) {
   for (const infer::LoadReport& report : model.load_reports()) {
     if (report.repacked_bytes == 0) continue;
-    note(fmt::format("weights: {:.1f} MB repacked in {:.3f} s", static_cast<double>(report.repacked_bytes) / 1e6,
-                     report.repack_seconds));
+    core::print_stderr("weights: {:.1f} MB repacked in {:.3f} s\n", static_cast<double>(report.repacked_bytes) / 1e6,
+                       report.repack_seconds);
   }
 }
 
@@ -183,7 +173,7 @@ void add_draft_flag(CLI::App& app, std::string& file) {
 core::AdapterPath adapter_path(const char* flag, const std::string& text) {
   if (text.empty()) throw core::UsageError(fmt::format("{}: the name of the adapter is empty", flag));
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || std::filesystem::exists(text)) return {.path = text};
+  if (colon == std::string::npos || core::path_exists(text)) return {.path = text};
   core::AdapterPath adapter{.path = text.substr(0, colon)};
   const std::string scale = text.substr(colon + 1);
   if (!CLI::detail::lexical_cast(scale, adapter.scale) || !(std::abs(adapter.scale) <= 1000)) {

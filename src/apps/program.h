@@ -1,5 +1,5 @@
-// What every program shares: parsing with one-line errors, exit codes, Ctrl-C.
-// Exit codes: 0 done; 1 failed; 2 wrong usage; 130 interrupted.
+// What every program shares: parsing with one-line errors, exit codes, signals.
+// Exit codes: 0 done; 1 failed; 2 wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "apps/machines.h"
+#include "apps/process.h"
 #include "infer/engine/loaded_model.h"
 
 namespace folio::apps {
 
-inline constexpr int kExitInterrupted = 130;
-
-/// Parses the arguments, runs `body` and returns the exit code. Errors become one line on stderr: "NAME: what, …".
+/// Prepares the process, parses the arguments, runs `body`, flushes stdout and returns the exit code. Errors become one
+/// line on stderr: "NAME: what, …".
 int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
 
 /// --version, which run_program() adds to the parser that it is given.
@@ -28,15 +28,6 @@ void add_version_flag(CLI::App& app);
 
 /// A number in [low, high]; NaN is outside of any range.
 [[nodiscard]] CLI::Validator in_range(double low, double high);
-
-/// Notes SIGINT from now on; a second one ends the program at once.
-void watch_interrupt();
-/// The same for SIGTERM.
-void watch_termination();
-/// From now on the first one does.
-void end_on_interrupt();
-/// Whether there was one since watch_interrupt().
-[[nodiscard]] bool interrupted();
 
 /// -m/--model, --cache-type and those of its machines. Where no model is named, resolve_model() takes the newest run's
 /// and says so on stderr.

@@ -54,6 +54,7 @@ bool Ranks::follow(infer::LoadedModel& model) {
   if (!machine_ || machine_->leads()) return false;
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   static_cast<void>(model.engine());
   machine_->follow();
   return true;

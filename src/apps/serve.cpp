@@ -142,7 +142,7 @@ int run(const CLI::App& app, Options& o) {
       model.engine(), std::move(served), std::move(o.service), o.http,
       [](const std::string& address) {
         fmt::print("{}\n", address);
-        std::fflush(stdout);
+        apps::flush_stdout();
       },
       [&ranks] { return ranks.lost(); });
   ranks.check();

@@ -126,8 +126,8 @@ nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer
 }
 
 void print_text(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  static_cast<void>(!std::fwrite(text.data(), 1, text.size(), stdout));
+  flush_stdout();  // a model need not go on for a reader that is gone
 }
 
 void print_json(const nlohmann::ordered_json& json) {

@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
+#include "core/print_stderr.h"
 #include "core/seconds_since.h"
+#include "core/temporary_path.h"
 #include "core/thread_pool.h"
 #include "data/document_tokens.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -24,6 +28,8 @@ namespace {
 
 using namespace folio;
 namespace fs = std::filesystem;
+
+constexpr size_t kMaxStdin = size_t{256} << 20U;  // bytes
 
 struct Options {
   std::vector<std::string> texts;
@@ -43,13 +49,13 @@ class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
   ~Progress() {
-    if (shown_) fmt::print(stderr, "\r{:60}\r", "");
+    if (shown_) core::print_stderr("\r{:60}\r", "");
   }
   void show(double done, double total) {
     const double seconds = core::seconds_since(start_);
     if (!shown_ || seconds < next_ || done <= 0.0) return;
     next_ = seconds + 0.1;
-    fmt::print(stderr, "\r{}: {:.0f} %, {:.0f} s left  ", what_, 100.0 * done / total, seconds * (total - done) / done);
+    core::print_stderr("\r{}: {:.0f} %, {:.0f} s left  ", what_, 100.0 * done / total, seconds * (total - done) / done);
   }
 
  private:
@@ -59,11 +65,10 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Shows how far reading is, and ends it where it is interrupted.
+// Shows how far reading is.
 std::function<void(uint64_t)> reading(const data::Documents& documents) {
   const auto progress = std::make_shared<Progress>("reading");
   return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {
-    if (apps::interrupted()) throw core::Error("interrupted");
     progress->show(static_cast<double>(n_read), total);
   };
 }
@@ -76,21 +81,25 @@ data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
   return counts;
 }
 
-// Both files, complete or not at all.
-void write(const data::Tokenizer& tokenizer, const fs::path& out) {
-  const fs::path folder = out.has_parent_path() ? out.parent_path() : fs::path(".");
-  fs::create_directories(folder);
-  const fs::path made = folder / fmt::format(".{}.{}", out.filename().string(), getpid());
-  fs::create_directory(made);
-  try {
-    tokenizer.write_hf(made);
-    fs::rename(made / "tokenizer_config.json", folder / "tokenizer_config.json");
-    fs::rename(made / "tokenizer.json", out);
-  } catch (...) {
-    fs::remove_all(made);
-    throw;
+// The second file of a tokenizer, which goes beside the first.
+fs::path config_beside(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
+
+void check_out(const Options& o) {
+  for (const fs::path& path : {fs::path(o.out), config_beside(o.out)}) {
+    if (!core::path_exists(path)) continue;
+    core::require(core::is_plain_file(path), "--out {}: {} is not a regular file; choose another name", o.out,
+                  path.string());
+    core::require(o.force, "{} exists; --force replaces it", path.string());
   }
-  fs::remove_all(made);
+}
+
+void write(const data::Tokenizer& tokenizer, const fs::path& out) {
+  if (out.has_parent_path()) core::make_folders(out.parent_path());
+  const core::TemporaryPath made(out.parent_path() / fmt::format(".tokenizer.{}", getpid()));
+  core::make_folders(made.path());
+  tokenizer.write_hf(made.path());
+  core::write_file_atomically(config_beside(out), core::read_text_file(made.path() / "tokenizer_config.json"));
+  core::write_file_atomically(out, core::read_text_file(made.path() / "tokenizer.json"));
 }
 
 int train(Options& o) {
@@ -98,8 +107,7 @@ int train(Options& o) {
   o.bpe.pre_tokenizer = kind.kind;
   o.bpe.nfc = kind.nfc;
   o.bpe.ignore_merges = kind.ignore_merges;
-  core::require(o.force || !fs::exists(o.out), "{} exists; --force replaces it", o.out);
-  apps::watch_interrupt();
+  check_out(o);
   core::ThreadPool pool(o.threads);
   const auto start = std::chrono::steady_clock::now();
   const data::WordCounts counts = count_words(o, pool);
@@ -107,12 +115,8 @@ int train(Options& o) {
   Progress progress("merging");
   data::BpeVocabulary vocabulary = data::train_bpe(counts, o.bpe, [&](int64_t n) {
     progress.show(static_cast<double>(n), static_cast<double>(o.bpe.vocab_size));
-    return !apps::interrupted();
+    return true;
   });
-  if (apps::interrupted()) {
-    fmt::print(stderr, "\ninterrupted: nothing was written\n");
-    return apps::kExitInterrupted;
-  }
   const size_t n = vocabulary.pieces.size();
   const size_t n_merges = vocabulary.merges.size();
   write(data::BpeTokenizer(std::move(vocabulary), o.out), o.out);
@@ -120,7 +124,7 @@ int train(Options& o) {
       "{}: {} tokens, {} merges; {} bytes of text, {} different words; {:.1f} s to count them, {:.1f} s to merge\n",
       o.out, n, n_merges, counts.n_bytes(), counts.n_words(), counted, core::seconds_since(start) - counted);
   if (std::cmp_less(n, o.bpe.vocab_size)) {
-    fmt::print(stderr, "note: the texts have no more pairs: {} tokens, not {}\n", n, o.bpe.vocab_size);
+    core::print_stderr("note: the texts have no more pairs: {} tokens, not {}\n", n, o.bpe.vocab_size);
   }
   return 0;
 }
@@ -130,20 +134,24 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Options& o) { return data::l
 int encode(const Options& o) {
   const auto tokenizer = tokenizer_of(o);
   const std::string text =
-      o.text.empty() ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : core::read_text_file(o.text);
+      o.text.empty() ? core::read_descriptor(STDIN_FILENO, "stdin", kMaxStdin) : core::read_text_file(o.text);
   fmt::print("{}\n", fmt::join(tokenizer->encode(text), " "));
   return 0;
 }
 
 int decode(Options& o) {
   const auto tokenizer = tokenizer_of(o);
-  if (o.ids.empty()) o.ids.assign(std::istream_iterator<int32_t>(std::cin), {});
+  if (o.ids.empty()) {
+    std::istringstream text(core::read_descriptor(STDIN_FILENO, "stdin", kMaxStdin));
+    o.ids.assign(std::istream_iterator<int32_t>(text), {});
+    core::require(text.eof(), "stdin: after {} ids comes something that is no number", o.ids.size());
+  }
   for (const int32_t id : o.ids) {
     core::require(id >= 0 && id < tokenizer->vocab_size(), "{} is no token; the vocabulary has the ids 0 to {}", id,
                   tokenizer->vocab_size() - 1);
   }
   const std::string text = tokenizer->decode(o.ids);
-  std::cout.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+  static_cast<void>(!std::fwrite(text.data(), 1, text.size(), stdout));
   return 0;
 }
 
@@ -209,7 +217,7 @@ int main(int argc, char** argv) {
   train_command->add_option("--special", o.bpe.special_tokens, "special tokens; the first one ends a document")
       ->capture_default_str();
   train_command->add_option("--threads", o.threads, "threads (default: all cores)")->check(apps::in_range(1, 1024));
-  train_command->add_flag("--force", o.force, "replace the file");
+  train_command->add_flag("--force", o.force, "replace the files");
   CLI::App* encode_command = app.add_subcommand("encode", "the ids of a text");
   add_tokenizer(*encode_command, o);
   encode_command->add_option("file", o.text, "a text (default: stdin)");

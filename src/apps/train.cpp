@@ -21,6 +21,7 @@
 #include "core/file_io.h"
 #include "core/formats/adapter_files.h"
 #include "core/paths.h"
+#include "core/print_stderr.h"
 #include "core/seconds_since.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "train/report/matrix_peak.h"
@@ -98,16 +99,25 @@ int64_t steps_of(const apps::TrainOptions& o, const train::Dataset& dataset) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(windows / per_step - 1e-9)));
 }
 
-void resume(train::Trainer& trainer, const fs::path& checkpoint) {
-  const train::DeviceKind device = train::read_trainer_state(checkpoint).config.device;
+void resume(train::Trainer& trainer, const fs::path& run, bool is_first_rank) {
+  const fs::path checkpoint = run / "checkpoints" / "last";
+  const train::TrainerState saved = train::read_trainer_state(checkpoint);
+  const train::DeviceKind device = saved.config.device;
   trainer.resume(checkpoint);
+  const fs::path file = run / "config.toml";
+  if (const std::string ignored = apps::edited_values(file, saved, trainer.config());
+      is_first_rank && !ignored.empty()) {
+    core::print_stderr(
+        "note: --resume takes the values of the checkpoint and ignores those of {}: {}; for others, start anew\n",
+        file.string(), ignored);
+  }
   std::string change = describe_difference(trainer.state().environment, train::this_environment());
   if (const train::DeviceKind now = trainer.config().device; now != device) {
     change += fmt::format("{}device {} -> {}", change.empty() ? "" : ", ", device, now);
   }
   if (change.empty()) return;
-  fmt::print(stderr, "note: {} was saved with {}: the run goes on, but its bits may differ\n", checkpoint.string(),
-             change);
+  core::print_stderr("note: {} was saved with {}: the run goes on, but its bits may differ\n", checkpoint.string(),
+                     change);
 }
 
 // Ranks of one host share its cores.
@@ -191,7 +201,7 @@ int run(apps::TrainOptions& o) {
     train::recover_checkpoints(run);
   }
   if (o.session) o.session->world().everyone().meet();
-  if (o.resume) resume(trainer, run / "checkpoints" / "last");
+  if (o.resume) resume(trainer, run, first);
 
   const train::TrainConfig& c = trainer.config();
   const auto write_config = [&] {
@@ -212,12 +222,12 @@ int run(apps::TrainOptions& o) {
   if (o.session) fmt::print("mesh: {}\n", train::parallel::to_string(o.session->world().mesh().shape()));
   fmt::print("run: {}{}\n", run.string(), o.resume ? fmt::format(", resumed at step {}", trainer.state().step) : "");
   if (const std::string why = train::why_not_repeatable(train::name_of(c.device)); first && !why.empty()) {
-    fmt::print(stderr, "note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
+    core::print_stderr("note: {}: a resumed run may not repeat the bits of an undisturbed one\n", why);
   }
   if (first && c.model.family == core::Family::Qwen2 && dataset.tokenizer().kind() == "character") {
-    fmt::print(stderr,
-               "note: for a qwen2, transformers' AutoTokenizer takes Qwen's own splitting, whatever the files say; "
-               "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
+    core::print_stderr(
+        "note: for a qwen2, transformers' AutoTokenizer takes Qwen's own splitting, whatever the files say; "
+        "load the tokenizer of these checkpoints with PreTrainedTokenizerFast\n");
   }
   const Baseline baseline = baseline_of(trainer, text, data.summary.n_documents > 1);
   const train::MatrixPeak peak = train::matrix_peak(c.dtype, trainer.device());
@@ -230,8 +240,7 @@ int run(apps::TrainOptions& o) {
                  ? fmt::format("the mean over the whole split, in consecutive windows of {}", c.window)
                  : fmt::format("the mean of {} random batches", c.eval_batches));
 
-  apps::watch_interrupt();
-  if (o.session) apps::watch_termination();  // torchrun's way to ask ranks to end
+  apps::watch_signals();
   const auto start = std::chrono::steady_clock::now();
   const bool finished = train::run_to_end(trainer, {.run = run,
                                                     .baseline = baseline.loss,
@@ -240,11 +249,12 @@ int run(apps::TrainOptions& o) {
                                                     .interrupted = apps::interrupted,
                                                     .note = note_of(o, trace ? &*trace : nullptr),
                                                     .explain = explain_of(o)});
+  if (finished) apps::end_on_signals();  // what follows is repeated by --resume
   write_config();  // --minutes sets the number of steps
   if (first && trace && !trace->is_written())
-    fmt::print(stderr, "note: there were fewer than {} steps, so --trace has written nothing\n",
-               train::StepTrace::kLast);
-  if (!finished) return apps::kExitInterrupted;
+    core::print_stderr("note: there were fewer than {} steps, so --trace has written nothing\n",
+                       train::StepTrace::kLast);
+  if (!finished) return apps::interrupted_code();
   if (!first) return 0;
   const double seconds = core::seconds_since(start);
   const auto& state = trainer.state();
@@ -271,7 +281,7 @@ int run(apps::TrainOptions& o) {
     return 0;
   }
   if (const std::string lost = core::lost_in_gguf(c.model); !lost.empty()) {
-    fmt::print(stderr, "note: {}; checkpoints/{} keeps it, and the programs run it, too\n", lost, c.exported);
+    core::print_stderr("note: {}; checkpoints/{} keeps it, and the programs run it, too\n", lost, c.exported);
   }
   print_sample(run / "model.gguf", {}, dataset.sample_prompt(), text == nullptr);
   return 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/print_stderr.h"
 #include "core/seconds_since.h"
 #include "core/thread_pool.h"
 #include "data/chat/conversations.h"
@@ -78,10 +79,10 @@ void print_packed(const train::ChatDataset& dataset, train::Split split, const c
              dataset.n_conversations(split), packed.n_inputs(), packed.n_learned(), packed.n_windows(),
              100.0 * packed.fullness());
   if (packed.n_cut() == 0) return;
-  fmt::print(stderr,
-             "note: {}: {} conversations are longer than a window and were cut, {} tokens of answers with them; a "
-             "larger --window keeps them\n",
-             name, packed.n_cut(), packed.n_lost());
+  core::print_stderr(
+      "note: {}: {} conversations are longer than a window and were cut, {} tokens of answers with them; a "
+      "larger --window keeps them\n",
+      name, packed.n_cut(), packed.n_lost());
 }
 
 }  // namespace

@@ -10,7 +10,10 @@
 
 #include "apps/program.h"
 #include "core/error.h"
+#include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/formats/model_files.h"
+#include "core/print_stderr.h"
 #include "data/chat/chat_template.h"
 #include "data/corpus.h"
 #include "train/step/trainer.h"
@@ -104,7 +107,13 @@ std::unique_ptr<CLI::App> make_app(TrainOptions& o) {
                   "of conversations: " + templates + "or a file with a Jinja template (default: the model's own)");
   app->add_option("--preset", o.config.preset, fmt::format("{}", fmt::join(train::preset_names(), ", ")))
       ->capture_default_str();
-  app->set_config("--config", "", "values from a TOML file; flags go before it");
+  app->set_config("--config", "", "values from a TOML file; flags go before it")
+      ->check(CLI::Validator(
+          [](std::string& file) {
+            const bool is_other = core::path_exists(file) && !core::is_plain_file(file);
+            return is_other ? file + " is not a regular file" : "";  // a pipe may have no writer, and a device no end
+          },
+          ""));
   app->allow_config_extras(CLI::config_extras_mode::error);  // a misspelt key is an error, as a misspelt flag is
   app->add_option("--out", o.out, "run directory (default: runs/DATASET)");
   CLI::Option* init = app->add_option("--init", o.init, "start from this model: its shape, weights and tokenizer");
@@ -252,7 +261,7 @@ bool goes_on_by_itself(const TrainOptions& first, train::parallel::Session& sess
   if (session.launch().attempt == 0) return false;
   return session.from_first("goes on", [&]() -> std::string {
     const std::filesystem::path run = train::run_path(name, first.out, false);
-    return std::filesystem::exists(run / "checkpoints" / "last") ? "yes" : "no";
+    return core::path_exists(run / "checkpoints" / "last") ? "yes" : "no";
   }) == "yes";
 }
 
@@ -330,7 +339,7 @@ bool parse_train_options(TrainOptions& o, int argc, char** argv) {
 }
 
 void end_rank(const std::string& why, int code) {
-  fmt::print(stderr, "train: {}\n", why.substr(0, why.find('\n')));
+  core::print_stderr("train: {}\n", why.substr(0, why.find('\n')));
   std::fflush(nullptr);
   std::_Exit(code);
 }
@@ -357,6 +366,48 @@ std::string flags_of(const TrainOptions& o) {
              "zero = {}\n",
              o.minutes, o.epochs, o.resume, m.data, m.tensor, m.pipeline, m.pipeline_chunks, m.context, m.expert,
              m.zero);
+}
+
+namespace {
+
+// The lines "key = value" of a TOML file as config_toml() writes it.
+Values values_in(const std::string& toml) {
+  Values values;
+  for (const std::string& line : CLI::detail::split(toml, '\n')) {
+    const size_t equals = line.find('=');
+    if (line.starts_with('#') || equals == std::string::npos) continue;
+    values.emplace_back(CLI::detail::trim_copy(line.substr(0, equals)),
+                        CLI::detail::trim_copy(line.substr(equals + 1)));
+  }
+  return values;
+}
+
+bool same_value(const std::string& a, const std::string& b) {
+  double x = 0.0;
+  double y = 0.0;
+  return a == b || (CLI::detail::lexical_cast(a, x) && CLI::detail::lexical_cast(b, y) && x == y);
+}
+
+}  // namespace
+
+std::string edited_values(const std::filesystem::path& file, const train::TrainerState& saved,
+                          const train::TrainConfig& now) {
+  if (!core::path_exists(file)) return "";
+  const Values in_checkpoint = values_in(config_toml(saved.config));
+  const Values in_use = values_in(config_toml(now));
+  const auto has = [](const Values& values, const auto& entry) {
+    return std::ranges::any_of(values, [&](const auto& other) {
+      return other.first == entry.first && same_value(other.second, entry.second);
+    });
+  };
+  std::string edited;
+  for (const auto& entry : values_in(core::read_text_file(file, size_t{1} << 20U))) {
+    if (entry.first == "steps" && saved.minutes > 0.0) continue;  // which --minutes sets
+    if (has(in_checkpoint, entry) || has(in_use, entry)) continue;
+    edited += fmt::format("{}{} = {}", edited.empty() ? "" : ", ", core::printable(entry.first),
+                          core::printable(entry.second));
+  }
+  return edited;
 }
 
 std::string config_toml(const train::TrainConfig& c) {

@@ -1,6 +1,7 @@
 // train's command line: its flags, and where their defaults come from.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "train/parallel/session.h"
 #include "train/run/run_directory.h"
 #include "train/run/train_config.h"
+#include "train/step/trainer_state.h"
 
 namespace folio::apps {
 
@@ -52,6 +54,10 @@ void choose_run(TrainOptions& options, const std::string& dataset);
 
 /// Ends the process with one line on stderr.
 [[noreturn]] void end_rank(const std::string& why, int code);
+
+/// What a run's config.toml has that is neither the checkpoint's nor used now: "lr = 0.1, …", since somebody edited it.
+[[nodiscard]] std::string edited_values(const std::filesystem::path& file, const train::TrainerState& saved,
+                                        const train::TrainConfig& now);
 
 /// A run's config.toml, which --config takes.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config);

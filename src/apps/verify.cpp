@@ -6,6 +6,7 @@
 #include "apps/program.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
 #include "core/quants.h"
@@ -47,7 +48,7 @@ Material material_of(const Options& o, const fs::path& checkpoint, const data::T
     material.window = std::min(material.window, most);
     return material;
   }
-  core::require(fs::exists(checkpoint / "trainer.json"),
+  core::require(core::path_exists(checkpoint / "trainer.json"),
                 "{} does not say which text it was trained on; name one with --text FILE", o.checkpoint);
   const train::TrainerState state = train::read_trainer_state(checkpoint);
   core::require(state.corpus_field != "messages" && state.corpus_eval.empty(),
@@ -130,7 +131,7 @@ bool compare_loss(nn::Llama& reference, const train::EngineSide& side, const Mat
 }
 
 int run(const Options& o) {
-  const fs::path checkpoint = fs::weakly_canonical(o.checkpoint);
+  const fs::path checkpoint = core::without_links(o.checkpoint);
   const core::StoredModel trained = core::read_model(checkpoint);
   const auto tokenizer = data::load_tokenizer(trained, "");
   infer::LoadedModel model = infer::LoadedModel::open(

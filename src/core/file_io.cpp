@@ -1,15 +1,19 @@
 #include "core/file_io.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
+#include "core/temporary_path.h"
 
 namespace folio::core {
 namespace fs = std::filesystem;
@@ -17,37 +21,147 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// ".NAME.tmp-"; the process's number follows.
-std::string temporary_prefix(const fs::path& path) { return fmt::format(".{}.tmp-", path.filename().string()); }
+// ".NAME.tmp-"; the process's number follows. Shortened, so that the name of the longest file has room for them.
+std::string temporary_prefix(const fs::path& path) {
+  return fmt::format(".{}.tmp-", path.filename().string().substr(0, 200));
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  return path.parent_path() / (temporary_prefix(path) + std::to_string(::getpid()));
+}
+
+[[noreturn]] void fail_to_write(const fs::path& path, int error) {
+  fail("cannot write {}: {}", path.string(), std::strerror(error));
+}
+
+// What the path names, if it is a link; perhaps nothing.
+fs::path followed(const fs::path& path) {
+  fs::path at = path.has_filename() ? path : path.parent_path();
+  std::error_code error;
+  for (int n = 0; fs::is_symlink(fs::symlink_status(at, error)); ++n) {
+    const fs::path target = fs::read_symlink(at, error);
+    if (error || n == 40) fail_to_write(path, error ? error.value() : ELOOP);
+    at = at.parent_path() / target;
+  }
+  return at;
+}
+
+std::optional<struct stat> status_of_output(const fs::path& path) {
+  require_path(path);
+  require(!path.empty(), "the name of a file to write is empty");
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return status;
+  if (errno != ENOENT) fail_to_write(path, errno);
+  return {};
+}
+
+bool is_same_file(const fs::path& path, const struct stat& other) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && status.st_dev == other.st_dev && status.st_ino == other.st_ino;
+}
+
+// A pipe without a reader fails here, where others would wait for one.
+int open_without_waiting(const fs::path& path, int flags) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, 0644);
+  if (fd < 0) return fd;
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
+int open_device(const fs::path& path, mode_t mode) {
+  require(S_ISCHR(mode) || S_ISFIFO(mode), "cannot write {}: it is {}; name a file", path.string(), kind_of_file(mode));
+  const int fd = open_without_waiting(path, 0);
+  if (fd < 0 && errno == ENXIO && S_ISFIFO(mode)) {
+    fail("cannot write {}: it is a pipe that no process reads; start the reader first", path.string());
+  }
+  return fd;
+}
+
+// A new file, with at most the permissions of the one that it will replace.
+int open_temporary(const fs::path& path, mode_t mode) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  const int fd = ::open(path.c_str(), kFlags, mode);
+  if (fd >= 0 || errno != EEXIST) return fd;
+  ::unlink(path.c_str());  // left behind by a killed process of the same number
+  return ::open(path.c_str(), kFlags, mode);
+}
+
+constexpr mode_t kPermissions = 0777;
+
+// Of a file or folder. Only root can change an owner, and others a group only to one of their own.
+void keep_mode_and_owner(const fs::path& path, const struct stat& from) {
+  struct stat now {};
+  if (::stat(path.c_str(), &now) != 0) return;
+  if (now.st_gid != from.st_gid) static_cast<void>(!::chown(path.c_str(), static_cast<uid_t>(-1), from.st_gid));
+  if (now.st_uid != from.st_uid) static_cast<void>(!::chown(path.c_str(), from.st_uid, static_cast<gid_t>(-1)));
+  static_cast<void>(!::chmod(path.c_str(), from.st_mode & kPermissions));
+}
+
+void rename_to(const fs::path& from, const fs::path& to, const fs::path& shown) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) fail_to_write(shown, error.value());
+}
 
 }  // namespace
 
 std::string read_text_file(const fs::path& path, size_t max_bytes) {
-  std::error_code error;
-  require(fs::is_regular_file(path, error), "cannot read {}: {}", path.string(),
-          fs::exists(path, error) ? "it is not a regular file" : "no such file");
-  const auto size = fs::file_size(path, error);
-  require(!error, "cannot read {}: {}", path.string(), error.message());
+  require_path(path);
+  const auto check = [&](bool fine) {
+    if (!fine) fail("cannot read {}: {}", path.string(), errno == ENOENT ? "no such file" : std::strerror(errno));
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for the writer of a pipe
+  check(fd >= 0);
+  const struct Closer {
+    int fd;
+    ~Closer() { ::close(fd); }
+  } closer{fd};
+  struct stat status {};
+  check(::fstat(fd, &status) == 0);
+  require(S_ISREG(status.st_mode), "cannot read {}: it is not a regular file but {}; name a file", path.string(),
+          kind_of_file(status.st_mode));
+  const auto size = static_cast<size_t>(status.st_size);
   require(size <= max_bytes, "{} has {} bytes, more than the {} that are read here", path.string(), size, max_bytes);
-  std::ifstream in(path, std::ios::binary);
   std::string text(size, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(size));
-  require(in.good() || size == 0, "cannot read {}: {}", path.string(), std::strerror(errno));
+  for (size_t at = 0; at < size;) {
+    const ssize_t n = ::read(fd, text.data() + at, size - at);
+    if (n < 0 && errno == EINTR) continue;
+    check(n >= 0);
+    require(n > 0, "cannot read {}: it became shorter; read it again when nothing writes to it", path.string());
+    at += static_cast<size_t>(n);
+  }
   return text;
 }
 
-OutputFile::OutputFile(const fs::path& path, Mode mode, const fs::path& shown)
-    : shown_(shown.empty() ? path : shown),
-      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : O_TRUNC), 0644)) {
+std::string read_descriptor(int fd, const std::string& name, size_t max_bytes) {
+  std::string text;
+  std::array<char, kBufferBytes> block{};
+  for (;;) {
+    const ssize_t n = ::read(fd, block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    require(n >= 0, "cannot read {}: {}", name, std::strerror(errno));
+    if (n == 0) return text;
+    text.append(block.data(), static_cast<size_t>(n));
+    require(text.size() <= max_bytes, "{} gives more than the {} bytes that are read here; put less of it there", name,
+            max_bytes);
+  }
+}
+
+OutputFile::OutputFile(int fd, fs::path shown) : shown_(std::move(shown)), fd_(fd) {
   if (fd_ < 0) fail_with_reason();
   buffer_.reserve(kBufferBytes);
 }
+
+OutputFile::OutputFile(const fs::path& path, Mode mode)
+    : OutputFile((require_path(path),
+                  open_without_waiting(path, O_CREAT | (mode == Mode::Append ? O_APPEND : O_TRUNC))),
+                 path) {}
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void OutputFile::fail_with_reason() const { fail("cannot write {}: {}", shown_.string(), std::strerror(errno)); }
+void OutputFile::fail_with_reason() const { fail_to_write(shown_, errno); }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   offset_ += bytes.size();
@@ -80,7 +194,7 @@ void OutputFile::flush() {
 
 void OutputFile::sync() {
   flush();
-  if (::fsync(fd_) != 0) fail_with_reason();
+  if (::fsync(fd_) != 0 && errno != EINVAL) fail_with_reason();  // EINVAL: a device, which cannot be synced
 }
 
 void OutputFile::sync_and_close() {
@@ -102,26 +216,50 @@ void sync_directory(const fs::path& path) {
 }
 
 void write_file_atomically(const fs::path& path, const std::function<void(OutputFile&)>& write) {
-  const fs::path temporary = path.parent_path() / (temporary_prefix(path) + std::to_string(::getpid()));
-  try {
-    OutputFile file(temporary, OutputFile::Mode::Create, path);
+  const auto old = status_of_output(path);
+  if (old && !S_ISREG(old->st_mode)) {
+    OutputFile file(open_device(path, old->st_mode), path);
     write(file);
     file.sync_and_close();
-    fs::rename(temporary, path);
-    sync_directory(path.parent_path());
-  } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    fail("cannot write {}: {}", path.string(), error.code().message());
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
+    return;
   }
+  const fs::path target = followed(path);
+  if (old && !is_same_file(target, *old)) {  // a descriptor's link in /proc, to a file that has no name anymore
+    OutputFile file(open_without_waiting(path, O_TRUNC), path);
+    write(file);
+    file.sync_and_close();
+    return;
+  }
+  TemporaryPath temporary(temporary_beside(target));
+  OutputFile file(open_temporary(temporary.path(), old ? old->st_mode & kPermissions : 0644), path);
+  if (old) keep_mode_and_owner(temporary.path(), *old);
+  write(file);
+  file.sync_and_close();
+  rename_to(temporary.path(), target, path);
+  temporary.release();
+  sync_directory(target.parent_path());
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {
   write_file_atomically(path, [&](OutputFile& file) { file.write(text); });
+}
+
+void write_folder_atomically(const fs::path& path, const std::function<void(const fs::path&)>& write) {
+  const auto old = status_of_output(path);
+  std::error_code error;
+  require(!old || (S_ISDIR(old->st_mode) && fs::is_empty(path, error)), "{} is there already; choose another name",
+          path.string());
+  const fs::path target = followed(path);
+  if (target.has_parent_path()) make_folders(target.parent_path());
+  TemporaryPath temporary(temporary_beside(target));
+  fs::remove_all(temporary.path(), error);
+  if (::mkdir(temporary.path().c_str(), 0777) != 0) fail_to_write(path, errno);
+  if (old) keep_mode_and_owner(temporary.path(), *old);
+  write(temporary.path());
+  sync_directory(temporary.path());
+  rename_to(temporary.path(), target, path);
+  temporary.release();
+  sync_directory(target.parent_path());
 }
 
 void remove_leftovers(const fs::path& path) {

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -13,10 +15,53 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
+#include "core/mapped_paths.h"
 
 namespace folio::core {
+namespace {
+
+// A signal handler reads these, hence global and without pointers to memory that could be freed. Of more mappings than
+// there are slots, and of the rest of a longer path, it knows nothing.
+struct MappingSlot {
+  std::atomic<const std::byte*> begin{nullptr};
+  std::atomic<size_t> size{0};  ///< 0 while the path is written
+  std::array<char, 512> path{};
+};
+std::array<MappingSlot, 64> mapping_slots;
+
+void note_mapping(std::span<const std::byte> bytes, const std::string& path) {
+  for (MappingSlot& slot : mapping_slots) {
+    const std::byte* expected = nullptr;
+    if (!slot.begin.compare_exchange_strong(expected, bytes.data())) continue;
+    slot.path[path.copy(slot.path.data(), slot.path.size() - 1)] = '\0';
+    slot.size = bytes.size();
+    return;
+  }
+}
+
+void forget_mapping(const std::byte* begin) {
+  for (MappingSlot& slot : mapping_slots) {
+    if (slot.begin != begin) continue;
+    slot.size = 0;
+    slot.begin = nullptr;
+    return;
+  }
+}
+
+}  // namespace
+
+const char* mapped_path_at(const void* address) noexcept {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (const MappingSlot& slot : mapping_slots) {
+    const auto begin = reinterpret_cast<uintptr_t>(slot.begin.load());
+    if (begin != 0 && at >= begin && at - begin < slot.size) return slot.path.data();
+  }
+  return nullptr;
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  require_path(path);
   const int fd =
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: do not wait for a pipe's writer
   if (fd < 0) fail("cannot open {}: {}", path.string(), std::strerror(errno));
@@ -24,7 +69,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   if (!regular || status.st_size == 0) {
     ::close(fd);
-    fail("{} {}", path.string(), regular ? "is an empty file" : "is not a regular file");
+    if (regular) fail("{} is an empty file", path.string());
+    fail("{} is not a regular file but {}; name a file", path.string(), kind_of_file(status.st_mode));
   }
   const auto size = static_cast<size_t>(status.st_size);
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -32,10 +78,13 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   ::close(fd);
   if (address == MAP_FAILED) fail("cannot map {}: {}", path.string(), std::strerror(error));
   bytes_ = {static_cast<const std::byte*>(address), size};
+  note_mapping(bytes_, path.string());
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget_mapping(bytes_.data());
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 bool MappedFile::contains(std::span<const std::byte> part) const {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/file_status.h"
 
 namespace folio::core {
 namespace fs = std::filesystem;
@@ -12,7 +13,7 @@ fs::path folio_home() {
   if (const char* home = std::getenv("FOLIO_HOME"); home != nullptr && *home != '\0') return home;
   std::error_code error;
   if (fs::is_directory(FOLIO_SOURCE_DIR, error)) return FOLIO_SOURCE_DIR;
-  return fs::current_path();
+  return absolute_path(".");
 }
 
 fs::path runs_directory() { return folio_home() / "runs"; }

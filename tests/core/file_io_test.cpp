@@ -2,14 +2,20 @@
 // failed and why.
 #include "core/file_io.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 #include "core/mapped_file.h"
+#include "core/mapped_paths.h"
+#include "core/temporary_path.h"
 #include "tests/core/support.h"
 
 namespace folio::core {
@@ -172,15 +178,132 @@ TEST(AtomicWrite, LeftoversOfKilledProcessesAreRemovedAndNothingElse) {
   EXPECT_NO_THROW(remove_leftovers(dir / "none" / "f"));
 }
 
-TEST(OutputFile, ReportsAFullDisk) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "this machine has no /dev/full";
-  OutputFile out("/dev/full");
-  EXPECT_ERROR(
-      [&] {
-        out.write(std::string(1 << 20, 'x'));
-        out.sync_and_close();
-      }(),
-      "cannot write /dev/full: No space left on device");
+// ---- What is there and is no regular file ----
+
+struct stat status_of(const fs::path& path) {
+  struct stat status {};
+  EXPECT_EQ(::lstat(path.c_str(), &status), 0) << path;
+  return status;
+}
+
+// A device like /dev/null (3) or /dev/full (7), in a folder of the test: a fault must not replace those of the machine.
+bool make_device(const fs::path& path, unsigned minor) {
+  if (::mknod(path.c_str(), S_IFCHR | 0600, ::makedev(1, minor)) != 0) return false;
+  const int fd = ::open(path.c_str(), O_WRONLY);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+}
+
+TEST(AtomicWrite, WritesADeviceDirectly) {
+  const TempDir dir;
+  if (!make_device(dir / "null", 3) || !make_device(dir / "full", 7)) GTEST_SKIP() << "devices cannot be made here";
+  write_file_atomically(dir / "null", "x");
+  EXPECT_ERROR(write_file_atomically(dir / "full", "x"), "full: No space left on device");
+  EXPECT_TRUE(S_ISCHR(status_of(dir / "null").st_mode) && S_ISCHR(status_of(dir / "full").st_mode));
+  EXPECT_EQ(names_in(dir.path()).size(), 2U);
+}
+
+TEST(AtomicWrite, WritesAPipeThatIsReadAndRefusesOthers) {
+  const TempDir dir;
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(write_file_atomically(dir / "pipe", "x"), "no process reads");
+  const int reader = ::open((dir / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_atomically(dir / "pipe", "through");
+  std::string read(100, '\0');
+  read.resize(static_cast<size_t>(std::max<ssize_t>(::read(reader, read.data(), read.size()), 0)));
+  ::close(reader);
+  EXPECT_EQ(read, "through");
+  EXPECT_TRUE(S_ISFIFO(status_of(dir / "pipe").st_mode));
+  EXPECT_EQ(names_in(dir.path()).size(), 1U);
+}
+
+TEST(AtomicWrite, RefusesFoldersSocketsAndBlockDevices) {
+  const TempDir dir;
+  EXPECT_ERROR(write_file_atomically(dir.path(), "x"), "it is a folder");
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string name = (dir / "socket").string();
+  ASSERT_LT(name.copy(address.sun_path, sizeof address.sun_path - 1), sizeof address.sun_path - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_ERROR(write_file_atomically(dir / "socket", "x"), "it is a socket");
+  ::close(fd);
+  if (::mknod((dir / "block").c_str(), S_IFBLK | 0600, ::makedev(240, 99)) == 0) {
+    EXPECT_ERROR(write_file_atomically(dir / "block", "x"), "it is a block device");
+  }
+}
+
+TEST(AtomicWrite, FollowsLinks) {
+  const TempDir dir;
+  fs::create_directory(dir / "folder");
+  test::write_bytes(dir / "folder" / "f", "old");
+  fs::create_symlink("folder/f", dir / "relative");
+  fs::create_symlink(dir / "relative", dir / "chain");
+  fs::create_symlink("folder/new", dir / "nowhere");
+  fs::create_symlink("loop", dir / "loop");
+  write_file_atomically(dir / "chain", "by a chain");
+  EXPECT_EQ(test::read_bytes(dir / "folder" / "f"), "by a chain");
+  write_file_atomically(dir / "nowhere", "made");
+  EXPECT_EQ(test::read_bytes(dir / "folder" / "new"), "made");
+  EXPECT_ERROR(write_file_atomically(dir / "loop", "x"), "Too many levels");
+  for (const char* link : {"relative", "chain", "nowhere", "loop"}) EXPECT_TRUE(fs::is_symlink(dir / link)) << link;
+  EXPECT_EQ(names_in(dir / "folder").size(), 2U);
+}
+
+TEST(AtomicWrite, KeepsModeAndOwner) {
+  const TempDir dir;
+  test::write_bytes(dir / "f", "old");
+  ASSERT_EQ(::chmod((dir / "f").c_str(), 0620), 0);
+  const bool is_root = ::chown((dir / "f").c_str(), 12345, 23456) == 0;
+  const struct stat before = status_of(dir / "f");
+  write_file_atomically(dir / "f", "new");
+  const struct stat after = status_of(dir / "f");
+  EXPECT_EQ(after.st_mode, before.st_mode);
+  EXPECT_TRUE(!is_root || (after.st_uid == 12345 && after.st_gid == 23456));
+  EXPECT_NE(after.st_ino, before.st_ino) << "written in place";
+}
+
+TEST(AtomicWrite, TakesTheLongestName) {
+  const TempDir dir;
+  const fs::path longest = dir / std::string(255, 'n');
+  write_file_atomically(longest, "x");
+  EXPECT_EQ(test::read_bytes(longest), "x");
+  EXPECT_ERROR(write_file_atomically(dir / std::string(256, 'n'), "x"), "File name too long");
+}
+
+TEST(FolderWrite, AppearsWholeWhereNothingOrAnEmptyFolderIs) {
+  const TempDir dir;
+  const auto write = [](const fs::path& folder) { write_file_atomically(folder / "f", "x"); };
+  fs::create_directory(dir / "empty");
+  fs::create_directory_symlink("empty", dir / "link");
+  for (const char* name : {"new", "new/below", "link"}) {
+    if (std::string_view(name) == "new/below") fs::remove_all(dir / "new");
+    write_folder_atomically(dir / name, write);
+    EXPECT_EQ(names_in(dir / name), std::vector<std::string>{"f"}) << name;
+  }
+  EXPECT_TRUE(fs::is_symlink(dir / "link"));
+  EXPECT_ERROR(write_folder_atomically(dir / "empty", write), "is there already");
+  EXPECT_THROW(write_folder_atomically(dir / "failed", [](const fs::path&) { throw std::logic_error("failed"); }),
+               std::logic_error);
+  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // new, empty, link
+}
+
+TEST(TemporaryPath, GoesWithTheObjectAndBeforeASignalEndsTheProcess) {
+  const TempDir dir;
+  {
+    const TemporaryPath file(dir / "file");
+    test::write_bytes(file.path(), "x");
+  }
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+  TemporaryPath kept(dir / "kept");
+  test::write_bytes(dir / "kept", "x");
+  kept.release();
+  const TemporaryPath file(dir / "file");
+  const TemporaryPath folder(dir / "folder");
+  test::write_bytes(file.path(), "x");
+  fs::create_directory(folder.path());
+  for (int i = 0; i < 300; ++i) test::write_bytes(folder.path() / std::to_string(i), "x");
+  remove_temporary_paths();
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"kept"});
 }
 
 TEST(SyncDirectory, NamesAFolderThatIsNotThere) {
@@ -222,6 +345,19 @@ TEST(MappedFile, RefusesWhatIsNotANonEmptyRegularFile) {
   EXPECT_ERROR(MappedFile(dir / "empty"), "is an empty file");
   EXPECT_ERROR(MappedFile(dir.path()), "is not a regular file");
   EXPECT_ERROR(MappedFile(dir / "pipe"), "is not a regular file");  // without waiting for a writer
+}
+
+TEST(MappedFile, IsFoundByItsAddresses) {
+  const TempDir dir;
+  test::write_bytes(dir / "f", "mapped");
+  const std::byte* bytes = nullptr;
+  {
+    const MappedFile file(dir / "f");
+    bytes = file.bytes().data();
+    EXPECT_EQ(mapped_path_at(bytes + 5), (dir / "f").string());
+    EXPECT_EQ(mapped_path_at(bytes - 1), nullptr);
+  }
+  EXPECT_EQ(mapped_path_at(bytes), nullptr);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "train/report/event_file.h"
+#include "core/file_status.h"
 
 #include <fmt/format.h>
 
@@ -52,7 +53,7 @@ std::string record(std::string_view data) {
 fs::path next_file(const fs::path& run) {
   for (int n = 0;; ++n) {
     const fs::path path = run / fmt::format("{}{:06}", kEventFilePrefix, n);
-    if (!fs::exists(path)) return path;
+    if (!core::path_exists(path)) return path;
   }
 }
 

@@ -3,7 +3,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "train/report/line_chart.h"
 
 namespace folio::train {
@@ -65,7 +67,11 @@ std::vector<LogEntry> read_log(const fs::path& path) {
 
 RunLog::RunLog(const fs::path& run, int64_t keep_up_to) : run_(run) {
   const fs::path path = run / "log.jsonl";
-  if (fs::exists(path)) entries_ = read_log(path);
+  if (core::path_exists(path)) {
+    core::require(core::is_plain_file(path), "{} is not a regular file; remove it, or take another --out",
+                  path.string());
+    entries_ = read_log(path);
+  }
   std::erase_if(entries_, [&](const LogEntry& entry) { return entry.step > keep_up_to; });
   std::string kept;
   for (const LogEntry& entry : entries_) kept += to_line(entry);

@@ -5,10 +5,9 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -16,6 +15,8 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
+#include "core/temporary_path.h"
 
 namespace folio::train {
 namespace {
@@ -32,14 +33,18 @@ void start_recording() {
   profiler::enableProfiler(config, {ActivityType::CPU});
 }
 
-// What Kineto recorded, as it writes it: to a file, and nowhere else.
-std::string stop_recording(const fs::path& scratch) {
-  profiler::disableProfiler()->save(scratch);
-  std::ifstream file(scratch, std::ios::binary);
-  core::require(file.good(), "{}: the timeline can't be written", scratch.string());
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  fs::remove(scratch);
-  return text;
+// What Kineto recorded, as it writes it: to a file, and nowhere else. In the folder for temporary files, since the
+// timeline may be a device.
+std::string stop_recording() {
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  core::require(!error, "no folder for temporary files: {}; name one with TMPDIR", error.message());
+  std::string name = (folder / "folio-trace-XXXXXX").string();
+  core::require(::mkdtemp(name.data()) != nullptr, "cannot make {}: {}", name, std::strerror(errno));
+  const core::TemporaryPath scratch(name);
+  const fs::path file = scratch.path() / "trace.json";
+  profiler::disableProfiler()->save(file);
+  return core::read_text_file(file, size_t{4} << 30U);
 }
 
 // The texts of all ranks on the first one.
@@ -80,8 +85,8 @@ json merged(const std::vector<std::string>& traces) {
 }  // namespace
 
 StepTrace::StepTrace(fs::path file, parallel::World* world) : file_(std::move(file)), world_(world) {
-  const fs::path folder = fs::absolute(file_).parent_path();
-  core::require(fs::is_directory(folder), "--trace {}: there is no folder {}", file_.string(), folder.string());
+  const fs::path folder = core::absolute_path(file_).parent_path();
+  core::require(core::is_folder(folder), "--trace {}: there is no folder {}", file_.string(), folder.string());
 }
 
 StepTrace::~StepTrace() {
@@ -99,7 +104,7 @@ void StepTrace::step_ended() {
   if (n_steps_ != kLast) return;
   recording_ = false;
   const int64_t rank = world_ == nullptr ? 0 : world_->mesh().rank();
-  const std::vector<std::string> traces = gathered(stop_recording(fmt::format("{}.{}", file_.string(), rank)), world_);
+  const std::vector<std::string> traces = gathered(stop_recording(), world_);
   if (rank == 0) core::write_file_atomically(file_, merged(traces).dump());
 }
 

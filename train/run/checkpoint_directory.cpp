@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "train/step/trainer_state.h"
 
 namespace folio::train {
@@ -86,7 +87,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
     core::fail("cannot save the checkpoint {}: {}", name, what);
   };
   try {
-    if (fs::create_directories(checkpoints)) core::sync_directory(run);
+    if (core::make_folders(checkpoints)) core::sync_directory(run);
     const bool stands = target_of(checkpoints / "last") == name || target_of(checkpoints / "best") == name;
     if (!stands) write_step(checkpoints, name, write);
     point_link(checkpoints, "last", name);
@@ -107,19 +108,21 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
 
 void recover_checkpoints(const fs::path& run) {
   const fs::path checkpoints = run / "checkpoints";
-  if (!fs::exists(checkpoints)) return;
+  if (!core::path_exists(checkpoints)) return;
   std::set<std::string> kept;
-  if (fs::exists(checkpoints / "last")) {
+  if (core::path_exists(checkpoints / "last")) {
     const TrainerState state = read_trainer_state(checkpoints / "last");
     kept = named_steps(state.step, state.best_step);
     kept.insert(target_of(checkpoints / "last"));
     if (state.best_step >= 0) {
       // A save replaces `last` first. If it was killed before it replaced `best`, that still names the old step.
-      core::require(fs::exists(checkpoints / step_name(state.best_step)), "{}: the best checkpoint, {}, is missing",
-                    checkpoints.string(), step_name(state.best_step));
+      core::require(core::path_exists(checkpoints / step_name(state.best_step)),
+                    "{}: the best checkpoint, {}, is missing", checkpoints.string(), step_name(state.best_step));
       point_link(checkpoints, "best", step_name(state.best_step));
     } else {
-      fs::remove(checkpoints / "best");
+      std::error_code error;
+      fs::remove(checkpoints / "best", error);
+      core::require(!error, "cannot remove {}: {}", (checkpoints / "best").string(), error.message());
     }
     core::sync_directory(checkpoints);
   }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/paths.h"
 #include "train/report/event_file.h"
 
@@ -20,7 +21,8 @@ void remove_run(const fs::path& run) {
        {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml", "summary.txt"}) {
     paths.push_back(run / name);
   }
-  for (const auto& entry : fs::directory_iterator(run)) {
+  std::error_code unreadable;  // then there is nothing to remove, or removing what has a name says why not
+  for (const auto& entry : fs::directory_iterator(run, unreadable)) {
     if (entry.path().filename().string().starts_with(kEventFilePrefix)) paths.push_back(entry.path());
   }
   for (const fs::path& path : paths) {
@@ -36,7 +38,7 @@ void check_state(const RunChoice& choice) {
   if (choice.resume) {
     core::require(state != RunState::Absent, "there is no unfinished run in {} to resume; leave --resume out", shown);
     core::require(state != RunState::Finished, "the run in {} is finished; there is nothing to resume", shown);
-    core::require(fs::exists(choice.path / "checkpoints" / "last"),
+    core::require(core::path_exists(choice.path / "checkpoints" / "last"),
                   "the run in {} has no checkpoint to go on from; start it anew with --force", shown);
   } else if (!choice.force) {
     core::require(state != RunState::Unfinished,
@@ -48,8 +50,10 @@ void check_state(const RunChoice& choice) {
 }  // namespace
 
 RunState run_state(const fs::path& run) {
-  if (fs::exists(run / "model.gguf")) return RunState::Finished;
-  if (fs::is_symlink(run / "checkpoints" / "last") || fs::exists(run / "log.jsonl")) return RunState::Unfinished;
+  if (core::path_exists(run / "model.gguf")) return RunState::Finished;
+  std::error_code error;
+  const bool has_link = fs::is_symlink(fs::symlink_status(run / "checkpoints" / "last", error));
+  if (has_link || core::path_exists(run / "log.jsonl")) return RunState::Unfinished;
   return RunState::Absent;
 }
 
@@ -64,15 +68,13 @@ fs::path run_path(const std::string& dataset, const std::optional<std::string>& 
 RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume, bool force) {
   const fs::path run = run_path(dataset, out, force);
   RunChoice choice{.path = run, .resume = resume, .force = force, .lock = {}};
-  if (fs::is_directory(run)) choice.lock.emplace(run);
+  if (core::is_folder(run)) choice.lock.emplace(run);
   check_state(choice);
   return choice;
 }
 
 void prepare_run(RunChoice& choice) {
-  std::error_code error;
-  fs::create_directories(choice.path, error);
-  core::require(!error, "cannot make the folder {}: {}", choice.path.string(), error.message());
+  core::make_folders(choice.path);
   if (!choice.lock) {
     choice.lock.emplace(choice.path);
     check_state(choice);  // another process may have been here since choose_run()

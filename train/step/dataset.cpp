@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/file_status.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "train/step/trainer_state.h"
 
@@ -41,7 +42,7 @@ std::string paths_of(const data::TextFiles& texts) { return fmt::format("{}", fm
 TextDataset::TextDataset(const data::Corpus& corpus, const TrainConfig& config,
                          std::unique_ptr<const data::Tokenizer> tokenizer)
     : source_{.name = corpus.name,
-              .path = std::filesystem::absolute(corpus.path).string(),
+              .path = core::absolute_path(corpus.path).string(),
               .bytes = static_cast<int64_t>(corpus.text.size()),
               .digest = corpus_digest(corpus.text)},
       tokenizer_(or_characters(std::move(tokenizer), corpus)),

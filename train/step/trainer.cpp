@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/formats/peft_adapter.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "modules/fused/block.h"
@@ -113,7 +114,7 @@ void write_gradients(const fs::path& path, const nn::Llama& model, const Trainer
     core::write_hf_tensors(path, gradients_of(model));
     return;
   }
-  fs::create_directories(path);
+  core::make_folders(path);
   core::write_adapter(path, model->config(), adapter_gradients_of(model, lora_options(state.config)),
                       adapter_info(state));
 }
@@ -172,7 +173,7 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& bas
     average_ = nn::Llama(state_.config.model);  // before the seed, whose numbers the model takes
   frozen_ = frozen_weights(state_.config, base);
   if (frozen_) {
-    state_.base = fs::absolute(base).lexically_normal().string();
+    state_.base = core::absolute_path(base).lexically_normal().string();
     state_.base_digest = model_digest(frozen_->model());
   }
   torch::manual_seed(state_.config.seed);

@@ -59,13 +59,13 @@ int run(const CLI::App& app, Options& o) {
              parts.missing.empty() ? "nothing" : fmt::format("{}", fmt::join(parts.missing, ", ")));
   exercises::ExerciseMachine machine(parts);
   infer::Engine engine(model, machine);
-  apps::watch_interrupt();
+  apps::watch_signals();
   apps::print_text(o.prompt);
   const auto result = infer::generate(engine, *tokenizer, tokens, o.generate, apps::print_text, apps::interrupted);
   apps::print_text("\n");
   fmt::print(stderr, "\n{} tokens, finish_reason {}, seed {}\n", result.tokens.size(),
              infer::finish_reason_name(result.finish_reason), o.generate.sampler.seed);
-  return result.finish_reason == infer::FinishReason::Interrupted ? apps::kExitInterrupted : 0;
+  return result.finish_reason == infer::FinishReason::Interrupted ? apps::interrupted_code() : 0;
 }
 
 }  // namespace

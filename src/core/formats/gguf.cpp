@@ -9,6 +9,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 
 namespace folio::core {
 namespace {
@@ -277,7 +278,7 @@ void GgufFile::read_parts(int64_t count) {
   const std::string stem = where.substr(0, where.size() - ending(0).size());
   for (int64_t i = 1; i < count; ++i) {
     const std::filesystem::path next = stem + ending(i);
-    require(std::filesystem::exists(next), "{}: the file {} of {} is missing; get all into one folder", where,
+    require(path_exists(next), "{}: the file {} of {} is missing; get all into one folder", where,
             next.filename().string(), count);
     parts_.push_back(std::unique_ptr<const GgufFile>(new GgufFile(next, OneFile{})));
     const GgufFile& file = *parts_.back();

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/formats/hf_packed.h"
 #include "core/formats/safetensors.h"
 #include "core/json.h"
@@ -164,7 +165,7 @@ Shards open_weights(const fs::path& directory) {
 }  // namespace
 
 StoredModel read_hf_model(const fs::path& directory) {
-  require(fs::exists(directory / "config.json") || !fs::exists(directory / "adapter_config.json"),
+  require(path_exists(directory / "config.json") || !path_exists(directory / "adapter_config.json"),
           "{} is an adapter, not a model: name its base, and the adapter by --lora (export: --merge)",
           directory.string());
   StoredModel model{.path = directory.string(),

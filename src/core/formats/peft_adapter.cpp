@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/file_status.h"
 #include "core/formats/adapter_tensors.h"
 #include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
@@ -123,7 +124,7 @@ std::vector<float> reordered(decltype(split_halves_to_adjacent)& reorder, const 
 std::filesystem::path weights_of(const std::filesystem::path& directory) {
   const std::filesystem::path weights = directory / kWeights;
   require(
-      std::filesystem::exists(weights) || !std::filesystem::exists(directory / "adapter_model.bin"),
+      path_exists(weights) || !path_exists(directory / "adapter_model.bin"),
       "{} has its weights in adapter_model.bin, which is not read here; save it with peft's safe_serialization=True",
       directory.string());
   return weights;

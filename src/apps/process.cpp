@@ -1,0 +1,98 @@
+#include "apps/process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/mapped_paths.h"
+#include "core/temporary_path.h"
+
+namespace folio::apps {
+namespace {
+
+constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
+
+// Written or read by signal handlers, hence global.
+std::atomic<int> n_signals{0};
+std::atomic<int> last_signal{SIGINT};
+std::array<char, 32> program_name{};
+
+void end_at_once(int signal) {
+  core::remove_temporary_paths();
+  ::_exit(128 + signal);
+}
+
+void note_signal(int signal) {
+  last_signal = signal;
+  if (n_signals.fetch_add(1) > 0) end_at_once(signal);
+}
+
+void end_on_lost_file(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  core::remove_temporary_paths();
+  const char* path = core::mapped_path_at(info->si_addr);
+  for (const char* part : {static_cast<const char*>(program_name.data()), ": ", path == nullptr ? "a file" : path,
+                           " became shorter, or cannot be read, while it was in use; restore it, and replace files by "
+                           "renaming others to them\n"}) {
+    static_cast<void>(!::write(STDERR_FILENO, part, std::strlen(part)));
+  }
+  ::_exit(1);
+}
+
+void on_ending_signals(void (*handler)(int)) {
+  for (const int signal : kEndingSignals) {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    if (signal == SIGHUP && action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+void prepare_process(const std::string& program) {
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // the lowest free number
+    if (fd <= STDERR_FILENO) continue;
+    ::close(fd);
+    break;
+  }
+  program.copy(program_name.data(), program_name.size() - 1);
+  on_ending_signals(end_at_once);
+  struct sigaction action {};
+  action.sa_sigaction = end_on_lost_file;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+void watch_signals() {
+  n_signals = 0;
+  on_ending_signals(note_signal);
+}
+
+void end_on_signals() {
+  n_signals = 1;
+  on_ending_signals(end_at_once);
+}
+
+bool interrupted() { return n_signals.load() > 0; }
+
+int interrupted_code() { return 128 + last_signal.load(); }
+
+void flush_stdout() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  core::fail("cannot write to stdout: {}", errno == 0 ? "not all of the output was written" : std::strerror(errno));
+}
+
+}  // namespace folio::apps

@@ -1,0 +1,192 @@
+"""Where programs write and read: links, pipes, devices and names that no file has; and what a signal leaves behind.
+
+Devices are made in the tests' folders: a fault must not replace those of the machine.
+"""
+
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import time
+
+import pytest
+
+from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, export, run, succeed)
+
+NULL, ZERO, FULL = 3, 5, 7  # /dev/null, /dev/zero and /dev/full
+
+
+def device(path, minor):
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        os.close(os.open(path, os.O_RDWR))
+    except PermissionError:
+        pytest.skip("devices cannot be made here")
+    return path
+
+
+def start(program, *args, **more):
+    return subprocess.Popen([BUILD / program, *map(str, args)], env=environment("/nonexistent"), stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def await_event(happened, process, seconds=60):
+    until = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < until and process.poll() is None, process.stderr.read()
+        time.sleep(0.001)
+
+
+# ---- Outputs ----
+
+def test_what_is_there_is_not_replaced_but_written(golden_gguf, tmp_path):
+    expected = golden_gguf.read_bytes()
+    null = device(tmp_path / "null", NULL)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/old").write_text("old")
+    (tmp_path / "folder/old").chmod(0o640)
+    (tmp_path / "link").symlink_to("folder/old")
+    (tmp_path / "nowhere").symlink_to("folder/new")
+    for name in ("null", "link", "nowhere"):
+        export(GOLDEN, tmp_path / name)
+    assert stat.S_ISCHR(null.stat().st_mode)
+    for name in ("link", "nowhere"):
+        assert (tmp_path / name).is_symlink() and (tmp_path / name).read_bytes() == expected
+    assert stat.S_IMODE((tmp_path / "folder/old").stat().st_mode) == 0o640
+    os.mkfifo(tmp_path / "pipe")
+    with open(tmp_path / "folder/copy", "wb") as copy, subprocess.Popen(["cat", tmp_path / "pipe"], stdout=copy) as reader:
+        while run("export", GOLDEN, "--out", tmp_path / "pipe").returncode != 0:  # until cat has opened it
+            assert reader.poll() is None
+    assert (tmp_path / "folder/copy").read_bytes() == expected
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "link", "nowhere", "null", "pipe"]
+    assert sorted(p.name for p in (tmp_path / "folder").iterdir()) == ["copy", "new", "old"]
+
+
+def test_outputs_that_cannot_be_written_are_one_line(tmp_path):
+    def refuse(name, *parts, flags=()):
+        assert_refused(run("export", GOLDEN, "--out", tmp_path / name, *flags), FAILED, tmp_path / name, *parts)
+
+    full = device(tmp_path / "full", FULL)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/file").write_text("x")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(os.path.relpath(tmp_path / "socket"))
+        before = sorted(p.name for p in tmp_path.iterdir())
+        refuse("full", "No space left")
+        refuse("pipe", "no process reads")
+        refuse("loop", "Too many levels")
+        refuse("folder", "it is a folder")
+        refuse("socket", "it is a socket")
+        refuse("n" * 300, "File name too long")
+        refuse("folder", "is there already", flags=["--format", "hf"])
+        refuse("full", "is there already", flags=["--format", "hf"])
+        refuse("full", "full.tokenizer.bin", flags=["--format", "llama2c"])
+        assert sorted(p.name for p in tmp_path.iterdir()) == before
+    assert stat.S_ISCHR(full.stat().st_mode)
+
+
+def test_a_tokenizer_replaces_neither_of_its_files_without_force(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat and the hat and the mat\n" * 20)
+    train = ["tokenize", "train", text, "--vocab-size", 260]
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text("mine")
+    assert_refused(run(*train, "-o", tmp_path / "t.json"), FAILED, config, "--force")
+    assert config.read_text() == "mine" and not (tmp_path / "t.json").exists()
+    os.mkfifo(tmp_path / "pipe")
+    assert_refused(run(*train, "-o", tmp_path / "pipe", "--force"), FAILED, tmp_path / "pipe", "not a regular file")
+    succeed(*train, "-o", tmp_path / "t.json", "--force")
+    assert "PreTrainedTokenizerFast" in config.read_text()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pipe", "t.json", "text.txt", "tokenizer_config.json"]
+
+
+# ---- Inputs ----
+
+def calls(golden_gguf, path, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a text\n")
+    yield "generate", "-m", path
+    yield "generate", "-m", golden_gguf, "--prompts", path
+    yield "generate", "-m", golden_gguf, "--grammar", path
+    yield "generate", "-m", golden_gguf, "--lora", path
+    yield "chat", "-m", golden_gguf, "--chat-template", path, "-p", "x"
+    yield "perplexity", "-m", path, "--text", text
+    yield "perplexity", "-m", golden_gguf, "--text", path
+    yield "inspect", path
+    yield "export", path, "--out", tmp_path / "out"
+    yield "export", GOLDEN, "--out", tmp_path / "out", "--merge", path
+    yield "bench", "-m", path
+    yield "serve", "-m", path, "--port", 0
+    yield "tokenize", "encode", "-t", path, text
+    yield "tokenize", "encode", "-t", GOLDEN, path
+    yield "tokenize", "stats", "-t", GOLDEN, path
+    yield "tokenize", "train", path, "-o", tmp_path / "out"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "pipe.gz", "zero", "zero.jsonl", "socket", "loop", "nowhere", "n" * 300])
+def test_what_is_no_file_is_one_line_and_no_wait(golden_gguf, tmp_path, kind):
+    path = tmp_path / kind
+    if kind.startswith("pipe"):
+        os.mkfifo(path)
+    elif kind.startswith("zero"):
+        device(path, ZERO)
+    elif kind == "loop":
+        path.symlink_to("loop")
+    elif kind == "nowhere":
+        path.symlink_to("none")
+    with socket.socket(socket.AF_UNIX) as s:
+        if kind == "socket":
+            s.bind(os.path.relpath(path))
+        for call in calls(golden_gguf, path, tmp_path):
+            done = run(*call, timeout=60)
+            assert_refused(done, WRONG_USAGE if done.returncode == WRONG_USAGE else FAILED, str(path)[:60])
+            assert "filesystem error" not in done.stderr and not (tmp_path / "out").exists(), done.stderr
+
+
+# ---- Signals ----
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_text_with_its_exit_code(golden_gguf, number):
+    process = start("generate", "-m", golden_gguf, "-n", 10**9, "--slide", "-t", 1)
+    assert process.stdout.read(1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number and out.endswith(b"\n") and b"finish_reason interrupted" in err
+
+
+def test_a_hang_up_that_nohup_ignores_stays_so(golden_gguf):
+    process = start("generate", "-m", golden_gguf, "-n", 10**9, "--slide", "-t", 1,
+                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+
+
+@pytest.fixture(scope="module")
+def large_model(tmp_path_factory):
+    """Half a billion zeros as llama2.c stores them, without taking a disk's space: its export takes long."""
+    dim, hidden, layers, vocab, context, heads = 4096, 16384, 2, 66, 64, 32
+    path = tmp_path_factory.mktemp("large") / "large.bin"
+    per_layer = 2 * dim + 4 * dim * dim + 3 * dim * hidden
+    floats = vocab * dim + layers * per_layer + dim + context * dim // heads
+    path.write_bytes(struct.pack("<7i", dim, hidden, layers, heads, heads, vocab, context))
+    os.truncate(path, 28 + 4 * floats)
+    return path
+
+
+@pytest.mark.parametrize("number, flags", [(signal.SIGINT, ["--type", "q6_k"]), (signal.SIGTERM, ["--format", "hf"]),
+                                           (signal.SIGHUP, ["--format", "llama2c", "--version", "2"])])
+def test_an_export_that_a_signal_ends_leaves_nothing(large_model, tmp_path, number, flags):
+    process = start("export", large_model, "--out", tmp_path / "out", "--tokenizer", GOLDEN, *flags)
+    await_event(lambda: any(tmp_path.iterdir()), process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number and out == b"" and err.count(b"\n") <= 1, err
+    assert list(tmp_path.iterdir()) == []

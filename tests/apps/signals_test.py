@@ -1,0 +1,104 @@
+"""How ./train ends at a signal, and with which streams and paths it goes on: nothing of a run is lost or misplaced."""
+
+import itertools
+import json
+import os
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from exactness import log_of, make_home
+from outputs_test import FULL, NULL, ZERO, device
+from support import BUILD, FAILED, SMALL_RUN, WRONG_USAGE, assert_refused, environment, run, succeed
+
+ENDLESS = [*SMALL_RUN, "--steps", "1000000", "--log-every", "1", "--eval-every", "100000"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+def train(home, *flags, **more):
+    return run("train", home / "cats.txt", *SMALL_RUN, "--steps", "4", *flags, home=home, **more)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_a_checkpoint_as_ctrl_c_does(home, number):
+    process = subprocess.Popen([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"],
+                               env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("step 5/"):
+            process.send_signal(number)
+            break
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number and errors == "" and "--resume" in out
+    saved = json.loads((home / "r/checkpoints/last/trainer.json").read_text())["step"]
+    assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved
+
+
+def test_closed_streams_are_not_the_files_of_the_run(home):
+    for number, closed in enumerate(itertools.product([False, True], repeat=3)):
+        directory = home / f"r{number}"
+        done = subprocess.run([BUILD / "train", home / "cats.txt", *SMALL_RUN, "--steps", "4", "--out", directory],
+                              env=environment(home), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, timeout=120,
+                              preexec_fn=lambda: [os.close(n) for n, is_closed in enumerate(closed) if is_closed])
+        assert done.returncode == 0 and log_of(directory)[-1]["step"] == 4, closed
+        assert all("loss" in entry for entry in log_of(directory))
+
+
+@pytest.mark.parametrize("program, flags", [("train", ["--help"]), ("train", ["--steps", "4"]), ("verify", ["--help"])])
+def test_a_full_stdout_is_a_failure_with_one_line(home, program, flags):
+    arguments = flags if "--help" in flags else [home / "cats.txt", *SMALL_RUN, *flags, "--out", home / "r"]
+    with open(device(home / "full", FULL), "wb") as full:
+        done = subprocess.run([BUILD / program, *arguments], env=environment(home), stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=120)
+    assert done.returncode == FAILED and "cannot write to stdout: No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_edited_values_that_resume_ignores_are_named(home):
+    assert train(home, "--out", home / "r").returncode == 0
+    (home / "r/model.gguf").unlink()
+    config = home / "r/config.toml"
+    config.write_text(config.read_text().replace("lr = 0.01\n", "lr = 0.5\n") + "misspelt = 3\n")
+    done = train(home, "--resume", "--out", home / "r")
+    assert done.returncode == 0 and done.stderr.count("\n") == 1
+    assert f"{config}: lr = 0.5, misspelt = 3; " in done.stderr
+    assert "lr = 0.01\n" in config.read_text()
+
+
+def test_outputs_beside_a_run_may_be_devices(home):
+    null = device(home / "null", NULL)
+    succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "8", "--out", home / "r", "--trace", null, "--dump-batches",
+            null, "--dump-grads", null, home=home)
+    assert stat.S_ISCHR(null.stat().st_mode)
+    assert sorted(p.name for p in home.iterdir()) == ["cats.txt", "null", "r"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "pipe.jsonl", "zero", "loop", "n" * 300])
+def test_what_is_no_file_is_one_line_and_no_wait(home, kind):
+    path = home / kind
+    if kind.startswith("pipe"):
+        os.mkfifo(path)
+    elif kind == "zero":
+        device(path, ZERO)
+    elif kind == "loop":
+        path.symlink_to("loop")
+    text, small = home / "cats.txt", [*SMALL_RUN, "--steps", "2"]
+    for call in [("train", path, *small), ("train", text, *small, "--eval", path), ("train", text, *small, "--out", path),
+                 ("train", text, *small, "--config", path), ("train", text, *small, "--tokenizer", path),
+                 ("train", text, *small, "--init", path), ("verify", path, path)]:
+        done = run(*call, home=home, timeout=60)
+        assert_refused(done, WRONG_USAGE if done.returncode == WRONG_USAGE else FAILED, str(path)[:60])
+        assert "filesystem error" not in done.stderr and not (home / "runs").exists()
+
+
+def test_a_log_that_is_no_file_is_refused(home):
+    (home / "r").mkdir()
+    os.mkfifo(home / "r/log.jsonl")
+    assert_refused(train(home, "--out", home / "r", timeout=60), FAILED, home / "r")
+    succeed("train", home / "cats.txt", *SMALL_RUN, "--steps", "4", "--out", home / "r", "--force", home=home)
