@@ -45,7 +45,8 @@ struct ToolFormat {
 };
 
 /// What a template writes that is no JSON object of arguments (XML, Python) is not recognized: then the tools are told
-/// in words, too. All renderings spend the budget. Throws core::Error if the template does not show what an answer says.
+/// in words, too. All renderings spend the budget. Throws core::Error if the template does not show what an answer
+/// says.
 [[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                      const core::WorkBudget& budget = core::WorkBudget());
 

@@ -214,14 +214,19 @@ void Form::expand(Place place) {
   // The stretches of bytes between cuts, and where each leads.
   std::array<size_t, 257> stretch_of{};
   size_t n_stretches = 0;
-  for (size_t byte = 0; byte < 257; ++byte) stretch_of[byte] = cuts[byte] || byte == 0 ? n_stretches++ : n_stretches - 1;
+  for (size_t byte = 0; byte < stretch_of.size(); ++byte) {
+    if (byte == 0 || cuts[byte]) ++n_stretches;
+    stretch_of[byte] = n_stretches - 1;
+  }
   std::vector<std::vector<Way>> reached_by(n_stretches);
   for (const Way& way : ways) {
     for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
       if (edge.kind != Grammar::Edge::Kind::Bytes) continue;
       const size_t end = stretch_of[static_cast<size_t>(edge.high) + 1];
       spend(1 + end - stretch_of[edge.low]);
-      for (size_t i = stretch_of[edge.low]; i < end; ++i) reached_by[i].push_back({.state = edge.to, .stack = way.stack});
+      for (size_t i = stretch_of[edge.low]; i < end; ++i) {
+        reached_by[i].push_back({.state = edge.to, .stack = way.stack});
+      }
     }
   }
   std::vector<Step> steps;

@@ -65,7 +65,8 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
     ways.push_back(parts.member(parts.quotes(keys.build(grammar, characters)), in.value(of)));
   };
   const core::WorkBudget::Place place(grammar.budget(), ".patternProperties");
-  add(CharacterAutomaton(0, -1, grammar.budget()).but_not(CharacterAutomaton(names, grammar.budget())), nullptr, 0, add);
+  const CharacterAutomaton any(0, -1, grammar.budget());
+  add(any.but_not(CharacterAutomaton(names, grammar.budget())), nullptr, 0, add);
   return grammar.choice(ways);
 }
 

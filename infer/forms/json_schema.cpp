@@ -234,7 +234,10 @@ class SchemaCompiler {
         to.push_back(parse_pattern(one->text, at, "pattern", grammar_.budget()));
       }
     }
-    if (const Json format = all.at("format")) to.push_back(parse_regex(format_regex(format->text).value(), RegexMatch::Whole, RegexDialect::Re2, grammar_.budget()));
+    if (const Json format = all.at("format")) {
+      const std::string expression = format_regex(format->text).value();
+      to.push_back(parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, grammar_.budget()));
+    }
     return to;
   }
 

@@ -32,7 +32,7 @@ class StopFilter {
     std::vector<uint32_t> fallback;  ///< of n bytes: the longest shorter beginning of the text that they end with
   };
 
-  /// Advances `matched` by what is pushed behind held_. Where in both the first stop string begins; npos: there is none.
+  /// Advances `matched` by bytes that follow held_. Where the first stop string in both begins, or npos.
   [[nodiscard]] size_t read(std::string_view bytes, std::vector<size_t>& matched) const;
 
   std::vector<Stop> stops_;

@@ -13,7 +13,8 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   std::optional<Service> service;        // there when the first request comes
   std::atomic<Service*> made = nullptr;  // for the engine's thread, which loads adapters while it is made
   HttpServer http(
-      http_options, [&](const HttpRequest& request, const Service::Reply& reply) { service->handle(request, reply); },
+      http_options,
+      [&](HttpRequest request, const Service::Reply& reply) { service->handle(std::move(request), reply); },
       [&](int status, std::string_view why) { return service->refused(status, why); });
   options.allowed_hosts.push_back(http.address());
   if (http_options.host != http.address()) options.allowed_hosts.push_back(http_options.host);
@@ -33,6 +34,7 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   http.on_signal([&] { service->end_soon(); });
   ready(fmt::format("http://{}:{}", http.address(), http.port()));
   http.run();
+  service->stop();
 }
 
 }  // namespace folio::infer::server

@@ -28,6 +28,7 @@ class Service:
     allowed_hosts    that requests may name beside localhost; "0.0.0.0" allows any address
     allowed_origins  of pages elsewhere that may ask
     max_queue        choices that run or wait; more are told to come back (429)
+    request_work     steps that preparing a request may take, before it runs
     request_timeout  seconds that a request may take
     log              a line on stderr for each request; log_texts: prompts and answers, too
     """
@@ -40,6 +41,7 @@ class Service:
         allowed_hosts: Sequence[str] = (),
         allowed_origins: Sequence[str] = (),
         max_queue: int = 1024,
+        request_work: int = 10_000_000,
         request_timeout: int = 600,
         log: bool = False,
         log_texts: bool = False,
@@ -47,7 +49,8 @@ class Service:
         self.model = model
         _engine.serve(model._model, {
             "api_key": api_key, "allowed_hosts": list(allowed_hosts), "allowed_origins": list(allowed_origins),
-            "max_queue": max_queue, "request_timeout": request_timeout, "log": log, "log_texts": log_texts})
+            "max_queue": max_queue, "request_work": request_work, "request_timeout": request_timeout, "log": log,
+            "log_texts": log_texts})
         model._service = self
 
     def request(

@@ -85,6 +85,10 @@ void add_flags(CLI::App& app, Options& o) {
   app.add_option("--max-queue", o.service.max_queue, "choices that run or wait; more are told to come back")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();
+  app.add_option("--request-work", o.service.request_work,
+                 "steps of work that a request may need before it runs: for its template, its tokens and its form")
+      ->check(apps::in_range(1, 1e15))
+      ->capture_default_str();
   app.add_option("--request-timeout", o.request_timeout, "seconds that a request may take")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();

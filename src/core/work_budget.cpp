@@ -12,7 +12,8 @@ std::string too_much(const std::string& place, uint64_t limit) {
 
 }  // namespace
 
-TooMuchWork::TooMuchWork(std::string place, uint64_t limit) : WorkStopped(too_much(place, limit)), place_(std::move(place)) {}
+TooMuchWork::TooMuchWork(std::string place, uint64_t limit)
+    : WorkStopped(too_much(place, limit)), place_(std::move(place)) {}
 
 void WorkBudget::stop() const {
   if (state_->cancelled) throw WorkCancelled();

@@ -22,7 +22,7 @@ using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
-constexpr size_t kScopeSteps = 4;  // of a scope, which takes memory until the end
+constexpr size_t kScopeSteps = 4;    // of a scope, which takes memory until the end
 constexpr size_t kNamesPerStep = 8;  // that are compared
 
 enum class Flow { Next, Break, Continue };

@@ -1,7 +1,7 @@
 // Values of a Jinja template, with Python's meaning. A text is code points, and each character keeps whether it was
 // said in a message: slicing, trimming and joining cannot turn what people say into the template's own words. A
-// template is hostile: a Session spends the steps of a budget and bounds the sizes of one rendering, and lists and dicts
-// nest at most kMaxNesting deep.
+// template is hostile: a Session spends the steps of a budget and bounds the sizes of one rendering, and lists and
+// dicts nest at most kMaxNesting deep.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ uint64_t steps_of(const ChatTemplate& chat, size_t n_messages) {
 }
 
 TEST(ChatWork, ATemplateThatLoopsIsRejectedBeyondTheBudget) {
-  const ChatTemplate square("{% for a in messages %}{% for b in messages %}{{ b.content }}{% endfor %}{% endfor %}", "t");
+  const ChatTemplate square("{% for a in messages %}{% for b in messages %}{{ b.content }}{% endfor %}{% endfor %}",
+                            "t");
   const uint64_t steps = steps_of(square, 100);
   EXPECT_GT(steps, 100U * 100U);
   EXPECT_NO_THROW(static_cast<void>(square.render(messages(100), "", "", {.budget = core::WorkBudget(steps)})));
@@ -31,7 +32,8 @@ TEST(ChatWork, ANameIsLookedForInEachScopeThatIsCounted) {
   std::string names;
   for (int i = 0; i < 800; ++i) names += "{% set v" + std::to_string(i) + " = 1 %}";
   const std::string loop = "{% for a in messages %}{{ v799 }}{% endfor %}";
-  EXPECT_GT(steps_of(ChatTemplate(names + loop, "t"), 200), steps_of(ChatTemplate("{% set v799 = 1 %}" + loop, "t"), 200) + 200 * 50);
+  const uint64_t among_few = steps_of(ChatTemplate("{% set v799 = 1 %}" + loop, "t"), 200);
+  EXPECT_GT(steps_of(ChatTemplate(names + loop, "t"), 200), among_few + 200 * 50);
 }
 
 }  // namespace

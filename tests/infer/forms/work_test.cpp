@@ -30,10 +30,13 @@ std::string object_of(const std::string& schema, size_t n) {
 }
 
 FormOptions tools_of(const std::string& schema, size_t n) {
-  CallsForm calls{.format = {.opening = "<", .trigger = "<", .call = {{.kind = data::CallPiece::Kind::Name}, {.kind = data::CallPiece::Kind::Arguments}}}};
+  using Piece = data::CallPiece::Kind;
+  CallsForm calls;
+  calls.format = {.opening = "<", .trigger = "<", .call = {{.kind = Piece::Name}, {.kind = Piece::Arguments}}};
   for (size_t i = 0; i < n; ++i) {
     const std::string number = std::to_string(i);
-    calls.functions.push_back({.name = "f" + number, .parameters = schema, .place = "[" + number + "].function.parameters"});
+    calls.functions.push_back(
+        {.name = "f" + number, .parameters = schema, .place = "[" + number + "].function.parameters"});
   }
   return {.kind = Kind::Calls, .calls = std::make_shared<CallsForm>(calls)};
 }
@@ -60,8 +63,8 @@ TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   EXPECT_EQ(place_of({.kind = Kind::Regex, .text = "[" + repeated("\\pL", 21'000) + "]"}, core::WorkBudget()), "regex");
   EXPECT_EQ(place_of({.kind = Kind::Regex, .text = repeated("\\pL", 21'000)}, core::WorkBudget()), "regex");
   const std::string in_tools = place_of(tools_of(object_of(pattern, 40), 128), core::WorkBudget());
-  EXPECT_TRUE(in_tools.starts_with("tools[") && in_tools.find("].function.parameters.properties.p") != std::string::npos)
-      << in_tools;
+  EXPECT_TRUE(in_tools.starts_with("tools[")) << in_tools;
+  EXPECT_NE(in_tools.find("].function.parameters.properties.p"), std::string::npos) << in_tools;
 }
 
 // The same text, of each kind: half of its own work is not enough, its own work is.
@@ -72,7 +75,7 @@ TEST(FormWork, IsTheSameEachTimeAndAllOfItIsCounted) {
       {.kind = Kind::Regex, .text = "(a|b){2,300}[\\pL]*"},
       {.kind = Kind::Grammar, .text = "root ::= \"a\" | [^\"\\x00-\\x1f]{3,200} root?"},
       {.kind = Kind::JsonSchema, .text = object_of(R"({"type":"integer","minimum":-98765,"maximum":12345})", 20)},
-      {.kind = Kind::JsonSchema, .text = R"({"oneOf":[{"const":)" + ("\"" + repeated("x", 9000) + "\"") + R"(},{"const":"b"}]})"},
+      {.kind = Kind::JsonSchema, .text = R"({"oneOf":[{"const":")" + repeated("x", 9000) + R"("},{"const":"b"}]})"},
       {.kind = Kind::JsonObject},
       {.kind = Kind::Choice, .choices = choices},
       tools_of(object_of(R"({"type":"string","maxLength":20})", 3), 4)};
