@@ -20,6 +20,8 @@ template <typename Run>
 auto with_remedy(const std::string& where, Run&& run) {
   try {
     return run();
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error& error) {
     core::fail("{}: its chat template, {}; --chat-template takes another: {}", where,
                core::printable(error.what(), 250), all_names());
@@ -31,6 +33,13 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
     if (token.id == id) return token.text;
   }
   return "";
+}
+
+// Each key of an object is compared with those before it, of which there are at most 1,024.
+core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
+  constexpr size_t kStepsPerByte = 4;
+  session.spend(kStepsPerByte * text.size());
+  return core::parse_ordered_json(text, where);
 }
 
 // Texts in it, keys too, are somebody's.
@@ -61,7 +70,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
   for (const ToolCall& call : message.calls) {
     const jinja::Value arguments =
         arguments_as_text ? said(call.arguments)
-                          : value_of(session, core::parse_ordered_json(call.arguments, "the arguments of a call"));
+                          : value_of(session, read_in_order(session, call.arguments, "the arguments of a call"));
     const jinja::Value function = session.dict({{name("name"), said(call.name)}, {name("arguments"), arguments}});
     calls.push_back(
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
@@ -106,13 +115,13 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                                             std::string_view eos, const RenderOptions& options,
                                             std::vector<ChatSpan>* generated) const {
   core::require(!messages.empty(), "a chat needs a message");
-  jinja::Session session;
+  jinja::Session session(options.budget.value_or(core::WorkBudget()));
   const auto text = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
   std::vector<jinja::Value> list;
   for (const ChatMessage& m : messages) list.push_back(value_of(session, m, options.arguments_as_text));
   const jinja::Value tools = options.tools.empty()
                                  ? jinja::Value{jinja::None{}}
-                                 : value_of(session, core::parse_ordered_json(options.tools, "the tools"));
+                                 : value_of(session, read_in_order(session, options.tools, "the tools"));
   std::vector<jinja::Generated> answers;
   const jinja::Text rendered = with_remedy(where_, [&] {
     return jinja::render(*program_, session,
@@ -125,10 +134,13 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                          generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
-    const auto bytes_before = [&](size_t n) { return jinja::to_utf8(jinja::TextView(rendered).substr(0, n)).size(); };
+    std::vector<size_t> bytes_before{0};  // each character
+    for (const char32_t& c : rendered) {
+      bytes_before.push_back(bytes_before.back() + jinja::to_utf8(jinja::TextView(&c, 1)).size());
+    }
     generated->clear();
     for (const auto& [begin, end] : answers)
-      generated->push_back({.begin = bytes_before(begin), .end = bytes_before(end)});
+      generated->push_back({.begin = bytes_before[begin], .end = bytes_before[end]});
   }
   std::vector<ChatPiece> pieces;
   for (size_t from = 0; from < rendered.size();) {
@@ -160,7 +172,11 @@ std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  std::span<const ChatMessage> messages, const RenderOptions& options) {
-  return encode_rendered(tokenizer, render_chat(tokenizer, chat, messages, options));
+  const std::vector<ChatPiece> rendered = render_chat(tokenizer, chat, messages, options);
+  if (options.budget) {
+    for (const ChatPiece& piece : rendered) options.budget->spend(piece.text.size());
+  }
+  return encode_rendered(tokenizer, rendered);
 }
 
 std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {

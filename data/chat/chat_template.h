@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ struct RenderOptions {
   bool add_generation_prompt = true;  ///< up to where the assistant's next answer begins
   std::string tools{};                ///< a JSON list of functions, as OpenAI's API has it; empty: there are none
   bool arguments_as_text = false;     ///< the template wants the arguments of calls as a text, not as an object
+  std::optional<core::WorkBudget> budget{};  ///< that rendering spends; none: one of its own
 };
 
 /// A part of a rendered chat: text of the template, in which special tokens are looked for, or what somebody says.
@@ -83,7 +85,7 @@ class ChatTemplate {
 /// A rendered chat in tokens, with the tokenizer's prefix_tokens() in front unless they stand there.
 [[nodiscard]] std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered);
 
-/// encode_rendered() of render_chat().
+/// encode_rendered() of render_chat(). With a budget in the options, each byte of the rendered chat is a step of it.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages,
                                                const RenderOptions& options = {});

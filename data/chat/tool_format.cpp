@@ -89,7 +89,8 @@ std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const s
 
 class Recognizer {
  public:
-  Recognizer(const Tokenizer& tokenizer, const ChatTemplate& chat) : tokenizer_(tokenizer), chat_(chat) {}
+  Recognizer(const Tokenizer& tokenizer, const ChatTemplate& chat, const core::WorkBudget& budget)
+      : tokenizer_(tokenizer), chat_(chat), budget_(budget) {}
 
   [[nodiscard]] ToolFormat recognize() {
     if (rendered(conversation(0), true).value_or("").find(kNames[0]) != std::string::npos) {
@@ -109,7 +110,8 @@ class Recognizer {
  private:
   // Nothing where the template refuses it.
   [[nodiscard]] std::optional<std::string> rendered(const std::vector<ChatMessage>& messages, bool prompt) const try {
-    RenderOptions options{.add_generation_prompt = prompt, .arguments_as_text = format_.arguments_as_text};
+    RenderOptions options{
+        .add_generation_prompt = prompt, .arguments_as_text = format_.arguments_as_text, .budget = budget_};
     std::string text;
     if (!format_.in_words) options.tools = made_up_tools();
     const auto pieces =
@@ -117,6 +119,8 @@ class Recognizer {
                     format_.in_words ? in_words(messages, made_up_tools(), format_.has_system) : messages, options);
     for (const ChatPiece& piece : pieces) text += piece.text;
     return text;
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error&) {
     return std::nullopt;
   }
@@ -233,13 +237,14 @@ class Recognizer {
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
+  const core::WorkBudget& budget_;
   ToolFormat format_;
 };
 
 }  // namespace
 
-ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat) {
-  return Recognizer(tokenizer, chat).recognize();
+ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat, const core::WorkBudget& budget) {
+  return Recognizer(tokenizer, chat, budget).recognize();
 }
 
 ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools, const ToolFormat& format) {
@@ -250,8 +255,9 @@ ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::strin
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  std::span<const ChatMessage> messages, const std::string& tools,
-                                 const ToolFormat& format) {
-  const ChatWithTools told = with_tools(messages, tools, format);
+                                 const ToolFormat& format, const core::WorkBudget& budget) {
+  ChatWithTools told = with_tools(messages, tools, format);
+  told.options.budget = budget;
   return encode_chat(tokenizer, chat, told.messages, told.options);
 }
 

@@ -45,8 +45,10 @@ struct ToolFormat {
 };
 
 /// What a template writes that is no JSON object of arguments (XML, Python) is not recognized: then the tools are told
-/// in words, too. Throws core::Error if the template does not show what an answer says.
-[[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat);
+/// in words, too. All renderings spend the budget. Throws core::Error if the template does not show what an answer
+/// says.
+[[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                     const core::WorkBudget& budget = core::WorkBudget());
 
 /// What render_chat() is given of a conversation with tools, calls or what they returned.
 struct ChatWithTools {
@@ -60,7 +62,8 @@ struct ChatWithTools {
 /// encode_chat() of with_tools().
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
-                                               const ToolFormat& format);
+                                               const ToolFormat& format,
+                                               const core::WorkBudget& budget = core::WorkBudget());
 
 /// A tokenizer to which some tokens that are no text, such as [TOOL_CALLS], are the text that is their name.
 class MarkedTokenizer final : public Tokenizer {

@@ -3,8 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <array>
+#include <vector>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -22,14 +22,45 @@ size_t valid_end(std::string_view text, size_t at) {
   return at;
 }
 
+constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+// Appends the canonical decomposition of a character.
+void append_decomposed(uint32_t code_point, std::vector<utf8proc_int32_t>& to) {
+  std::array<utf8proc_int32_t, 32> parts{};  // the longest has 4
+  int boundary = 0;
+  const utf8proc_ssize_t n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts.data(),
+                                                     parts.size(), kOptions, &boundary);
+  core::require(n >= 0 && n <= std::ssize(parts), "U+{:04X} was not normalized: {}", code_point, utf8proc_errmsg(n));
+  to.insert(to.end(), parts.begin(), parts.begin() + n);
+}
+
+// The canonical order: each run of combining marks is sorted by class, and marks of one class keep their order.
+// utf8proc_map() sorts them by exchanging neighbours, which takes the square of a run's length.
+void sort_marks(std::vector<utf8proc_int32_t>& characters) {
+  const auto class_of = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  const auto is_mark = [&](utf8proc_int32_t c) { return class_of(c) != 0; };
+  for (auto at = characters.begin(); at != characters.end();) {
+    at = std::find_if(at, characters.end(), is_mark);
+    const auto end = std::find_if_not(at, characters.end(), is_mark);
+    std::ranges::stable_sort(at, end, {}, class_of);
+    at = end;
+  }
+}
+
 void append_composed(std::string_view valid, std::string& out) {
-  utf8proc_uint8_t* composed = nullptr;
+  std::vector<utf8proc_int32_t> characters;
+  characters.reserve(valid.size());
+  for (size_t at = 0; at < valid.size();) {
+    const core::Utf8Char c = core::decode_utf8(valid, at);
+    append_decomposed(c.code_point, characters);
+    at += c.length;
+  }
+  sort_marks(characters);
   const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), static_cast<utf8proc_ssize_t>(valid.size()),
-                   &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, std::free);
+      utf8proc_normalize_utf32(characters.data(), std::ssize(characters), kOptions);
   core::require(size >= 0, "a text of {} bytes was not normalized: {}", valid.size(), utf8proc_errmsg(size));
-  out.append(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
+  characters.resize(static_cast<size_t>(size));
+  for (const utf8proc_int32_t c : characters) core::append_utf8(out, static_cast<uint32_t>(c));
 }
 
 }  // namespace

@@ -56,14 +56,18 @@ Part call(Grammar& grammar, const data::ToolFormat& format, const CallsForm::Fun
       case Kind::Name:
         parts.push_back(grammar.text(function.name));
         break;
-      case Kind::Arguments:
+      case Kind::Arguments: {
+        const core::WorkBudget::Place place(grammar.budget(), function.place);
         try {
           parts.push_back(json_schema_part(grammar, function.parameters,
                                            format.has_spaces ? JsonSpaces::AfterMarks : JsonSpaces::None));
+        } catch (const core::WorkStopped&) {
+          throw;
         } catch (const core::Error& error) {
           core::fail("function {}: {}", function.name, error.what());
         }
         break;
+      }
       case Kind::Id:
         parts.push_back(regex_part(grammar, fmt::format("[a-zA-Z0-9]{{{}}}", data::kCallIdLength)));
         break;

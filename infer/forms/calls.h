@@ -14,6 +14,7 @@ struct CallsForm {
   struct Function {
     std::string name;
     std::string parameters;  ///< a JSON schema
+    std::string place{};     ///< what an error calls it: "[0].function.parameters"
   };
   data::ToolFormat format{};
   std::vector<Function> functions{};

@@ -20,12 +20,14 @@ constexpr size_t kMostSteps = 200'000;  // of a subset construction: ways that a
 int32_t CharacterAutomaton::add_state() {
   core::require(edges_.size() < kMostAutomatonStates, "it needs more than {} states together with the other conditions",
                 kMostAutomatonStates);
+  budget_.spend(1);
   edges_.emplace_back();
   accepts_.push_back(false);
   return static_cast<int32_t>(edges_.size() - 1);
 }
 
-CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most) {
+CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget)
+    : CharacterAutomaton(std::move(budget)) {
   int32_t state = add_state();
   for (int64_t n = 0;; ++n) {
     accepts_[static_cast<size_t>(state)] = n >= least;
@@ -37,10 +39,12 @@ CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most) {
   if (most < 0) edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, state});
 }
 
-CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts) {
+CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget)
+    : CharacterAutomaton(std::move(budget)) {
   std::vector<std::map<uint32_t, int32_t>> children(1);
   (void)add_state();
   for (const std::string& text : texts) {
+    budget_.spend(1 + text.size());
     int32_t state = 0;
     for (size_t at = 0; at < text.size();) {
       const core::Utf8Char c = core::decode_utf8(text, at);
@@ -61,15 +65,21 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts) {
 
 // The expression is built as a grammar whose characters are calls of rules that are never defined: a nondeterministic
 // automaton. The states here are sets of its states.
-CharacterAutomaton::CharacterAutomaton(const Syntax& syntax) {
-  Grammar grammar;
+CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget)
+    : CharacterAutomaton(std::move(budget)) {
+  Grammar grammar({}, budget_);
   std::vector<CharacterRanges> classes;
   const Grammar::Part whole = forms::build(grammar, syntax, [&](std::span<const CharacterRange> ranges) {
+    budget_.spend(ranges.size());
     classes.push_back(merged({ranges.begin(), ranges.end()}));
     return grammar.call(grammar.declare());
   });
   using Set = std::vector<Grammar::State>;
   size_t n_steps = 0;
+  const auto step = [&] {
+    core::require(++n_steps <= kMostSteps, "the expression is too large to be combined with other conditions");
+    budget_.spend(1);
+  };
   std::map<Set, int32_t> numbers;
   std::vector<Set> order;
   const auto number_of = [&](const std::set<Grammar::State>& from) {
@@ -79,7 +89,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax) {
       const Grammar::State state = todo.back();
       todo.pop_back();
       for (const Grammar::Edge& edge : grammar.edges(state)) {
-        core::require(++n_steps <= kMostSteps, "the expression is too large to be combined with other conditions");
+        step();
         if (edge.kind == Grammar::Edge::Kind::Empty && all.insert(edge.to).second) todo.push_back(edge.to);
       }
     }
@@ -99,6 +109,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax) {
       for (const Grammar::Edge& edge : grammar.edges(state)) {
         if (edge.kind != Grammar::Edge::Kind::Call) continue;
         ways.emplace_back(&classes[static_cast<size_t>(edge.rule)], edge.to);
+        budget_.spend(1 + ways.back().first->size());
         for (const auto& [low, high] : *ways.back().first) {
           cuts.insert(low);
           cuts.insert(high + 1);
@@ -108,7 +119,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax) {
     for (auto cut = cuts.begin(); cut != cuts.end(); ++cut) {
       std::set<Grammar::State> reached;
       for (const auto& [ranges, to] : ways) {
-        core::require(++n_steps <= kMostSteps, "the expression is too large to be combined with other conditions");
+        step();
         // The last range that begins at or before the cut.
         const auto behind = std::ranges::upper_bound(*ranges, *cut, {}, &CharacterRange::first);
         if (behind != ranges->begin() && *cut <= std::prev(behind)->second) reached.insert(to);
@@ -121,13 +132,13 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax) {
 }
 
 int32_t CharacterAutomaton::after(int32_t state, uint32_t character) const {
-  for (const Edge& edge : edges_[static_cast<size_t>(state)]) {
-    if (edge.low <= character && character <= edge.high) return edge.to;
-  }
-  return -1;
+  const std::vector<Edge>& edges = edges_[static_cast<size_t>(state)];
+  const auto at = std::ranges::lower_bound(edges, character, {}, &Edge::high);
+  return at != edges.end() && at->low <= character ? at->to : -1;
 }
 
 bool CharacterAutomaton::takes(std::string_view utf8) const {
+  budget_.spend(1 + utf8.size());
   int32_t state = 0;
   for (size_t at = 0; at < utf8.size() && state >= 0;) {
     const core::Utf8Char c = core::decode_utf8(utf8, at);
@@ -143,7 +154,7 @@ bool CharacterAutomaton::takes_nothing() const {  // all states can be reached
 
 // States are pairs; the second is -1 where the other automaton takes nothing any more.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
-  CharacterAutomaton both;
+  CharacterAutomaton both(budget_);
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;
   std::vector<std::pair<int32_t, int32_t>> order;
   const auto number_of = [&](int32_t a, int32_t b) {
@@ -164,6 +175,7 @@ CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, 
       const auto add = [&](uint32_t low, uint32_t high, int32_t to) {
         if (low > high || (to < 0 && !negated)) return;
         core::require(++n_edges <= kMostSteps, "the expression is too large to be combined with other conditions");
+        budget_.spend(1);
         const int32_t state = number_of(edge.to, to);
         both.edges_[i].push_back({low, high, state});
       };
@@ -191,6 +203,7 @@ Grammar::Part CharacterAutomaton::build(Grammar& grammar, const CharacterPart& c
   for (size_t i = 0; i < edges_.size(); ++i) {
     if (accepts_[i]) accepting.push_back(static_cast<int32_t>(i));
     std::map<int32_t, CharacterRanges> ways;
+    budget_.spend(1 + edges_[i].size());
     for (const Edge& edge : edges_[i]) ways[edge.to].emplace_back(edge.low, edge.high);
     for (auto& [to, ranges] : ways) {
       const auto [found, is_new] = rules.try_emplace(merged(std::move(ranges)), -1);

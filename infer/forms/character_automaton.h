@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/work_budget.h"
 #include "infer/forms/grammar.h"
 #include "infer/forms/syntax.h"
 
@@ -15,12 +16,13 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
+  // States, edges and what is followed to find them are steps of the budget, here and in what is made of it.
   /// Texts of `least` to `most` characters; `most` < 0: without end.
-  CharacterAutomaton(int64_t least, int64_t most);
+  CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
   /// Texts of an expression, which has no Begin, no End and no Call.
-  explicit CharacterAutomaton(const Syntax& syntax);
+  CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
   /// These texts, in UTF-8.
-  explicit CharacterAutomaton(std::span<const std::string> texts);
+  CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget);
 
   // All throw core::Error if there are too many states.
   [[nodiscard]] CharacterAutomaton and_also(const CharacterAutomaton& other) const { return product(other, false); }
@@ -36,11 +38,12 @@ class CharacterAutomaton {
     int32_t to;
   };
 
-  CharacterAutomaton() = default;
+  explicit CharacterAutomaton(core::WorkBudget budget) : budget_(std::move(budget)) {}
   [[nodiscard]] int32_t add_state();
   [[nodiscard]] int32_t after(int32_t state, uint32_t character) const;
   [[nodiscard]] CharacterAutomaton product(const CharacterAutomaton& other, bool negated) const;
 
+  core::WorkBudget budget_;
   std::vector<std::vector<Edge>> edges_;  ///< of each state; in order, without overlap. The first state is the start.
   std::vector<bool> accepts_;
 };

@@ -73,11 +73,12 @@ Form::Key Form::SamePlace::key(Place place) const {
   return {data.ways, data.may_end};
 }
 
-Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes)
+Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes, uint64_t most_steps)
     : grammar_(std::move(grammar)),
       tokens_(std::move(tokens)),
       place_numbers_(16, SamePlace{this}, SamePlace{this}),
       most_bytes_(most_bytes),
+      most_steps_(most_steps),
       start_(place_of({{.state = grammar_.part(grammar_.start()).begin, .stack = -1}})) {}
 
 void Form::take(size_t n_bytes) {
@@ -86,6 +87,12 @@ void Form::take(size_t n_bytes) {
     throw NoRoom(
         core::message("what is to be remembered of a text of this form takes more than {} KB", most_bytes_ >> 10U));
   }
+}
+
+void Form::spend(size_t n_steps) {
+  n_steps_ += n_steps;
+  core::require(n_steps_ <= most_steps_, "finding how a text of this form may go on takes more than {} steps",
+                most_steps_);
 }
 
 Form::Place Form::forget(Place kept) {
@@ -151,6 +158,7 @@ Form::Place Form::place_of(std::vector<Way> todo) {
       }
     }
     bool reads = false;
+    spend(1 + grammar_.edges(way.state).size());
     for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
       if (edge.kind == Grammar::Edge::Kind::Bytes) {
         reads = true;
@@ -203,12 +211,30 @@ void Form::expand(Place place) {
       cuts.set(static_cast<size_t>(edge.high) + 1);
     }
   }
+  // The stretches of bytes between cuts, and where each leads.
+  std::array<size_t, 257> stretch_of{};
+  size_t n_stretches = 0;
+  for (size_t byte = 0; byte < stretch_of.size(); ++byte) {
+    if (byte == 0 || cuts[byte]) ++n_stretches;
+    stretch_of[byte] = n_stretches - 1;
+  }
+  std::vector<std::vector<Way>> reached_by(n_stretches);
+  for (const Way& way : ways) {
+    for (const Grammar::Edge& edge : grammar_.edges(way.state)) {
+      if (edge.kind != Grammar::Edge::Kind::Bytes) continue;
+      const size_t end = stretch_of[static_cast<size_t>(edge.high) + 1];
+      spend(1 + end - stretch_of[edge.low]);
+      for (size_t i = stretch_of[edge.low]; i < end; ++i) {
+        reached_by[i].push_back({.state = edge.to, .stack = way.stack});
+      }
+    }
+  }
   std::vector<Step> steps;
   std::vector<std::pair<std::vector<Way>, Place>> known;  // ranges of bytes often lead to the same ways
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;
-    std::vector<Way> reached = read(ways, static_cast<uint8_t>(low));
+    std::vector<Way>& reached = reached_by[stretch_of[low]];
     if (!reached.empty()) {
       auto same = std::ranges::find(known, reached, &std::pair<std::vector<Way>, Place>::first);
       if (same == known.end()) {
@@ -295,6 +321,7 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
 
 // A place that a text only passes is not expanded for it.
 Form::Place Form::after(Place place, uint8_t byte) {
+  n_steps_ = 0;
   const PlaceData& data = places_[static_cast<size_t>(place)];
   if (!data.is_expanded) {
     std::vector<Way> reached = read(data.ways, byte);
@@ -315,6 +342,7 @@ Form::Place Form::after(Place place, std::string_view bytes) {
 }
 
 std::optional<uint8_t> Form::forced(Place place) {
+  n_steps_ = 0;
   expand(place);
   const PlaceData& data = places_[static_cast<size_t>(place)];
   if (data.may_end || data.steps.size() != 1 || data.steps[0].low != data.steps[0].high) return {};
@@ -322,6 +350,7 @@ std::optional<uint8_t> Form::forced(Place place) {
 }
 
 const Form::Ranges& Form::allowed(Place place) {
+  n_steps_ = 0;
   Place same = places_[static_cast<size_t>(place)].same;
   if (same == kNowhere) {
     std::vector<Way> alike = places_[static_cast<size_t>(place)].ways;
@@ -352,6 +381,7 @@ void Form::walk(size_t first, size_t end, Place place, Ranges& to) {
   size_t s = 0;
   for (size_t n = first; n < end; n = tokens_->nodes()[n].next) {
     const TokenTree::Node& node = tokens_->nodes()[n];
+    spend(1);
     const auto& steps = places_[static_cast<size_t>(place)].steps;
     while (s < steps.size() && steps[s].high < node.byte) ++s;
     if (s == steps.size()) return;

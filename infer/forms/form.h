@@ -64,15 +64,17 @@ class Form {
   /// Ranks of tokens: [first, second) of each.
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
 
-  /// `grammar` is finished, for this vocabulary's bytes and its longest token.
-  Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes = kMostBytes);
+  /// `grammar` is finished, for this vocabulary's bytes and its longest token. `most_steps`: of finding the tokens that
+  /// may come at one place; nodes of the tree of tokens, and edges of the grammar that are followed.
+  Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes = kMostBytes,
+       uint64_t most_steps = core::kDefaultWork);
   Form(const Form&) = delete;
   Form& operator=(const Form&) = delete;
 
   [[nodiscard]] const TokenTree& tokens() const { return *tokens_; }
 
   // What is asked of a place throws NoRoom if all places together would take more than `most_bytes`, and core::Error if
-  // a text can be read in too many ways.
+  // a text can be read in too many ways or it takes too many steps.
   [[nodiscard]] Place start() const { return start_; }
   /// kNowhere: no text of the form goes on so.
   [[nodiscard]] Place after(Place place, uint8_t byte);
@@ -141,6 +143,7 @@ class Form {
   [[nodiscard]] Place intern(std::vector<Way>& ways, bool may_end);
   [[nodiscard]] std::vector<Way> read(std::span<const Way> ways, uint8_t byte) const;
   void take(size_t n_bytes);
+  void spend(size_t n_steps);
   void expand(Place place);
   [[nodiscard]] bool runs(Place place, const std::bitset<256>& bytes, uint32_t length);
   [[nodiscard]] std::bitset<256> run_of(Place place);
@@ -157,6 +160,8 @@ class Form {
   KeySet seen_;            ///< by place_of()
   size_t most_bytes_;
   size_t n_bytes_ = 0;
+  uint64_t most_steps_;
+  uint64_t n_steps_ = 0;  ///< of the question that is answered
   uint64_t generation_ = 0;
   Place start_;
 };

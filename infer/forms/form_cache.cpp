@@ -31,7 +31,7 @@ std::string key_of(const FormOptions& options) {
 
 }  // namespace
 
-std::shared_ptr<Form> FormCache::form(const FormOptions& options) {
+std::shared_ptr<Form> FormCache::form(const FormOptions& options, const core::WorkBudget& budget) {
   if (options.kind == FormOptions::Kind::None) return nullptr;
   std::string key = key_of(options);
   std::shared_ptr<const TokenTree> tokens;
@@ -44,7 +44,7 @@ std::shared_ptr<Form> FormCache::form(const FormOptions& options) {
     if (tokens_ == nullptr) tokens_ = std::make_shared<const TokenTree>(tokenizer_);
     tokens = tokens_;
   }
-  std::shared_ptr<Form> made = make_form(options, std::move(tokens));  // meanwhile others may ask for theirs
+  std::shared_ptr<Form> made = make_form(options, std::move(tokens), budget);  // meanwhile others may ask for theirs
   const std::lock_guard lock(mutex_);
   if (const auto known = by_key_.find(key); known != by_key_.end()) return known->second->second;
   entries_.emplace_front(key, std::move(made));

@@ -23,8 +23,10 @@ class FormCache {
   explicit FormCache(const data::Tokenizer& tokenizer, size_t capacity = 64)
       : tokenizer_(tokenizer), capacity_(capacity) {}
 
-  /// None of kind None. Throws core::Error as make_form() does; what was refused is not kept.
-  [[nodiscard]] std::shared_ptr<Form> form(const FormOptions& options);
+  /// None of kind None. Throws core::Error as make_form() does; what was refused is not kept. A form that is known
+  /// costs its key's bytes.
+  [[nodiscard]] std::shared_ptr<Form> form(const FormOptions& options,
+                                           const core::WorkBudget& budget = core::WorkBudget());
 
  private:
   using Entry = std::pair<std::string, std::shared_ptr<Form>>;

@@ -47,7 +47,8 @@ struct FormOptions {
 [[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, JsonSpaces spaces);
 
 /// For a vocabulary. `options` is none of kind None. Throws core::Error also if no text fits, or if the vocabulary
-/// can't write any.
-[[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens);
+/// can't write any; core::TooMuchWork, with the place in the options, if compiling needs more steps than `budget` has.
+[[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens,
+                                              const core::WorkBudget& budget = core::WorkBudget());
 
 }  // namespace folio::infer::forms

@@ -24,6 +24,7 @@ class GbnfParser {
   GbnfParser(Grammar& grammar, std::string_view text) : grammar_(grammar), text_(text) {
     core::require(text.size() <= kMostGrammarBytes, "it has {} bytes; at most {} are read", text.size(),
                   kMostGrammarBytes);
+    grammar.budget().spend(text.size());
     for (size_t at = 0; at < text.size();) {
       const core::Utf8Char c = core::decode_utf8(text, at);
       at_ = at;

@@ -69,11 +69,12 @@ void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
 
 }  // namespace
 
-Grammar::Grammar(const GrammarLimits& limits) : limits_(limits) {}
+Grammar::Grammar(const GrammarLimits& limits, core::WorkBudget budget) : limits_(limits), budget_(std::move(budget)) {}
 
 Grammar::State Grammar::add_state() {
   core::require(states_.size() < limits_.max_states,
                 "it needs more than {} states; ask for less: fewer repetitions, or smaller bounds", limits_.max_states);
+  budget_.spend(1);
   const auto state = static_cast<State>(states_.size());
   states_.push_back({.edges = {}, .alike = state});
   return state;
@@ -84,6 +85,7 @@ void Grammar::add_edge(State from, const Edge& edge) {
       n_edges_ < limits_.max_edges,
       "it needs more than {} edges between states; ask for less: fewer repetitions, or smaller sets of characters",
       limits_.max_edges);
+  budget_.spend(1);
   ++n_edges_;
   states_[static_cast<size_t>(from)].edges.push_back(edge);
 }
@@ -107,6 +109,7 @@ Grammar::Part Grammar::bytes(uint8_t low, uint8_t high) {
 Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>> ranges) {
   std::vector<Utf8> all;
   for (const auto& [low, high] : ranges) cut(low, std::min(high, kLastCharacter), all);
+  budget_.spend(ranges.size() + all.size());
   const State begin = add_state();
   const State end = add_state();
   // What comes after the first byte is shared by ranges that have it in common: nearly all have 80-BF there.
@@ -244,6 +247,8 @@ void Grammar::share_copies(const std::vector<bool>& ends_unread) {
 
 void Grammar::finish(Rule start, const std::bitset<256>& available) {
   start_ = start;
+  constexpr size_t kPasses = 8;  // over all states and edges
+  budget_.spend(kPasses * (states_.size() + n_edges_) / 4);
   for (const Node& node : states_) {
     for (const Edge& edge : node.edges) {
       core::require(edge.kind != Edge::Kind::Call || part(edge.rule).begin >= 0, "{} is not defined",
@@ -334,6 +339,7 @@ void Grammar::trim(const std::bitset<256>& available) {
         kept.push_back(edge);
         continue;
       }
+      budget_.spend(1 + (edge.high - edge.low) / size_t{16});
       for (int byte = edge.low; byte <= edge.high; ++byte) {
         if (!available[static_cast<size_t>(byte)]) continue;
         Edge part = edge;

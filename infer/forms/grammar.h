@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/work_budget.h"
+
 namespace folio::infer::forms {
 
 struct GrammarLimits {
@@ -50,7 +52,10 @@ class Grammar {
     Rule rule = -1;  ///< if there is one, it is called, and no byte read
   };
 
-  explicit Grammar(const GrammarLimits& limits = {});
+  /// What is built here and finish() cost a step for each state and each edge that is touched.
+  explicit Grammar(const GrammarLimits& limits = {}, core::WorkBudget budget = core::WorkBudget());
+
+  [[nodiscard]] const core::WorkBudget& budget() const { return budget_; }
 
   [[nodiscard]] Part empty();
   [[nodiscard]] Part bytes(uint8_t low, uint8_t high);
@@ -119,6 +124,7 @@ class Grammar {
   void refuse_left_recursion(const std::vector<bool>& ends_unread) const;
 
   GrammarLimits limits_;
+  core::WorkBudget budget_;
   std::vector<Node> states_;
   size_t n_edges_ = 0;
   std::vector<Part> rules_;  ///< begin is -1 where it is not defined

@@ -99,7 +99,8 @@ const Keyword* find(const std::array<Keyword, n>& keywords, std::string_view nam
 
 }  // namespace
 
-SchemaKeywords::SchemaKeywords(Json root) : root_(std::move(root)) {
+SchemaKeywords::SchemaKeywords(Json root, core::WorkBudget budget)
+    : root_(std::move(root)), budget_(std::move(budget)) {
   const Json draft = root_->is(Kind::Object) ? root_->at("$schema") : nullptr;
   if (!draft || !is_text(draft)) return;
   core::require(draft->text.find("json-schema.org") != std::string::npos,
@@ -134,8 +135,8 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     if (key == "const" || key == "enum") {
       const Json values = key == "enum" ? value : make_list({value});
       const Json others = to.at("enum");
-      const JsonSet known(others);
-      JsonSet seen(nullptr);
+      const JsonSet known(others, budget_);
+      JsonSet seen(nullptr, budget_);
       std::vector<Json> common;
       for (const Json& one : values->items) {
         if ((!others || known.has(one)) && seen.add(one)) common.push_back(one);
@@ -200,9 +201,12 @@ std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* leas
   return {count(least, 0), count(most, -1)};
 }
 
-Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword) {
+Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword,
+                     const core::WorkBudget& budget) {
   try {
-    return parse_regex(pattern, RegexMatch::Search, RegexDialect::Ecma);
+    return parse_regex(pattern, RegexMatch::Search, RegexDialect::Ecma, budget);
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error& error) {
     core::fail("{}: '{}': {}", at, keyword, error.what());
   }

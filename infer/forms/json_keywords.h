@@ -20,7 +20,7 @@ class SchemaKeywords {
  public:
   /// `root` is the whole schema, which says of which draft it is. Throws core::Error if it is not one of
   /// json-schema.org.
-  explicit SchemaKeywords(Json root);
+  SchemaKeywords(Json root, core::WorkBudget budget);
 
   /// What a schema says besides the keywords that mean nothing, as one object; const is an enum of one. What refers to
   /// other schemas or combines them ($ref, allOf, anyOf, oneOf) is checked and left out. Throws core::Error for a
@@ -29,6 +29,7 @@ class SchemaKeywords {
 
  private:
   Json root_;
+  core::WorkBudget budget_;
   bool is_old_ = false;  ///< a draft before 2019-09, where what stands beside a $ref is not read
 };
 
@@ -44,6 +45,7 @@ struct TypeSet {
 [[nodiscard]] std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,
                                                  const std::string& at);
 /// Of `keyword`, which messages name.
-[[nodiscard]] Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword);
+[[nodiscard]] Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword,
+                                   const core::WorkBudget& budget);
 
 }  // namespace folio::infer::forms

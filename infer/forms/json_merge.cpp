@@ -48,9 +48,11 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
 
 }  // namespace
 
-SchemaMerger::SchemaMerger(Json root) : root_(std::move(root)), keywords_(root_) {}
+SchemaMerger::SchemaMerger(Json root, core::WorkBudget budget)
+    : root_(std::move(root)), budget_(std::move(budget)), keywords_(root_, budget_) {}
 
 void SchemaMerger::work(size_t n, const std::string& at) {
+  budget_.spend(n);
   n_work_ += n;
   core::require(n_work_ <= kMostWork,
                 "{}: it is too large; 'allOf', 'anyOf', 'oneOf' and '$ref' multiply what they hold", at);
@@ -71,6 +73,7 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
   for (size_t i = 1; i < ref.size();) {
     const size_t end = std::min(ref.find('/', i + 1), ref.size());
     const std::string token = unescaped(std::string_view(ref).substr(i + 1, end - i - 1), ref, at);
+    budget_.spend(1 + value->members.size());
     Json next = value->is(Kind::Object) ? value->at(token) : nullptr;
     if (value->is(Kind::Array)) {
       size_t index = 0;
@@ -147,7 +150,7 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::s
   const Json values = a.at("enum");
   const Json others = b.at("enum");
   if (values && others) {
-    const JsonSet known(others);
+    const JsonSet known(others, budget_);
     return std::ranges::none_of(values->items, [&](const Json& value) { return known.has(value); });
   }
   const TypeSet x = types_of(a);
@@ -163,9 +166,10 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::s
   const Json other_required = b.at("required");
   const Json other_properties = b.at("properties");
   if (!required || !properties || !other_required || !other_properties || depth > 4) return false;
-  const JsonSet known(other_required);
+  const JsonSet known(other_required, budget_);
   for (const Json& name : required->items) {
     if (!known.has(name)) continue;
+    budget_.spend(1 + properties->members.size() + other_properties->members.size());
     const Json p = properties->at(name->text);
     const Json q = other_properties->at(name->text);
     if (!p || !q) continue;
@@ -224,7 +228,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       if (names.empty()) return nullptr;
       set_member(to, key, make_list(std::move(names)));
     } else if (key == "enum") {
-      const JsonSet known(value);
+      const JsonSet known(value, budget_);
       std::vector<Json> common;
       for (const Json& one : other->items) {
         if (known.has(one)) common.push_back(one);
@@ -232,7 +236,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       if (common.empty()) return nullptr;
       set_member(to, key, make_list(std::move(common)));
     } else if (key == "required") {
-      JsonSet known(other);
+      JsonSet known(other, budget_);
       std::vector<Json> names = other->items;
       for (const Json& name : value->items) {
         if (known.add(name)) names.push_back(name);
@@ -255,7 +259,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
     } else if (key == "pattern") {  // a list of them, which no schema can be written with
       const auto patterns = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
       std::vector<Json> all = patterns(other);
-      JsonSet known(make_list(all));
+      JsonSet known(make_list(all), budget_);
       for (const Json& one : patterns(value)) {
         if (known.add(one)) all.push_back(one);
       }

@@ -17,7 +17,7 @@ namespace folio::infer::forms {
 class SchemaMerger {
  public:
   /// `root` is what $ref is looked up in.
-  explicit SchemaMerger(Json root);
+  SchemaMerger(Json root, core::WorkBudget budget);
 
   // All throw core::Error if there is too much to do, as where references double again and again.
   /// What a schema says besides the keywords that mean nothing; const is an enum of one. Throws core::Error for a
@@ -42,6 +42,7 @@ class SchemaMerger {
   [[nodiscard]] bool disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth);
 
   Json root_;
+  core::WorkBudget budget_;
   SchemaKeywords keywords_;
   std::map<std::pair<Json, Json>, Json> both_;
   std::unordered_map<Json, Json> assertions_;

@@ -21,6 +21,7 @@ constexpr int kMostExponent = 307;      // of numbers in a range: no double is i
 constexpr int kMostOtherExponent = 99;  // where the digits before it are not of the form d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
+constexpr std::string_view kBytes = "0123456789-+.eE";  // of numbers
 
 /// How the digits so far stand to those of a bound.
 enum class Side : int8_t { Less = -1, Equal = 0, Greater = 1 };
@@ -101,8 +102,10 @@ class NumberAutomaton {
   [[nodiscard]] Grammar::Part build(Grammar& grammar) {
     (void)number_of({});
     for (size_t i = 0; i < order_.size(); ++i) {
+      grammar.budget().spend(kBytes.size());
       const NumberState state = order_[i];
-      for (uint8_t byte : std::string_view("0123456789-+.eE")) {
+      for (const char c : kBytes) {
+        const auto byte = static_cast<uint8_t>(c);
         NumberState next = state;
         if (step(next, byte)) {
           const int32_t to = number_of(next);

@@ -25,14 +25,17 @@ struct PatternProperty {
   Json schema;
 };
 
-std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std::string& at) {
+std::vector<PatternProperty> pattern_properties(const JsonValue& all, const std::string& at,
+                                                const core::WorkBudget& budget) {
   std::vector<PatternProperty> to;
   const Json patterns = all.at("patternProperties");
   if (!patterns) return to;
   core::require(patterns->members.size() <= kMostPatterns, "{}: more than {} of 'patternProperties' are not supported",
                 at, kMostPatterns);
+  const core::WorkBudget::Place place(budget, ".patternProperties");
   for (const auto& [pattern, schema] : patterns->members) {
-    to.push_back({.names = CharacterAutomaton(parse_pattern(pattern, at, "patternProperties")), .schema = schema});
+    to.push_back({.names = CharacterAutomaton(parse_pattern(pattern, at, "patternProperties", budget), budget),
+                  .schema = schema});
   }
   return to;
 }
@@ -61,7 +64,9 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
     if (of.value->is(Kind::False)) return;
     ways.push_back(parts.member(parts.quotes(keys.build(grammar, characters)), in.value(of)));
   };
-  add(CharacterAutomaton(0, -1).but_not(CharacterAutomaton(names)), nullptr, 0, add);
+  const core::WorkBudget::Place place(grammar.budget(), ".patternProperties");
+  const CharacterAutomaton any(0, -1, grammar.budget());
+  add(any.but_not(CharacterAutomaton(names, grammar.budget())), nullptr, 0, add);
   return grammar.choice(ways);
 }
 
@@ -78,7 +83,7 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   const Json declared = all.at("properties");
   const Json required = all.at("required");
   const Json additional = all.at("additionalProperties");
-  const std::vector<PatternProperty> patterns = pattern_properties(all, at);
+  const std::vector<PatternProperty> patterns = pattern_properties(all, at, grammar.budget());
   const Schema other{.value = additional ? additional : make_json({.kind = Kind::True}),
                      .at = at + "/additionalProperties"};
   std::unordered_set<std::string> needed;

@@ -30,18 +30,28 @@ using Rule = Grammar::Rule;
 constexpr size_t kMostBranches = 256;
 constexpr size_t kMostRules = 3'000;
 
+// "#/properties/a" as it stands behind a request's field: ".properties.a".
+std::string dotted(std::string_view at) {
+  std::string to(at.substr(1));
+  std::ranges::replace(to, '/', '.');
+  return to;
+}
+
 class SchemaCompiler {
  public:
   SchemaCompiler(Grammar& grammar, const Json& root, JsonSpaces spaces)
-      : grammar_(grammar), root_(root), parts_(grammar, spaces), merger_(root) {}
+      : grammar_(grammar), root_(root), parts_(grammar, spaces), merger_(root, grammar.budget()) {}
 
   [[nodiscard]] Part build() {
     const Part text = value({.value = root_, .at = "#"});
     while (!todo_.empty()) {
       const auto [rule, schema] = std::move(todo_.front());
       todo_.pop_front();
+      const core::WorkBudget::Place place(grammar_.budget(), dotted(schema.at));
       try {
         grammar_.define(rule, compile(schema));
+      } catch (const core::WorkStopped&) {
+        throw;
       } catch (const core::Error& error) {
         if (std::string_view(error.what()).starts_with('#')) throw;
         core::fail("{}: {}", core::printable(schema.at, 160), error.what());
@@ -110,10 +120,15 @@ class SchemaCompiler {
     const TypeSet types = types_of(all);
     if (const Json values = all.at("enum")) {
       std::vector<CharacterAutomaton> wanted;
-      for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one);
+      {
+        const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
+        for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one, grammar_.budget());
+      }
+      Conditions conditions(all, at);
       std::vector<Json> fitting;
       for (const Json& one : values->items) {
-        if (has_type(*one, types) && holds_for(all, wanted, *one, at)) fitting.push_back(one);
+        grammar_.budget().spend(1 + one->text.size());
+        if (has_type(*one, types) && conditions.hold_for(wanted, *one)) fitting.push_back(one);
       }
       ways.push_back(parts_.constants(fitting));
       return;
@@ -131,36 +146,50 @@ class SchemaCompiler {
           object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
 
-  // Whether the assertions besides its type hold for a value of an enum.
-  [[nodiscard]] static bool holds_for(const JsonValue& all, std::span<const CharacterAutomaton> wanted,
-                                      const JsonValue& value, const std::string& at) {
-    const auto refuse = [&](std::initializer_list<const char*> names) {
+  // What assertions besides the type ask of the values of an enum. Bounds are read once: they may be long.
+  class Conditions {
+   public:
+    Conditions(const JsonValue& all, const std::string& at)
+        : all_(all), at_(at) {}
+
+    [[nodiscard]] bool hold_for(std::span<const CharacterAutomaton> wanted, const JsonValue& value) {
+      if (value.is(Kind::Array)) refuse({"items", "prefixItems", "minItems", "maxItems"});
+      if (value.is(Kind::Object)) {
+        refuse(
+            {"properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"});
+      }
+      if (value.is(Kind::String)) {
+        for (const CharacterAutomaton& one : wanted) {
+          if (!one.takes(value.text)) return false;
+        }
+        const auto n =
+            std::ranges::count_if(value.text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80; });
+        if (!length_) length_ = counts(all_, "minLength", "maxLength", at_);
+        return length_->first <= n && (length_->second < 0 || n <= length_->second);
+      }
+      if (value.is(Kind::Number)) {
+        refuse({"multipleOf"});
+        const Decimal number(value.text);
+        if (!range_) range_ = range_of(all_, at_);
+        const auto& [least, most, multiple] = *range_;
+        if (least && compare(number, least->value) < (least->exclusive ? 1 : 0)) return false;
+        if (most && compare(number, most->value) > (most->exclusive ? -1 : 0)) return false;
+      }
+      return true;
+    }
+
+   private:
+    void refuse(std::initializer_list<const char*> names) const {
       for (const char* name : names) {
-        core::require(!all.at(name), "{}: '{}' is not supported beside 'enum' or 'const'", at, name);
+        core::require(!all_.at(name), "{}: '{}' is not supported beside 'enum' or 'const'", at_, name);
       }
-    };
-    if (value.is(Kind::Array)) refuse({"items", "prefixItems", "minItems", "maxItems"});
-    if (value.is(Kind::Object)) {
-      refuse({"properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"});
     }
-    if (value.is(Kind::String)) {
-      for (const CharacterAutomaton& one : wanted) {
-        if (!one.takes(value.text)) return false;
-      }
-      const auto n =
-          std::ranges::count_if(value.text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80; });
-      const auto [least, most] = counts(all, "minLength", "maxLength", at);
-      return least <= n && (most < 0 || n <= most);
-    }
-    if (value.is(Kind::Number)) {
-      refuse({"multipleOf"});
-      const NumberRange range = range_of(all, at);
-      const Decimal number(value.text);
-      if (range.least && compare(number, range.least->value) < (range.least->exclusive ? 1 : 0)) return false;
-      if (range.most && compare(number, range.most->value) > (range.most->exclusive ? -1 : 0)) return false;
-    }
-    return true;
-  }
+
+    const JsonValue& all_;
+    const std::string& at_;
+    std::optional<std::pair<int64_t, int64_t>> length_;
+    std::optional<NumberRange> range_;
+  };
 
   [[nodiscard]] static NumberRange range_of(const JsonValue& all, const std::string& at) {
     NumberRange range;
@@ -193,15 +222,22 @@ class SchemaCompiler {
     return is_integer ? integer_part(grammar_, range) : number_part(grammar_, range);
   }
 
+  [[nodiscard]] static const char* pattern_of(const JsonValue& all) {
+    return all.at("pattern") ? ".pattern" : all.at("format") ? ".format" : "";
+  }
+
   // What 'pattern' and 'format' ask of a string.
-  [[nodiscard]] static std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) {
+  [[nodiscard]] std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) const {
     std::vector<Syntax> to;
     if (const Json pattern = all.at("pattern")) {
       for (const Json& one : pattern->is(Kind::Array) ? pattern->items : std::vector{pattern}) {
-        to.push_back(parse_pattern(one->text, at, "pattern"));
+        to.push_back(parse_pattern(one->text, at, "pattern", grammar_.budget()));
       }
     }
-    if (const Json format = all.at("format")) to.push_back(parse_regex(format_regex(format->text).value()));
+    if (const Json format = all.at("format")) {
+      const std::string expression = format_regex(format->text).value();
+      to.push_back(parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, grammar_.budget()));
+    }
     return to;
   }
 
@@ -209,6 +245,7 @@ class SchemaCompiler {
     const auto [least, most] = counts(all, "minLength", "maxLength", at);
     if (most >= 0 && most < least) return grammar_.choice({});
     const bool has_length = least > 0 || most >= 0;
+    const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
     const std::vector<Syntax> wanted = expressions(all, at);
     if (wanted.empty()) {
       if (!has_length) return parts_.string();
@@ -219,8 +256,8 @@ class SchemaCompiler {
       return is_plain ? grammar_.characters(ranges) : json_characters(grammar_, ranges);
     });
     if (wanted.size() == 1 && !has_length) return parts_.quotes(forms::build(grammar_, wanted[0], characters));
-    CharacterAutomaton texts(least, most);
-    for (const Syntax& one : wanted) texts = texts.and_also(CharacterAutomaton(one));
+    CharacterAutomaton texts(least, most, grammar_.budget());
+    for (const Syntax& one : wanted) texts = texts.and_also(CharacterAutomaton(one, grammar_.budget()));
     return parts_.quotes(texts.build(grammar_, characters));
   }
 
@@ -261,7 +298,7 @@ class SchemaCompiler {
 }  // namespace
 
 Part json_schema_part(Grammar& grammar, std::string_view schema, JsonSpaces spaces) {
-  return SchemaCompiler(grammar, read_json(schema), spaces).build();
+  return SchemaCompiler(grammar, read_json(schema, grammar.budget()), spaces).build();
 }
 
 Part json_object_part(Grammar& grammar, JsonSpaces spaces) { return JsonParts(grammar, spaces).object(); }

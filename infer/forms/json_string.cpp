@@ -108,6 +108,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
       if (low <= c && c <= high) transitions.push_back({1, byte, byte, 3});
     }
   }
+  grammar.budget().spend(1 + ranges.size());
   for (const auto& [low, high] : intersection(ranges, {{0, 0xD7FF}, {0xE000, 0xFFFF}})) hex.add(low, high, 4, 2, 3);
   // A pair: the first has the upper ten bits of c - 0x10000, the second the lower ten.
   const auto pair = [&](uint32_t first, uint32_t last, uint32_t low, uint32_t high) {
@@ -165,6 +166,7 @@ Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded)
     return int32_t{-1};
   };
   for (const std::string& key : excluded) {
+    grammar.budget().spend(1 + key.size());
     size_t at = 0;
     for (const char c : json_quoted(key).substr(1)) {
       const auto byte = static_cast<uint8_t>(c);

@@ -98,9 +98,10 @@ void set_member(JsonValue& object, std::string_view key, Json value) {
   object.members.emplace_back(key, std::move(value));
 }
 
-Json read_json(std::string_view text) {
+Json read_json(std::string_view text, const core::WorkBudget& budget) {
   core::require(text.size() <= kMostSchemaBytes, "#: it has {} bytes; at most {} are read", text.size(),
                 kMostSchemaBytes);
+  budget.spend(text.size());
   ValueBuilder builder;
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.result();
@@ -188,9 +189,15 @@ std::string identity(const JsonValue& value) {
   return written(value);
 }
 
-JsonSet::JsonSet(const Json& list) {
+JsonSet::JsonSet(const Json& list, core::WorkBudget budget) : budget_(std::move(budget)) {
   if (!list) return;
   for (const Json& value : list->items) (void)add(value);
+}
+
+std::string JsonSet::key(const Json& value) const {
+  std::string key = identity(*value);
+  budget_.spend(1 + key.size());
+  return key;
 }
 
 }  // namespace folio::infer::forms

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/work_budget.h"
+
 namespace folio::infer::forms {
 
 struct JsonValue;
@@ -32,8 +34,9 @@ struct JsonValue {
 /// In place of the member of that name, or behind the others.
 void set_member(JsonValue& object, std::string_view key, Json value);
 
-/// Throws core::Error that begins with "#: " if the text is not JSON, has more than 512 KB, or nests deeper than 64.
-[[nodiscard]] Json read_json(std::string_view text);
+/// Costs a step for each byte. Throws core::Error that begins with "#: " if the text is not JSON, has more than 512 KB,
+/// or nests deeper than 64.
+[[nodiscard]] Json read_json(std::string_view text, const core::WorkBudget& budget = core::WorkBudget());
 
 /// As Python's json.dumps(text, ensure_ascii=False) writes it: every string is written in one way.
 [[nodiscard]] std::string json_quoted(std::string_view text);
@@ -44,16 +47,19 @@ void set_member(JsonValue& object, std::string_view key, Json value);
 /// The same text for values that are the same to a schema: 1 and 1.0 are, and the order of members does not count.
 [[nodiscard]] std::string identity(const JsonValue& value);
 
-/// Values that differ to a schema.
+/// Values that differ to a schema. A value costs a step for each byte that it is written with, each time.
 class JsonSet {
  public:
   /// `list` may be null.
-  explicit JsonSet(const Json& list);
+  JsonSet(const Json& list, core::WorkBudget budget);
   /// Whether it is new.
-  bool add(const Json& value) { return known_.insert(identity(*value)).second; }
-  [[nodiscard]] bool has(const Json& value) const { return known_.contains(identity(*value)); }
+  bool add(const Json& value) { return known_.insert(key(value)).second; }
+  [[nodiscard]] bool has(const Json& value) const { return known_.contains(key(value)); }
 
  private:
+  [[nodiscard]] std::string key(const Json& value) const;
+
+  core::WorkBudget budget_;
   std::unordered_set<std::string> known_;
 };
 

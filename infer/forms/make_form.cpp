@@ -37,6 +37,7 @@ Grammar::Part choice_part(Grammar& grammar, std::span<const std::string_view> te
 
 Grammar::Part choice_part(Grammar& grammar, const std::vector<std::string>& choices) {
   core::require(!choices.empty(), "there is none");
+  grammar.budget().spend(choices.size());
   std::vector<std::string_view> texts(choices.begin(), choices.end());
   size_t bytes = 0;
   for (const std::string_view text : texts) bytes += text.size();
@@ -63,6 +64,12 @@ const char* name_of(FormOptions::Kind kind) {
   }
 }
 
+// As requests and flags call it.
+const char* field_of(FormOptions::Kind kind) {
+  constexpr std::array kFields{"", "regex", "grammar", "json_schema", "json_object", "choice", "tools"};
+  return kFields.at(static_cast<size_t>(kind));
+}
+
 }  // namespace
 
 Grammar::Part part_of(Grammar& grammar, const FormOptions& options) {
@@ -82,13 +89,17 @@ Grammar::Part part_of(Grammar& grammar, const FormOptions& options) {
   }
 }
 
-std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens) {
+std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens,
+                                const core::WorkBudget& budget) {
+  const core::WorkBudget::Place place(budget, budget.has_place() ? "" : field_of(options.kind));
   try {
-    Grammar grammar({.longest_token = tokens->longest()});
+    Grammar grammar({.longest_token = tokens->longest()}, budget);
     const Grammar::Rule text = grammar.declare();
     grammar.define(text, part_of(grammar, options));
     grammar.finish(text, tokens->bytes());
-    return std::make_shared<Form>(std::move(grammar), std::move(tokens));
+    return std::make_shared<Form>(std::move(grammar), std::move(tokens), Form::kMostBytes, budget.limit());
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error& error) {
     core::fail("{}: {}", name_of(options.kind), error.what());
   }

@@ -15,15 +15,18 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 16U;  // of an expression
 constexpr int kMostNested = 200;                 // groups
 constexpr int64_t kMostRepeats = 1000;           // as in RE2
+constexpr size_t kManyRanges = 4096;             // of a class, before those that overlap are merged
 
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
-Syntax characters(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
+Syntax any_of(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
 
 class Parser {
  public:
-  Parser(std::string_view expression, RegexDialect dialect) : is_ecma_(dialect == RegexDialect::Ecma) {
+  Parser(std::string_view expression, RegexDialect dialect, const core::WorkBudget& budget)
+      : is_ecma_(dialect == RegexDialect::Ecma), budget_(budget) {
+    budget_.spend(1 + expression.size());
     core::require(expression.size() <= kMostBytes, "it has {} bytes; at most {} are read", expression.size(),
                   kMostBytes);
     for (size_t at = 0; at < expression.size();) {
@@ -54,6 +57,11 @@ class Parser {
     return here;
   }
   [[noreturn]] static void refuse(size_t at, std::string_view what) { core::fail("character {}: {}", at + 1, what); }
+
+  [[nodiscard]] Syntax characters(CharacterRanges ranges) const {
+    budget_.spend(1 + ranges.size());
+    return any_of(std::move(ranges));
+  }
 
   Syntax choice() {
     std::vector<Syntax> branches;
@@ -152,6 +160,7 @@ class Parser {
     const bool negated = take("^");
     if (is_ecma_ && comes(']')) refuse(from, "programs differ on a ] at the beginning of a class; write \\]");
     CharacterRanges ranges;
+    size_t n_merged = 0;
     for (bool first = true; first || !comes(']'); first = false) {
       if (at_end()) refuse(from, "a [ without its ]");
       const size_t low_at = at_;
@@ -160,6 +169,11 @@ class Parser {
         continue;
       }
       const CharacterRanges low = class_item();
+      budget_.spend(1 + low.size());
+      if (ranges.size() > 2 * n_merged + kManyRanges) {  // names may repeat
+        ranges = merged(std::move(ranges));
+        n_merged = ranges.size();
+      }
       if (!comes('-') || comes("-]")) {
         ranges.insert(ranges.end(), low.begin(), low.end());
         continue;
@@ -319,15 +333,17 @@ class Parser {
   }
 
   bool is_ecma_;
+  const core::WorkBudget& budget_;
   std::vector<uint32_t> text_;  // code points
   size_t at_ = 0;
   int nested_ = 0;
 };
 
-const Syntax* find(const Syntax& syntax, Syntax::Kind kind) {
+const Syntax* find(const Syntax& syntax, Syntax::Kind kind, const core::WorkBudget& budget) {
+  budget.spend(1);
   if (syntax.kind == kind) return &syntax;
   for (const Syntax& part : syntax.parts) {
-    if (const Syntax* found = find(part, kind)) return found;
+    if (const Syntax* found = find(part, kind, budget)) return found;
   }
   return nullptr;
 }
@@ -336,12 +352,13 @@ const Syntax* find(const Syntax& syntax, Syntax::Kind kind) {
 // the expression is searched for.
 class Anchors {
  public:
-  Anchors(Syntax::Kind kind, RegexMatch match) : kind_(kind), match_(match) {}
+  Anchors(Syntax::Kind kind, RegexMatch match, const core::WorkBudget& budget)
+      : kind_(kind), match_(match), budget_(budget) {}
 
   void resolve(Syntax& syntax) const {
-    if (find(syntax, kind_) == nullptr) {
+    if (find(syntax, kind_, budget_) == nullptr) {
       if (match_ == RegexMatch::Whole) return;
-      Syntax any{.kind = Syntax::Kind::Repeat, .parts = {characters({{0, kLastCodePoint}})}, .least = 0, .most = -1};
+      Syntax any{.kind = Syntax::Kind::Repeat, .parts = {any_of({{0, kLastCodePoint}})}, .least = 0, .most = -1};
       Syntax both;
       both.parts.push_back(std::move(any));
       both.parts.insert(is_begin() ? both.parts.end() : both.parts.begin(), std::move(syntax));
@@ -373,7 +390,7 @@ class Anchors {
   [[nodiscard]] bool is_begin() const { return kind_ == Syntax::Kind::Begin; }
 
   void refuse_in(const Syntax& syntax) const {
-    if (const Syntax* found = find(syntax, kind_)) {
+    if (const Syntax* found = find(syntax, kind_, budget_)) {
       core::fail("character {}: {}", found->at + 1,
                  is_begin() ? "^ is supported at the beginning only; write \\^ for the character"
                             : "$ is supported at the end only; write \\$ for the character");
@@ -382,19 +399,21 @@ class Anchors {
 
   Syntax::Kind kind_;
   RegexMatch match_;
+  const core::WorkBudget& budget_;
 };
 
 }  // namespace
 
-Syntax parse_regex(std::string_view expression, RegexMatch match, RegexDialect dialect) {
-  Syntax all = Parser(expression, dialect).parse();
-  Anchors(Syntax::Kind::Begin, match).resolve(all);
-  Anchors(Syntax::Kind::End, match).resolve(all);
+Syntax parse_regex(std::string_view expression, RegexMatch match, RegexDialect dialect,
+                   const core::WorkBudget& budget) {
+  Syntax all = Parser(expression, dialect, budget).parse();
+  Anchors(Syntax::Kind::Begin, match, budget).resolve(all);
+  Anchors(Syntax::Kind::End, match, budget).resolve(all);
   return all;
 }
 
 Grammar::Part regex_part(Grammar& grammar, std::string_view expression) {
-  return build(grammar, parse_regex(expression),
+  return build(grammar, parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, grammar.budget()),
                called(grammar, [&](auto ranges) { return grammar.characters(ranges); }));
 }
 

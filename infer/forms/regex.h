@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/work_budget.h"
 #include "infer/forms/syntax.h"
 
 namespace folio::infer::forms {
@@ -16,8 +17,10 @@ enum class RegexMatch : uint8_t { Whole, Search };
 /// its . and \s are others, and what it lacks of RE2 (\A, \z, \a, [:alpha:]) is refused.
 enum class RegexDialect : uint8_t { Re2, Ecma };
 
-/// The texts that match, as a tree without ^ and $. Throws core::Error that begins with "character N: ", from 1.
+/// The texts that match, as a tree without ^ and $. Characters, and ranges of characters in classes, are steps of the
+/// budget. Throws core::Error that begins with "character N: ", from 1.
 [[nodiscard]] Syntax parse_regex(std::string_view expression, RegexMatch match = RegexMatch::Whole,
-                                 RegexDialect dialect = RegexDialect::Re2);
+                                 RegexDialect dialect = RegexDialect::Re2,
+                                 const core::WorkBudget& budget = core::WorkBudget());
 
 }  // namespace folio::infer::forms

@@ -39,6 +39,7 @@ CharacterPart called(Grammar& grammar, CharacterPart characters) {
   const auto rules = std::make_shared<std::map<CharacterRanges, Grammar::Rule>>();
   return [&grammar, rules, characters = std::move(characters)](std::span<const CharacterRange> ranges) {
     if (ranges.size() <= kFewRanges) return characters(ranges);
+    grammar.budget().spend(ranges.size() / 8);
     const auto [found, is_new] = rules->try_emplace({ranges.begin(), ranges.end()}, -1);
     if (is_new) {
       found->second = grammar.declare();

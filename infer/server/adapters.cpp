@@ -98,15 +98,6 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
   }
 }
 
-Adapters::~Adapters() {
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  came_.notify_one();
-  if (reader_.joinable()) reader_.join();
-}
-
 // Names stand in logs, metrics and flags.
 void Adapters::check_name(const std::string& name) const {
   constexpr size_t kMostBytes = 128;
@@ -132,7 +123,8 @@ void Adapters::check_name(const std::string& name) const {
 void Adapters::add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done) {
   check_name(adapter.name);
   coming_.insert(adapter.name);
-  read_soon(std::make_shared<Entry>(Entry{.adapter = std::move(adapter), .added = std::move(done)}));
+  const auto entry = std::make_shared<Entry>(Entry{.adapter = std::move(adapter), .added = std::move(done)});
+  reader_.post([this, entry] { read_folder(entry); });
 }
 
 void Adapters::remove(const std::string& name) {
@@ -197,7 +189,7 @@ void Adapters::serve_waiting() {
       entry->state = Entry::State::Coming;
       bytes_ += entry->bytes;
       held_.insert(entry);
-      read_soon(entry);
+      reader_.post([this, entry] { read_folder(entry); });
     } else {
       blocked = true;
     }
@@ -242,42 +234,23 @@ void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
   if (!waits) drop(entry);
 }
 
-void Adapters::read_soon(const std::shared_ptr<Entry>& entry) {
-  {
-    const std::lock_guard lock(mutex_);
-    to_read_.push_back(entry);
-    if (!reader_.joinable()) reader_ = std::thread([this] { read_folders(); });
-  }
-  came_.notify_one();
-}
-
-// The reader's thread. It touches of an entry what never changes: where its folder is.
-void Adapters::read_folders() {
-  for (;;) {
-    std::shared_ptr<Entry> entry;
-    {
-      std::unique_lock lock(mutex_);
-      came_.wait(lock, [this] { return stops_ || !to_read_.empty(); });
-      if (stops_) return;
-      entry = std::move(to_read_.front());
-      to_read_.pop_front();
+// On the reader's thread. It touches of an entry what never changes: where its folder is.
+void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
+  std::shared_ptr<const core::Adapter> adapter;
+  std::exception_ptr error;
+  try {
+    const std::filesystem::path path(entry->adapter.path);  // a file, or peft's directory
+    if (!core::is_plain_file(path) && !core::path_exists(path / "adapter_config.json")) {
+      throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
+                     "lora_path");
     }
-    std::shared_ptr<const core::Adapter> adapter;
-    std::exception_ptr error;
-    try {
-      const std::filesystem::path path(entry->adapter.path);  // a file, or peft's directory
-      if (!core::is_plain_file(path) && !core::path_exists(path / "adapter_config.json")) {
-        throw ApiError(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
-                       "lora_path");
-      }
-      adapter = read(entry->adapter, engine_.config());
-    } catch (const ApiError&) {
-      error = std::current_exception();
-    } catch (const std::exception& e) {  // also of a file system, or for want of memory
-      error = std::make_exception_ptr(ApiError(400, e.what(), "lora_path"));
-    }
-    post_([this, entry = std::move(entry), adapter = std::move(adapter), error] { was_read(entry, adapter, error); });
+    adapter = read(entry->adapter, engine_.config());
+  } catch (const ApiError&) {
+    error = std::current_exception();
+  } catch (const std::exception& e) {  // also of a file system, or for want of memory
+    error = std::make_exception_ptr(ApiError(400, e.what(), "lora_path"));
   }
+  post_([this, entry, adapter = std::move(adapter), error] { was_read(entry, adapter, error); });
 }
 
 void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter,

@@ -4,23 +4,21 @@
 // call comes from the service's thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "infer/engine/async_engine.h"
 #include "infer/server/api.h"
+#include "infer/server/worker.h"
 
 namespace folio::infer::server {
 
@@ -49,7 +47,6 @@ class Adapters {
   /// Reads all of `options.adapters`, and gives the engine those for which there is room. No adapter may be called
   /// `base`. `post` runs work on the service's thread, soon. Throws core::Error that names the adapter.
   Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post);
-  ~Adapters();
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
 
@@ -66,6 +63,9 @@ class Adapters {
   /// The name is gone. Who uses the adapter keeps it. Throws ApiError 404 if there is none.
   void remove(const std::string& name);
 
+  /// Ends the thread that reads folders.
+  void stop() { reader_.stop(); }
+
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool allows_loading() const { return options_.allow_loading; }
   /// For Metrics::text().
@@ -75,8 +75,7 @@ class Adapters {
   struct Entry;
 
   void check_name(const std::string& name) const;
-  void read_soon(const std::shared_ptr<Entry>& entry);
-  void read_folders();
+  void read_folder(const std::shared_ptr<Entry>& entry);
   void was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<const core::Adapter> adapter,
                 const std::exception_ptr& error);
   void was_loaded(const std::shared_ptr<Entry>& entry, int32_t number);
@@ -100,12 +99,7 @@ class Adapters {
   uint64_t now_ = 0;                           ///< counts uses
   uint64_t n_loads_ = 0;
   uint64_t n_drops_ = 0;
-
-  std::mutex mutex_;  ///< of what follows
-  std::condition_variable came_;
-  std::deque<std::shared_ptr<Entry>> to_read_;
-  bool stops_ = false;
-  std::thread reader_;  ///< from the first folder on
+  Worker reader_;  ///< the last member: it uses the others
 };
 
 /// That a request uses an adapter.

@@ -4,10 +4,12 @@
 
 namespace folio::infer::server {
 
-std::shared_ptr<CallWriting> AnswerForms::calls() {
+std::shared_ptr<CallWriting> AnswerForms::calls(const core::WorkBudget& budget) {
   core::require(chat_.has_value(), "the model has no chat template");
   const std::lock_guard lock(mutex_);
-  if (calls_ == nullptr) calls_ = std::make_shared<CallWriting>(tokenizer_, data::tool_format(tokenizer_, *chat_));
+  if (calls_ == nullptr) {
+    calls_ = std::make_shared<CallWriting>(tokenizer_, data::tool_format(tokenizer_, *chat_, budget));
+  }
   return calls_;
 }
 

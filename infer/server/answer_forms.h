@@ -37,9 +37,11 @@ class AnswerForms {
       : tokenizer_(tokenizer), chat_(chat), forms_(tokenizer) {}
 
   /// Throws core::Error as forms::make_form() does.
-  [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options) { return forms_.form(options); }
+  [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options, const core::WorkBudget& budget) {
+    return forms_.form(options, budget);
+  }
   /// Found when it is asked for first. Throws core::Error as data::tool_format() does.
-  [[nodiscard]] std::shared_ptr<CallWriting> calls();
+  [[nodiscard]] std::shared_ptr<CallWriting> calls(const core::WorkBudget& budget);
 
  private:
   const data::Tokenizer& tokenizer_;

@@ -57,6 +57,9 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
     if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0)) {
       refuse("logit_bias", fmt::format("of token {} has to be a number in [-100, 100]", token));
     }
+    if (key.size() > 1 && key.front() == '0') {  // each token is named once
+      refuse("logit_bias", fmt::format("names token {} as {}; leave the zeros out", token, core::printable(key)));
+    }
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
   }
   return biases;
@@ -68,24 +71,16 @@ std::string take_model(const Fields& fields, const ServedModel& served) {
   if (model == nullptr) return served.name;
   if (!model->is_string()) refuse_type("model", "a text");
   const auto& name = model->get_ref<const std::string&>();
-  if (name == served.name || std::ranges::find(served.adapters, name) != served.adapters.end()) return name;
-  constexpr size_t kMostListed = 16;
-  const size_t n = std::min(kMostListed, served.adapters.size());
-  throw ApiError(
-      404,
-      fmt::format("there is no model {}; this server has {}{}{}{}", core::printable(name), served.name,
-                  n > 0 ? ", " : "",
-                  fmt::join(served.adapters.begin(), served.adapters.begin() + static_cast<std::ptrdiff_t>(n), ", "),
-                  n < served.adapters.size() ? ", …" : ""),
-      "model", "model_not_found");
+  require_model(name, served);
+  return name;
 }
 
 constexpr const char* kForBeams = "is for \"use_beam_search\": true";  // but for its default, which clients send
 
 // Several texts of each prompt: choices, or the best of the beams.
-void take_choices(const Fields& fields, const ServedModel& served, CompletionRequest& request) {
+void take_choices(const Fields& fields, const ServedModel& served, size_t n_prompts, CompletionRequest& request) {
   GenerateOptions& options = request.options;
-  const int64_t most = served.max_choices / std::ssize(request.prompts);
+  const int64_t most = served.max_choices / static_cast<int64_t>(n_prompts);
   options.n = *fields.integer("n", 1, most);
   if (!fields.flag("use_beam_search")) {
     fields.only("best_of", options.n);
@@ -113,7 +108,8 @@ void take_choices(const Fields& fields, const ServedModel& served, CompletionReq
 }
 
 // What both kinds of requests have.
-void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, CompletionRequest& request) {
+void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, size_t n_prompts,
+                 CompletionRequest& request) {
   request.model = take_model(fields, served);
   SamplerOptions& s = request.options.sampler;
   SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
@@ -130,7 +126,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   request.options.speculate = served.speculate;
   request.options.context = served.context;
   request.stream = fields.flag("stream");
-  take_choices(fields, served, request);
+  take_choices(fields, served, n_prompts, request);
   if (const Json* options = fields.find("stream_options")) {
     if (!request.stream) refuse("stream_options", "is for \"stream\": true");
     request.include_usage = Fields(*options, fields.schema("stream_options")).flag("include_usage");
@@ -168,10 +164,16 @@ void check_logprobs(const CompletionRequest& request) {
                      n, n_tokens, kMost));
 }
 
-Prompt encoded(std::string text, const ServedModel& served) {
+Prompt encoded(std::string text, const ServedModel& served, const core::WorkBudget& budget) {
+  const core::WorkBudget::Place place(budget, "prompt");
   try {
+    budget.spend(text.size());
     const std::vector<int32_t> ids = served.tokenizer.encode_with_prefix(text);
     return {.tokens = ids.empty() ? served.tokenizer.default_prompt() : ids, .text = std::move(text)};
+  } catch (const core::TooMuchWork& error) {
+    throw ApiError(400, error.what(), error.place(), "too_much_work");
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error& error) {
     throw ApiError(400, error.what(), "prompt");
   }
@@ -191,19 +193,25 @@ Prompt prompt_of_ids(const Json& list, const std::string& field, const ServedMod
   return {.tokens = ids, .text = served.tokenizer.decode(ids)};
 }
 
-// A text, a list of texts, token ids, or a list of those.
-std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served) {
-  if (prompt == nullptr) return {encoded("", served)};
-  if (prompt->is_string()) return {encoded(*prompt, served)};
+// A text, a list of texts, token ids, or a list of those: how many prompts that is.
+size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
+  if (prompt == nullptr || prompt->is_string()) return 1;
   if (!prompt->is_array() || prompt->empty()) refuse_type("prompt", "a text, token ids, or a list of these");
-  if (prompt->front().is_number()) return {prompt_of_ids(*prompt, "prompt", served)};
+  if (prompt->front().is_number()) return 1;
   if (std::ssize(*prompt) > served.max_choices) {
     refuse("prompt", fmt::format("has {} texts, but at most {} are possible", prompt->size(), served.max_choices));
   }
+  return prompt->size();
+}
+
+std::vector<Prompt> prompts_of(const Json* prompt, const ServedModel& served, const core::WorkBudget& budget) {
+  if (prompt == nullptr) return {encoded("", served, budget)};
+  if (prompt->is_string()) return {encoded(*prompt, served, budget)};
+  if (prompt->front().is_number()) return {prompt_of_ids(*prompt, "prompt", served)};
   std::vector<Prompt> prompts;
   for (const Json& one : *prompt) {
     if (one.is_string()) {
-      prompts.push_back(encoded(one, served));
+      prompts.push_back(encoded(one, served, budget));
     } else if (one.is_array()) {
       prompts.push_back(prompt_of_ids(one, "prompt", served));
     } else {
@@ -226,30 +234,47 @@ AnswerForms& forms_of(const std::string& field, const ServedModel& served) {
 
 // Null for a conversation without tools and calls.
 std::shared_ptr<CallWriting> writing_for(std::span<const data::ChatMessage> messages, bool has_tools,
-                                         const ServedModel& served) {
+                                         const ServedModel& served, const core::WorkBudget& budget) {
   const bool has_calls = std::ranges::any_of(
       messages, [](const data::ChatMessage& m) { return m.role == data::ChatRole::Tool || !m.calls.empty(); });
   if (!has_tools && !has_calls) return nullptr;
   const char* field = has_tools ? "tools" : "messages";
-  return made_for(field, [&] { return forms_of(field, served).calls(); });
+  return made_for(field, field, budget, [&] { return forms_of(field, served).calls(budget); });
 }
 
 // `tools` is as data::RenderOptions has it.
 Prompt chat_prompt(std::span<const data::ChatMessage> messages, const std::string& tools, const CallWriting* writing,
-                   const ServedModel& served) {
-  return made_for("messages", [&]() -> Prompt {
+                   const ServedModel& served, const core::WorkBudget& budget) {
+  return made_for("messages", "messages", budget, [&]() -> Prompt {
     const data::ChatTemplate& chat = *served.chat_template;
-    return {.tokens = writing == nullptr ? data::encode_chat(served.tokenizer, chat, messages)
-                                         : data::encode_chat(served.tokenizer, chat, messages, tools, writing->format),
+    return {.tokens = writing == nullptr
+                          ? data::encode_chat(served.tokenizer, chat, messages, {.budget = budget})
+                          : data::encode_chat(served.tokenizer, chat, messages, tools, writing->format, budget),
             .text = ""};
   });
 }
 
+// Steps of reading it with its keys in their order: each is compared with those before it.
+uint64_t steps_in_order(const Json& value) {
+  constexpr size_t kComparedPerStep = 16;
+  uint64_t n = 1 + (value.is_object() ? value.size() * value.size() / kComparedPerStep : 0);
+  if (!value.is_structured()) return n;
+  for (const Json& part : value) n += steps_in_order(part);
+  return n;
+}
+
 // With its keys in their order; null where nothing asks for that.
-core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_view text) {
+core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_view text,
+                           const core::WorkBudget& budget) {
   if (!needs_order(fields)) return {};
+  const core::WorkBudget::Place place(budget, "body");
   try {
+    budget.spend(steps_in_order(body));
     return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
+  } catch (const core::TooMuchWork& error) {
+    throw ApiError(400, error.what(), "", "too_much_work");
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error& error) {  // an object has too many keys
     throw ApiError(400, error.what());
   }
@@ -257,21 +282,18 @@ core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_v
 
 // Of a request without tools.
 void take_form(const Fields& fields, const core::OrderedJson& ordered, const ServedModel& served,
-               CompletionRequest& request) {
+               const core::WorkBudget& budget, CompletionRequest& request) {
   const AskedForm asked = asked_form(fields, ordered);
   if (asked.options.kind == forms::FormOptions::Kind::None) return;
-  request.options.form = made_for(asked.field, [&] { return forms_of(asked.field, served).form(asked.options); });
+  request.options.form = made_for(asked.field, asked.place, budget,
+                                  [&] { return forms_of(asked.field, served).form(asked.options, budget); });
 }
 
-// The messages, and with tools what the answer may be.
-void take_chat(const Fields& fields, const Json& body, std::string_view text, const ServedModel& served,
-               CompletionRequest& request) {
-  const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
-  const core::OrderedJson ordered = in_order(fields, body, text);
-  const AskedTools tools = asked_tools(fields, ordered);
-  std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served);
-  request.prompts = {chat_prompt(messages, tools.list, writing.get(), served)};
-  if (tools.functions.empty()) return take_form(fields, ordered, served, request);
+// What the answer of a chat may be.
+void take_answer(const Fields& fields, const core::OrderedJson& ordered, const AskedTools& tools,
+                 std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
+                 CompletionRequest& request) {
+  if (tools.functions.empty()) return take_form(fields, ordered, served, budget, request);
   const AskedForm answer = asked_form(fields, ordered);
   forms::FormOptions options{.kind = forms::FormOptions::Kind::Calls};
   options.calls = std::make_shared<forms::CallsForm>(
@@ -280,9 +302,13 @@ void take_chat(const Fields& fields, const Json& body, std::string_view text, co
                        .several = tools.several,
                        .has_answer = tools.has_answer,
                        .answer = tools.has_answer ? answer.options : forms::FormOptions()});
-  request.options.form = made_for("tools", [&] { return writing->forms.form(options); });
+  request.options.form = made_for("tools", "tools", budget, [&] { return writing->forms.form(options, budget); });
   request.tools = std::make_shared<ToolUse>(
       ToolUse{.writing = std::move(writing), .has_answer = tools.has_answer, .is_named = tools.is_named});
+}
+
+void admit(const ParseOptions& options, size_t n_prompts, const CompletionRequest& request) {
+  if (options.admit) options.admit(n_prompts, static_cast<size_t>(request.n_sequences()));
 }
 
 }  // namespace
@@ -302,47 +328,70 @@ Json ApiError::json() const {
   return {{"error", {{"message", what()}, {"type", type}, {"param", or_null(param_)}, {"code", or_null(code_)}}}};
 }
 
+void require_model(const std::string& name, const ServedModel& served) {
+  if (name == served.name || std::ranges::find(served.adapters, name) != served.adapters.end()) return;
+  constexpr size_t kMostListed = 16;
+  const size_t n = std::min(kMostListed, served.adapters.size());
+  throw ApiError(
+      404,
+      fmt::format("there is no model {}; this server has {}{}{}{}", core::printable(name), served.name,
+                  n > 0 ? ", " : "",
+                  fmt::join(served.adapters.begin(), served.adapters.begin() + static_cast<std::ptrdiff_t>(n), ", "),
+                  n < served.adapters.size() ? ", …" : ""),
+      "model", "model_not_found");
+}
+
 CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
-                                   std::string_view text) {
+                                   std::string_view text, const ParseOptions& options) {
   const Fields fields(body, schema("CompletionRequest"), {"suffix"});
   CompletionRequest request;
-  request.prompts = prompts_of(fields.find("prompt"), served);
-  take_form(fields, in_order(fields, body, text), served, request);
-  take_common(fields, served, random_seed, request);
-  const int64_t room = room_of(request, served);
+  const Json* prompt = fields.find("prompt");
+  const size_t n_prompts = n_prompts_of(prompt, served);
+  take_common(fields, served, random_seed, n_prompts, request);
   request.echo = fields.flag("echo");
-  request.options.max_tokens = std::min(*fields.integer("max_tokens", request.echo ? 0 : 1), room);
+  const int64_t max_tokens = *fields.integer("max_tokens", request.echo ? 0 : 1);
   if (const auto n = fields.integer("logprobs")) request.top_logprobs = static_cast<size_t>(*n);
+  admit(options, n_prompts, request);
+  request.prompts = prompts_of(prompt, served, options.budget);
+  request.options.max_tokens = std::min(max_tokens, room_of(request, served));
   check_logprobs(request);
+  take_form(fields, in_order(fields, body, text, options.budget), served, options.budget, request);
   return request;
 }
 
-CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed, std::string_view text) {
+CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed, std::string_view text,
+                             const ParseOptions& options) {
   const Fields fields(
       body, schema("ChatRequest"),
       {"functions", "function_call", "audio", "modalities", "prediction", "reasoning_effort", "web_search_options"});
   need_chat_template(served);
   CompletionRequest request;
   request.chat = true;
-  take_chat(fields, body, text, served, request);
-  take_common(fields, served, random_seed, request);
-  const int64_t room = room_of(request, served);
+  take_common(fields, served, random_seed, 1, request);
   const auto old_name = fields.integer("max_tokens");
-  request.options.max_tokens =
-      std::min(fields.integer("max_completion_tokens").value_or(old_name.value_or(room)), room);
+  const auto max_tokens = fields.integer("max_completion_tokens");
   const auto top = fields.integer("top_logprobs");
   if (fields.flag("logprobs")) {
     request.top_logprobs = static_cast<size_t>(top.value_or(0));
   } else if (top) {
     refuse("top_logprobs", "is for \"logprobs\": true");
   }
-  check_logprobs(request);
-  end_at_turn(served.tokenizer, *served.chat_template, request.options);
   fields.only("store", false);
+  admit(options, 1, request);
+  const std::vector<data::ChatMessage> messages = messages_of(fields.find("messages"));
+  const core::OrderedJson ordered = in_order(fields, body, text, options.budget);
+  const AskedTools tools = asked_tools(fields, ordered);
+  std::shared_ptr<CallWriting> writing = writing_for(messages, !tools.functions.empty(), served, options.budget);
+  request.prompts = {chat_prompt(messages, tools.list, writing.get(), served, options.budget)};
+  const int64_t room = room_of(request, served);
+  request.options.max_tokens = std::min(max_tokens.value_or(old_name.value_or(room)), room);
+  check_logprobs(request);
+  take_answer(fields, ordered, tools, std::move(writing), served, options.budget, request);
+  end_at_turn(served.tokenizer, *served.chat_template, request.options);
   return request;
 }
 
-std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served) {
+std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served, const core::WorkBudget& budget) {
   const Fields fields(body, schema("TokenizeRequest"));
   static_cast<void>(take_model(fields, served));
   const Json* messages = fields.find("messages");
@@ -351,10 +400,10 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served)
   if (messages != nullptr) {
     need_chat_template(served);
     const auto checked = messages_of(messages);
-    return chat_prompt(checked, "", writing_for(checked, false, served).get(), served).tokens;
+    return chat_prompt(checked, "", writing_for(checked, false, served, budget).get(), served, budget).tokens;
   }
   if (!prompt->is_string()) refuse_type("prompt", "a text");
-  return encoded(*prompt, served).tokens;
+  return encoded(*prompt, served, budget).tokens;
 }
 
 std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served) {

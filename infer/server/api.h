@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/work_budget.h"
 #include "data/chat/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
 #include "infer/engine/request.h"
@@ -50,6 +52,9 @@ struct ServedModel {
   std::shared_ptr<AnswerForms> forms{};               ///< none: a request can't say what form its answer has
 };
 
+/// Throws ApiError 404 unless a request may ask for the model of that name.
+void require_model(const std::string& name, const ServedModel& served);
+
 /// What a model in this file is called where nothing else is said: runs/tinyshakespeare/model.gguf is tinyshakespeare.
 [[nodiscard]] std::string model_name(const std::string& path);
 
@@ -74,16 +79,26 @@ struct CompletionRequest {
   [[nodiscard]] int64_t n_sequences() const { return std::max(options.n, options.beams.width); }
 };
 
-// All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported.
+struct ParseOptions {
+  /// For the template, the tokens (a step for each byte) and the form of the answer. A request that needs more is
+  /// rejected with the place that needs it.
+  core::WorkBudget budget{};
+  /// Called before any of that work begins. It throws if the request can't run anyway.
+  std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
+};
+
+// All of these throw ApiError that names the field and its range, all unknown fields, or what is not supported. What
+// costs little is checked first: the form is compiled once the prompt is known to fit the context.
 
 /// Without a seed, `random_seed` is taken. `text` is the body as it came, by which schemas keep the order of their
 /// keys; without it they are in alphabetical order.
 [[nodiscard]] CompletionRequest parse_completion(const Json& body, const ServedModel& served, uint64_t random_seed,
-                                                 std::string_view text = {});
+                                                 std::string_view text = {}, const ParseOptions& options = {});
 [[nodiscard]] CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64_t random_seed,
-                                           std::string_view text = {});
+                                           std::string_view text = {}, const ParseOptions& options = {});
 /// {"prompt": text} or {"messages": […]}, as vLLM's; with the tokens that a completion would have in front.
-[[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served);
+[[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
+                                                  const core::WorkBudget& budget = core::WorkBudget());
 /// {"tokens": [ids]}
 [[nodiscard]] std::vector<int32_t> parse_detokenize(const Json& body, const ServedModel& served);
 

@@ -18,33 +18,34 @@ constexpr std::array kFields{"response_format", "structured_outputs", "guided_js
                              "guided_choice",   "guided_grammar",     "json_schema", "grammar"};
 
 // A schema, or JSON that is one.
-forms::FormOptions schema_form(const std::string& field, const Ordered& schema) {
-  if (schema.is_string()) return {.kind = Kind::JsonSchema, .text = schema.get<std::string>()};
-  if (!schema.is_object() && !schema.is_boolean()) refuse_type(field, "a JSON schema");
-  return {.kind = Kind::JsonSchema, .text = schema.dump()};
+AskedForm schema_form(const std::string& field, const Ordered& schema) {
+  const bool is_text = schema.is_string();
+  if (!is_text && !schema.is_object() && !schema.is_boolean()) refuse_type(field, "a JSON schema");
+  return {.place = field,
+          .options = {.kind = Kind::JsonSchema, .text = is_text ? schema.get<std::string>() : schema.dump()}};
 }
 
-forms::FormOptions text_form(const std::string& field, Kind kind, const Ordered& text) {
+AskedForm text_form(const std::string& field, Kind kind, const Ordered& text) {
   if (!text.is_string()) refuse_type(field, "a text");
-  return {.kind = kind, .text = text.get<std::string>()};
+  return {.place = field, .options = {.kind = kind, .text = text.get<std::string>()}};
 }
 
-forms::FormOptions choice_form(const std::string& field, const Ordered& list) {
+AskedForm choice_form(const std::string& field, const Ordered& list) {
   if (!list.is_array()) refuse_type(field, "a list of texts");
   forms::FormOptions form{.kind = Kind::Choice};
   for (const Ordered& text : list) {
     if (!text.is_string()) refuse_type(field, "a list of texts");
     form.choices.push_back(text.get<std::string>());
   }
-  return form;
+  return {.place = field, .options = std::move(form)};
 }
 
-forms::FormOptions response_format(const Json& value, const Json& schema, const Ordered& ordered) {
+AskedForm response_format(const Json& value, const Json& schema, const Ordered& ordered) {
   const Fields fields(value, schema, {}, "response_format");
   const std::string* type = fields.text("type");
   const bool has_schema = fields.find("json_schema") != nullptr;
   if (type != nullptr && *type == "text" && !has_schema) return {};
-  if (type != nullptr && *type == "json_object" && !has_schema) return {.kind = Kind::JsonObject};
+  if (type != nullptr && *type == "json_object" && !has_schema) return {.options = {.kind = Kind::JsonObject}};
   if (type == nullptr || *type != "json_schema") {
     refuse("response_format", "has to have the type \"text\", \"json_object\", or \"json_schema\" with a json_schema");
   }
@@ -57,9 +58,9 @@ forms::FormOptions response_format(const Json& value, const Json& schema, const 
   return schema_form("response_format.json_schema.schema", ordered["json_schema"]["schema"]);
 }
 
-forms::FormOptions structured_outputs(const Json& value, const Json& schema, const Ordered& ordered) {
+AskedForm structured_outputs(const Json& value, const Json& schema, const Ordered& ordered) {
   const Fields fields(value, schema, {}, "structured_outputs");
-  forms::FormOptions form;
+  AskedForm form;
   int n = 0;
   for (const char* name : {"json", "regex", "choice", "grammar", "json_object"}) {
     if (fields.find(name) == nullptr) continue;
@@ -71,14 +72,14 @@ forms::FormOptions structured_outputs(const Json& value, const Json& schema, con
            : kind == "regex"   ? text_form(field, Kind::Regex, ordered[name])
            : kind == "choice"  ? choice_form(field, ordered[name])
            : kind == "grammar" ? text_form(field, Kind::Grammar, ordered[name])
-                               : forms::FormOptions{.kind = Kind::JsonObject};
+                               : AskedForm{.options = {.kind = Kind::JsonObject}};
   }
   if (n != 1) refuse("structured_outputs", "has to have one of json, regex, choice, grammar and json_object");
-  if (!fields.flag("disable_any_whitespace")) form.spaces = forms::JsonSpaces::Anywhere;
+  if (!fields.flag("disable_any_whitespace")) form.options.spaces = forms::JsonSpaces::Anywhere;
   return form;
 }
 
-forms::FormOptions form_of(const std::string& name, const Fields& fields, const Ordered& ordered) {
+AskedForm form_of(const std::string& name, const Fields& fields, const Ordered& ordered) {
   if (name == "response_format") return response_format(*fields.find(name), fields.schema(name), ordered);
   if (name == "structured_outputs") return structured_outputs(*fields.find(name), fields.schema(name), ordered);
   if (name == "guided_json" || name == "json_schema") return schema_form(name, ordered);
@@ -169,7 +170,9 @@ AskedForm asked_form(const Fields& fields, const core::OrderedJson& body) {
   AskedForm asked;
   for (const char* name : kFields) {
     if (fields.find(name) == nullptr) continue;
-    AskedForm found{.field = name, .options = form_of(name, fields, body.at(name))};
+    AskedForm found = form_of(name, fields, body.at(name));
+    found.field = name;
+    if (found.place.empty()) found.place = name;
     if (found.options.kind == Kind::None) continue;
     if (!asked.field.empty()) {
       refuse(name, fmt::format("says the form of the answer, and so does '{}'; leave one out", asked.field));
@@ -192,6 +195,7 @@ AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body) {
   if (tools->size() > kMost) refuse("tools", fmt::format("are {}, but at most {} are possible", tools->size(), kMost));
   for (size_t i = 0; i < tools->size(); ++i) {
     asked.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"], body["tools"][i]));
+    asked.functions.back().place = fmt::format("[{}].function.parameters", i);
     for (size_t j = 0; j < i; ++j) {
       if (asked.functions[i].name == asked.functions[j].name) {
         refuse("tools", fmt::format("have two functions {}", asked.functions[i].name));

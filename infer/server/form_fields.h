@@ -14,6 +14,7 @@ namespace folio::infer::server {
 /// with its keys in their order. Throws ApiError, also if two fields ask.
 struct AskedForm {
   std::string field{};
+  std::string place{};  ///< the part of the field that holds the form
   forms::FormOptions options{};
 };
 [[nodiscard]] AskedForm asked_form(const Fields& fields, const core::OrderedJson& body);
@@ -32,11 +33,18 @@ struct AskedTools {
 /// Throws ApiError.
 [[nodiscard]] AskedTools asked_tools(const Fields& fields, const core::OrderedJson& body);
 
-/// What `make` makes; a core::Error is the field's.
+/// What `make` makes; a core::Error is the field's. Where it spends too much of the budget, the error names the part of
+/// the field, from `place` on.
 template <typename Make>
-[[nodiscard]] auto made_for(const std::string& field, Make&& make) {
+[[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
+                            Make&& make) {
+  const core::WorkBudget::Place counted(budget, place);
   try {
     return make();
+  } catch (const core::TooMuchWork& error) {
+    throw ApiError(400, error.what(), error.place(), "too_much_work");
+  } catch (const core::WorkStopped&) {
+    throw;
   } catch (const core::Error& error) {
     throw ApiError(400, fmt::format("'{}': {}", field, error.what()), field);
   }

@@ -136,10 +136,10 @@ std::unique_ptr<LocalReply> LocalService::request(HttpRequest request, std::shar
   request.head_only = request.method == "HEAD";
   if (request.head_only) request.method = "GET";
   const auto state = std::make_shared<LocalReply::State>(queue_, std::move(notifier), request.head_only);
-  auto work = [this, request = std::move(request), state] {
+  auto work = [this, request = std::move(request), state]() mutable {
     const size_t most = RequestLimits().max_body;
     if (request.body.size() <= most) {
-      if (service_.admit(request, state)) service_.handle(request, state);
+      if (service_.admit(request, state)) service_.handle(std::move(request), state);
       return;
     }
     state->send(413, "application/json", service_.refused(413, fmt::format("the body is larger than {} bytes", most)));

@@ -16,7 +16,7 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   HttpServer http(
       http_options,
       {.admit = [&](const HttpRequest& request, const Reply& reply) { return made.load()->admit(request, reply); },
-       .handle = [&](const HttpRequest& request, const Reply& reply) { made.load()->handle(request, reply); },
+       .handle = [&](HttpRequest request, const Reply& reply) { made.load()->handle(std::move(request), reply); },
        .refuse = [&](int status, std::string_view why) { return made.load()->refused(status, why); }});
   options.allowed_hosts.push_back(http.address());
   if (http_options.host != http.address()) options.allowed_hosts.push_back(http_options.host);

@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
 constexpr size_t kMaxLogged = 512;  // bytes of a message in a log line
+constexpr int kClientLeft = 499;  // for logs and metrics, as nginx calls it
 
 Json body_of(const std::string& text) {
   try {
@@ -119,14 +120,27 @@ Service::Service(AsyncEngine& engine, ServedModel served, ServiceOptions options
       adapters_(engine, served_.name, options_.adapters, post_) {
   if (options_.log) log_.emplace(STDERR_FILENO);
   for (std::string& host : options_.allowed_hosts) host = lower_case(host);
-  served_.adapters = adapters_.names();
   if (served_.forms == nullptr) {
     served_.forms = std::make_shared<AnswerForms>(served_.tokenizer, served_.chat_template);
   }
+  take_adapter_names();
   const uint64_t a = core::system_random();
   const uint64_t b = core::system_random();
   std::seed_seq seed{a, a >> 32U, b, b >> 32U};
   random_.seed(seed);
+}
+
+Service::~Service() { stop(); }
+
+void Service::stop() {
+  for (const auto& [id, preparing] : preparing_) preparing.budget.cancel();
+  worker_.stop();
+  adapters_.stop();
+}
+
+void Service::take_adapter_names() {
+  served_.adapters = adapters_.names();
+  snapshot_ = std::make_shared<const ServedModel>(served_);
 }
 
 void Service::after_step(Engine& engine) {
@@ -156,7 +170,7 @@ bool Service::admit(const HttpRequest& request, const Reply& reply) {
   return needs_body;
 }
 
-void Service::handle(const HttpRequest& request, const Reply& reply) {
+void Service::handle(HttpRequest request, const Reply& reply) {
   answer(request, *reply, [&] {
     const std::string_view content_type = request.content_type;
     const std::string media_type = lower_case(trimmed(content_type.substr(0, content_type.find(';'))));
@@ -182,6 +196,7 @@ void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiErro
   ++metrics_.requests[{route_of(request.path) != nullptr ? request.path : "", error.status()}];
   log(fmt::format("{} {} {}: {}", core::printable(request.method), core::printable(request.path), error.status(),
                   core::printable(error.what(), kMaxLogged)));
+  if (error.status() == 429) reply.add_header("Retry-After", "1");
   reply.send(error.status(), kJson, error_body(error));
 }
 
@@ -228,11 +243,10 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
     reply->add_header("Allow", posts ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
     throw ApiError(405, fmt::format("{} takes {}", request.path, posts ? "POST" : "GET"));
   }
-  if (!posts) {
-    (this->*route->handler)(request, reply);
-    return false;
-  }
-  return true;
+  if (posts) return true;
+  HttpRequest whole = request;  // it has no body
+  (this->*route->handler)(whole, reply);
+  return false;
 }
 
 void Service::send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body) {
@@ -240,23 +254,23 @@ void Service::send(const HttpRequest& request, HttpReply& reply, std::string_vie
   reply.send(200, std::string(media), body);
 }
 
-void Service::send_health(const HttpRequest& request, const Reply& reply) {
+void Service::send_health(HttpRequest& request, const Reply& reply) {
   send(request, *reply, kJson, "{\"status\":\"ok\"}\n");
 }
 
-void Service::send_metrics(const HttpRequest& request, const Reply& reply) {
+void Service::send_metrics(HttpRequest& request, const Reply& reply) {
   ++metrics_.requests[{request.path, 200}];  // it counts itself
   reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
               metrics_.text(engine_.statistics()) + adapters_.metrics());
 }
 
-void Service::send_description(const HttpRequest& request, const Reply& reply) {
+void Service::send_description(HttpRequest& request, const Reply& reply) {
   std::vector<RouteDescription> descriptions;
   for (const Route& route : routes()) descriptions.push_back(route.description);
   send(request, *reply, kJson, openapi(descriptions));
 }
 
-void Service::send_models(const HttpRequest& request, const Reply& reply) {
+void Service::send_models(HttpRequest& request, const Reply& reply) {
   const Json model = {{"id", served_.name},
                       {"object", "model"},
                       {"created", 0},
@@ -273,45 +287,116 @@ void Service::send_models(const HttpRequest& request, const Reply& reply) {
   send(request, *reply, kJson, dump({{"object", "list"}, {"data", all}}) + "\n");
 }
 
-void Service::tokenize(const HttpRequest& request, const Reply& reply) {
-  const auto tokens = parse_tokenize(body_of(request.body), served_);
-  send(request, *reply, kJson,
-       dump({{"count", tokens.size()}, {"max_model_len", served_.context}, {"tokens", tokens}}) + "\n");
+// Whatever a client sends, reading it holds up nobody but those who sent a body after it.
+void Service::prepare(HttpRequest& request, const Reply& reply, Prepare work) {
+  const size_t n = preparing_.size();
+  if (n >= options_.max_queue) throw ApiError(429, fmt::format("{} requests are being prepared already", n));
+  const uint64_t id = ++n_prepared_;
+  const core::WorkBudget budget(options_.request_work);
+  std::string body = std::exchange(request.body, {});
+  preparing_.emplace(id, Preparing{.request = request, .reply = reply, .budget = budget, .arrived = Clock::now()});
+  reply->on_lost([this, id] { give_up(id); });
+  worker_.post([this, id, body = std::move(body), budget, work = std::move(work)] {
+    Next next;
+    try {
+      budget.spend(0);  // it may have been given up
+      next = work(body, budget);
+    } catch (const core::WorkCancelled&) {
+      return;
+    } catch (const ApiError& error) {
+      next = [error](const HttpRequest&, const Reply&) { throw error; };
+    } catch (const std::exception& error) {
+      next = [what = std::string(error.what())](const HttpRequest&, const Reply&) { throw ApiError(500, what); };
+    }
+    post_([this, id, next = std::move(next)] { prepared(id, next); });
+  });
 }
 
-void Service::detokenize(const HttpRequest& request, const Reply& reply) {
-  const auto tokens = parse_detokenize(body_of(request.body), served_);
-  send(request, *reply, kJson, dump({{"prompt", served_.tokenizer.decode(tokens)}}) + "\n");
+void Service::prepared(uint64_t id, const Next& next) {
+  const auto found = preparing_.extract(id);
+  if (found.empty()) return;  // given up
+  const auto& [request, reply, budget, arrived] = found.mapped();
+  answer(request, *reply, [&] { next(request, reply); });
 }
 
-void Service::complete(const HttpRequest& request, const Reply& reply) {
-  const bool chat = request.path == "/v1/chat/completions";
-  const Json body = body_of(request.body);
-  CompletionRequest completion_request =
-      (chat ? parse_chat : parse_completion)(body, served_, request.random_seed.value_or(random_seed()), request.body);
-  const size_t n = completion_request.prompts.size() * static_cast<size_t>(completion_request.n_sequences());
+// The client went away.
+void Service::give_up(uint64_t id) {
+  const auto found = preparing_.extract(id);
+  if (found.empty()) return;
+  const Preparing& preparing = found.mapped();
+  preparing.budget.cancel();
+  ++metrics_.requests[{preparing.request.path, kClientLeft}];
+  log(fmt::format("{} {} {}: before it was read", preparing.request.method, preparing.request.path, kClientLeft));
+}
+
+void Service::tokenize(HttpRequest& request, const Reply& reply) {
+  prepare(request, reply, [this, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
+    const auto tokens = parse_tokenize(body_of(body), *served, budget);
+    return [this, answer = dump({{"count", tokens.size()}, {"max_model_len", served->context}, {"tokens", tokens}}) +
+                           "\n"](const HttpRequest& r, const Reply& to) { send(r, *to, kJson, answer); };
+  });
+}
+
+void Service::detokenize(HttpRequest& request, const Reply& reply) {
+  prepare(request, reply, [this, served = snapshot_](const std::string& body, const core::WorkBudget&) -> Next {
+    const auto tokens = parse_detokenize(body_of(body), *served);
+    return [this, answer = dump({{"prompt", served->tokenizer.decode(tokens)}}) + "\n"](
+               const HttpRequest& r, const Reply& to) { send(r, *to, kJson, answer); };
+  });
+}
+
+// From any thread.
+void Service::check_queue(size_t n_prompts, size_t n_each) const {
+  const size_t n_choices = n_prompts * n_each;
+  if (n_choices > options_.max_queue) {
+    throw ApiError(400,
+                   fmt::format("{} choices never fit into a queue of {}; ask for fewer, or start the server with a "
+                               "larger --max-queue",
+                               n_choices, options_.max_queue),
+                   n_each > 1 ? "n" : "prompt");
+  }
+  if (n_choices_ + n_choices > options_.max_queue) {
+    throw ApiError(429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_.load(),
+                                    options_.max_queue));
+  }
+}
+
+void Service::complete(HttpRequest& request, const Reply& reply) {
   if (end_) {
     reply->add_header("Retry-After", "5");
     throw ApiError(503, "the server is about to end");
   }
-  if (n > options_.max_queue) {
-    throw ApiError(400,
-                   fmt::format("{} choices never fit into a queue of {}; ask for fewer, or start the server with a "
-                               "larger --max-queue",
-                               n, options_.max_queue),
-                   completion_request.n_sequences() > 1 ? "n" : "prompt");
+  if (n_choices_ + preparing_.size() >= options_.max_queue) {
+    throw ApiError(429, fmt::format("{} choices run or wait already; the queue has room for {}",
+                                    n_choices_ + preparing_.size(), options_.max_queue));
   }
-  if (n_choices_ + n > options_.max_queue) {
-    reply->add_header("Retry-After", "1");
-    throw ApiError(
-        429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_, options_.max_queue));
+  const bool chat = request.path == "/v1/chat/completions";
+  const uint64_t seed = request.random_seed.value_or(random_seed());
+  prepare(request, reply,
+          [this, chat, seed, served = snapshot_](const std::string& body, const core::WorkBudget& budget) -> Next {
+            const ParseOptions options{.budget = budget,
+                                       .admit = [this](size_t n, size_t each) { check_queue(n, each); }};
+            const auto parsed = std::make_shared<CompletionRequest>(
+                (chat ? parse_chat : parse_completion)(body_of(body), *served, seed, body, options));
+            return [this, parsed](const HttpRequest&, const Reply& to) { begin(std::move(*parsed), to); };
+          });
+}
+
+void Service::begin(CompletionRequest completion_request, const Reply& reply) {
+  if (end_) {
+    reply->add_header("Retry-After", "5");
+    throw ApiError(503, "the server is about to end");
   }
+  const auto n_each = static_cast<size_t>(completion_request.n_sequences());
+  check_queue(completion_request.prompts.size(), n_each);
+  require_model(completion_request.model, served_);  // an adapter may have been unloaded meanwhile
+  const bool chat = completion_request.chat;
   const auto completion =
       std::make_shared<Completion>(std::move(completion_request), served_,
                                    (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
   Running& running = completions_[completion.get()];
   running.completion = completion;
-  n_choices_ += n;
+  n_choices_ += completion->n_sequences();
   completion->expect([this](const Completion& c) { done(c); });
   const std::string& name = completion->request().model;
   if (name == served_.name) return completion->start(engine_, served_.adapter);
@@ -362,30 +447,35 @@ void Service::check_loading() const {
 }
 
 // Source: vLLM's routes of these names.
-void Service::load_adapter(const HttpRequest& request, const Reply& reply) {
+void Service::load_adapter(HttpRequest& request, const Reply& reply) {
   check_loading();
-  const NamedAdapter adapter = parse_load_adapter(body_of(request.body));
-  const HttpRequest line{.method = request.method, .path = request.path};  // without the body, which may be large
-  adapters_.add(adapter, [this, request = line, reply, name = adapter.name](const std::optional<ApiError>& error) {
-    if (error) return refuse(request, *reply, *error);
-    served_.adapters = adapters_.names();
-    log(fmt::format("POST {} 200: {}", request.path, name));
-    send(request, *reply, kText, fmt::format("Success: LoRA adapter '{}' added successfully.", name));
+  prepare(request, reply, [this](const std::string& body, const core::WorkBudget&) -> Next {
+    return [this, adapter = parse_load_adapter(body_of(body))](const HttpRequest& r, const Reply& to) {
+      adapters_.add(adapter, [this, r, to, name = adapter.name](const std::optional<ApiError>& error) {
+        if (error) return refuse(r, *to, *error);
+        take_adapter_names();
+        log(fmt::format("POST {} 200: {}", r.path, name));
+        send(r, *to, kText, fmt::format("Success: LoRA adapter '{}' added successfully.", name));
+      });
+    };
   });
 }
 
-void Service::unload_adapter(const HttpRequest& request, const Reply& reply) {
+void Service::unload_adapter(HttpRequest& request, const Reply& reply) {
   check_loading();
-  const std::string name = parse_unload_adapter(body_of(request.body));
-  adapters_.remove(name);
-  served_.adapters = adapters_.names();
-  metrics_.models.erase(name);
-  log(fmt::format("POST {} 200: {}", request.path, name));
-  send(request, *reply, kText, fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
+  prepare(request, reply, [this](const std::string& body, const core::WorkBudget&) -> Next {
+    return [this, name = parse_unload_adapter(body_of(body))](const HttpRequest& r, const Reply& to) {
+      adapters_.remove(name);
+      take_adapter_names();
+      metrics_.models.erase(name);
+      log(fmt::format("POST {} 200: {}", r.path, name));
+      send(r, *to, kText, fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
+    };
+  });
 }
 
 // The page's style and script are its own: a nonce lets them in, and nothing else.
-void Service::send_page(const HttpRequest& request, const Reply& reply) {
+void Service::send_page(HttpRequest& request, const Reply& reply) {
   const std::string nonce = random_name(random_);
   std::string text(page());
   constexpr std::string_view kFields = ">FIELDS<";
@@ -404,7 +494,7 @@ void Service::send_page(const HttpRequest& request, const Reply& reply) {
   send(request, *reply, "text/html; charset=utf-8", text);
 }
 
-void Service::watch(const HttpRequest& request, const Reply& reply) {
+void Service::watch(HttpRequest& request, const Reply& reply) {
   constexpr size_t kMostWatchers = 64;
   if (watchers_.size() >= kMostWatchers) throw ApiError(429, fmt::format("{} watch already", watchers_.size()));
   if (end_) throw ApiError(503, "the server is about to end");
@@ -432,18 +522,30 @@ void Service::show(const LiveView::Note& note) {
 
 void Service::look_at_clock() {
   const auto now = Clock::now();
+  const ApiError late(503, fmt::format("this took longer than {} s", options_.request_timeout.count()));
+  const ApiError ends(503, "the server ends");
   const auto all = completions_;
   for (const auto& [key, running] : all) {
     const auto& completion = running.completion;
-    if (now > completion->arrived() + options_.request_timeout) {
-      completion->fail(ApiError(503, fmt::format("this took longer than {} s", options_.request_timeout.count())));
+    if (now > completion->arrived() + options_.request_timeout) completion->fail(late);
+    if (end_ && now >= *end_) completion->fail(ends);
+  }
+  for (auto at = preparing_.begin(); at != preparing_.end();) {
+    const bool is_late = now > at->second.arrived + options_.request_timeout;
+    if (!is_late && !(end_ && now >= *end_)) {
+      ++at;
+      continue;
     }
-    if (end_ && now >= *end_) completion->fail(ApiError(503, "the server ends"));
+    const Preparing preparing = std::move(at->second);
+    at = preparing_.erase(at);
+    preparing.budget.cancel();
+    preparing.reply->add_header("Retry-After", "1");
+    refuse(preparing.request, *preparing.reply, is_late ? late : ends);
   }
 }
 
 bool Service::has_ended() const {
-  return end_ && (completions_.empty() || Clock::now() >= *end_ + std::chrono::seconds(2));
+  return end_ && (idle() || Clock::now() >= *end_ + std::chrono::seconds(2));
 }
 
 void Service::end_soon() {
@@ -451,7 +553,7 @@ void Service::end_soon() {
   if (end_) {
     end_ = now;
   } else {
-    log(fmt::format("ends: {} requests have {} s", completions_.size(), options_.grace.count()));
+    log(fmt::format("ends: {} requests have {} s", completions_.size() + preparing_.size(), options_.grace.count()));
     end_ = now + options_.grace;
   }
   for (const auto& [key, reply] : std::exchange(watchers_, {})) reply->end();

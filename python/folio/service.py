@@ -29,6 +29,7 @@ class Service:
     allowed_hosts    that requests may name beside localhost; "0.0.0.0" allows any address
     allowed_origins  of pages elsewhere that may ask
     max_queue        choices that run or wait; more are told to come back (429)
+    request_work     steps that preparing a request may take, before it runs
     request_timeout  seconds that a request may take
     log              a line on stderr for each request; log_texts: prompts and answers, too
     """
@@ -41,6 +42,7 @@ class Service:
         allowed_hosts: Sequence[str] = (),
         allowed_origins: Sequence[str] = (),
         max_queue: int = 1024,
+        request_work: int = 10_000_000,
         request_timeout: int = 600,
         log: bool = False,
         log_texts: bool = False,
@@ -50,6 +52,7 @@ class Service:
             "api_key": text("api_key", api_key), "allowed_hosts": _texts("allowed_hosts", allowed_hosts),
             "allowed_origins": _texts("allowed_origins", allowed_origins),
             "max_queue": whole("max_queue", max_queue, 0, 2**31 - 1),
+            "request_work": whole("request_work", request_work, 1, 10**15),
             "request_timeout": whole("request_timeout", request_timeout, 0, 2**31 - 1), "log": bool(log),
             "log_texts": bool(log_texts)})
         model._service = self

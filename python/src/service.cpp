@@ -44,6 +44,7 @@ void serve(const Model& model, const nb::dict& given) {
   options.allowed_hosts = o.value("allowed_hosts", std::vector<std::string>());
   options.allowed_origins = o.value("allowed_origins", std::vector<std::string>());
   options.max_queue = o.value("max_queue", options.max_queue);
+  options.request_work = o.value("request_work", options.request_work);
   options.request_timeout = std::chrono::seconds(o.value("request_timeout", options.request_timeout.count()));
   options.log = o.value("log", false);
   options.log_texts = o.value("log_texts", false);

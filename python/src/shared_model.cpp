@@ -94,6 +94,23 @@ void SharedModel::close() {
   changed_.notify_all();
 }
 
+namespace {
+
+// The budget of a request to a server, and what the texts of the caller take to tokenize.
+infer::server::ParseOptions parse_options(const Json& body) {
+  uint64_t n_bytes = 0;
+  const auto add = [&](const Json& text) {
+    if (text.is_string()) n_bytes += text.get_ref<const std::string&>().size();
+  };
+  if (const auto prompt = body.find("prompt"); prompt != body.end()) {
+    add(*prompt);
+    for (const Json& one : prompt->is_array() ? *prompt : Json::array()) add(one);
+  }
+  return {.budget = core::WorkBudget(core::kDefaultWork + n_bytes)};
+}
+
+}  // namespace
+
 infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body, uint64_t random_seed,
                                                std::string_view forms) {
   if (!body.value("use_beam_search", false)) {
@@ -102,9 +119,9 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
       if (!body.contains(name) || body[name].is_null()) body[name] = defaults.*member;
     });
   }
-  if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms);
+  if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
-  auto request = infer::server::parse_completion(body, use.served(), random_seed, forms);
+  auto request = infer::server::parse_completion(body, use.served(), random_seed, forms, parse_options(body));
   // Not what the longest prompt has room for: each text goes on to the end of its own context.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;

@@ -98,6 +98,10 @@ void add_flags(CLI::App& app, Options& o) {
          "--body-memory", [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
          "bytes of request bodies in memory while they are read; beyond that requests get a 503")
       ->default_str("256M");
+  app.add_option("--request-work", o.service.request_work,
+                 "steps of work that a request may need before it runs: for its template, its tokens and its form")
+      ->check(apps::in_range(1, 1e15))
+      ->capture_default_str();
   app.add_option("--request-timeout", o.request_timeout, "seconds that a request may take")
       ->check(apps::in_range(1, 1e6))
       ->capture_default_str();

@@ -22,6 +22,8 @@ using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
+constexpr size_t kScopeSteps = 4;    // of a scope, which takes memory until the end
+constexpr size_t kNamesPerStep = 8;  // that are compared
 
 enum class Flow { Next, Break, Continue };
 
@@ -38,13 +40,18 @@ class Interpreter {
       all_ = &text;
       capture(program, root_, text);
       return text;
+    } catch (const core::WorkStopped&) {
+      throw;
     } catch (const core::Error& error) {
       core::fail("line {}: {}", line_, error.what());
     }
   }
 
  private:
-  Scope& new_scope(Scope& parent) { return scopes_.emplace_back(Scope{.parent = &parent}); }
+  Scope& new_scope(Scope& parent) {
+    session_.spend(kScopeSteps);
+    return scopes_.emplace_back(Scope{.parent = &parent});
+  }
 
   /// Counts evaluations within each other while it lives.
   class Deeper {
@@ -228,7 +235,10 @@ class Interpreter {
   }
 
   Value variable(const Expr& e, const Scope& scope) {
-    if (const Value* found = scope.find(e.name)) return *found;
+    size_t n_compared = 0;
+    const Value* found = scope.find(e.name, &n_compared);
+    session_.spend(n_compared / kNamesPerStep);
+    if (found != nullptr) return *found;
     if (const Builtin* global = find_global(e.name)) return {Function{.builtin = global}};
     return {Undefined{e.name}};
   }

@@ -47,8 +47,10 @@ struct Scope {
     }
     variables.emplace_back(name, std::move(value));
   }
-  [[nodiscard]] const Value* find(std::string_view name) const {
+  /// `n_compared`, if it isn't null, gets how many names and scopes were looked at.
+  [[nodiscard]] const Value* find(std::string_view name, size_t* n_compared = nullptr) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      if (n_compared != nullptr) *n_compared += 1 + scope->variables.size();
       for (const auto& [known, value] : scope->variables) {
         if (known == name) return &value;
       }

@@ -109,7 +109,8 @@ Value split(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(values));
 }
 
-bool at_end(TextView text, TextView part, bool is_end) {
+bool at_end(Session& session, TextView text, TextView part, bool is_end) {
+  session.spend(1 + std::min(part.size(), text.size()) / kCharactersPerStep);
   if (part.size() > text.size()) return false;
   return same(is_end ? text.substr(text.size() - part.size()) : text.substr(0, part.size()), part);
 }
@@ -117,10 +118,10 @@ bool at_end(TextView text, TextView part, bool is_end) {
 template <bool kIsEnd>
 Value has_end(Session& session, const Value& self, const Arguments& arguments) {
   const Value& part = *bind(arguments, {"part"}, 1)[0];
-  if (part.list() == nullptr) return {at_end(text_of(self), text_of(part), kIsEnd)};
+  if (part.list() == nullptr) return {at_end(session, text_of(self), text_of(part), kIsEnd)};
   const std::vector<Value> parts = items_of(session, part);
   return {std::any_of(parts.begin(), parts.end(),
-                      [&](const Value& p) { return at_end(text_of(self), text_of(p), kIsEnd); })};
+                      [&](const Value& p) { return at_end(session, text_of(self), text_of(p), kIsEnd); })};
 }
 
 template <Text (*kChange)(TextView)>

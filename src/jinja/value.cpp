@@ -146,11 +146,6 @@ bool is_space(char32_t c) {
 
 bool same(TextView a, TextView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_code); }
 
-void Session::spend(size_t steps) {
-  if (steps > steps_left_) core::fail("it takes more than {} steps", kMaxSteps);
-  steps_left_ -= steps;
-}
-
 void Session::append(Text& out, TextView more) {
   spend(1 + more.size() / kCharactersPerStep);
   if (more.size() > kMaxText - std::min(kMaxText, out.size()))

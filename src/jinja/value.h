@@ -1,7 +1,7 @@
 // Values of a Jinja template, with Python's meaning. A text is code points, and each character keeps whether it was
 // said in a message: slicing, trimming and joining cannot turn what people say into the template's own words. A
-// template is hostile: a Session bounds the steps and the sizes of one rendering, and lists and dicts nest at most
-// kMaxNesting deep.
+// template is hostile: a Session spends the steps of a budget and bounds the sizes of one rendering, and lists and
+// dicts nest at most kMaxNesting deep.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/work_budget.h"
+
 namespace folio::data::jinja {
 
 using Text = std::u32string;
@@ -24,7 +26,6 @@ using TextView = std::u32string_view;
 inline constexpr char32_t kSaid = 0x80000000;  ///< set in each character that was said in a message
 inline char32_t code_of(char32_t c) { return c & ~kSaid; }
 
-inline constexpr size_t kMaxSteps = 10'000'000;       ///< of a rendering
 inline constexpr size_t kMaxText = size_t{8} << 20U;  ///< characters
 inline constexpr size_t kCharactersPerStep = 4;       ///< copied
 inline constexpr int kMaxNesting = 64;                ///< of lists and dicts
@@ -92,8 +93,9 @@ struct Value {
 /// What one rendering may use, and the namespaces that it makes.
 class Session {
  public:
-  /// Throws core::Error when the steps are used up.
-  void spend(size_t steps);
+  explicit Session(core::WorkBudget budget = core::WorkBudget()) : budget_(std::move(budget)) {}
+  /// Throws as core::WorkBudget does.
+  void spend(size_t steps) { budget_.spend(steps); }
   /// Appends; throws core::Error where the text would become too long.
   void append(Text& out, TextView more);
   [[nodiscard]] Value text(Text text);
@@ -103,7 +105,7 @@ class Session {
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
 
  private:
-  size_t steps_left_ = kMaxSteps;
+  core::WorkBudget budget_;
   std::deque<Namespace> namespaces_;  ///< which may refer to themselves
 };
 

@@ -24,6 +24,9 @@ void law(bool holds, const char* what);
 /// one printable line of at most 512 bytes that contains `where`. Other exceptions pass: they are findings.
 bool accepted(const std::function<void()>& read, const std::string& where);
 
+/// Bytes that were asked for since the program began, whether they were given back or not.
+[[nodiscard]] size_t allocated_bytes();
+
 /// Reads each byte, so that AddressSanitizer sees the whole of a view that was handed out.
 void touch(std::span<const std::byte> bytes);
 void touch(std::string_view text);

@@ -12,9 +12,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
+size_t n_allocated = 0;
+
 // The operators below are all that std has, or AddressSanitizer would see blocks of one kind freed by the other.
 void* allocate(size_t size, size_t alignment) {
   folio::fuzz::law(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
+  n_allocated += size;
   void* block = nullptr;
   if (::posix_memalign(&block, std::max(alignment, sizeof(void*)), std::max<size_t>(size, 1)) != 0)
     throw std::bad_alloc();
@@ -22,6 +25,8 @@ void* allocate(size_t size, size_t alignment) {
 }
 
 }  // namespace
+
+size_t folio::fuzz::allocated_bytes() { return n_allocated; }
 
 void* operator new(size_t size) { return allocate(size, alignof(std::max_align_t)); }
 void* operator new[](size_t size) { return allocate(size, alignof(std::max_align_t)); }

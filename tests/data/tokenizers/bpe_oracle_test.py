@@ -67,7 +67,10 @@ EDGES = ["", "iPhone HTTPServer ABC's Abc'LL ΑΒγ Ǆx ʰA ʰʰ 中A中a É\u03
          "¡a", ".a", " .a", "..\n\n", "!!\r\nx", "\u2028x", "e\u0301e\u0301", "\u0301", "👩‍👩‍👧", "🏴\U000e0067\U000e007f", "\0", "\ufeff",
          "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
 TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],
-         *["".join(random.Random(n).choices(" \n\r\tab1'!é中\u0301s", k=30)) for n in range(200)]]
+         *["".join(random.Random(n).choices(" \n\r\tab1'!é中\u0301s", k=30)) for n in range(200)],
+         # runs of marks of many classes, which are sorted; characters that decompose, into marks alone too; Hangul
+         *["".join(random.Random(n).choices("aqé가각\u0301\u0323\u0327\u0338\u0344\u0345\u05b0\u0f71\u0f73\u0958\u212b", k=60))
+           for n in range(200)]]
 
 
 def byte_level(data):

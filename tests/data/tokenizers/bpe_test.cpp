@@ -102,6 +102,20 @@ TEST(PreTokenizer, AWordOfO200kHasCapitalsBeforeSmallLetters) {
                                                            " \u4E2DA\u4E2Da", " ", "1", "2", "3", "4", " !/\n/", "x"}));
 }
 
+// Marks of two classes in turn: exchanging neighbours would take 10^11 steps.
+TEST(Nfc, SortsALongRunOfMarks) {
+  constexpr size_t kMarks = 600'000;
+  std::string text = "q";
+  std::string above;
+  std::string below;
+  for (size_t i = 0; i < kMarks; ++i) {
+    const std::string_view mark = i % 2 == 0 ? "\u0302" : "\u0323";  // of the classes 230 and 220
+    text += mark;
+    (i % 2 == 0 ? above : below) += mark;
+  }
+  EXPECT_TRUE(to_nfc(text) == "q" + below + above);
+}
+
 TEST(Nfc, ComposesWhatIsUtf8) {
   EXPECT_EQ(to_nfc("plain"), "plain");
   EXPECT_EQ(to_nfc("e\u0301 a\u0323\u0308 \u1100\u1161\u11A8"), "\u00E9 \u1EA1\u0308 \uAC01");

@@ -9,7 +9,7 @@
 namespace folio::infer::test {
 
 /// Each of 37 tokens is a letter of its own.
-class LetterTokenizer final : public data::Tokenizer {
+class LetterTokenizer : public data::Tokenizer {
  public:
   LetterTokenizer() {
     for (char letter = '0'; pieces_.size() < 37; ++letter) pieces_.emplace_back(1, letter);

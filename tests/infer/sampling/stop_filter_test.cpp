@@ -55,6 +55,21 @@ TEST(StopFilter, WithoutStopsShowsAllAtOnce) {
   EXPECT_FALSE(filter.stopped());
 }
 
+// Stops that repeat themselves, and a text that nearly is one: looking through what is held back for each token would
+// take 10^13 steps.
+TEST(StopFilter, ALongStopThatNearlyMatchesCostsItsBytes) {
+  constexpr size_t kHalf = 50'000;
+  const std::string run(kHalf, 'a');
+  StopFilter filter({"x" + run + run + "z", run + "b" + run});
+  std::string shown = filter.push("x");
+  for (size_t i = 0; i < 2 * kHalf; ++i) shown += filter.push("a");
+  EXPECT_EQ(shown, "");
+  EXPECT_TRUE(filter.push("b") == "x" + run);
+  EXPECT_FALSE(filter.stopped());
+  for (size_t i = 0; i < kHalf; ++i) shown += filter.push("a");
+  EXPECT_TRUE(filter.stopped());
+}
+
 TEST(StopFilter, StopsAcrossTokenBorders) {
   const std::string text = "one END two END";
   for (size_t cut = 0; cut <= text.size(); ++cut) {

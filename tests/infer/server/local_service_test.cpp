@@ -16,6 +16,24 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kHang = 120s;  // only ends a test that would wait for ever
+/// Encoding "wait" takes until open() is called.
+class GatedTokenizer final : public test::LetterTokenizer {
+ public:
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
+    if (text == "wait") {
+      entered_.set_value();
+      opened_.wait();
+    }
+    return {};
+  }
+  void wait_until_entered() { entered_.get_future().wait(); }
+  void open() { open_.set_value(); }
+
+ private:
+  mutable std::promise<void> entered_;
+  std::promise<void> open_;
+  std::shared_future<void> opened_{open_.get_future()};
+};
 
 class LocalServiceTest : public ::testing::Test {
  protected:
@@ -33,7 +51,11 @@ class LocalServiceTest : public ::testing::Test {
   }
   Json answer(HttpRequest request) { return Json::parse(body_of(*service_.request(std::move(request)))); }
 
-  test::LetterTokenizer tokenizer_;
+  int status_of(const std::string& path) {
+    return service_.request({.method = "GET", .path = path, .host = "localhost"})->status(60s);
+  }
+
+  GatedTokenizer tokenizer_;
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // 37 tokens, a context of 100
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_, {.max_positions = 400}};
@@ -119,6 +141,39 @@ TEST_F(LocalServiceTest, AReplyThatIsGivenUpEndsItsRequests) {
   gate_.open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();
   EXPECT_LT(async_.statistics().tokens, 128U * 80U);
+}
+
+TEST_F(LocalServiceTest, OthersAreAnsweredWhileARequestIsPrepared) {
+  const auto first = service_.request(post("/v1/completions", {{"prompt", "wait"}, {"max_tokens", 2}}));
+  tokenizer_.wait_until_entered();
+  const auto second = service_.request(post("/v1/completions", completion(1)));
+  EXPECT_EQ(status_of("/health"), 200);
+  tokenizer_.open();
+  EXPECT_EQ(first->status(60s), 200);
+  EXPECT_EQ(second->status(60s), 200);
+}
+
+TEST_F(LocalServiceTest, ARequestThatIsGivenUpBeforeItIsPreparedNeverRuns) {
+  const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
+  tokenizer_.wait_until_entered();
+  auto second = service_.request(post("/v1/completions", completion(1)));
+  EXPECT_EQ(status_of("/health"), 200);  // the second waits to be prepared by now
+  second.reset();
+  EXPECT_EQ(status_of("/health"), 200);  // and was given up
+  tokenizer_.open();
+  EXPECT_EQ(service_.request(post("/tokenize", {{"prompt", "x"}}))->status(60s), 200);
+  EXPECT_EQ(first->status(60s), 200);
+  EXPECT_EQ(async_.statistics().tokens, 0U);
+}
+
+TEST_F(LocalServiceTest, AServiceThatStopsAnswersWhatIsBeingPrepared) {
+  const auto prepared = service_.request(post("/v1/completions", {{"prompt", "wait"}}));
+  tokenizer_.wait_until_entered();
+  const auto waits = service_.request(post("/v1/completions", completion(2)));
+  service_.stop();
+  EXPECT_EQ(prepared->status(60s), 503);
+  EXPECT_EQ(waits->status(60s), 503);
+  tokenizer_.open();
 }
 
 TEST_F(LocalServiceTest, AServiceThatStopsEndsWhatRuns) {

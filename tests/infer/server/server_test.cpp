@@ -40,6 +40,51 @@ TEST_F(ApiTest, MaxTokensAreWhatTheContextHasRoomFor) {
   EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).options.sampler.seed, 77U);
 }
 
+// The code of the error that a request gets.
+std::string code_of(const Json& body, const ServedModel& served, const ParseOptions& options = {}) {
+  try {
+    static_cast<void>(parse_completion(body, served, 1, {}, options));
+  } catch (const ApiError& error) {
+    const Json json = error.json()["error"];
+    return json["code"].is_null() ? json["param"] : json["code"];
+  }
+  return "";
+}
+
+TEST_F(ApiTest, WhatCostsLittleIsCheckedBeforeAFormIsCompiled) {
+  served_.context = 10;
+  served_.forms = std::make_shared<AnswerForms>(tokenizer_, served_.chat_template);
+  const core::WorkBudget budget(100);
+  const ParseOptions full{.budget = budget,
+                          .admit = [](size_t, size_t) { throw ApiError(429, "the queue is full", "", "queue"); }};
+  const std::string costly = "(a|b){500}";
+  EXPECT_EQ(code_of({{"prompt", "a"}, {"model", "x"}, {"guided_regex", costly}}, served_, {.budget = budget}),
+            "model_not_found");
+  EXPECT_EQ(code_of({{"prompt", "a"}, {"n", 1000}, {"guided_regex", costly}}, served_, {.budget = budget}), "n");
+  EXPECT_EQ(code_of({{"prompt", "aaaaaaaaaaaa"}, {"guided_regex", costly}}, served_, {.budget = budget}),
+            "context_length_exceeded");
+  EXPECT_EQ(code_of({{"prompt", "aaaaaaaaaaaa"}, {"guided_regex", costly}}, served_, full), "queue");
+  EXPECT_EQ(code_of({{"prompt", "a"}, {"guided_regex", costly}}, served_, {.budget = budget}), "too_much_work");
+  EXPECT_EQ(code_of({{"prompt", std::string(101, 'a')}}, served_, {.budget = core::WorkBudget(100)}), "too_much_work");
+}
+
+TEST_F(ApiTest, TooMuchWorkNamesThePartOfTheField) {
+  served_.forms = std::make_shared<AnswerForms>(tokenizer_, served_.chat_template);
+  const Json schema = {{"properties", {{"a", {{"enum", {"a"}}, {"pattern", "^(a|b)*a(a|b){9}$"}}}}}};
+  Json body = {{"prompt", "a"}};
+  body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
+  try {
+    static_cast<void>(parse_completion(body, served_, 1, {}, {.budget = core::WorkBudget(20'000)}));
+    FAIL() << "it was accepted";
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 400);
+    const Json json = error.json()["error"];
+    EXPECT_EQ(json["param"], "response_format.json_schema.schema.properties.a.pattern");
+    EXPECT_EQ(json["code"], "too_much_work");
+    EXPECT_NE(std::string(json["message"]).find("20000 steps"), std::string::npos) << json["message"];
+  }
+}
+
 TEST(TokenLogprob, HasTheLikeliestInOrderAndTheLowerIdFirst) {
   const std::vector<float> logits = {1.0F, 3.0F, -2.0F, 3.0F, 0.5F};
   double total = 0.0;

@@ -1,0 +1,23 @@
+#include "core/work_budget.h"
+
+#include <utility>
+
+namespace folio::core {
+namespace {
+
+std::string too_much(const std::string& place, uint64_t limit) {
+  return fmt::format("{} needs more than {} steps of work; make it smaller", place.empty() ? "it" : "'" + place + "'",
+                     limit);
+}
+
+}  // namespace
+
+TooMuchWork::TooMuchWork(std::string place, uint64_t limit)
+    : WorkStopped(too_much(place, limit)), place_(std::move(place)) {}
+
+void WorkBudget::stop() const {
+  if (state_->cancelled) throw WorkCancelled();
+  throw TooMuchWork(printable(state_->place, 200), state_->limit);
+}
+
+}  // namespace folio::core

@@ -1,0 +1,83 @@
+// A budget for the work that one request may cause before it runs: rendering its template, tokenizing its texts,
+// compiling its form. Work is counted in steps (a state, an edge, a few bytes), not in time, so the same request is
+// accepted or rejected on every machine. Copies share one budget.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace folio::core {
+
+inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps of a request
+
+/// Work was stopped: what wraps errors into others passes this on as it is.
+class WorkStopped : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A budget is used up: "'PLACE' needs more than N steps of work; make it smaller".
+class TooMuchWork final : public WorkStopped {
+ public:
+  TooMuchWork(std::string place, uint64_t limit);
+  /// Where the work was, such as "tools[0].function.parameters.properties.a.pattern"; empty: nobody said.
+  [[nodiscard]] const std::string& place() const { return place_; }
+
+ private:
+  std::string place_;
+};
+
+class WorkCancelled final : public WorkStopped {
+ public:
+  WorkCancelled() : WorkStopped("the work was cancelled") {}
+};
+
+class WorkBudget {
+ private:
+  struct State {
+    uint64_t left, limit;
+    std::atomic<bool> cancelled = false;
+    std::string place{};
+  };
+
+ public:
+  explicit WorkBudget(uint64_t limit = kDefaultWork) : state_(new State{.left = limit, .limit = limit}) {}
+
+  /// Throws TooMuchWork beyond the limit, and WorkCancelled after cancel().
+  void spend(uint64_t steps) const {
+    if (steps > state_->left || state_->cancelled.load(std::memory_order_relaxed)) stop();
+    state_->left -= steps;
+  }
+  [[nodiscard]] uint64_t limit() const { return state_->limit; }
+  [[nodiscard]] uint64_t spent() const { return state_->limit - state_->left; }
+  /// From any thread.
+  void cancel() const { state_->cancelled = true; }
+
+  /// While it lives, `part` is appended to the place that errors name.
+  class [[nodiscard]] Place {
+   public:
+    Place(const WorkBudget& budget, std::string_view part) : state_(budget.state_), size_(state_->place.size()) {
+      state_->place += part;
+    }
+    ~Place() { state_->place.resize(size_); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    std::shared_ptr<State> state_;
+    size_t size_;
+  };
+  [[nodiscard]] bool has_place() const { return !state_->place.empty(); }
+
+ private:
+  [[noreturn]] void stop() const;
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace folio::core
