@@ -366,10 +366,6 @@ void Service::complete(HttpRequest& request, const Reply& reply) {
     reply->add_header("Retry-After", "5");
     throw ApiError(503, "the server is about to end");
   }
-  if (n_choices_ + preparing_.size() >= options_.max_queue) {
-    throw ApiError(429, fmt::format("{} choices run or wait already; the queue has room for {}",
-                                    n_choices_ + preparing_.size(), options_.max_queue));
-  }
   const bool chat = request.path == "/v1/chat/completions";
   const uint64_t seed = request.random_seed.value_or(random_seed());
   prepare(request, reply,

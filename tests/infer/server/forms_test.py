@@ -87,15 +87,12 @@ class Asking:
 
 
 def test_too_much_work_is_refused_with_its_place(model):
-    """Of schemas, regular expressions and tools, each of which would take seconds to minutes."""
+    """Of a schema and a regular expression, which would take seconds to minutes."""
     schema = {"properties": {f"p{i}": {"title": str(i), "enum": ["a"], "pattern": "^(a|b)*a(a|b){9}$"} for i in range(480)}}
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     error = model.refused(response_format=form)
     assert error["code"] == "too_much_work" and error["param"] in error["message"]
     assert re.fullmatch(r"response_format\.json_schema\.schema\.properties\.p\d+(\.pattern)?", error["param"])
-    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": schema}} for i in range(8)]
-    error = model.refused(tools=tools, tool_choice="required")
-    assert re.fullmatch(r"tools\[\d\]\.function\.parameters\.properties\.p\d+(\.pattern)?", error["param"]), error
     assert model.refused(extra_body={"guided_regex": "[" + r"\pL" * 21_000 + "]"})["param"] == "guided_regex"
 
 
