@@ -3,13 +3,14 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "core/shared_vector.h"
 
 namespace folio::infer {
 
 class StopFilter {
  public:
-  explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  explicit StopFilter(core::SharedVector<std::string> stops) : stops_(std::move(stops)) {}
 
   /// Takes a token's bytes and returns what can be shown so far. Once a stop string is complete, `stopped()` holds, and
   /// the text before it has been returned.
@@ -26,7 +27,7 @@ class StopFilter {
  private:
   [[nodiscard]] size_t first_stop(std::string_view text) const;
 
-  std::vector<std::string> stops_;
+  core::SharedVector<std::string> stops_;
   std::string held_;
   bool stopped_ = false;
 };

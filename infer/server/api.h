@@ -55,7 +55,8 @@ struct ServedModel {
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;
+  std::string text;          ///< of one that came as ids only if it is echoed
+  bool came_as_ids = false;
 };
 
 /// A request for completions, of either kind.
@@ -68,6 +69,7 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;  ///< so many alternatives beside each token; none: no probabilities are wanted
+  size_t n_logprob_bytes = 0;          ///< that are held at most: of a stream those of echoed prompts
   std::shared_ptr<const ToolUse> tools{};  ///< that the answer may call; none: it is a text
 
   /// Texts of each prompt that are followed: its choices, or its beams.

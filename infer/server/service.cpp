@@ -19,6 +19,7 @@ namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr const char* kText = "text/plain";
+constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // that all answers together may hold
 
 Json body_of(const std::string& text) {
   try {
@@ -223,6 +224,12 @@ void Service::send(const HttpRequest& request, HttpReply& reply, std::string_vie
   reply.send(200, std::string(media), body);
 }
 
+// An answer that may be long.
+void Service::send_pieces(const HttpRequest& request, const Reply& reply, TextSource body) {
+  ++metrics_.requests[{request.path, 200}];
+  std::make_shared<ReplyWriter>(reply)->send(200, kJson, std::move(body));
+}
+
 void Service::send_health(const HttpRequest& request, const Reply& reply) {
   send(request, *reply, kJson, "{\"status\":\"ok\"}\n");
 }
@@ -248,23 +255,31 @@ void Service::send_models(const HttpRequest& request, const Reply& reply) {
                       {"vocab_size", served_.tokenizer.vocab_size()},
                       {"chat", served_.chat_template.has_value()},
                       {"parent", nullptr}};
-  Json all = Json::array({model});
-  for (const std::string& name : served_.adapters) {
-    all.push_back(model);
-    all.back().update({{"id", name}, {"parent", served_.name}});
-  }
-  send(request, *reply, kJson, dump({{"object", "list"}, {"data", all}}) + "\n");
+  send_pieces(request, reply,
+              listed(
+                  "{\"object\":\"list\",\"data\":[", 1 + served_.adapters.size(),
+                  [model, name = served_.name, adapters = served_.adapters](size_t i, std::string& text) {
+                    Json one = model;
+                    if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", name}});
+                    text += dump(one);
+                  },
+                  "]}\n"));
 }
 
 void Service::tokenize(const HttpRequest& request, const Reply& reply) {
-  const auto tokens = parse_tokenize(body_of(request.body), served_);
-  send(request, *reply, kJson,
-       dump({{"count", tokens.size()}, {"max_model_len", served_.context}, {"tokens", tokens}}) + "\n");
+  auto tokens = parse_tokenize(body_of(request.body), served_);
+  const size_t n = tokens.size();
+  send_pieces(request, reply,
+              listed(fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, served_.context), n,
+                     [tokens = std::move(tokens)](size_t i, std::string& text) { text += std::to_string(tokens[i]); },
+                     "]}\n"));
 }
 
 void Service::detokenize(const HttpRequest& request, const Reply& reply) {
   const auto tokens = parse_detokenize(body_of(request.body), served_);
-  send(request, *reply, kJson, dump({{"prompt", served_.tokenizer.decode(tokens)}}) + "\n");
+  const auto text = std::make_shared<const std::string>(served_.tokenizer.decode(tokens));
+  send_pieces(request, reply,
+              joined({literal("{\"prompt\":\""), escaped(nullptr, text), literal("\"}\n")}));
 }
 
 void Service::complete(const HttpRequest& request, const Reply& reply) {
@@ -289,12 +304,20 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
     throw ApiError(
         429, fmt::format("{} choices run or wait already; the queue has room for {}", n_choices_, options_.max_queue));
   }
+  const size_t n_bytes = completion_request.n_logprob_bytes;
+  if (n_logprob_bytes_ + n_bytes > kMostLogprobBytes) {
+    reply->add_header("Retry-After", "1");
+    throw ApiError(429, fmt::format("answers with log-probabilities of {} bytes are being made already; this one may "
+                                    "become {} more, and {} are possible",
+                                    n_logprob_bytes_, n_bytes, kMostLogprobBytes));
+  }
   const auto completion =
       std::make_shared<Completion>(std::move(completion_request), served_,
                                    (chat ? "chatcmpl-" : "cmpl-") + random_name(random_), reply, updates_, metrics_);
   Running& running = completions_[completion.get()];
   running.completion = completion;
   n_choices_ += n;
+  n_logprob_bytes_ += n_bytes;
   completion->expect([this](const Completion& c) { done(c); });
   const std::string& name = completion->request().model;
   if (name == served_.name) return completion->start(engine_, served_.adapter);
@@ -315,6 +338,7 @@ void Service::complete(const HttpRequest& request, const Reply& reply) {
 void Service::done(const Completion& completion) {
   const auto self = completions_.extract(&completion);
   n_choices_ -= completion.n_sequences();
+  n_logprob_bytes_ -= completion.request().n_logprob_bytes;
   metrics_.prompt_tokens += completion.usage().prompt_tokens;
   const std::string& model = completion.request().model;
   if (model == served_.name || contains(served_.adapters, model)) {  // those that are gone count no more
@@ -330,10 +354,11 @@ void Service::done(const Completion& completion) {
   if (!options_.log_texts) return;
   for (const Prompt& prompt : completion.request().prompts) {
     log(fmt::format("{} prompt: {}", completion.id(),
-                    dump(completion.request().chat ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
+                    dump(completion.request().chat || prompt.came_as_ids ? served_.tokenizer.decode(prompt.tokens)
+                                                                         : prompt.text)));
   }
   for (const ChoiceText& choice : completion.texts())
-    log(fmt::format("{} answer: {}", completion.id(), dump(choice.text)));
+    log(fmt::format("{} answer: {}", completion.id(), dump(choice.whole_text())));
 }
 
 void Service::check_loading() const {
@@ -407,8 +432,9 @@ void Service::watch(const HttpRequest& request, const Reply& reply) {
 
 void Service::show(const LiveView::Note& note) {
   const std::string event = "data: " + LiveView::json(note, metrics_) + "\n\n";
-  const auto all = watchers_;  // one that does not read is lost meanwhile
-  for (const auto& [key, reply] : all) reply->write(event);
+  for (const auto& [key, reply] : watchers_) {
+    if (reply->unsent() < kReplyWindow) reply->write(event);  // one that reads slowly sees fewer events
+  }
 }
 
 void Service::look_at_clock() {

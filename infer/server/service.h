@@ -19,6 +19,7 @@
 #include "infer/server/http.h"
 #include "infer/server/live_view.h"
 #include "infer/server/metrics.h"
+#include "infer/server/reply_writer.h"
 #include "infer/server/schema.h"
 
 namespace folio::infer::server {
@@ -83,6 +84,7 @@ class Service {
   void send_models(const HttpRequest& request, const Reply& reply);
   void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
   void send(const HttpRequest& request, HttpReply& reply, std::string_view media, const std::string& body);
+  void send_pieces(const HttpRequest& request, const Reply& reply, TextSource body);
   void watch(const HttpRequest& request, const Reply& reply);
   void show(const LiveView::Note& note);
   void done(const Completion& completion);
@@ -104,6 +106,7 @@ class Service {
   };
   std::map<const Completion*, Running> completions_;
   size_t n_choices_ = 0;  ///< of these
+  size_t n_logprob_bytes_ = 0;
   std::map<const HttpReply*, Reply> watchers_;
   std::optional<Clock::time_point> end_;  ///< when it is to end: then what still runs is cut off
 };

@@ -30,7 +30,7 @@ void bind_fast_llm(nb::module_& m) {
     const SharedModel::Use use(*model);
     infer::GenerateOptions options;
     if (use.served().chat_template) infer::end_at_turn(use.tokenizer(), *use.served().chat_template, options);
-    return std::pair(options.end_tokens, options.stops);
+    return std::pair(options.end_tokens, std::vector<std::string>(options.stops.begin(), options.stops.end()));
   });
 }
 
